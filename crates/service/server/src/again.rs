@@ -1,12 +1,12 @@
-//! The command line of this process once more: in advice, and in the note for those who start the
-//! server again.
+//! Rebuilds the command line of this process, for advice and for the note beside the control socket
+//! that starts the server again.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use braid_console::output::shell::shell_argument;
 
-/// The command line of this process, with members named so that it works in any folder.
+/// This process's command line, with absolute member paths so that it works in any folder.
 pub(super) fn command_again(members: &[PathBuf]) -> String {
     let absolute = |argument: OsString| {
         let path = PathBuf::from(&argument);
@@ -14,12 +14,13 @@ pub(super) fn command_again(members: &[PathBuf]) -> String {
         let path = if is_member { std::path::absolute(&path).unwrap_or(path) } else { path };
         path.into_os_string()
     };
-    // Given up once, a journal that is there the next time is another.
+    // A server restarted without its journal accepts the next journal again.
     let is_again = |argument: &OsString| argument != "--without-journal";
     line_again(std::env::args_os().skip(1).filter(is_again).map(absolute))
 }
 
-/// How the same is served with an option: by the name that was given, or by its members.
+/// Command line that serves the same array with `option`: by the name that was given, or by its
+/// members.
 pub(super) fn with_option(option: &str) -> String {
     format!("braid serve {option} {}", whom(std::env::args_os()))
 }
@@ -37,10 +38,9 @@ fn whom(mut words: impl Iterator<Item = OsString>) -> String {
     name.map_or_else(|| "MEMBER...".to_owned(), |name| format!("--name {}", shell_argument(&name)))
 }
 
-/// A command line of braid with these words behind it.
 pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
     let word = |word: OsString| match word.to_string_lossy() {
-        // A server in the background was started by this.
+        // `--detach` started this background server.
         word if word.starts_with("--detached=") => "--detach".to_owned(),
         word => shell_argument(&word).into_owned(),
     };
@@ -51,7 +51,7 @@ pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
 mod tests {
     use super::*;
 
-    /// The advice of one that was served by its name was for members, which its unit does not have.
+    /// An array served by its name got advice for its members, which its unit does not name.
     #[test]
     fn advice_keeps_the_name_that_was_given() {
         let said = |line: &str| whom(line.split(' ').map(OsString::from));

@@ -1,11 +1,12 @@
-//! A member that cannot be had is refused by its name; here is what is offered beside: to serve the array all the same.
+//! Advice beside the error for an unusable member: the command that serves the array all the same.
 //!
 //! ```text
-//!   may not be written ──the others and it can be read───▶ the same command with --read-only
-//!   is not there       ──the level bears it──────────────▶ the same command without it
+//!   not writable; it and the others readable ──▶ the same command with --read-only
+//!   missing; the level tolerates the loss ─────▶ the same command without it
 //! ```
 //!
-//! What it does not do: serve anything, or change what is refused. Members are looked at as `braid examine` does.
+//! This module serves nothing and does not change the error. It examines members as `braid examine`
+//! does.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use braid_discovery::devices;
 use braid_discovery::known;
 use braid_discovery::probe::open_member;
 
-/// The refusal of a member, with what is to be done without it.
+/// The error for a member, with a remedy that works without it.
 pub(super) fn offered(
     error: CliError,
     members: &[PathBuf],

@@ -1,14 +1,16 @@
-//! Answered writes that outlive the server: the file in the runtime folder that has them, and what the next server does with it.
+//! Acknowledged writes that outlive the server: their file in the runtime folder, and how the next
+//! server replays it.
 //!
 //! ```text
-//!   UUID.answered       of the server that ran last        read, written to the array, and replaced by the next
-//!   UUID.answered.new   of this one, until that is done
-//!   UUID.answered.lost  of a killed server; another one wrote to the array since
+//!   UUID.answered       of the last server                     read, written to the array, then replaced by the next
+//!   UUID.answered.new   of this server, until that is done
+//!   UUID.answered.lost  of a killed server; another server wrote to the array since
 //! ```
 //!
-//! The runtime folder has to be in memory (tmpfs): a file there outlives the process, and a power cut takes it with everything else that
-//! was not flushed. Elsewhere there is none; then writes are answered when the members have them, unless a person asks for
-//! `--cache writeback`.
+//! The runtime folder must be in memory (tmpfs): a file there outlives the process, and a power cut
+//! takes it with every other unflushed write. On other file systems the server makes no file. It
+//! then acknowledges a write only when the members have it, unless the operator sets `--cache
+//! writeback`.
 
 use std::fs::{File, OpenOptions, rename};
 use std::io;
@@ -33,31 +35,34 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::ready::Ready;
 use braid_discovery::running;
 
-/// Bytes of answered writes that a file has room for, at most.
+/// Largest capacity of a file, in bytes of acknowledged writes.
 const BYTES_MAX: u64 = 32 << 20;
-/// One part in so many of the memory that is left is taken for it, at most.
+/// A file takes at most this fraction of the memory that is left.
 const MEMORY_PART: u64 = 8;
-/// With less it is not worth a file.
 const BYTES_MIN: u64 = 1 << 20;
 
-/// The file of this server, and what the one before left.
+/// This server's file, and the writes that the last server left.
 pub(super) struct Answered {
     path: PathBuf,
-    /// This server's file, and where it lies: under the name of a new one, until the members have what was found.
+    /// This server's file and its path. The path is that of a new file until the members have the
+    /// found writes.
     file: Option<(Arc<CacheFile>, PathBuf)>,
     found: Option<(File, FoundWrites)>,
-    /// How writes are to be answered once what was found is on the members.
+    /// Cache mode once the members have the found writes.
     cache: Cache,
 }
 
 impl Answered {
-    /// Looks for what the server before left of an array that is about to be opened, makes a file for this one, and says in `options`
-    /// how the array is to begin. The members are held, so no other server uses the folder's files of this array.
+    /// Looks for the last server's writes to an array that is about to be opened, makes a file for
+    /// this server, and sets in `options` how the array begins. The members are locked, so no other
+    /// server uses this array's files in the folder.
     ///
-    /// Unless a person `names_mode`, writes are answered early only where nothing but a power cut takes the file away.
+    /// Unless the operator `names_mode`, the array acknowledges writes early only if nothing but a
+    /// power cut loses the file.
     ///
     /// # Errors
-    /// The file of the server before cannot be read, or no other can be made while its writes are written.
+    /// The last server's file cannot be read. Or no new file can be made while its writes are
+    /// written.
     pub(super) fn prepare(
         ready: &Ready,
         (options, names_mode): (&mut Options, bool),
@@ -110,7 +115,8 @@ impl Answered {
         });
         let file = match file {
             Ok(file) => Some((Arc::new(file), new_path(&path))),
-            // If this server is killed while it writes them, the next one finds other superblocks than the old file names.
+            // If this server is killed during these writes, the next one finds other superblocks
+            // than the old file names.
             Err(why) if found.is_some() => return Err(not_written(&path, &why.to_string())),
             Err(why) => {
                 go_without((&mut *options, names_mode), &path, &why.to_string(), reporter);
@@ -123,16 +129,18 @@ impl Answered {
             let found =
                 found.try_clone().map_err(|error| not_written(&path, &error.to_string()))?;
             file.follow(found, &writes.stamp);
-            // Until all of it is written, nothing is answered that a third server would have to know of.
+            // Until they are all written, acknowledge nothing early: a third server would not find
+            // it.
             options.cache.mode = CacheMode::WriteThrough;
         }
         Ok(Some(Self { path, file, found, cache }))
     }
 
-    /// Writes what was found to the array, before any client is let in; then this server's file takes the place of the other.
+    /// Writes the found writes to the array before any client connects. Then this server's file
+    /// replaces the old one.
     ///
     /// # Errors
-    /// The array does not take it. It is kept, and the next start tries again.
+    /// The array rejects a write. The old file stays, and the next start tries again.
     pub(super) fn write_back(
         &mut self,
         volume: &Arc<Volume>,
@@ -160,18 +168,20 @@ impl Answered {
 }
 
 impl Drop for Answered {
-    /// The memory is given back, unless the members lack something: then the next server needs it.
+    /// Frees the memory, unless the members lack acknowledged writes: then the next server needs
+    /// it.
     fn drop(&mut self) {
         if let Some((file, place)) = &self.file
             && file.is_empty()
         {
-            // An empty file that stays is one in which the next server finds nothing.
+            // The next server finds nothing in an empty file that stays.
             let _ = std::fs::remove_file(place);
         }
     }
 }
 
-/// Writes that are answered early would not outlive this server: none is, unless a person asked for it.
+/// Early acknowledged writes would not outlive this server, so it makes none unless the operator
+/// set the mode.
 fn go_without(
     (options, names_mode): (&mut Options, bool),
     path: &Path,
@@ -185,11 +195,10 @@ fn go_without(
     }
 }
 
-/// The file of the server before, and what is in it.
 enum Found {
-    /// It has none, or nothing is in it.
+    /// The file does not exist or is empty.
     Nothing,
-    /// It still runs, over other members that say that they are of the same array.
+    /// That server still runs, over other members that claim the same array.
     Busy,
     Writes(File, FoundWrites),
 }
@@ -206,7 +215,6 @@ fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, CacheFileError> {
     Ok(if found.writes.is_empty() { Found::Nothing } else { Found::Writes(file, found) })
 }
 
-/// To read and write a file, and not what a link leads to.
 fn no_link() -> OpenOptions {
     let mut options = OpenOptions::new();
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
@@ -214,7 +222,7 @@ fn no_link() -> OpenOptions {
     options
 }
 
-/// Whether no other process has the file; it is this process's until it ends.
+/// Locks the file until this process ends. False if another process holds the lock.
 fn is_ours(file: &File) -> bool {
     lock_exclusively(file) == Ok(true)
 }
@@ -223,7 +231,6 @@ fn new_path(path: &Path) -> PathBuf {
     path.with_extension("answered.new")
 }
 
-/// Makes this server's file where memory outlives the process.
 fn make(path: &Path, (uuid, shards): ([u8; 16], u16), cache: &Cache) -> io::Result<CacheFile> {
     let new = new_path(path);
     let file = no_link().create(true).mode(0o600).open(&new)?;
@@ -246,7 +253,6 @@ fn make(path: &Path, (uuid, shards): ([u8; 16], u16), cache: &Cache) -> io::Resu
     made.inspect_err(|_| _ = std::fs::remove_file(&new))
 }
 
-/// See statfs(2).
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 fn operation(write: &FoundWrite) -> ClientRequest {
@@ -289,7 +295,6 @@ fn not_written(path: &Path, why: &str) -> CliError {
     )
 }
 
-/// Answered writes are only in this file.
 fn kept(path: &Path, what: impl Into<String>) -> CliError {
     let remove = format!("rm {}", shell_word(&path.display().to_string()));
     CliError::new(Code::AnsweredWritesKept, what).remedy(

@@ -1,4 +1,4 @@
-//! Starting a process for a hook (`braid hook`), before the server closes off programs for itself.
+//! Starts a process for a hook (`braid hook`) before the server closes off programs for itself.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,11 +26,12 @@ pub(super) fn apart(
     let mut command = Command::new(program);
     command.arg("hook").arg("--umask").arg(format!("{:o}", globals.umask.bits())).args(options);
     command.stdin(Stdio::from(OwnedFd::from(there)));
-    // Its standard output is for data of the server's. A signal for all that a terminal has started is not for it: it ends with
-    // the server, after the last events.
+    // Standard output carries the server's data, so the hook gets standard error. Terminal signals
+    // must not reach the hook: it ends with the server, after the last events.
     let errors = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
     command.stdout(Stdio::from(errors)).process_group(0);
-    // It ends with the server. Nobody asks how: a thread that waits for it would be there before files are closed off.
+    // The hook ends with the server, and its exit status is not needed. A thread that waits for it
+    // would exist before files are closed off.
     drop(command.spawn().map_err(failed)?);
     Ok(Box::new(Apart::new(like, here).map_err(failed)?))
 }

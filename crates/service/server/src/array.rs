@@ -46,16 +46,16 @@ use super::telling::{Telling, Ways};
 use super::wait::{Ending, Watch};
 use super::{cache, confine, described, descriptors, io, service, stop};
 
-/// Descriptors that a member may have open: buffered, direct, and a look at what it is.
+/// Descriptors that a member may have open: buffered, direct, and one to examine it.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
 
-/// Time that clients are given to finish when the array stops.
+/// Time for clients to finish when the array stops.
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Time that the command behind `--run` is given to end when the server is told to.
+/// Time for the command behind `--run` to end once the server stops.
 const COMMAND_GRACE: Duration = Duration::from_secs(3);
 
-/// What all arrays of a server are served by.
+/// Settings and tasks that all arrays of a server share.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) config: &'a ServerConfig,
@@ -63,32 +63,31 @@ pub(super) struct Context<'a> {
     pub(super) confining: &'a confine::Begun,
 }
 
-/// What an array has of others that are served beside it: settings of the server, and its place
-/// there.
+/// An array's place among others of the same server, and the server's settings.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) place: (Arc<Together>, usize),
-    /// The first array, whose socket it is where none was named; none if sockets were passed on.
+    /// The first array, after which the server's socket is named by default; `None` if sockets were
+    /// passed on.
     pub(super) socket_name: Option<String>,
 }
 
 /// Where an array's members come from.
 pub(super) enum Origin<'a> {
-    /// They are opened, and looked at.
+    /// Members to open and examine.
     Named(&'a [PathBuf]),
-    /// They were opened before, for reading only; what is written goes elsewhere. Other arrays, and
+    /// Members already opened for reading only, with writes going elsewhere; other arrays, and
     /// parts of all of them.
     Rescued(Box<Ready>, RescuedBeside),
 }
 
-/// What is rescued beside the array: other arrays, and the parts of all of them.
+/// Other arrays rescued beside this one, and the parts of all of them.
 #[derive(Default)]
 pub(super) struct RescuedBeside {
     pub(super) others: Vec<(String, Opened)>,
     pub(super) parts: Vec<Box<dyn Part>>,
 }
 
-/// What is needed before the array is looked at.
 pub(super) struct Inputs {
     pub(super) inherited: Inherited,
     pub(super) tls: Option<Tls>,
@@ -113,7 +112,7 @@ impl Inputs {
         Ok(Self { inherited, tls, tuning, settings })
     }
 
-    /// Says that payloads have less memory than is useful, where nobody chose that.
+    /// Warns that payloads have little memory, if the operator did not choose it.
     pub(super) fn tell_little_memory(&self, config: &ServerConfig, reporter: &Reporter) {
         let bytes = self.settings.payload_bytes_max;
         if bytes < limits::PAYLOAD_BYTES_MAX && !config.settings.says("payload-memory") {
@@ -123,7 +122,6 @@ impl Inputs {
 }
 
 impl Origin<'_> {
-    /// The array, with its members open.
     fn ready(
         self,
         config: &ServerConfig,
@@ -140,7 +138,7 @@ impl Origin<'_> {
     }
 }
 
-/// Serves the array of these members, by a server of its own or one that is shared.
+/// Serves the array of these members, by its own server or a shared one.
 pub(super) fn one(
     context: Context<'_>,
     origin: Origin<'_>,
@@ -163,8 +161,7 @@ pub(super) fn one(
     }
     let Inherited { nbd: inherited, control: passed_on } = inherited;
     let is_captive = config.nbd.is_empty() && inherited.is_empty() && config.run.is_some();
-    // An array that is rescued takes in no devices: a client that could add one could have a member
-    // written.
+    // A rescued array accepts no devices: a client that could add one could have a member written.
     let place = match is_rescued {
         true => None,
         false => control_place(config, (passed_on, is_captive), &reporter)?,
@@ -189,7 +186,7 @@ pub(super) fn one(
     let telling = Telling::start(ways, &globals.state_dir, &ready, &reporter)?;
     let numbers = metrics::Facts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
-    // Of an array that is rescued nothing is written that was not asked for now.
+    // For a rescued array, write only the state that this command asks for.
     let kept = (&*globals.state_dir, config.settings.says("cache"), !is_rescued);
     let opened = OpenArray::start(ready, options.clone(), (&hearing, &telling), kept)?;
     let volume = Arc::clone(opened.volume());
@@ -297,7 +294,6 @@ pub(super) fn one(
     if is_in_order { Ok(exit) } else { Ok(Exit::Attention) }
 }
 
-/// What the array is opened with.
 fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>) -> Options {
     let Tuning { cache, scheduling, sit_out, patience, read_errors, job_pace } = tuning;
     Options {
@@ -315,12 +311,11 @@ fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>
     }
 }
 
-/// What arrays beside a device are opened with.
+/// Options to open arrays beside a device with.
 pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
     options(config, Tuning::default(), None)
 }
 
-/// A served array, and all that serves it.
 struct Serving {
     volume: Arc<Volume>,
     keeper: Keeper,
@@ -336,8 +331,8 @@ struct Serving {
 }
 
 impl Serving {
-    /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a
-    /// client of it may wait for the end.
+    /// Stops clients, then the array, then its records. The control socket goes last, since one of
+    /// its clients may wait for the end.
     fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<Stopped, CliError> {
         let Self { volume, keeper, answered, server, doors, .. } = self;
         let Self { sampler, checks, board, answers, control, telling, .. } = self;
@@ -359,7 +354,7 @@ impl Serving {
         answers.end();
         if let Some(control) = control {
             let told = stopped.as_ref().map(|stopped| {
-                // An array that is only read has nothing to put in order.
+                // An array that is only read needs no clean stop.
                 let in_order = stopped.clean || config.assembly.read_only;
                 answers.stopped(in_order, stopped.clean && !reporter.stays_dirty(), clients.cut)
             });
@@ -369,7 +364,6 @@ impl Serving {
     }
 }
 
-/// Waits for a signal, or for the end of the command.
 pub(super) fn serve_until_end(
     Context { config, globals, .. }: Context<'_>,
     (watch, reporter): (&Watch, &Reporter),
@@ -393,15 +387,15 @@ pub(super) fn serve_until_end(
         }
         Ending::Signal => {
             child.ask_to_end();
-            // It may still be talking to the array; the server's own deadline bounds the rest.
+            // The command may still use the array; the server's own deadline bounds the rest.
             watch.wait_for_command(COMMAND_GRACE);
             Ok(Exit::Interrupted)
         }
     }
 }
 
-/// Listens for those who look at the array, where that was asked for or is found by the array's
-/// name. Where nothing was asked for the array is served without, if need be.
+/// Listens on the control socket, if one was requested or the array's name gives one. If none was
+/// requested, the server goes on without it on failure.
 fn control_place(
     config: &ServerConfig,
     (passed_on, is_captive): (Vec<OwnedFd>, bool),
@@ -419,7 +413,7 @@ fn control_place(
     }
     match own_control((reporter.name(), reporter.uuid()), &config.files()) {
         Ok(place) => Ok(Some(place)),
-        // Its own socket lies there as well.
+        // The array's own NBD socket lies in the same folder.
         Err(error) if config.nbd.is_empty() => Err(error),
         Err(error) => {
             reporter.without_control(&error);

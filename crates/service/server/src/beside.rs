@@ -1,5 +1,5 @@
-//! Arrays that are rescued beside another, for volumes that lie on several: served by its server,
-//! and told of by nobody but their exports.
+//! Arrays rescued beside another, for volumes that span several. One server serves them, and only
+//! their exports appear.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::parts::Opened;
 use super::telling::logged;
 use braid_console::error::CliError;
 
-/// They run until they are stopped.
+/// Arrays and devices that run until `stop`.
 #[derive(Default)]
 pub(super) struct Beside {
     exports: Vec<Arc<dyn Export>>,
@@ -23,14 +23,13 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Opens them with these options.
     pub(super) fn open(others: Vec<(String, Opened)>, options: &Options) -> Result<Self, CliError> {
         let mut beside = Self::default();
         for (name, opened) in others {
             let ready = match opened {
                 Opened::Array(ready) => *ready,
                 Opened::Device(device) => {
-                    // The log has what fails below it.
+                    // The log carries errors from below.
                     let (disk, export) = device.export(|_| {})?;
                     beside.exports.push(export);
                     beside.devices.push(disk);
@@ -53,17 +52,17 @@ impl Beside {
         Ok(beside)
     }
 
-    /// The first array and these, by their numbers.
     pub(super) fn exports(&self, first: &Arc<dyn Export>) -> Vec<Arc<dyn Export>> {
         std::iter::once(first).chain(&self.exports).cloned().collect()
     }
 
-    /// Ends them, and waits for devices so long; whether all that was written is durable.
+    /// Stops all arrays, and waits at most `patience` for devices. Returns whether all writes are
+    /// durable.
     pub(super) fn stop(self, patience: Duration) -> bool {
         drop(self.exports);
         let volumes = self.volumes.iter().map(|volume| volume.stop().clean);
         let devices = self.devices.iter().map(|device| device.end(patience).is_ok());
-        // Each of them is stopped, whatever becomes of the others.
+        // Stop every one, even if an earlier one fails.
         volumes.chain(devices).fold(true, |all, one| all & one)
     }
 }
@@ -80,7 +79,7 @@ mod tests {
     use super::super::device::Device;
     use super::*;
 
-    /// A device beside another was not flushed at the stop: what its overlay had taken was gone.
+    /// A device beside another was not flushed at the stop: writes in its overlay were lost.
     #[test]
     fn what_was_written_to_a_device_beside_an_array_is_durable_at_the_stop() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -106,7 +105,7 @@ mod tests {
         beside.exports[0].submit(write, Completion::from_fn(tell));
         assert_eq!(told.recv(), Ok(Ok(())));
         assert!(beside.stop(Duration::from_secs(20)), "all is durable");
-        // Its threads let go of it when their queue is gone.
+        // Its threads drop it when their queue is gone.
         let until = std::time::Instant::now() + Duration::from_secs(20);
         let again = loop {
             match Overlay::open(below(), folder.path(), "array-7", 7) {

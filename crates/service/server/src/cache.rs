@@ -1,6 +1,6 @@
-//! The stripe cache's settings, as words: for `braid serve` at the start, and for `braid set` later.
+//! The stripe cache's settings as words, for `braid serve` at the start and for `braid set` later.
 //!
-//! Keys of `set` are the options of `serve` without their dashes, so there is one list of words.
+//! Keys of `set` are the options of `serve` without their dashes, so both share one list of words.
 
 use std::ops::RangeInclusive;
 
@@ -13,26 +13,24 @@ use super::setting_words::SettingWords;
 use braid_console::error::CliError;
 use braid_console::output::size::{format_size, parse_size};
 
-/// Keys that can be set on a running array.
 pub(crate) const LIVE_KEYS: [&str; 5] =
     ["cache", "cache-size", "bypass-threshold", "dirty-limit", "dirty-age"];
 
-/// Keys that can be given at the start.
 pub(super) const START_KEYS: [&str; 6] =
     ["cache", "cache-size", "stripe-unit", "bypass-threshold", "dirty-limit", "dirty-age"];
 
 /// Smallest and largest stripe unit, in bytes.
 const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4096..=65536;
 
-/// What bounds a cache's memory.
 pub(super) struct Bounds {
-    /// What the array can make use of.
+    /// Sizes that the array can use.
     pub(super) range: RangeInclusive<u64>,
-    /// What may be had, and what says so.
+    /// Memory that is free, and the limit that bounds it.
     pub(super) left: (u64, Limit),
 }
 
-/// Whether a setting of memory works as it is set; if not, what is possible. `key` is the one that was set.
+/// Whether a memory setting is possible; the error gives the bound. `key` is the setting that
+/// changed.
 pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), String> {
     let (left, limit) = &bounds.left;
     let words = |bytes: u64| format_size(bytes);
@@ -55,7 +53,7 @@ pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), Str
     }
 }
 
-/// Whether the memory that was asked for works for this array, in so many shards, on this machine.
+/// Whether the requested memory is possible for this array, with so many shards, on this machine.
 pub(super) fn check_words(
     words: &SettingWords,
     cache: &Cache,
@@ -67,7 +65,6 @@ pub(super) fn check_words(
     words.check(&["cache-size", "dirty-limit"], |key| check(cache, key, &bounds))
 }
 
-/// Changes one setting; says why if it cannot be.
 pub(super) fn set(cache: &mut Cache, key: &str, value: &str) -> Result<(), String> {
     let size = || parse_size(value).map_err(|error| error.to_string());
     match key {
@@ -100,7 +97,6 @@ pub(super) fn set(cache: &mut Cache, key: &str, value: &str) -> Result<(), Strin
     Ok(())
 }
 
-/// The settings by their words; sizes in bytes.
 pub(super) fn to_settings(cache: &Cache) -> Settings {
     let mode = match cache.mode {
         CacheMode::WriteBack => "writeback",

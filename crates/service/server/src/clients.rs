@@ -1,7 +1,8 @@
-//! What clients may take, as words: for `braid serve` at the start, and for `braid set` later.
+//! Limits on clients as words, for `braid serve` at the start and for `braid set` later.
 //!
-//! Keys of `set` are the options of `serve` without their dashes. Memory for payloads is chosen from what is left for
-//! this process, if it is not said ([`payload_bytes`]), and never more than that.
+//! Keys of `set` are the options of `serve` without their dashes. Without a setting, memory for
+//! payloads follows from the memory left to this process ([`payload_bytes`]); a setting may not
+//! exceed that.
 
 use std::time::Duration;
 
@@ -13,23 +14,21 @@ use super::setting_words::SettingWords;
 use braid_console::error::CliError;
 use braid_console::output::size::{format_size, parse_size};
 
-/// Keys that can be set on a running array.
 pub(super) const KEYS: [&str; 3] = ["connections", "payload-memory", "idle-limit"];
 
-/// Keys that can be given at the start.
 const START_KEYS: [&str; 4] = ["connections", "payload-memory", "idle-limit", "progress-limit"];
 
-/// Connections, at most: each has a share of the memory.
+/// Upper limit of connections: each has a share of the memory.
 const CONNECTIONS_MAX: usize = 16 << 10;
 
-/// Seconds of a limit, at most: a week.
+/// Upper limit of a deadline in seconds: a week.
 const SECONDS_MAX: u64 = 7 * 24 * 3600;
 
-/// Addresses beside payloads' and the cache's where they are limited: stacks, heaps and rings.
+/// Address space for stacks, heaps and rings, beside payloads and cache, if it is limited.
 const OTHER_ADDRESSES: u64 = 96 << 20;
 
-/// Memory for payloads where nothing is said: a half of what is left beside a cache of so many bytes, but no more than
-/// is useful.
+/// Default memory for payloads: half of what a cache of `cache_bytes` leaves, but no more than is
+/// useful.
 pub(super) fn payload_bytes(room: &Room, cache_bytes: u64) -> usize {
     let (memory, _) = room.memory;
     let addresses = room.addresses.map_or(u64::MAX, |(left, _)| {
@@ -40,7 +39,6 @@ pub(super) fn payload_bytes(room: &Room, cache_bytes: u64) -> usize {
     half.clamp(limits::PAYLOAD_BYTES_LEAST, limits::PAYLOAD_BYTES_MAX)
 }
 
-/// Settings of a server that is about to start, from the words that were given.
 pub(super) fn settings(
     words: &SettingWords,
     room: &Room,
@@ -54,7 +52,8 @@ pub(super) fn settings(
     Ok(settings)
 }
 
-/// Changes one setting; says why if it cannot be. So much memory is left, and that is why.
+/// Changes one setting; the error says why it is invalid. `left` is the free memory, `limit` what
+/// bounds it.
 fn set(
     settings: &mut Settings,
     (key, value): (&str, &str),
@@ -93,14 +92,13 @@ fn set(
     Ok(())
 }
 
-/// Changes one setting of a server's settings as they are now: [`apply`] makes it so.
+/// Changes one setting in a copy of the server's current settings; [`apply`] puts it into effect.
 pub(super) fn set_live(settings: &mut Settings, key: &str, value: &str) -> Result<(), String> {
     let (left, limit) = Room::now().least();
-    // What payloads have now is not left, and theirs.
+    // The free memory excludes the payload memory in use, so add it.
     set(settings, (key, value), (left.saturating_add(settings.payload_bytes_max as u64), limit))
 }
 
-/// Sets what differs.
 pub(super) fn apply(tuner: &Tuner, settings: &Settings) {
     let now = tuner.settings();
     if settings.connections_max != now.connections_max {
@@ -115,7 +113,6 @@ pub(super) fn apply(tuner: &Tuner, settings: &Settings) {
     }
 }
 
-/// The settings by their words.
 pub(super) fn to_settings(settings: &Settings) -> model::Settings {
     let [connections, memory, idle] = KEYS.map(str::to_owned);
     model::Settings::from([
@@ -126,7 +123,7 @@ pub(super) fn to_settings(settings: &Settings) -> model::Settings {
     ])
 }
 
-/// What clients have now, and what became of some.
+/// Limits in use by clients now, and counts of cut or refused clients.
 pub(super) fn state(tuner: &Tuner) -> model::Clients {
     let counts = tuner.counts();
     model::Clients {

@@ -1,5 +1,5 @@
-//! What a server is asked for, as a value: the command line, a file in `/etc/braid` and `rescue`
-//! each make one.
+//! A server's configuration as a value; the command line, a file in `/etc/braid` and `rescue` each
+//! make one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,108 +18,107 @@ use super::telling::EventConfig;
 use super::tls::TlsConfig;
 use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out};
 
-/// Everything that a server is asked for. The default serves nothing: it names no member.
+/// Configuration of a server. The default names no member and so serves nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
     /// The members, in any order; others are recognised and left alone.
     pub members: Vec<PathBuf>,
     /// The file that has the array's bitmap, beside its members.
     pub bitmap_file: Option<PathBuf>,
-    /// Every array that the members are of is served, also one that lacks some.
+    /// Serve every array that the members belong to, also one that lacks some.
     pub all: bool,
-    /// What assembly is asked for: which array, whether it is only read, and which risks are
-    /// accepted.
+    /// Options of assembly: which array, whether read-only, and which risks are accepted.
     pub assembly: braid_assembly::Options,
-    /// NBD addresses; without one (and without a command) a socket named after the array.
+    /// NBD addresses. Without an address or a command the server uses a socket named after the
+    /// array.
     pub nbd: Vec<Address>,
-    /// Certificates for those of the addresses that are reached by TLS.
+    /// Certificates for addresses that use TLS.
     pub tls: TlsConfig,
-    /// The array is this file as well, through FUSE.
+    /// FUSE: also present the array as this file.
     pub file: Option<PathBuf>,
-    /// The array is a block device as well, through ublk: with this number, or one that the kernel
+    /// ublk: also present the array as a block device with this number, or with one that the kernel
     /// chooses.
     pub device: Option<Option<u32>>,
-    /// The socket at which the array is a disk of virtual machines, by vhost-user-blk.
+    /// vhost-user-blk: socket on which virtual machines use the array as a disk.
     pub vhost_user: Option<PathBuf>,
-    /// The control socket; without it one named after the array.
+    /// The control socket; by default named after the array.
     pub control: Option<PathBuf>,
     /// Metrics for other programs, over HTTP.
     pub metrics: Option<MetricsConfig>,
-    /// A shell command that is run while the array is served, and ends it.
+    /// A shell command to run while the array is served; serving stops when it ends.
     pub run: Option<String>,
-    /// What carries bytes.
+    /// How bytes are carried.
     pub io: IoConfig,
-    /// Settings in the words of `braid set`.
+    /// Settings as words of `braid set`.
     pub settings: SettingWords,
     /// Resyncs, recoveries and checks wait for `braid resume`.
     pub jobs_paused: bool,
     /// Arrays of one group share their spares.
     pub spare_group: Option<String>,
-    /// Where events go beside the history.
+    /// Destinations of events, beside the history.
     pub events: EventConfig,
-    /// How long a stop goes on without any answer from members that were asked for something;
-    /// without it a minute.
+    /// How long a stop waits while members answer none of their requests; a minute by default.
     pub stop_patience: Option<Duration>,
-    /// What the server gives up of what serving does not need.
+    /// Which privileges the server gives up.
     pub confine: Confine,
-    /// The file to which the output of a server in the background goes.
+    /// The output file of a background server.
     pub output: Option<String>,
 }
 
 impl ServerConfig {
-    /// All that is named by a path which means the same in another folder.
+    /// Every configured path that means the same in another folder.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.members.iter().chain(&self.bitmap_file).cloned().collect()
     }
 
-    /// How long a stop waits for members that are silent.
+    /// How long a stop waits for silent members.
     pub(super) fn stop_patience(&self) -> Duration {
         self.stop_patience.unwrap_or(Duration::from_secs(60))
     }
 
-    /// Whether one of several arrays is chosen.
+    /// Whether the configuration chooses one of several arrays.
     pub(super) fn names_array(&self) -> bool {
         let choice = &self.assembly.choice;
         choice.uuid.is_some() || choice.name.is_some()
     }
 }
 
-/// How much of what serving does not need the server gives up.
+/// Which privileges the server gives up beyond those that serving needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confine {
     #[default]
-    /// Nothing is taken away.
+    /// Keep all privileges.
     Off,
-    /// What this kernel and these options allow; what that is, is told.
+    /// Give up as much as this kernel and these options allow, and report it.
     Auto,
-    /// All of it, or the array is not served.
+    /// Give up all of them, or refuse to serve.
     Full,
 }
 
-/// What carries bytes of clients and members.
+/// Carrier of bytes for clients and members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Io {
     #[default]
-    /// Workers, or threads where io_uring is not allowed.
+    /// Workers, or threads if io_uring is not available.
     Auto,
-    /// Workers, or an error.
+    /// Workers, or fail.
     Ring,
     /// Threads.
     Threads,
 }
 
-/// What carries bytes between clients, the array and its members.
+/// How bytes travel between clients, the array and its members.
 #[derive(Clone, Debug)]
 pub struct IoConfig {
     /// io_uring workers, or threads that block.
     pub how: Io,
-    /// How many workers; without it as many as there are processors, at most four.
+    /// Number of workers; by default one for each processor, at most four.
     pub workers: Option<u16>,
-    /// Microseconds that a worker which has nothing to do looks for more before it sleeps.
+    /// Microseconds that an idle worker polls before it sleeps.
     pub busy_poll_us: u32,
-    /// The shortest write that a worker leaves to one that sleeps, in bytes; 0 for none.
+    /// The shortest write, in bytes, that a worker hands to a sleeping one; 0 disables this.
     pub hand_over_bytes: u64,
-    /// Whether members are used past the page cache of the system.
+    /// Whether to bypass the system's page cache for members.
     pub direct: Direct,
 }
 
@@ -136,7 +135,6 @@ impl Default for IoConfig {
     }
 }
 
-/// Settings, understood.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tuning {
     pub(super) cache: Cache,
@@ -148,7 +146,7 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
-    /// What these words set; all else is as ever.
+    /// The settings in `words`; all others keep their defaults.
     pub(super) fn of(words: &SettingWords) -> Result<Self, CliError> {
         let mut tuning = Self::default();
         words.apply(&cache::START_KEYS, &mut tuning.cache, cache::set)?;
@@ -160,7 +158,7 @@ impl Tuning {
         Ok(tuning)
     }
 
-    /// Chooses how much memory payloads of clients may have, before anything takes some.
+    /// Chooses memory for clients' payloads before any other allocation.
     pub(super) fn take_memory(&self, words: &SettingWords) -> Result<Settings, CliError> {
         let room = Room::now();
         if room.addresses.is_some() {

@@ -1,19 +1,21 @@
-//! What the server takes from itself: everything but the members, its own folders and the calls that serving makes.
+//! Confines the server to the members, its own folders and the system calls that serving makes.
 //!
 //! ```text
 //!   begin   one thread yet    hooks get a process of their own ─▶ capabilities go ─▶ files: those named here (landlock)
 //!   finish  all is open       system calls: those of serving (seccomp) ─▶ tried from inside
 //! ```
 //!
-//! What is opened before `finish` is opened under the first half already, superblocks included: a damaged device is read by a
-//! process that can open nothing but the members. Members that are added later are opened by whoever adds them, and come as
-//! descriptors over the control socket ([`braid_control::Passed`]).
+//! The first half already covers files that are opened before `finish`, superblocks included: the
+//! process that reads a damaged device can open nothing but the members. For a member added later,
+//! the client opens the device and passes its descriptor over the control socket
+//! ([`braid_control::Passed`]).
 //!
-//! What cannot be confined: a server that runs a command (--run), or that mounts (--fuse: who unmounts has to be able to, and
-//! fusermount3 to have its privileges), or makes a block device (--ublk).
+//! A server cannot be confined if it runs a command (--run), mounts (--fuse: unmounting needs the
+//! right, and fusermount3 its privileges) or makes a block device (--ublk).
 //!
 //! Invariants
-//! - what is told to be closed off was tried `[check: a_confined_server_serves_and_can_do_nothing_else]`.
+//! - Each restriction that the server reports was tried
+//!   `[check: a_confined_server_serves_and_can_do_nothing_else]`.
 
 use std::path::{Path, PathBuf};
 
@@ -32,16 +34,16 @@ use braid_console::error::{CliError, Risk};
 use braid_console::state::make_folders;
 use braid_discovery::running;
 
-/// The first half was done.
+/// Result of the first half.
 pub(super) struct Begun {
-    /// Whatever makes it impossible.
+    /// The option that makes confinement impossible.
     obstacle: Option<&'static str>,
     held: Held,
     kept: Kept,
     allowed: Allowed,
 }
 
-/// Gives up capabilities and files. To be called before there is a second thread.
+/// Gives up capabilities and files. Call it while the process has one thread.
 pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, CliError> {
     let wanted = config.confine;
     let obstacle = match () {
@@ -65,7 +67,7 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, C
         Some(_) => return Ok(begun),
         None => {}
     }
-    // Made now: what is not there cannot be granted.
+    // Make the folders now: landlock grants only existing paths.
     make_folders(&globals.state_dir).map_err(|(path, error)| {
         let what = format!("{} cannot be made", path.display());
         let error = CliError::new(Code::StateFolder, what).caused_by(&error);
@@ -75,13 +77,13 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, C
     let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     begun.kept =
         capabilities::keep(&paths, !config.assembly.read_only).map_err(|error| failed(&error))?;
-    // A spare of another array is opened by its path, which nobody knows yet.
+    // The path of another array's spare is not known yet.
     if config.spare_group.is_none() {
         let grants = grants(config, &globals.state_dir);
         let is_abstract = std::env::var("NOTIFY_SOCKET").is_ok_and(|name| name.starts_with('@'));
         begun.held = files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
     }
-    // A kernel that knows all but the newest part of landlock closes off what matters.
+    // A kernel without only the newest part of landlock still closes off the important files.
     let is_short = begun.held == Held::NotAtAll || begun.kept != Kept::Nothing;
     match begun.open().as_slice() {
         [why, ..] if wanted == Confine::Full && is_short => Err(refused(why)),
@@ -89,7 +91,7 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, C
     }
 }
 
-/// All that a server opens while it serves.
+/// Grants for every file that a server opens while it serves.
 fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
     let files = config.files();
     let beside = files.iter().flat_map(|path| opened_beside(path));
@@ -97,7 +99,8 @@ fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
     grants.extend(files.iter().cloned().map(Grant::Device));
     grants.extend(["/proc", "/sys", "/dev/disk"].map(|path| Grant::Read(path.into())));
     grants.push(Grant::Folder(state_dir.to_path_buf()));
-    // What lies beside the sockets there is written and taken away as well. Where it cannot be made, that is said later.
+    // The server writes and removes files beside the sockets. A later step reports a folder that
+    // cannot be made.
     let _ = own_folder();
     grants.push(Grant::Folder(running::folder()));
     let unix = |address: &Address| match &address.endpoint {
@@ -116,12 +119,12 @@ fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
 }
 
 impl Begun {
-    /// Whether files are closed off: what is added has to come open.
+    /// Whether files are closed off, so that a client must pass a new member's device already open.
     pub(super) fn opens_nothing(&self) -> bool {
         self.held != Held::NotAtAll
     }
 
-    /// What is closed off once it is finished, one word each.
+    /// Closed-off areas once `finish` has run, one word each.
     pub(super) fn words(&self) -> Vec<String> {
         let is_begun = self.obstacle.is_none();
         let words = [
@@ -136,7 +139,7 @@ impl Begun {
             .collect()
     }
 
-    /// What is not, and why.
+    /// Areas that stay open, and why.
     fn open(&self) -> Vec<&'static str> {
         if let Some(why) = self.obstacle {
             return vec![why];
@@ -152,7 +155,7 @@ impl Begun {
         files.into_iter().chain(kept).collect()
     }
 
-    /// Both, in a line.
+    /// Both lists in one line.
     pub(super) fn line(&self) -> String {
         let words = self.words();
         let closed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
@@ -162,7 +165,7 @@ impl Begun {
         }
     }
 
-    /// Closes off system calls, and tries what must not be possible.
+    /// Closes off system calls, then tries forbidden operations.
     pub(super) fn finish(&self) -> Result<(), CliError> {
         if self.obstacle.is_some() {
             return Ok(());

@@ -1,8 +1,9 @@
-//! The array's side of the control API: what it is, what it is set to, and how it is stopped.
+//! The array's side of the control API: status, settings and stop.
 //!
-//! The API itself (paths, connections, who may) is `braid-control`'s. The socket is made as those of clients are, so that only this
-//! user may connect. It is answered at until the array has stopped: a client that asked for the stop hears how it went, and
-//! others that it is under way.
+//! `braid-control` has the API itself: paths, connections, permissions. The socket is made like
+//! those of clients, so only this user may connect. The server answers until the array has stopped:
+//! the client that asked for the stop hears the result, and other clients hear that a stop is under
+//! way.
 
 mod array;
 mod asking;
@@ -37,7 +38,6 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 pub(super) use setting::Running;
 
-/// Why there is no control socket.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
     #[error(transparent)]
@@ -46,33 +46,33 @@ pub(super) enum ControlError {
     System(#[from] std::io::Error),
 }
 
-/// A socket that is listened at and not answered at yet.
+/// A listening socket whose requests are not answered yet.
 pub(super) struct Place {
     listener: Listener,
     path: PathBuf,
     note: Option<Note>,
 }
 
-/// A file beside a socket, for as long as that.
+/// A file beside a socket, removed on drop.
 struct Note(PathBuf);
 
 impl Drop for Note {
     fn drop(&mut self) {
-        // One that stays is written over by the next server.
+        // The next server overwrites a file that stays.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Place {
-    /// Listens at `path`. A socket that no process answers at is replaced.
+    /// Listens at `path`. Replaces a socket that no process answers at.
     pub(super) fn take(path: &Path) -> Result<Self, BindError> {
         let listener = Listener::bind_unix(path)?;
-        // For those who are told of it from another folder.
+        // Clients in another folder read this path.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         Ok(Self { listener, path, note: None })
     }
 
-    /// Answers at a socket that listens already; nothing if it is none of the file system.
+    /// Takes over a listening socket; `None` if it has no path in the file system.
     pub(super) fn adopt(socket: OwnedFd) -> Result<Option<Self>, BindError> {
         let listener = Listener::adopt(socket)?;
         let path = match listener.endpoint() {
@@ -82,21 +82,20 @@ impl Place {
         Ok(Some(Self { listener, path, note: None }))
     }
 
-    /// With a note beside it. Without one nothing is lost but a hint.
+    /// Adds a note beside the socket. A failure loses only a hint.
     pub(super) fn with_note(self, path: &Path, text: &str) -> Self {
         let note = std::fs::write(path, format!("{text}\n")).is_ok();
         Self { note: note.then(|| Note(path.to_path_buf())), ..self }
     }
 
-    /// Where.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// The socket and what answers at it. Dropped, it ends, and the socket is taken away.
+/// The socket and the server that answers it. Drop ends the server and removes the socket.
 pub(super) struct Control {
-    // In this order: what answers ends before its socket goes.
+    // In this order: the server ends before its socket goes.
     _server: Server,
     _listener: Listener,
     _note: Option<Note>,
@@ -105,7 +104,6 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Answers at a place.
     pub(super) fn start(
         place: Place,
         answers: &Arc<Answers>,
@@ -124,30 +122,29 @@ impl Control {
         Ok(Self { _server: server, _listener: listener, _note: note, path, teller })
     }
 
-    /// Where it is asked.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The array has stopped, or has not: those who wait for it are told.
+    /// Reports the outcome of the stop to waiting clients.
     pub(super) fn end(self, outcome: Result<Stopped, &CliError>) {
         self.teller.tell(outcome.map_err(CliError::to_problem));
     }
 }
 
-/// What requests are answered from, at the control socket and on the port of metrics.
+/// Source of answers for the control socket and the metrics port.
 pub(super) struct Answers {
     facts: Facts,
-    /// Nothing once the array has stopped.
+    /// `None` once the array has stopped.
     running: RwLock<Option<Running>>,
-    /// Held while settings are read, changed and put back: two clients do not undo each other's.
+    /// Held while settings are read, changed and written back, so that two clients do not undo each
+    /// other's changes.
     setting: Mutex<()>,
     stopper: Stopper,
     is_stopping: AtomicBool,
 }
 
 impl Answers {
-    /// Of an array that is served.
     pub(super) fn new(facts: Facts, running: Running, stopper: Stopper) -> Arc<Self> {
         Arc::new(Self {
             facts,
@@ -158,17 +155,15 @@ impl Answers {
         })
     }
 
-    /// The array is being stopped, and says so from now on.
+    /// Reports from now on that the array is being stopped.
     pub(super) fn note_stopping(&self) {
         self.is_stopping.store(true, Ordering::Release);
     }
 
-    /// The array has stopped, or has not, and is let go of.
     pub(super) fn end(&self) {
         self.running.write().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// The array has stopped like this.
     pub(super) fn stopped(&self, in_order: bool, clean: bool, connections_cut: usize) -> Stopped {
         let facts = &self.facts;
         Stopped {

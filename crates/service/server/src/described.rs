@@ -1,4 +1,4 @@
-//! An array in a line, as clients of NBD are told of it: `RAID-5 of 4 members, 96 GiB, degraded`.
+//! One line about an array for NBD clients: `RAID-5 of 4 members, 96 GiB, degraded`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::export::DiskExport;
 use braid_console::output::size::format_size;
 use braid_discovery::status::words::level_word;
 
-/// The array as an export, which says how it is whenever a client asks.
+/// The array as an export that describes its current state whenever a client asks.
 pub(super) fn export(
     name: String,
     volume: &Arc<Volume>,
@@ -20,7 +20,7 @@ pub(super) fn export(
     Arc::new(DiskExport::new(name, disk, logical_block_bytes, move || describe(&described)))
 }
 
-/// Level, members, size, and how it is at this moment, in the words of `braid status`.
+/// Level, members, size and current state, in the words of `braid status`.
 fn describe(volume: &Volume) -> String {
     let geometry = volume.geometry();
     let (level, slots) = (level_word(geometry.level().name()), geometry.slots());

@@ -1,10 +1,12 @@
-//! File descriptors: as many as clients may need, or a word about how many there are.
+//! File descriptors: raises the limit for clients, and reports how many fit.
 //!
-//! Every client takes one. The soft limit of the process is often 1024, or what a service manager says; it is raised as
-//! far as the hard one allows, which needs no right. Without room for one client there is no point in serving.
+//! Every client takes one. The soft limit of the process is often 1024, or set by a service
+//! manager. The server raises it as far as the hard limit, which needs no privilege. Without room
+//! for one client the server refuses to serve.
 //!
-//! How many are open is read from `/proc`. In a root without it they are taken to be as many as the lowest free number
-//! says: the kernel gives that one first, and only a number that was closed in between makes it too low.
+//! `/proc` lists the open descriptors. In a root without it their count is taken from the lowest
+//! free number: the kernel hands that out first, and only numbers closed in between make the count
+//! too low.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -16,16 +18,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Has an entry for each that is open, and one for looking.
+/// Lists each open descriptor, plus one for the listing itself.
 const LIST: &str = "/proc/self/fd";
 
-/// A shell's limit once root has raised it, at least.
+/// Lower bound of the shell limit that root is advised to set.
 const ENOUGH: u64 = 1024;
 
-/// Descriptors beside clients' that may come to be open: the control socket's clients (32 at most), its runtime, and what looks at the system.
+/// Descriptors beside those of clients: at most 32 clients of the control socket, its runtime, and
+/// reads of system state.
 const SPARE: u64 = 48;
 
-/// Raises the limit so that there is room for so many clients beside what is open and may be.
+/// Raises the limit for `clients` beside open and expected descriptors.
 pub(super) fn raise(clients: usize) {
     let limit = getrlimit(Resource::Nofile);
     let (Some(soft), Some(open)) = (limit.current, open_by(LIST.as_ref())) else { return };
@@ -33,12 +36,12 @@ pub(super) fn raise(clients: usize) {
     if soft < wanted {
         let raised = limit.maximum.map_or(wanted, |hard| hard.min(wanted));
         let limit = Rlimit { current: Some(raised.max(soft)), maximum: limit.maximum };
-        // What is left is looked at afterwards, however this went.
+        // Whether or not this works, the caller checks the remaining room.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// Clients that there is room for; all of them if so many are not too many.
+/// Number of clients that fit, at most `clients`.
 pub(super) fn room(clients: usize) -> Result<usize, CliError> {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(clients) };
     let left = limit.saturating_sub(open_by(LIST.as_ref()).unwrap_or(limit));
@@ -50,9 +53,10 @@ pub(super) fn room(clients: usize) -> Result<usize, CliError> {
     Ok(left.min(clients))
 }
 
-/// There are none for what is needed. A shell may raise its limit no further than this process: that is for root.
+/// Error for missing descriptors. A shell may raise its limit no further than this process; root
+/// may.
 pub(super) fn none_left(what: String) -> CliError {
-    // More than there are: whoever follows the advice has won something.
+    // More than the current limit, so that the advice helps.
     let more = getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| ENOUGH.max(2 * hard));
     CliError::new(Code::Shortage, what)
         .because("the limit of this process (ulimit -n) is as high as it may raise it")
@@ -64,10 +68,10 @@ pub(super) fn none_left(what: String) -> CliError {
         )
 }
 
-/// How many are open, by the folder that lists them; nothing if there is not even one left to look with.
+/// Open descriptors by the folder that lists them; `None` if not even one is left to list it with.
 fn open_by(list: &Path) -> Option<u64> {
     match std::fs::read_dir(list) {
-        // Reading the folder takes one itself.
+        // Reading the folder takes one.
         Ok(entries) => Some((entries.count() as u64).saturating_sub(1)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             let lowest = File::open("/").ok()?.as_raw_fd();
@@ -86,14 +90,14 @@ mod tests {
         let open = || open_by(LIST.as_ref());
         let before = open();
         let file = std::fs::File::open("/dev/null").unwrap();
-        // Other tests open and close things beside this one.
+        // Other tests open and close descriptors at the same time.
         assert!(open() > Some(0) && before > Some(0));
         drop(file);
         raise(1);
         assert_eq!(room(1).unwrap(), 1);
     }
 
-    /// Without `/proc` nothing was served: all descriptors were said to be in use.
+    /// Without `/proc` the server refused to serve: it took all descriptors for used.
     #[test]
     fn a_list_that_is_not_there_says_nothing_of_how_many_are_left() {
         let open = open_by("/nowhere/fd".as_ref()).expect("some are left");

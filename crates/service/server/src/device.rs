@@ -1,12 +1,12 @@
-//! A device that is served as it stands: no array of its own, and so no jobs, no history and
-//! nothing to be looked at or set.
+//! A device served as it stands: not an array of its own, so without jobs, history, status or
+//! settings.
 //!
 //! ```text
 //!   a client's request ─▶ queue ─▶ one of a few threads ─▶ the device, by calls that block ─▶ completion
 //! ```
 //!
-//! Rescue serves an array in the middle of a reshape like this: to its clients it is one device,
-//! whatever is read where.
+//! Rescue serves an array in the middle of a reshape like this: clients see one device, whichever
+//! layout each read uses.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,27 +23,27 @@ use braid_runtime::Disk;
 
 use super::export::DiskExport;
 
-/// Threads that ask a device: an array below it serves as many requests at a time.
+/// Threads that call a device, and so requests in flight to an array below it.
 const THREADS: usize = 4;
 
-/// A device that is to be served. It is read and written at any byte.
+/// A device to serve, readable and writable at any byte.
 pub struct Device {
-    /// The name of its export.
+    /// Name of its export.
     pub name: String,
-    /// The UUID of the array that it stands for.
+    /// UUID of the array that it stands for.
     pub uuid: [u8; 16],
-    /// What it is, in words.
+    /// Description in words.
     pub kind: String,
-    /// The device.
+    /// The device itself.
     pub device: Arc<dyn Member>,
     /// Writes are refused.
     pub read_only: bool,
-    /// The smallest block that its users may write, if it says so.
+    /// Smallest block that its users may write, if it declares one.
     pub logical_block_bytes: Option<u32>,
 }
 
 impl Device {
-    /// The device as an export. The first error below it is told to `tell`; the log has all.
+    /// The device as an export. Calls `tell` with the first error below it; the log records all.
     pub(super) fn export(
         &self,
         tell: impl Fn(&MemberError) + Send + Sync + 'static,
@@ -57,17 +57,15 @@ impl Device {
     }
 }
 
-/// A device behind a queue.
 pub(super) struct DeviceDisk {
     queue: Sender<(ClientRequest, Completion)>,
     below: Arc<Below>,
 }
 
-/// The device, as its threads have it.
+/// The device, as its threads share it.
 struct Below {
     device: Arc<dyn Member>,
     read_only: bool,
-    /// Requests that have not ended.
     under_way: Mutex<usize>,
     ended: Condvar,
     was_told: AtomicBool,
@@ -87,21 +85,20 @@ impl DeviceDisk {
         for _ in 0..THREADS {
             let (below, requests) = (Arc::clone(&below), Arc::clone(&requests));
             let work = move || while below.serve_one(&requests).is_continue() {};
-            // It ends with the queue.
+            // The thread ends with the queue.
             thread::Builder::new().name("braid-device".into()).spawn(work)?;
         }
         Ok(Arc::new(Self { queue, below }))
     }
 
-    /// Waits for requests that are under way, and makes all that was written durable; gives up when
-    /// that takes longer.
+    /// Waits for requests in flight, then makes all writes durable; gives up after `patience`.
     pub(super) fn end(&self, patience: Duration) -> Result<(), EndError> {
         let (below, (done, ended)) = (Arc::clone(&self.below), channel());
         let flush = move || {
             let none = below.ended.wait_while(below.count(), |count| *count > 0);
             drop(none);
             let flushed = if below.read_only { Ok(()) } else { below.device.flush() };
-            // There is no listener any more when it was given up.
+            // The listener is gone if the wait was given up.
             let _ = done.send(flushed);
         };
         let thread = thread::Builder::new().name("braid-stop".into()).spawn(flush);
@@ -110,16 +107,13 @@ impl DeviceDisk {
     }
 }
 
-/// Why the end of a device is not known to be durable.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EndError {
-    /// It cannot be waited for.
+    /// The thread that waits could not start.
     #[error("it could not be waited for: {0}")]
     Thread(std::io::Error),
-    /// It has answered nothing.
     #[error("it has answered nothing")]
     Silent,
-    /// It cannot be flushed.
     #[error("{0}")]
     Device(MemberError),
 }
@@ -173,13 +167,13 @@ impl Below {
             ClientRequest::Flush | ClientRequest::Trim { durable: true, .. } if !self.read_only => {
                 (device.flush(), None)
             }
-            // Nothing was written, or nothing need be done.
+            // Nothing was written, or nothing needs to be done.
             ClientRequest::Flush | ClientRequest::Trim { .. } => (Ok(()), None),
         };
         Outcome { result: result.map_err(|error| self.told(&error)), payload }
     }
 
-    /// Says what failed: to the log always, to a person once.
+    /// Records an error: in the log always, for the operator once.
     fn told(&self, error: &MemberError) -> RequestError {
         tracing::warn!(target: "braid::device", error = %error, "a request failed at the device");
         let word = match error {
@@ -215,7 +209,7 @@ impl Disk for DeviceDisk {
     fn submit(&self, request: ClientRequest, completion: Completion) {
         *self.below.count() += 1;
         if self.queue.send((request, completion)).is_err() {
-            // Without any thread the request was dropped, and its completion has said so.
+            // Without any thread the request was dropped, and its completion has reported that.
             *self.below.count() -= 1;
         }
     }

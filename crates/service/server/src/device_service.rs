@@ -1,4 +1,4 @@
-//! A device from its places to its end: listened for, served, made durable.
+//! Serves a device from its listeners to its durable end.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::report::Reporter;
 use super::wait::Watch;
 use super::{io, service};
 
-/// Serves a device, what stands on it, and what is beside it.
+/// Serves a device, the parts on it, and the devices beside it.
 pub(super) fn serve(
     context: Context<'_>,
     device: &Device,

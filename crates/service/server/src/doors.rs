@@ -1,4 +1,4 @@
-//! The array beside its exports: a file, a block device, a disk of virtual machines.
+//! Doors of the array beside its exports: a file, a block device, a disk of virtual machines.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::reached::Reached;
 use super::report::Reporter;
 use super::{fuse, ublk, vhost_user};
 
-/// Where they may be: taken before anything is done about the array.
+/// Places of the doors, reserved before the array is touched.
 pub(super) struct DoorPlaces {
     file: Option<braid_frontend_fuse::Place>,
     device: Option<braid_frontend_ublk::Place>,
@@ -21,7 +21,6 @@ pub(super) struct DoorPlaces {
 }
 
 impl DoorPlaces {
-    /// Takes those that are asked for.
     pub(super) fn take(
         config: &ServerConfig,
         uuid: [u8; 16],
@@ -35,7 +34,6 @@ impl DoorPlaces {
     }
 }
 
-/// Those that are open.
 pub(super) struct Doors {
     file: Option<braid_frontend_fuse::Door>,
     device: Option<braid_frontend_ublk::Door>,
@@ -43,7 +41,7 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Opens them to an array with these logical blocks.
+    /// Opens the doors to an array with these logical blocks.
     pub(super) fn open(
         places: DoorPlaces,
         (disk, block_bytes): (Arc<dyn Disk>, Option<u32>),
@@ -59,7 +57,7 @@ impl Doors {
         Ok(Self { file, device, machines })
     }
 
-    /// Their paths, beside these exports.
+    /// Addresses of the doors, beside the exports' `uris`.
     pub(super) fn reached(&self, uris: Vec<String>) -> Reached {
         let word = |path: &Path| path.display().to_string();
         Reached {
@@ -70,7 +68,6 @@ impl Doors {
         }
     }
 
-    /// Closes them, and tells of clients that had them open.
     pub(super) fn close(self, deadline: Duration, reporter: &Reporter) {
         if let Some(door) = self.machines {
             vhost_user::close(door, deadline, reporter);

@@ -1,15 +1,14 @@
-//! Something that holds bytes, an array or a device, as the NBD server wants it.
+//! Adapts an array or a device to the NBD server.
 //!
-//! Where it stands: between the server's [`Export`] and a [`Disk`]. Requests and their completions
-//! go through as they are; what is added is what NBD tells clients beside the size.
+//! It stands between the server's [`Export`] and a [`Disk`]. Requests and completions pass
+//! unchanged; this module adds the facts that NBD announces beside the size.
 //!
-//! The smallest block is a byte, since any is written (by reading the sector around it) unless the
-//! array says otherwise; the preferred one is the largest power of two that rows of a parity level
-//! consist of, and 4 KiB where there is no parity.
+//! The smallest block is a byte, since any byte is writable (by reading the sector around it),
+//! unless the array declares another. The preferred block is the largest power of two that divides
+//! a row of a parity level, and 4 KiB without parity.
 //!
 //! Invariant
-//! - From the socket to a member's file and back nothing is allocated for a request:
-//!   `tests/allocations.rs`.
+//! - From the socket to a member's file and back no request allocates: `tests/allocations.rs`.
 
 use std::sync::Arc;
 
@@ -18,7 +17,6 @@ use braid_frontend_nbd::{ClientRequest, Completion, Export};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 use braid_runtime::Disk;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u32 = 512;
 
 /// One disk under one name.
@@ -30,8 +28,8 @@ pub struct DiskExport {
 }
 
 impl DiskExport {
-    /// `logical_block_bytes`: the smallest block that users of the disk may write, if it says so;
-    /// `describe`: says what it is and how, for people.
+    /// `logical_block_bytes` is the smallest block that users of the disk may write, if it declares
+    /// one. `describe` returns its kind and state for people.
     ///
     /// # Panics
     /// The logical block is no power of two, or larger than a request may be.
@@ -43,8 +41,8 @@ impl DiskExport {
         describe: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
         let usual = BlockSizes::BYTE_GRANULAR;
-        // Of 512 any disk is: what clients ask for in parts is read and written by sectors in any
-        // case.
+        // Any disk supports 512: requests for parts of a sector are read and written by sectors
+        // anyway.
         let larger = logical_block_bytes.filter(|bytes| *bytes > SECTOR_BYTES);
         let minimum = larger.unwrap_or(usual.minimum_bytes());
         let least = usual.preferred_bytes().max(minimum);
@@ -76,7 +74,7 @@ impl Export for DiskExport {
         self.block_sizes
     }
 
-    /// Whole units, so that none is cut that the client has asked for as a whole.
+    /// Whole units, so that no unit which a client requests as a whole is cut.
     fn stretch_bytes(&self) -> u64 {
         STRETCH_BYTES.next_multiple_of(self.disk.unit_bytes())
     }
@@ -98,8 +96,7 @@ impl Export for DiskExport {
     }
 }
 
-/// The largest power of two that divides a unit, but no less than `least`, and no more than a
-/// request may have.
+/// The largest power of two that divides a unit, at least `least`, at most a request's maximum.
 fn preferred(unit_bytes: u64, least: u32) -> u32 {
     let most = BlockSizes::BYTE_GRANULAR.maximum_bytes();
     let power = 1_u64 << unit_bytes.trailing_zeros();

@@ -13,7 +13,7 @@ use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
-/// The place of the file, before anything is done about the array.
+/// Reserves the file's place before the array is touched.
 pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<Place, CliError> {
     let place = Place::take(path).map_err(|error| place_error(&error))?;
     if place.was_stale() {
@@ -24,7 +24,6 @@ pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<Place, CliError>
     Ok(place)
 }
 
-/// Makes the array a file.
 pub(super) fn open(
     place: Place,
     disk: Arc<dyn Disk>,
@@ -39,7 +38,6 @@ pub(super) fn open(
     Door::open(place, disk, gone).map_err(|error| open_error(&error))
 }
 
-/// Takes the file away.
 pub(super) fn close(door: Door, deadline: Duration, reporter: &Reporter) {
     let path = door.path().display().to_string();
     let closed = door.close(deadline);

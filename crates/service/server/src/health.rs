@@ -1,7 +1,7 @@
-//! What has happened to an array since it was started: which members went out, when and why. For those who ask later.
+//! An array's incidents since its start: which members went out, when and why, for later queries.
 //!
-//! Filled by notices as they come, and by what a person does to members; who is in which slot now is not kept here, but asked of
-//! the array.
+//! Notices and the operator's changes of members fill it. It does not record which member has which
+//! slot now; the array answers that.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,50 +13,43 @@ use braid_events::{Change, Kind};
 use super::lost::LostRanges;
 use braid_console::output::utc::{now_seconds, rfc3339_utc};
 
-/// A member that went out, or is slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incident {
-    /// The member, by its path.
     pub(crate) member: String,
-    /// When.
     pub(crate) since: String,
-    /// Why, in words.
     pub(crate) cause: String,
-    /// It is out since another one has its place, and for nothing else.
+    /// The member is out only because a replacement has its slot.
     pub(crate) is_replaced: bool,
-    /// It is out since it does not answer, and comes back by itself.
+    /// The member does not answer; it comes back by itself.
     pub(crate) is_away: bool,
 }
 
 impl Incident {
-    /// A member that failed, or is slow, now.
     fn now(member: String, cause: String) -> Self {
         let since = rfc3339_utc(now_seconds());
         Self { member, since, cause, is_replaced: false, is_away: false }
     }
 }
 
-/// What a member is called where it does not matter in which folder the server was started.
+/// A member's name independent of the folder in which the server was started.
 pub(super) fn absolute(label: &str) -> String {
     std::path::absolute(label).map_or_else(|_| label.to_owned(), |path| path.display().to_string())
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Health(Mutex<Happened>);
 
 #[derive(Debug, Default)]
 struct Happened {
-    /// By slot.
     out: BTreeMap<u16, Incident>,
     slow: BTreeMap<u16, Incident>,
-    /// Those that went out and whose slot another one has taken, with the slot; and spares that failed.
+    /// Members that went out and whose slot another one has, with the slot; and spares that failed.
     replaced: Vec<(Option<u16>, Incident)>,
-    /// Members that are to take the place of those in these slots.
+    /// Replacements under recovery, by target slot.
     filling: BTreeMap<u16, String>,
-    /// The last member of each slot, as it was called.
+    /// Label of each slot's last member.
     seats: BTreeMap<u16, String>,
-    /// Slots whose last member a person took away.
+    /// Slots whose last member the operator removed.
     gone: BTreeMap<u16, Incident>,
     failure: Option<Failure>,
     lost: LostRanges,
@@ -67,13 +60,12 @@ impl Health {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a change in.
     pub(super) fn note(&self, change: &Change) {
         let mut happened = self.happened();
         if change.kind == Kind::WriteLost {
             let number = |name| change.number(name).unwrap_or_default();
             let start = number("offset_bytes");
-            // What is said of it is the reporter's affair.
+            // The reporter words it.
             happened.lost.add(start..start + number("length_bytes"));
             return;
         }
@@ -83,7 +75,7 @@ impl Health {
             (Kind::Fail | Kind::FailSpare, Some(slot)) => {
                 let incident = Incident::now(member, cause);
                 match happened.filling.remove(&slot) {
-                    // The member that it was to replace is still there.
+                    // The member to be replaced still has its slot.
                     Some(filling) if filling == incident.member => {
                         happened.replaced.push((None, incident));
                     }
@@ -121,7 +113,7 @@ impl Health {
                 happened.slow.remove(&slot);
                 happened.out.insert(slot, incident);
             }
-            // Its slot may have been a spare's meanwhile.
+            // A spare may have had its slot meanwhile.
             (Kind::DiskReturned, _) => {
                 happened.out.retain(|_, out| out.member != member);
                 happened.replaced.retain(|(_, out)| out.member != member);
@@ -143,7 +135,7 @@ impl Health {
                 }
             },
             (Kind::SpareTaken, Some(slot)) => {
-                // A member that comes back is there again.
+                // A returning member is back in the array.
                 happened.replaced.retain(|(_, out)| out.member != member);
                 let out = happened.out.remove(&slot);
                 happened.replaced.extend(out.map(|out| (Some(slot), out)));
@@ -158,22 +150,22 @@ impl Health {
         }
     }
 
-    /// How the slot's last member went out, if one did.
+    /// How the slot's last member went out, if it did.
     pub(crate) fn out(&self, slot: u16) -> Option<Incident> {
         self.happened().out.get(&slot).cloned()
     }
 
-    /// This member is to take the place of the one in the slot, from the start.
+    /// The array starts with this member as a replacement for the one in `slot`.
     pub(super) fn note_filling(&self, slot: u16, member: &str) {
         self.happened().filling.insert(slot, absolute(member));
     }
 
-    /// The slot has this member from the start.
+    /// The array starts with this member in `slot`.
     pub(super) fn note_seat(&self, slot: u16, member: &str) {
         self.happened().seats.insert(slot, absolute(member));
     }
 
-    /// A person took a member away.
+    /// The operator removed a member.
     pub(super) fn note_removed(&self, member: &str) {
         let member = absolute(member);
         let mut happened = self.happened();
@@ -186,17 +178,17 @@ impl Health {
         happened.gone.insert(slot, Incident::now(member, cause));
     }
 
-    /// The last member that the slot had, if it was not taken away.
+    /// The slot's last member, unless it was removed.
     pub(crate) fn seat(&self, slot: u16) -> Option<String> {
         self.happened().seats.get(&slot).cloned()
     }
 
-    /// The slot's last member, if a person took it away.
+    /// The slot's last member, if the operator removed it.
     pub(crate) fn gone(&self, slot: u16) -> Option<Incident> {
         self.happened().gone.get(&slot).cloned()
     }
 
-    /// Members that went out and whose slot another one has taken, and spares that failed.
+    /// Members whose slot another one has taken, and spares that failed.
     pub(crate) fn replaced(&self) -> Vec<(Option<u16>, Incident)> {
         self.happened().replaced.clone()
     }
@@ -206,12 +198,12 @@ impl Health {
         self.happened().slow.get(&slot).cloned()
     }
 
-    /// Why writes are refused, if they are.
+    /// Why the array refuses writes, if it does.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.happened().failure.clone()
     }
 
-    /// What was answered and then lost, if anything was.
+    /// Ranges that were acknowledged and then lost.
     pub(crate) fn lost(&self) -> Option<Spread> {
         let (ranges, bytes) = self.happened().lost.sum();
         (bytes > 0).then_some(Spread { ranges: ranges as u64, bytes })
@@ -227,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// Has it hear of a notice, with members called like this.
+    /// Feeds one notice, with member labels from `name`.
     fn hear(health: &Health, notice: &Notice, name: impl Fn(MemberId) -> &'static str) {
         let member = |member| name(member).to_owned();
         let names = Names { array: "tank", member: &member, doubt: Doubt::Nothing };
@@ -303,7 +295,7 @@ mod tests {
         assert!(health.gone(2).is_some_and(|gone| gone.cause.contains("/dev/sdc")));
         note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
         assert_eq!((health.gone(2), health.seat(2).as_deref()), (None, Some("/dev/sdh")));
-        // One whose slot another has, and a spare.
+        // A replaced member and a spare.
         note(Notice::MemberOut { member: MemberId(7), slot, cause: Cause::person(MemberId(7)) });
         note(Notice::SpareTaken { member, slot, kept_sectors: 0 });
         let spare = MemberId(8);

@@ -1,4 +1,4 @@
-//! Those who hear what happens to an array, and its start with them listening.
+//! Listeners to an array's notices, and the array's start with these listeners.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use super::report::Reporter;
 use super::spare_group::SpareGroup;
 use super::telling::{Started, Telling};
 
-/// Who hears of it.
 pub(super) struct Hearing {
     pub(super) reporter: Arc<Reporter>,
     pub(super) health: Arc<Health>,
@@ -29,7 +28,6 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    /// Of an array that is about to be started.
     pub(super) fn new(reporter: &Arc<Reporter>, config: &ServerConfig, state_dir: &Path) -> Self {
         let file = jobs::path_of(state_dir, reporter.uuid());
         let kept = Kept::read(&file);
@@ -43,8 +41,8 @@ impl Hearing {
         }
     }
 
-    /// What members that come and go need: told like this, used past the page cache or not, saved
-    /// in this folder.
+    /// State that changes of members need: the reporter, whether to bypass the page cache, and the
+    /// folder for saved bytes.
     pub(super) fn membership(
         &self,
         telling: &Telling,
@@ -56,7 +54,7 @@ impl Hearing {
         started.map(Arc::new).map_err(|error| system("members cannot be told of", &error))
     }
 
-    /// Starts the array; what happens to it is reported as it happens.
+    /// Starts the array, with notices reported as they occur.
     fn open(
         &self,
         ready: Ready,
@@ -91,7 +89,7 @@ impl Hearing {
     }
 }
 
-/// Says that a restart will not know how jobs ended.
+/// Warns that a restart will not know how jobs ended.
 pub(super) fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::Error) {
     let path = path.display().to_string();
     let text = format!(
@@ -103,7 +101,7 @@ pub(super) fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::E
     reporter.aside("jobs-not-kept", &facts, &text);
 }
 
-/// A running array, and what is kept of it beside its members.
+/// A running array, and its records beside its members.
 pub(super) struct OpenArray {
     pub(super) volume: Arc<Volume>,
     pub(super) keeper: Keeper,
@@ -111,7 +109,7 @@ pub(super) struct OpenArray {
 }
 
 impl OpenArray {
-    /// Starts the array, and has written down how new it is, unless it is only read.
+    /// Starts the array, and records how new it is unless it is read-only.
     pub(super) fn start(
         ready: Ready,
         mut options: Options,
@@ -148,16 +146,15 @@ impl OpenArray {
     }
 }
 
-/// A running array that is stopped when this goes, whichever step of the start fails.
+/// Stops a running array on drop, whichever step of the start fails.
 pub(super) struct StopOnDrop(Option<OpenArray>);
 
 impl StopOnDrop {
-    /// The array, which is stopped by its owner from now on.
+    /// Hands the array over; its owner stops it from now on.
     pub(super) fn release(mut self) -> OpenArray {
         self.0.take().expect("it is taken out once")
     }
 
-    /// The array.
     pub(super) fn volume(&self) -> &Arc<Volume> {
         &self.0.as_ref().expect("it is taken out at the end").volume
     }

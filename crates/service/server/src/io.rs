@@ -1,4 +1,5 @@
-//! Choosing what carries bytes: io_uring workers, or threads that block; through the page cache, or past it.
+//! Chooses the carrier of bytes: io_uring workers or blocking threads, through the page cache or
+//! past it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use super::report::Reporter;
 use braid_console::error::CliError;
 use braid_console::error::system::system;
 
-/// More shards than this cost more memory than they give.
+/// More shards than this cost more memory than they gain.
 const SHARDS_MAX: u16 = 64;
 
-/// How the array is to use `workers`: four shards for each, so that they seldom meet at one.
+/// The array's options for `workers`: four shards for each, so that workers seldom meet at one.
 pub(super) fn options(workers: Option<&Arc<Workers>>) -> Options {
     let options = Options::default();
     let Some(workers) = workers else {
@@ -25,7 +26,7 @@ pub(super) fn options(workers: Option<&Arc<Workers>>) -> Options {
     Options { io: braid_runtime::Io::Ring, shards, workers, ..options }
 }
 
-/// Starts workers, if they were asked for and can be had.
+/// Starts workers, if requested and available.
 pub(super) fn workers(
     config: &IoConfig,
     reporter: &Reporter,

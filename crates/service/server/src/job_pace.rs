@@ -1,20 +1,19 @@
-//! How jobs give way to clients, as words: for `braid serve` at the start, and for `braid set` later.
+//! How jobs give way to clients, as words: for `braid serve` at the start, and for `braid set`
+//! later.
 
 use braid_control::model::{SettingValue, Settings};
 use braid_runtime::GovernorSettings;
 
 use braid_console::output::size::parse_size;
 
-/// Keys that can be set on a running array.
 pub(super) const KEYS: [&str; 3] = ["job-latency-factor", "job-floor", "job-ceiling"];
 
-/// The largest factor, besides `any`.
+/// Upper limit of the factor, besides `any`.
 const FACTOR_MAX_PERMILLE: u32 = 1_000_000;
 
-/// More than any member gives in a second.
+/// More than any member transfers in a second.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// Changes one setting; says why if it cannot be.
 pub(super) fn set(settings: &mut GovernorSettings, key: &str, value: &str) -> Result<(), String> {
     let size = || match parse_size(value) {
         Ok(bytes) if bytes > BYTES_MAX => Err("it is 1T at most".to_owned()),
@@ -33,7 +32,7 @@ pub(super) fn set(settings: &mut GovernorSettings, key: &str, value: &str) -> Re
     Ok(())
 }
 
-/// Thousandths of a number with at most three digits behind the point.
+/// Thousandths of a number with at most three decimals.
 fn permille(value: &str) -> Result<u32, String> {
     let why = "it is 'any', or a number from 1 to 1000 with at most three digits behind the point";
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
@@ -47,7 +46,6 @@ fn permille(value: &str) -> Result<u32, String> {
     (1000..=FACTOR_MAX_PERMILLE).contains(&permille).then_some(permille).ok_or(why.to_owned())
 }
 
-/// The settings by their words; sizes in bytes.
 pub(super) fn to_settings(settings: &GovernorSettings) -> Settings {
     let [factor, floor, ceiling] = KEYS.map(str::to_owned);
     let permille = settings.latency_factor_permille;

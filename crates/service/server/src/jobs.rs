@@ -1,5 +1,5 @@
-//! Jobs of a served array: what is kept of them for those who ask ([`board`]) and over restarts ([`kept`]), how they are told
-//! ([`words`]), whether they may run, and when the array is to be checked by itself ([`schedule`]).
+//! Jobs of a served array: their state for queries ([`board`]) and over restarts ([`kept`]), their
+//! API words ([`words`]), whether they may run, and the schedule of checks ([`schedule`]).
 
 mod board;
 mod kept;
@@ -12,17 +12,13 @@ pub(super) use schedule::{Due, Schedule};
 pub(super) use words::pace;
 pub use words::run;
 
-/// Whether jobs may run: `--jobs`, and the setting of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobsWhen {
-    /// They begin by themselves.
     On,
-    /// They wait for `braid resume`.
     Paused,
 }
 
 impl JobsWhen {
-    /// The key of the setting.
     pub(super) const KEY: &str = "jobs";
 
     pub(super) const fn is_paused(self) -> bool {

@@ -1,14 +1,14 @@
-//! The service: an array, or several, served over NBD, as a file, as a block device and to virtual
-//! machines, looked at and set through a control socket, watched by a service manager, and stopped
-//! in order.
+//! The service: serves one or several arrays over NBD, as a file, as a block device and to virtual
+//! machines. A control socket shows and sets them, a service manager watches them, and a stop ends
+//! them in order.
 //!
 //! ```text
 //!   ServerConfig ─ prepare ─▶ Prepared ─ serve ─▶ [`several`]: arrays by their superblocks ─▶ [`array`]: one array's life
 //!   opened by rescue ─ serve_rescued ─▶ [`array`]; a device that stands for one ─▶ [`device_service`]
 //! ```
 //!
-//! What it does not do: read a command line or a file of settings. What is asked for comes as a
-//! value, a [`ServerConfig`]; what came of it goes back as an exit status or an error with a code.
+//! This crate reads neither a command line nor a file of settings. Its input is a [`ServerConfig`];
+//! its result is an exit status or an error with a code.
 
 #![forbid(unsafe_code)]
 
@@ -81,15 +81,15 @@ pub use telling::{EventConfig, Ways};
 pub use tls::TlsConfig;
 use wait::Watch;
 
-/// Whether arrays can share spares under this name; else why not.
+/// Whether arrays can share spares under this name; the error says why not.
 ///
 /// # Errors
-/// The name is too long, or none.
+/// The name is too long or has other characters.
 pub fn check_spare_group(name: &str) -> Result<String, String> {
     spare_group::SpareGroup::checked(name)
 }
 
-/// A server that has given up what it was to give up before it looks at any member.
+/// A server that has given up its privileges before it examines any member.
 pub struct Prepared<'a> {
     config: &'a ServerConfig,
     globals: &'a Globals,
@@ -97,11 +97,11 @@ pub struct Prepared<'a> {
     confining: confine::Begun,
 }
 
-/// Makes hooks ready, and gives up capabilities and files if that is asked for. The process has one
-/// thread yet.
+/// Starts hooks, and gives up capabilities and files if configured. The process still has one
+/// thread.
 ///
 /// # Errors
-/// An address of a hook is none; the server cannot be confined as asked.
+/// A hook's address is invalid; the server cannot be confined as configured.
 pub fn prepare<'a>(
     config: &'a ServerConfig,
     globals: &'a Globals,
@@ -115,7 +115,7 @@ pub fn prepare<'a>(
 }
 
 impl Prepared<'_> {
-    /// Serves until a signal, a request or the end of its command ends it.
+    /// Serves until a signal, a request or the end of its command.
     ///
     /// # Errors
     /// The array cannot be assembled, opened or reached; it did not end in order.
@@ -125,8 +125,7 @@ impl Prepared<'_> {
             metrics.check()?;
         }
         let context = Context { config, globals, confining: &confining };
-        // A confined server looks at the members of one array, and at nothing before it is
-        // confined.
+        // A confined server examines the members of one array, and none before it is confined.
         if config.confine == Confine::Off
             && let Some(groups) = several::groups(config)?
         {
@@ -137,9 +136,9 @@ impl Prepared<'_> {
     }
 }
 
-/// Serves an array that `braid rescue` has opened: its members are only read, and what is written
-/// goes into an overlay. There is no control socket: nothing is added to an array that is rescued,
-/// and a signal stops it.
+/// Serves an array that `braid rescue` has opened: members are only read, and writes go into an
+/// overlay. It has no control socket, since no member may be added to a rescued array; a signal
+/// stops it.
 ///
 /// # Errors
 /// As for [`Prepared::serve`].

@@ -1,4 +1,4 @@
-//! The NBD server of an array, or of several: where it listens, and who hears of its clients.
+//! The NBD server of one or several arrays: its addresses, and the listeners to its notices.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,16 +19,15 @@ use super::descriptors;
 use super::place::{Address, Listened, bind_error, own_endpoint};
 use super::report::Reporter;
 
-/// Where clients are listened for.
 pub(super) struct Endpoints {
     listened: Vec<Listened>,
-    /// The folder of a socket for one command; it goes with it.
+    /// The folder of a socket for one command; removed on drop.
     _folder: Option<TempDir>,
 }
 
 impl Endpoints {
-    /// The addresses that are asked for; where there is none, a socket of the server's own under
-    /// this name, if it has one.
+    /// The requested addresses; by default a socket of the server's own under this name, if it has
+    /// one.
     pub(super) fn new(
         config: &ServerConfig,
         tls: Option<&Tls>,
@@ -48,7 +47,7 @@ impl Endpoints {
         Ok(Self { listened, _folder: None })
     }
 
-    /// Listens for clients there and at sockets that were passed on, if there is room for any.
+    /// Listens at these addresses and at passed-on sockets, if descriptors allow any client.
     pub(super) fn listen(
         &self,
         config: &ServerConfig,
@@ -58,11 +57,11 @@ impl Endpoints {
     ) -> Result<Server, CliError> {
         let (sender, notices) = std::sync::mpsc::channel();
         let told = Arc::clone(reporter);
-        // The reader of what is told may be slow, and the threads that tell it serve clients.
+        // Readers of notices may be slow, and the threads that raise them serve clients.
         let tell = move || notices.iter().for_each(|notice| told.client_notice(notice));
         let thread = std::thread::Builder::new().name("braid-notices".into()).spawn(tell);
         thread.map_err(|error| system("the server could not be started", &error))?;
-        // A thread that has ended hears nothing any more.
+        // A thread that has ended receives no more notices.
         let listener: NoticeListener = Arc::new(move |notice| {
             let _ = sender.send(notice);
         });

@@ -1,7 +1,7 @@
-//! Ranges of an array that were answered and then lost, as they are reported, for the person who watches.
+//! Ranges that an array acknowledged and then lost, as reported to an operator.
 //!
-//! A broken array may lose thousands of small writes at once. Programs are told of each; a person is told of the
-//! first [`LINES_MAX`], and of the sum when the array stops.
+//! A broken array may lose thousands of small writes at once. Programs receive each range. The
+//! operator receives the first [`LINES_MAX`], and the sum when the array stops.
 
 use std::ops::Range;
 
@@ -9,31 +9,28 @@ use rangemap::RangeSet;
 
 use braid_console::output::size::format_size;
 
-/// Ranges that are named in lines of their own.
+/// Ranges that get a line of their own.
 const LINES_MAX: usize = 16;
 
-/// What one run of the server has lost.
 #[derive(Debug, Default)]
 pub(crate) struct LostRanges {
     bytes: RangeSet<u64>,
     lines: usize,
 }
 
-/// What to say of one more range.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// It is the first: explain.
+    /// The first range: explain.
     First(String),
-    /// It is one of several.
+    /// A further range.
     Further(String),
-    /// There are more than a person reads.
+    /// More ranges than an operator reads.
     TooMany,
-    /// That has been said.
+    /// `TooMany` was returned before.
     Nothing,
 }
 
 impl LostRanges {
-    /// Takes one more range in.
     pub(crate) fn add(&mut self, bytes: Range<u64>) -> Line {
         let words = format!(
             "bytes {} to {} ({})",
@@ -51,7 +48,7 @@ impl LostRanges {
         }
     }
 
-    /// How many separate ranges, and their bytes.
+    /// Number of separate ranges, and their bytes.
     pub(crate) fn sum(&self) -> (usize, u64) {
         (self.bytes.len(), self.bytes.iter().map(|range| range.end - range.start).sum())
     }
@@ -71,7 +68,7 @@ mod tests {
         }
         assert_eq!(lost.add(4096..8192), Line::TooMany);
         assert_eq!(lost.add(0..4096), Line::Nothing, "the same again");
-        // The first two and the one between them are one range.
+        // The first two ranges and the one between them merge.
         assert_eq!(lost.sum(), (LINES_MAX - 1, 8192 + (LINES_MAX as u64 - 1) * 512));
     }
 }

@@ -1,7 +1,8 @@
-//! What a server remembers and tells when a person has members come and go.
+//! Server state and reports for an operator's changes of members.
 //!
-//! Where it stands: beside the control API, which decides and acts ([`super::control`]). Names first, then the array: whoever
-//! hears of a member has heard its name. What is told comes before all that the array says of it.
+//! It stands beside the control API, which decides and acts ([`super::control`]). A member gets its
+//! name first, then the array learns of it, so every listener knows the name. The report of a
+//! change precedes all notices of the array about that member.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -18,47 +19,43 @@ use braid_discovery::running;
 use braid_events::Change;
 use serde_json::json;
 
-/// See the module.
 pub(crate) struct Membership {
     reporter: Arc<Reporter>,
     health: Arc<Health>,
     telling: MemberTelling,
-    /// Whoever reads what is said may be slow, and keeps no request waiting.
+    /// A queue: slow readers of reports must not delay a request.
     lines: Sender<Line>,
-    /// Whether devices are used past the page cache.
+    /// Whether to bypass the page cache for devices.
     pub(super) direct: Direct,
-    /// Where the first and last bytes of devices are saved.
+    /// The folder for saved first and last bytes of devices.
     pub(super) state_dir: PathBuf,
-    /// Files are closed off: what is added comes open.
+    /// Files are closed off, so new devices arrive open.
     pub(super) opens_nothing: bool,
-    /// One person at a time.
+    /// Held by one request at a time.
     changing: Mutex<()>,
-    /// The control socket; beside it may lie the command that serves the array again.
+    /// Path of the control socket; the command that serves the array again may lie beside it.
     control: Mutex<Option<PathBuf>>,
 }
 
-/// How a device becomes a member.
 pub(super) struct Joining<'a> {
-    /// No slot is free for it.
+    /// The array has no free slot for it.
     pub(super) is_spare: bool,
-    /// It was one before.
+    /// It was a member before.
     pub(super) returns: bool,
-    /// The array whose spare it was, if it comes from one.
     pub(super) moved_from: Option<&'a str>,
 }
 
 enum Line {
-    /// Something was done to a member.
     Change(Box<Change>),
-    /// A name, a member, and why something was not done.
+    /// A name, a member, and why an action was not done.
     Aside(&'static str, String, String),
 }
 
 impl Membership {
-    /// Of an array that is being started.
+    /// State for an array that is being started.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread could not start.
     pub(super) fn start(
         (reporter, health): (&Arc<Reporter>, &Arc<Health>),
         telling: MemberTelling,
@@ -88,17 +85,15 @@ impl Membership {
         })
     }
 
-    /// Where the array is asked.
     pub(super) fn set_control(&self, control: PathBuf) {
         *self.control.lock().unwrap_or_else(PoisonError::into_inner) = Some(control);
     }
 
-    /// Nobody else changes members while this is held.
+    /// While the guard is held, no other request changes members.
     pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A device becomes a member.
     pub(super) fn add(
         &self,
         volume: &Volume,
@@ -124,7 +119,6 @@ impl Membership {
         Ok(id)
     }
 
-    /// A device has the write journal from now on.
     pub(super) fn add_journal(
         &self,
         volume: &Volume,
@@ -146,13 +140,12 @@ impl Membership {
         Ok(id)
     }
 
-    /// Whether the array has told that this spare failed.
+    /// Whether the array has reported that this spare failed.
     pub(super) fn is_lost_spare(&self, id: MemberId) -> bool {
         let label = absolute(&self.reporter.label(id));
         self.health.replaced().iter().any(|(slot, out)| slot.is_none() && out.member == label)
     }
 
-    /// A member goes that had this slot.
     pub(super) fn remove(
         &self,
         volume: &Volume,
@@ -160,7 +153,7 @@ impl Membership {
         slot: Option<u16>,
     ) -> Result<(), RemoveError> {
         let (label, name) = (self.reporter.label(id), self.reporter.name());
-        // It may take a while, and others are told of other things meanwhile.
+        // This may take a while, and other reports go on meanwhile.
         volume.remove_member(id)?;
         let told: Result<_, RemoveError> =
             self.telling.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
@@ -172,18 +165,18 @@ impl Membership {
         Ok(())
     }
 
-    /// Says what was done; its reader is not waited for.
+    /// Reports a change without waiting for the reader.
     fn say(&self, change: Change) {
-        // The thread lives as long as this.
+        // The thread lives as long as this sender.
         let _ = self.lines.send(Line::Change(Box::new(change)));
     }
 
-    /// Says why a spare of another array has not become one of this.
+    /// Reports why a spare of another array did not become one of this array.
     pub(super) fn say_not_moved(&self, member: &str, why: String) {
         let _ = self.lines.send(Line::Aside("spare-not-moved", member.to_owned(), why));
     }
 
-    /// The command that serves the array again names its bitmap file.
+    /// Records the new bitmap file in the command that serves the array again.
     pub(super) fn note_bitmap_file(&self, old: Option<&Path>, new: Option<&Path>) {
         let option = |file: &Path| {
             let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
@@ -197,7 +190,7 @@ impl Membership {
         });
     }
 
-    /// Keeps the command that serves the array again true, if there is one. Without it nothing is lost but a hint.
+    /// Updates the command that serves the array again, if it exists. A failure loses only a hint.
     fn note(&self, change: impl FnOnce(String) -> String) {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(control) = control.as_deref() else { return };
@@ -206,7 +199,7 @@ impl Membership {
     }
 }
 
-/// Where a word stands by itself in a command line.
+/// Position of a separate word in a command line.
 fn find_word(command: &str, word: &str) -> Option<usize> {
     let whole = format!(" {word}");
     let mut at = 0;

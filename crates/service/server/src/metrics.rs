@@ -1,4 +1,4 @@
-//! What a served array is and does, in numbers: what metrics are made of, and the port that they are on.
+//! Metrics of a served array, and the port that serves them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,25 +20,24 @@ use braid_console::error::system::is_shortage_of;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::ready::Ready;
 
-/// Where metrics are, and which.
+/// The metrics port, and which metrics it serves.
 #[derive(Clone, Debug)]
 pub struct MetricsConfig {
     /// `ADDRESS:PORT`.
     pub address: String,
-    /// Other machines may reach the address, too.
+    /// Other machines may reach the address.
     pub is_public: bool,
-    /// `node_md_...` are among them, as node_exporter says them of md's arrays.
+    /// Include `node_md_...`, as node_exporter reports them for md's arrays.
     pub has_node_md: bool,
 }
 
 impl MetricsConfig {
-    /// Whether the address can be one, before anything is started.
+    /// Validates the address before anything starts.
     pub(super) fn check(&self) -> Result<(), CliError> {
         let parsed = parse_address(&self.address, self.is_public);
         parsed.map(drop).map_err(|error| refused(&error))
     }
 
-    /// Serves them.
     pub(super) fn start(
         &self,
         source: &Arc<ArrayMetrics>,
@@ -73,17 +72,16 @@ fn refused(error: &ServerError) -> CliError {
     error.remedy(Risk::Change, "Let other machines read them", public)
 }
 
-/// The numbers of a served array.
 pub(super) struct ArrayMetrics {
     facts: Facts,
-    /// A scrape that hangs does not keep it.
+    /// Weak, so that a hanging scrape does not keep the array.
     volume: Weak<Volume>,
     reporter: Arc<Reporter>,
     meter: Meter,
     voice: Voice,
 }
 
-/// What does not change while it is served.
+/// Facts that stay constant while the array is served.
 pub(super) struct Facts {
     identity: Identity,
     level: String,
@@ -118,7 +116,6 @@ impl ArrayMetrics {
         Self { facts, volume, reporter, meter, voice }
     }
 
-    /// Members in their slots, and those that are in none.
     fn members(
         &self,
         volume: &Volume,
@@ -142,7 +139,7 @@ impl ArrayMetrics {
         let (waiting, away) = (volume.waiting(), volume.away());
         for member in volume.look_at_members() {
             let (name, is_in) = (name(member.id), member.is_in);
-            // One that came back under its name is told once.
+            // List a member that returned under its name once.
             if members.iter().any(|other| other.name == name) {
                 continue;
             }
@@ -238,12 +235,12 @@ fn slots_of(view: &ArrayView) -> impl Iterator<Item = Slot> {
     (0..view.geometry.slots()).map(Slot)
 }
 
-/// Whether a slot has a member that holds all it should.
+/// Whether the slot's member holds all its content.
 fn is_whole(view: &ArrayView, slot: Slot) -> bool {
     view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
 }
 
-/// How many more members may be lost, whichever they are: as assembly says it of an array that is started.
+/// How many more members, whichever, the array may lose; computed as in assembly.
 fn can_lose(view: &ArrayView) -> u64 {
     if view.gate == Gate::Broken {
         return 0;

@@ -1,4 +1,4 @@
-//! What is said of an array that could be assembled, and did not start.
+//! Errors for an array that assembled but did not start.
 
 use braid_ring::RingError;
 use braid_runtime::OpenError;
@@ -8,7 +8,7 @@ use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_discovery::probe::io_error;
 
-/// Why an array that could be assembled did not start. Only one of the reasons is that members are lost.
+/// Error for an array that assembled but did not start. Lost members are only one of the reasons.
 pub(super) fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
     let what = "the array could not be started";
     match error {

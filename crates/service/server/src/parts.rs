@@ -1,5 +1,5 @@
-//! Arrays that were opened before they are served, and what stands on them: each part is an export
-//! of its own beside the whole.
+//! Arrays opened before they are served, and the parts on them; each part is an export beside the
+//! whole.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use braid_frontend_nbd::Export;
 
 use super::device::Device;
 
-/// An array that is to be served, others beside it, and what stands on them.
+/// An array to serve, the arrays beside it, and the parts on them.
 pub struct Rescued {
     /// The array.
     pub first: Opened,
-    /// Arrays that are served by the same server, by their names.
+    /// Arrays on the same server, with their names.
     pub beside: Vec<(String, Opened)>,
-    /// They lie on the array, which is number 0, or on those beside it, counted on from there.
+    /// Parts. Array number 0 is `first`; the others follow in the order of `beside`.
     pub parts: Vec<Box<dyn Part>>,
 }
 
-/// What is served of an array.
+/// The served form of an array.
 pub enum Opened {
     /// The array itself, with its members open.
     Array(Box<Ready>),
@@ -26,21 +26,21 @@ pub enum Opened {
     Device(Device),
 }
 
-/// A stretch of an array that stands by itself, such as a partition, or bytes from here and there
-/// that do, such as a volume of LVM.
+/// A separate part of an array: one stretch, such as a partition, or scattered bytes, such as a
+/// volume of LVM.
 pub trait Part {
-    /// The name of its export.
+    /// Name of its export.
     fn name(&self) -> &str;
 
-    /// What it holds, in words.
+    /// Its content in words.
     fn words(&self) -> &str;
 
-    /// Where it begins in its array; none if it lies here and there.
+    /// Where it begins in its array; `None` if it is scattered.
     fn offset_bytes(&self) -> Option<u64>;
 
-    /// How large it is.
+    /// Its size.
     fn size_bytes(&self) -> u64;
 
-    /// As clients see it, of these arrays by their numbers.
+    /// The part as an export, given the arrays by number.
     fn export(&self, arrays: &[Arc<dyn Export>]) -> Arc<dyn Export>;
 }

@@ -1,22 +1,19 @@
-//! How long a member that answers nothing is waited for, as words: for `braid serve` at the start,
-//! and for `braid set` later.
+//! Time limits of silent members as words: for `braid serve` at the start, and for `braid set`
+//! later.
 
 use braid_control::model::Settings;
 use braid_runtime::Patience;
 
-/// Keys that can be set on a running array.
 pub(super) const KEYS: [&str; 2] = ["away-after-ms", "away-spare-after-ms"];
 
-/// The limit of a member that is waited for, whatever happens.
+/// The array never treats a member as away.
 const NEVER: &str = "never";
 
-/// Members are looked at twice a second, so that less would mean nothing.
+/// The array looks at members twice a second, so a smaller limit would mean nothing.
 const LEAST_MS: u64 = 1000;
 
-/// A day.
 const MOST_MS: u64 = 86_400_000;
 
-/// Changes one setting; says why if it cannot be.
 pub(super) fn set(settings: &mut Patience, key: &str, value: &str) -> Result<(), String> {
     let number = |least: u64, or: &str| {
         let number = value.parse().ok().filter(|number| (least..=MOST_MS).contains(number));
@@ -32,7 +29,6 @@ pub(super) fn set(settings: &mut Patience, key: &str, value: &str) -> Result<(),
     Ok(())
 }
 
-/// The settings by their words.
 pub(super) fn to_settings(settings: &Patience) -> Settings {
     let [after, spare_after] = KEYS.map(str::to_owned);
     Settings::from([

@@ -1,4 +1,4 @@
-//! Where an array is served: endpoints from URIs, and a socket of our own when none was named.
+//! Addresses of a served array: endpoints from URIs, and by default a socket of its own.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -16,21 +16,21 @@ use braid_console::output::shell::shell_word;
 use braid_console::private::{check_above, check_own};
 use braid_discovery::running;
 
-/// Where an array is served, as it was asked for: an NBD URI, understood.
+/// A parsed NBD URI to serve an array at.
 #[derive(Clone, Debug)]
 pub struct Address {
     pub(super) text: String,
     pub(super) endpoint: Endpoint,
     pub(super) is_tls: bool,
-    /// The name in the URI, or none.
+    /// The name in the URI, or empty.
     pub(super) export: String,
 }
 
 impl Address {
-    /// The address of a URI, which may name the array but no other export.
+    /// Parses a URI, which may name the array but no other export.
     ///
     /// # Errors
-    /// It is no NBD URI, or none that is served.
+    /// It is no NBD URI, or its kind is not served.
     pub fn parse(text: &str) -> Result<Self, CliError> {
         let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
             CliError::new(
@@ -49,7 +49,7 @@ impl Address {
     }
 }
 
-/// A URI that names an export names this array: there is no other.
+/// An export named in a URI must be this array; no other exists.
 pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
     if export.is_empty() || export == name {
         return Ok(());
@@ -63,17 +63,15 @@ pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
     ))
 }
 
-/// Where clients are listened for.
 pub(super) struct Listened {
     pub(super) endpoint: Endpoint,
-    /// What lets them in there.
     pub(super) tls: Option<Tls>,
-    /// Where they are instead if another server has the place: of a place that nobody named.
+    /// For a default endpoint: the alternative if another server has the place.
     pub(super) otherwise: Option<Endpoint>,
 }
 
-/// The endpoint when none was asked for: a socket in a folder that only this user may enter. It is named after the array, or after
-/// its UUID if another one of its name has that.
+/// The default endpoint: a socket in a folder that only this user may enter. Its name is the
+/// array's, or its UUID if another array uses that name.
 pub(super) fn own_endpoint(
     (name, uuid): (&str, &str),
     captive: bool,
@@ -91,7 +89,7 @@ pub(super) fn own_endpoint(
     Ok((listened(socket(name), Some(socket(&uuid.replace(':', "")))), None))
 }
 
-/// The folder for sockets that no place was named for; made if it is not there.
+/// The folder for default sockets; made if missing.
 ///
 /// # Errors
 /// It cannot be made, or others may enter it.
@@ -103,10 +101,11 @@ pub fn own_folder() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-/// The control socket where none was asked for: named after the array, for that is how it is looked for; or after its UUID if
-/// another one of its name has that.
+/// The default control socket. Its name is the array's, by which commands look for it, or its UUID
+/// if another array uses that name.
 ///
-/// Beside it lies the command that serves the array again, since a server that is killed leaves both behind.
+/// The command that serves the array again lies beside it, since a killed server leaves both
+/// behind.
 pub(super) fn own_control(
     (name, uuid): (&str, &str),
     members: &[PathBuf],
@@ -125,7 +124,6 @@ pub(super) fn own_control(
     Ok(place.with_note(&running::note_path(&path), &command_again(members)))
 }
 
-/// Why there is no control socket at `path`.
 pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
     let what = format!("the control socket {} cannot be used", path.display());
     match error {
@@ -136,7 +134,7 @@ pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
     }
 }
 
-/// Why there is no socket at a path, and a command that names another.
+/// Error for a socket that cannot exist, with a command that names another.
 pub(super) fn socket_error(what: String, error: &BindError, another: &str) -> CliError {
     if let BindError::System { source, .. } = error
         && is_shortage_of(source)
@@ -150,7 +148,7 @@ pub(super) fn socket_error(what: String, error: &BindError, another: &str) -> Cl
     )
 }
 
-/// No other user may enter the folder of our socket, or put another in its place.
+/// No other user may enter the socket's folder or replace it.
 fn check(folder: &Path) -> Result<(), CliError> {
     let checked = check_own(folder).and_then(|()| check_above(folder));
     checked.map_err(|why| folder_error(folder, &why))
@@ -166,7 +164,8 @@ fn folder_error(folder: &Path, why: &str) -> CliError {
     )
 }
 
-/// With the way to keep others out of a folder of ours. One that has more in it than sockets is left as it is: others may need that.
+/// Adds advice to keep other users out of the folder. If it holds more than sockets, the advice is
+/// a folder of its own, since other users may need this one.
 fn closing(error: CliError, folder: &Path) -> CliError {
     let is_ours = std::fs::symlink_metadata(folder).is_ok_and(|metadata| {
         metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()
@@ -208,7 +207,7 @@ fn bind_code(error: &BindError) -> Code {
     }
 }
 
-/// Whether the process or the system has no descriptors left.
+/// Whether the process or the system has run out of descriptors.
 fn is_without_descriptors(error: &std::io::Error) -> bool {
     let none = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     error.raw_os_error().is_some_and(|code| none.iter().any(|errno| errno.raw_os_error() == code))

@@ -1,14 +1,13 @@
-//! Where a served array is, for all who tell of it: the lines of `serve`, the API, and the command behind `--run`.
+//! Addresses of a served array, for the lines of `serve`, the API, and the command behind `--run`.
 
-/// Where an array is served, as clients reach it.
+/// Addresses under which clients reach an array.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reached {
-    /// NBD URIs.
     pub(crate) uris: Vec<String>,
-    /// The file that it is, through FUSE.
+    /// The file of the FUSE door.
     pub(crate) file: Option<String>,
-    /// The block device that it is, through ublk.
+    /// The block device of the ublk door.
     pub(crate) device: Option<String>,
-    /// The socket where it is a disk of virtual machines, by vhost-user.
+    /// The socket of the vhost-user door.
     pub(crate) vhost_user: Option<String>,
 }

@@ -1,15 +1,13 @@
-//! How many read errors a member may have, as words: for `braid serve` at the start, and for `braid set` later.
+//! Limit of a member's read errors as words: for `braid serve` at the start, and for `braid set`
+//! later.
 
 use braid_control::model::Settings;
 use braid_runtime::{OnReadErrors, ReadErrorLimit};
 
-/// Keys that can be set on a running array.
 pub(super) const KEYS: [&str; 2] = ["read-errors-max", "on-read-errors"];
 
-/// The most that can be asked for.
 const MOST: u32 = 1_000_000;
 
-/// Changes one setting; says why if it cannot be.
 pub(super) fn set(limit: &mut ReadErrorLimit, key: &str, value: &str) -> Result<(), String> {
     match (key, value) {
         ("read-errors-max", "off") => limit.most = None,
@@ -27,7 +25,6 @@ pub(super) fn set(limit: &mut ReadErrorLimit, key: &str, value: &str) -> Result<
     Ok(())
 }
 
-/// The settings by their words.
 pub(super) fn to_settings(limit: &ReadErrorLimit) -> Settings {
     let [most, then] = KEYS.map(str::to_owned);
     let word = match limit.then {

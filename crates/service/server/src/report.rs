@@ -1,4 +1,4 @@
-//! What `braid serve` says while it serves: lines for a person on standard error, or one JSON
+//! Output of `braid serve` while it serves: lines for an operator on standard error, or one JSON
 //! object per event on standard output.
 
 use std::collections::BTreeMap;
@@ -34,22 +34,21 @@ use braid_discovery::ready::{Ready, is_well};
 use braid_discovery::refusal::{at_risk_words, tolerance_words};
 use braid_discovery::replay::Replayed;
 
-/// Tells a person or a program what happens.
 pub(crate) struct Reporter {
     json: bool,
     paint: Paint,
     name: String,
     uuid: String,
     level: String,
-    /// It stays dirty however it stops: only a resync makes redundancy agree.
+    /// The array stays dirty however it stops: only a resync makes redundancy agree.
     stays_dirty: bool,
-    /// What it bore when it was started.
+    /// Losses that the array tolerated when it was started.
     tolerance: Tolerance,
-    /// What members are called, those that have gone as well: something may still be said of them.
+    /// Labels of members, including those that left: later reports may still name them.
     labels: RwLock<BTreeMap<u16, String>>,
-    /// A resync of this run is over.
+    /// A resync of this run has completed.
     is_resynced: AtomicBool,
-    /// The watcher's thread adds to it, the main thread tells the sum.
+    /// The watcher's thread adds ranges, and the main thread reports the sum.
     lost: Mutex<LostRanges>,
 }
 
@@ -79,7 +78,7 @@ impl Reporter {
         }
     }
 
-    /// Of a device that is served as it stands.
+    /// A reporter for a device that is served as it stands.
     pub(crate) fn of_device(globals: &Globals, device: &Device) -> Self {
         Self {
             json: globals.json,
@@ -95,22 +94,21 @@ impl Reporter {
         }
     }
 
-    /// The array's name as it is served.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its UUID.
     pub(crate) fn uuid(&self) -> &str {
         &self.uuid
     }
 
-    /// Whether it stays dirty however it stops: it was found so, and its resync is not over.
+    /// Whether the array stays dirty however it stops: it started dirty, and its resync is not
+    /// complete.
     pub(crate) fn stays_dirty(&self) -> bool {
         self.stays_dirty && !self.is_resynced.load(Ordering::Relaxed)
     }
 
-    /// One verdict per member that is not simply in its slot, and what the array lacks.
+    /// Reports a verdict for each member that is not simply in its slot, and what the array lacks.
     pub(crate) fn members(&self, ready: &Ready) {
         if let Some(replayed) = &ready.replayed {
             self.replayed(replayed);
@@ -196,7 +194,6 @@ impl Reporter {
         }
     }
 
-    /// What its logs had to say.
     fn replayed(&self, replayed: &Replayed) {
         let lines = replayed.lines();
         tracing::info!(target: "braid::serve", array = self.name, "{}", lines.join("; "));
@@ -208,7 +205,7 @@ impl Reporter {
         }
     }
 
-    /// A member that could not be used past the page cache, although it would be.
+    /// Reports a member that could not bypass the page cache as configured.
     pub(crate) fn through_page_cache(&self, label: &str, why: &DirectError) {
         if self.json {
             let facts = json!({ "member": label, "why": why.to_string() });
@@ -255,7 +252,7 @@ impl Reporter {
         }
     }
 
-    /// A part of it is served by a name of its own.
+    /// Reports a part that is served under a name of its own.
     pub(super) fn part(&self, part: &dyn Part, uris: &[String]) {
         let size = part.size_bytes();
         if self.json {
@@ -274,7 +271,6 @@ impl Reporter {
         }
     }
 
-    /// There is no control socket, and it goes on without.
     pub(crate) fn without_control(&self, error: &CliError) {
         if self.json {
             return self.event("without-control", &json!({ "error": error.to_json() }));
@@ -287,7 +283,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// What may not be right of the array since it was started.
+    /// Content of the array that may have been wrong since the start.
     pub(super) fn doubt(&self) -> Doubt {
         match self.tolerance {
             Tolerance { parity_in_doubt: true, .. } => Doubt::Parity,
@@ -296,15 +292,15 @@ impl Reporter {
         }
     }
 
-    /// Something has happened to the array. For programs it is the event that hooks and the history
-    /// have, but its number.
+    /// Reports a change of the array. Programs get the same event as hooks and the history, without
+    /// its number.
     pub(crate) fn change(&self, change: &Change) {
         let is_completed =
             change.result.as_ref().map(|end| end.outcome) == Some(Outcome::Completed);
         if change.kind == Kind::ResyncFinished && is_completed {
             self.is_resynced.store(true, Ordering::Relaxed);
         }
-        // `stopped` says it with the counts, once the server is closed as well.
+        // `stopped` reports it with the counts, once the server is closed as well.
         if change.kind == Kind::ArrayStopped {
             return;
         }
@@ -315,7 +311,7 @@ impl Reporter {
             return self.event(&change.kind.to_string(), &facts);
         }
         let text = match (&change.kind, lost, &change.advice) {
-            // For a person that is the business of `status`.
+            // An operator sees progress in `status`.
             (Kind::Rebuild(_), ..) => return,
             (_, Some(None), _) => return,
             (_, Some(Some(line)), _) => line,
@@ -329,8 +325,7 @@ impl Reporter {
         }
     }
 
-    /// What a person is told of a range that is lost: of the first ones, and then no more until the
-    /// end.
+    /// The line about a lost range: for the first ranges only, until the end.
     fn write_lost(&self, change: &Change) -> Option<String> {
         let number = |name| change.number(name).unwrap_or_default();
         let start = number("offset_bytes");
@@ -352,19 +347,17 @@ impl Reporter {
         }
     }
 
-    /// What a member is called.
     pub(crate) fn label(&self, member: MemberId) -> String {
         let labels = self.labels.read().unwrap_or_else(PoisonError::into_inner);
-        // One that came by a setting is a bitmap file.
+        // A member without a label came by a setting and is a bitmap file.
         labels.get(&member.0).cloned().unwrap_or_else(|| "of the array".to_owned())
     }
 
-    /// A member is called this from now on.
     pub(super) fn name_member(&self, member: MemberId, label: String) {
         self.labels.write().unwrap_or_else(PoisonError::into_inner).insert(member.0, label);
     }
 
-    /// The array is about to be stopped, which waits for what is under way with members that are slow.
+    /// Reports slow members, whose requests the coming stop waits for.
     pub(crate) fn stopping(&self, volume: &Volume) {
         for member in volume.sitting_out() {
             let label = self.label(member);
@@ -377,7 +370,6 @@ impl Reporter {
         }
     }
 
-    /// A signal that would end a process and does not end this one.
     pub(crate) fn ignored(&self, number: i32) {
         let signal = name_of(number);
         if self.json {
@@ -387,7 +379,6 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// There are no io_uring workers; it goes on without.
     pub(crate) fn without_workers(&self, why: &RingError) {
         if self.json {
             return self.event("without-io-uring", &json!({ "message": why.to_string() }));
@@ -395,7 +386,6 @@ impl Reporter {
         self.say(Style::Warning, &format!("{why}; clients are served by threads, more slowly"));
     }
 
-    /// Payloads have less memory than they could use.
     pub(crate) fn little_memory(&self, bytes: usize, limit: Limit) {
         let (bytes, limit) = (bytes as u64, limit.to_string());
         if self.json {
@@ -410,7 +400,6 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// The members have the writes now that a killed server had answered.
     pub(crate) fn answered_writes_written(&self, bytes: u64) {
         let size = format_size(bytes);
         let text = format!(
@@ -419,7 +408,6 @@ impl Reporter {
         self.aside("answered-writes-written", &json!({ "bytes": bytes }), &text);
     }
 
-    /// Another server wrote to the array since: the writes that a killed one had answered are lost.
     pub(crate) fn answered_writes_lost(&self, bytes: u64, kept: &Path) {
         let (size, path) = (format_size(bytes), kept.display().to_string());
         let text = format!(
@@ -428,7 +416,6 @@ impl Reporter {
         self.aside("answered-writes-lost", &json!({ "bytes": bytes, "path": path }), &text);
     }
 
-    /// An array that is only read lacks the writes that a killed server had answered.
     pub(crate) fn answered_writes_wait(&self, bytes: u64, path: &Path) {
         let (size, path) = (format_size(bytes), path.display().to_string());
         let text = format!(
@@ -437,7 +424,6 @@ impl Reporter {
         self.aside("answered-writes-wait", &json!({ "bytes": bytes, "path": path }), &text);
     }
 
-    /// Answered writes that the members lack end with this process.
     pub(crate) fn answered_writes_end(&self, path: &Path, why: &str) {
         let path = path.display().to_string();
         let text = format!(
@@ -446,7 +432,6 @@ impl Reporter {
         self.aside("answered-writes-end", &json!({ "path": path, "why": why }), &text);
     }
 
-    /// Fewer clients can connect than may.
     pub(crate) fn few_descriptors(&self, room: usize, connections: usize) {
         if self.json {
             let facts = json!({ "room": room, "connections": connections });
@@ -459,7 +444,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// What clients feel, and only the operator can change.
+    /// Reports limits that clients feel and only the operator can change.
     pub(crate) fn client_notice(&self, notice: ClientNotice) {
         let (event, facts, text) = match notice {
             ClientNotice::Full { connections_max } => (
@@ -501,8 +486,8 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// `cut` connections had not finished when time was up; `served` is what clients had. Of a
-    /// device there is no volume.
+    /// Reports the stop. `cut` connections had not finished in time; `served` counts the clients'
+    /// requests. A device has no volume.
     pub(crate) fn stopped(
         &self,
         volume: Option<&Volume>,
@@ -561,7 +546,6 @@ impl Reporter {
         errln!("stopped {} {state}", self.name);
     }
 
-    /// How new the array is cannot be written down.
     pub(crate) fn not_kept(&self, path: &Path, error: &std::io::Error) {
         if self.json {
             let facts = json!({ "file": path.display().to_string(), "why": error.to_string() });
@@ -577,7 +561,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// A warning about something beside the array.
+    /// Reports a warning about something beside the array.
     pub(super) fn aside(&self, event: &str, facts: &Value, text: &str) {
         if self.json {
             return self.event(event, facts);
@@ -602,7 +586,6 @@ impl Reporter {
     }
 }
 
-/// What the array did at its members.
 fn member_counts(volume: &Volume) -> serde_json::Map<String, Value> {
     let counters = volume.counters();
     let facts = json!({
@@ -620,7 +603,7 @@ fn member_counts(volume: &Volume) -> serde_json::Map<String, Value> {
     facts.as_object().cloned().unwrap_or_default()
 }
 
-/// How a person is told of a change: a job that begins, and one that ends well, is no warning.
+/// Severity for an operator: the begin and the success of a job are no warning.
 fn severity(change: &Change) -> Severity {
     let is_begin =
         matches!(change.kind, Kind::CheckStarted | Kind::RebuildStarted | Kind::ResyncStarted);
@@ -630,7 +613,7 @@ fn severity(change: &Change) -> Severity {
         Some(_) if change.word("end") == Some("interrupted") => Severity::Info,
         Some(end) => {
             let count = |name: &str| end.counts.get(name).copied().unwrap_or_default();
-            // A repair may have put right what it found.
+            // A repair may have corrected the differences.
             let differing = match change.details.get("repair") {
                 Some(Detail::Flag(true)) => {
                     count("located").saturating_sub(count("repaired")) + count("ambiguous")

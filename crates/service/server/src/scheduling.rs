@@ -1,12 +1,12 @@
-//! Elevators and the multiplexer, as words: for `braid serve` at the start, for `braid set` later, and for `braid elevators`.
+//! Elevators and the multiplexer as words: for `braid serve` at the start, for `braid set` later,
+//! and for `braid elevators`.
 //!
-//! Keys of `set` are the options of `serve` without their dashes. A single slot's elevator has the key `elevator:SLOT`;
-//! `elevator` is for all of them, and takes exceptions away.
+//! Keys of `set` are the options of `serve` without their dashes. The key `elevator:SLOT` sets the
+//! elevator of one slot; `elevator` sets all of them and removes these exceptions.
 
 use braid_control::model::{ElevatorRow, Elevators, SettingValue, Settings, SliceRow, VERSION};
 use braid_runtime::{Elevator, ElevatorState, Multiplex, Policy, Scheduling, Volume};
 
-/// Keys that can be set, all of them on a running array; beside them `elevator:SLOT`.
 pub(super) const KEYS: [&str; 9] = [
     "elevator",
     "multiplexer",
@@ -19,17 +19,15 @@ pub(super) const KEYS: [&str; 9] = [
     "depth",
 ];
 
-/// Whether this is one of ours.
 pub(super) fn is_key(key: &str) -> bool {
     KEYS.contains(&key) || key.starts_with("elevator:")
 }
 
-/// Milliseconds of an expiry or a period, at most.
+/// Upper limit of an expiry or a period, in milliseconds.
 const MS_MAX: u64 = 600_000;
 
 const NS_IN_MS: u64 = 1_000_000;
 
-/// Changes one setting; says why if it cannot be. Slots are not looked at: [`check_slots`].
 pub(super) fn set(scheduling: &mut Scheduling, key: &str, value: &str) -> Result<(), String> {
     let tuning = &mut scheduling.tuning;
     match key {
@@ -72,7 +70,7 @@ pub(super) fn set(scheduling: &mut Scheduling, key: &str, value: &str) -> Result
     Ok(())
 }
 
-/// Every exception must be about a slot that has a member. Else its key, and why not.
+/// Checks that each exception names a slot with a member. The error has the key and the reason.
 pub(super) fn check_slots(
     scheduling: &Scheduling,
     volume: &Volume,
@@ -99,7 +97,7 @@ fn number(value: &str, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
     value.parse().ok().filter(|number| range.contains(number))
 }
 
-/// Nanoseconds; none for `auto`.
+/// Nanoseconds; `None` for `auto`.
 fn milliseconds(value: &str) -> Result<Option<u64>, String> {
     if value == "auto" {
         return Ok(None);
@@ -124,7 +122,6 @@ fn word(elevator: Elevator) -> &'static str {
     }
 }
 
-/// The settings by their words.
 pub(super) fn to_settings(scheduling: &Scheduling) -> Settings {
     let (tuning, turns) = (&scheduling.tuning, &scheduling.turns);
     let or_auto = |value: Option<u64>| value.map_or_else(|| "auto".into(), SettingValue::Number);
@@ -152,7 +149,7 @@ pub(super) fn to_settings(scheduling: &Scheduling) -> Settings {
     exceptions.chain(others.map(|(key, value)| (key.to_owned(), value))).collect()
 }
 
-/// Everything that `braid elevators` shows.
+/// The state that `braid elevators` shows.
 pub(super) fn state(volume: &Volume, name: &str, uuid: &str) -> Elevators {
     let slice = |slice: &braid_runtime::Slice| SliceRow {
         start_ns: slice.start_ns,

@@ -1,4 +1,4 @@
-//! The service manager: sockets that it passed on, what it is told, and its watchdog.
+//! Service manager: the sockets that it passes on, status reports to it, and its watchdog.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
@@ -16,7 +16,6 @@ use super::report::Reporter;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Why sockets that were passed on are of no use.
 fn refused(error: CliError) -> CliError {
     let how = "systemctl cat 'braid*.socket'";
     error.remedy(Risk::Look, "See what the socket unit says (FileDescriptorName=)", how)
@@ -24,13 +23,12 @@ fn refused(error: CliError) -> CliError {
 
 const UNUSABLE: &str = "the sockets that were passed on cannot be used";
 
-/// Sockets that the service manager passed on.
 pub(super) fn inherited() -> Result<Inherited, CliError> {
     Inherited::take()
         .map_err(|error| refused(CliError::new(Code::UriInvalid, UNUSABLE).caused_by(&error)))
 }
 
-/// Where the array is looked at and set, if that was passed on.
+/// The control socket, if the service manager passed one on.
 pub(super) fn control_place(
     mut passed_on: Vec<OwnedFd>,
     is_named: bool,
@@ -50,7 +48,7 @@ pub(super) fn control_place(
     }
 }
 
-/// Whether the loops that do the work go round.
+/// Checks that the worker and shard loops still run.
 struct Loops {
     volumes: Vec<Weak<Volume>>,
     workers: Option<Arc<Workers>>,
@@ -64,10 +62,10 @@ impl Heart for Loops {
             for worker in 0..workers.count() {
                 let sender = sender.clone();
                 let answer = move |_: &_| {
-                    // There may be no listener any more.
+                    // The listener may be gone.
                     let _ = sender.send(());
                 };
-                // They are being stopped, which has a patience of its own.
+                // The workers are being stopped, which has its own time limit.
                 if workers.post(worker, Box::new(answer)).is_err() {
                     return true;
                 }
@@ -78,7 +76,7 @@ impl Heart for Loops {
             }
         }
         for volume in self.volumes.iter().filter_map(Weak::upgrade) {
-            // Looks at every shard, and at the array: hangs if one of them is never let go of.
+            // Locks every shard and the array: this hangs if one of them is never released.
             let _ = volume.counters();
             let _ = volume.sitting_out();
         }
@@ -86,7 +84,6 @@ impl Heart for Loops {
     }
 }
 
-/// The arrays are served: says so, and feeds the watchdog from now on.
 pub(super) fn ready(
     volumes: &[Arc<Volume>],
     workers: Option<&Arc<Workers>>,
@@ -110,8 +107,7 @@ pub(super) fn ready(
     watchdog.ok().flatten()
 }
 
-/// The array is being stopped.
 pub(super) fn stopping() {
-    // It will see the process end.
+    // On failure the service manager still sees the process end.
     let _ = service::stopping();
 }

@@ -1,26 +1,24 @@
-//! Settings in the words of `braid set`, as they are given at the start: on a command line, or in a
-//! file.
+//! Settings in the words of `braid set`, from the command line or a file at the start.
 
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Settings in the words of `braid set`, for the start: keys and values.
+/// Keys and values of `braid set`, for the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingWords(Vec<(&'static str, String)>);
 
 impl SettingWords {
-    /// Those of these keys that have a value.
+    /// The given keys that have a value.
     pub fn new<'a>(given: impl IntoIterator<Item = (&'static str, &'a Option<String>)>) -> Self {
         let given = given.into_iter();
         Self(given.filter_map(|(key, value)| Some((key, value.clone()?))).collect())
     }
 
-    /// Whether this one was given.
     pub(super) fn says(&self, key: &str) -> bool {
         self.0.iter().any(|(given, _)| *given == key)
     }
 
-    /// Sets those of these keys that were given.
+    /// Sets the given settings among `keys`.
     pub(super) fn apply<S>(
         &self,
         keys: &[&str],
@@ -33,7 +31,7 @@ impl SettingWords {
         Ok(())
     }
 
-    /// Checks those of these keys that were given.
+    /// Checks the given settings among `keys`.
     pub(super) fn check(
         &self,
         keys: &[&str],

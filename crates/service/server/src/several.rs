@@ -1,8 +1,8 @@
-//! Several arrays in one server: which members are of which, and the life of each beside the others.
+//! Several arrays in one server: groups members by array, and runs each array beside the others.
 //!
-//! Where it stands: in front of [`super::array`], which serves one array as ever, on a thread of
-//! its own for each. They share workers, listeners and the memory for payloads; all else each has
-//! for itself: control socket, notices, jobs, what is kept of it.
+//! It stands in front of [`super::array`], which serves each array on a thread of its own. The
+//! arrays share workers, listeners and memory for payloads. Each has its own control socket,
+//! notices, jobs and records.
 //!
 //! ```text
 //!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`together`]: joins ─▶ one server, an export each
@@ -10,12 +10,13 @@
 //!                                              └─▶ said; the others go on                 signal: all stop; `braid stop`: one
 //! ```
 //!
-//! Several are served without more ado where each of them has all its members: then a whole list of devices was named. With a
-//! member missing it may be a slip, and an array that is started without one has to make up for it later: that is refused
-//! (B033) until `--all` says that it is meant.
+//! Without further options, several arrays are served only if each has all its members: then the
+//! operator named a whole list of devices. A missing member may be a slip, and an array started
+//! without it must make up for it later. The server refuses that (B033) unless `--all` is given.
 //!
 //! Invariants
-//! - One that cannot be served, fails or is stopped leaves the others as they are: `tests/e2e/several.rs`.
+//! - An array that cannot be served, fails or is stopped leaves the others as they are:
+//!   `tests/e2e/several.rs`.
 
 mod together;
 
@@ -44,15 +45,15 @@ use braid_discovery::probe::{open_member, probe_member};
 use braid_discovery::ready::served_name;
 pub(super) use together::{Clients, Together};
 
-/// The members of one array.
 pub(super) struct Group {
     name: String,
     members: Vec<PathBuf>,
 }
 
-/// The members by array, if they are of several and none was chosen.
+/// The members by array, if they belong to several arrays and the configuration chooses none.
 ///
-/// What cannot be opened or read now is the first's: its own start will say why.
+/// A member that cannot be opened or read goes to the first array, whose start will report the
+/// error.
 pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliError> {
     if config.members.len() < 2 || config.names_array() || config.bitmap_file.is_some() {
         return Ok(None);
@@ -82,7 +83,7 @@ pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliErr
         return Ok(None);
     }
     if !config.all {
-        // As they are refused as ever: the remedies name each array by itself.
+        // Otherwise the usual refusal follows: its remedies name each array by itself.
         let is_whole = |uuid: &[u8; 16]| {
             let choice = Choice { uuid: Some(*uuid), ..Choice::default() };
             let options = Options { choice, read_only: true, ..Options::default() };
@@ -109,7 +110,7 @@ pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliErr
     Ok(Some(groups))
 }
 
-/// What is for one array cannot be said of several.
+/// Rejects options that apply to one array only.
 fn check(config: &ServerConfig, inherited: &Inherited) -> Result<(), CliError> {
     let names_one = |address: &Address| !address.export.is_empty();
     let for_one = [
@@ -136,7 +137,6 @@ fn check(config: &ServerConfig, inherited: &Inherited) -> Result<(), CliError> {
     ))
 }
 
-/// Serves all of them until the last has been stopped.
 pub(super) fn run(context: Context<'_>, groups: Vec<Group>) -> Result<Exit, CliError> {
     let Context { config, globals, .. } = context;
     let inherited = service::inherited()?;
@@ -175,7 +175,7 @@ pub(super) fn run(context: Context<'_>, groups: Vec<Group>) -> Result<Exit, CliE
         let watchdog = together.wait_until_served().and_then(|(volumes, reporter, uris)| {
             service::ready(&volumes, together.workers().as_ref(), (&reporter, &uris))
         });
-        // A signal, or the end of the last.
+        // A signal, or the end of the last array.
         watch.wait(|number| together.note_ignored(number));
         service::stopping();
         drop(watchdog);
@@ -198,7 +198,7 @@ pub(super) fn run(context: Context<'_>, groups: Vec<Group>) -> Result<Exit, CliE
     if all_done { Ok(Exit::Done) } else { Ok(Exit::Attention) }
 }
 
-/// One array cannot be served, or did not end in order, and others go on.
+/// Reports that an array cannot be served or did not end in order, while others go on.
 fn say(error: &CliError, globals: &Globals) {
     if globals.json {
         outjson!(&error.to_json());

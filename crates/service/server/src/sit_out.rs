@@ -1,12 +1,11 @@
-//! When a slow member is read around, as words: for `braid serve` at the start, and for `braid set` later.
+//! When to read around a slow member, as words: for `braid serve` at the start, and for `braid set`
+//! later.
 
 use braid_control::model::Settings;
 use braid_runtime::SitOut;
 
-/// Keys that can be set on a running array.
 pub(super) const KEYS: [&str; 3] = ["sit-out", "sit-out-factor", "sit-out-min-ms"];
 
-/// Changes one setting; says why if it cannot be.
 pub(super) fn set(settings: &mut SitOut, key: &str, value: &str) -> Result<(), String> {
     let number = |least: u64, most: u64| {
         let number = value.parse().ok().filter(|number| (least..=most).contains(number));
@@ -25,7 +24,6 @@ pub(super) fn set(settings: &mut SitOut, key: &str, value: &str) -> Result<(), S
     Ok(())
 }
 
-/// The settings by their words.
 pub(super) fn to_settings(settings: &SitOut) -> Settings {
     let [is_on, factor, min_ms] = KEYS.map(str::to_owned);
     Settings::from([

@@ -1,37 +1,35 @@
-//! Which arrays share their spares: those that are served with the same `--spare-group`, as mdadm's monitor shares those of one
-//! `spare-group`.
+//! Arrays that share their spares: those with the same `--spare-group`, as mdadm's monitor shares
+//! spares within a `spare-group`.
 //!
 //! ```text
-//!   a member goes out, or a group is set ─▶ due ─▶ the thread looks ─▶ every slot has a member: wait for the next word
-//!                                                        └─▶ one has none, whoever waits: look again after a while
+//!   a member goes out, or a group is set ─▶ due ─▶ the thread looks ─▶ every slot has a member: wait for the next change
+//!                                                        └─▶ a slot lacks one: look again after a while
 //! ```
 //!
-//! Where it stands: this is when to look. Who else is served, and what is taken, is [`super::control`]'s.
+//! This module decides when to look. [`super::control`] finds the other arrays and takes the spare.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often is looked while a slot has no member.
+/// Interval between looks while a slot lacks a member.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Longest name of a group, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What came of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
-    /// Every slot has a member, or nothing can be done about it.
+    /// Every slot has a member, or no spare would help.
     Content,
-    /// One has none.
+    /// A slot lacks a member.
     Lacking,
 }
 
-/// Longest that an end waits for a spare that is between two arrays.
+/// Longest wait of a stop for a spare between two arrays.
 const TAKING_MAX: Duration = Duration::from_secs(20);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpareGroup {
     state: Mutex<State>,
@@ -43,29 +41,27 @@ struct State {
     name: Option<String>,
     is_due: bool,
     is_over: bool,
-    /// A spare has left another array, and is in none.
+    /// A spare has left another array and belongs to none.
     is_taking: bool,
-    /// Devices that could not be had: not asked for again until a group is set.
+    /// Devices that could not be taken: not requested again until a group is set.
     refused: BTreeSet<String>,
 }
 
 impl SpareGroup {
-    /// The key of the setting.
     pub(super) const KEY: &str = "spare-group";
 
-    /// The word for none.
     pub(super) const NONE: &str = "off";
 
-    /// Of an array that is about to be served; a name that was checked.
+    /// For an array about to be served, with a checked name.
     pub(super) fn new(name: Option<&str>) -> Self {
         let name = name.and_then(|name| Self::parse(name).expect("it was checked"));
         Self { state: Mutex::new(State { name, ..State::default() }), ..Self::default() }
     }
 
-    /// A group by its name.
+    /// Parses a group's name.
     ///
     /// # Errors
-    /// It cannot be one; why.
+    /// The reason why it is no valid name.
     pub(super) fn parse(text: &str) -> Result<Option<String>, String> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         if text == Self::NONE {
@@ -80,7 +76,7 @@ impl SpareGroup {
         Ok(Some(text.to_owned()))
     }
 
-    /// The text, if it is a group or the word for none.
+    /// The text itself, if it is a group or the value for none.
     ///
     /// # Errors
     /// As for [`Self::parse`].
@@ -88,7 +84,6 @@ impl SpareGroup {
         Self::parse(text).map(|_| text.to_owned())
     }
 
-    /// A setting's word.
     pub(super) fn words(name: Option<&str>) -> &str {
         name.unwrap_or(Self::NONE)
     }
@@ -97,12 +92,11 @@ impl SpareGroup {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The name, if the array is in a group.
     pub(super) fn name(&self) -> Option<String> {
         self.state().name.clone()
     }
 
-    /// From now on it is in this one.
+    /// Sets or leaves the group.
     pub(super) fn set(&self, name: Option<String>) {
         {
             let mut state = self.state();
@@ -112,13 +106,14 @@ impl SpareGroup {
         self.look();
     }
 
-    /// Something has changed: a member may be lacking.
+    /// Has the thread look: a member may be missing.
     pub(super) fn look(&self) {
         self.state().is_due = true;
         self.changed.notify_all();
     }
 
-    /// Takes a spare: an end waits for it. None once the end has come; then nothing is taken.
+    /// Takes a spare while a stop waits for it. `None` after the stop has begun: then no spare
+    /// moves.
     pub(super) fn take<T>(&self, take: impl FnOnce() -> T) -> Option<T> {
         {
             let mut state = self.state();
@@ -133,7 +128,6 @@ impl SpareGroup {
         Some(taken)
     }
 
-    /// A device could not be had.
     pub(super) fn refuse(&self, path: &str) {
         self.state().refused.insert(path.to_owned());
     }
@@ -142,11 +136,11 @@ impl SpareGroup {
         self.state().refused.contains(path)
     }
 
-    /// Looks when it is due, until the end; on a thread that nobody waits for: a server that is asked may be silent for a while,
-    /// and must not keep this one from ending.
+    /// Starts the thread that looks when due. No task joins it: another server may be silent for a
+    /// while, and must not delay this one's stop.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread could not start.
     pub(super) fn start(
         self: &Arc<Self>,
         look: impl Fn(&str) -> Looked + Send + 'static,
@@ -166,14 +160,14 @@ impl SpareGroup {
         }
     }
 
-    /// Waits until it is to be looked; none at the end.
+    /// Waits until a look is due; `None` at the end.
     fn wait(&self, last: Looked) -> Option<String> {
         let mut state = self.state();
         loop {
             if state.is_over {
                 return None;
             }
-            // Out of every group nothing is looked for, and no clock is needed.
+            // Without a group no look is due, and no timer is needed.
             let is_asking = last == Looked::Lacking && state.name.is_some();
             if std::mem::take(&mut state.is_due)
                 && let Some(name) = &state.name
@@ -192,7 +186,7 @@ impl SpareGroup {
     }
 }
 
-/// Dropped, it is looked no more, and no spare is between two arrays.
+/// Drop stops the looks, and waits at most `TAKING_MAX` for a spare between two arrays.
 pub(super) struct Looking(Arc<SpareGroup>);
 
 impl Drop for Looking {

@@ -1,8 +1,9 @@
-//! Stopping the array: it waits for its members, but not for one that never answers.
+//! Stops the array: waits for its members, but not for a silent one.
 //!
-//! A stop writes back what was answered, flushes, and marks the superblocks clean, and may take its time as long as
-//! members answer anything at all. When they have been asked for something and have answered nothing for a while it is
-//! given up: the array is left as after a crash, and the error names who is silent.
+//! A stop writes dirty stripes back, flushes, and marks the superblocks clean. It may take long, as
+//! long as members answer any request at all. If members have requests and answer none for a while,
+//! the stop is given up: the array is left as after a crash, and the error names the silent
+//! members.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,10 +17,8 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
-/// Between two looks at whether anything was answered.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Stops the array, or gives up.
 pub(super) fn stop(
     volume: &Arc<Volume>,
     reporter: &Reporter,
@@ -31,7 +30,7 @@ pub(super) fn stop(
     let thread = thread::Builder::new().name("braid-stop".into()).spawn(move || {
         let stopped = stopping.stop();
         drop(stopping);
-        // There is no listener any more when it was given up.
+        // The listener is gone if the stop was given up.
         let _ = done.send(stopped);
     });
     if thread.is_err() {

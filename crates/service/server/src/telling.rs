@@ -1,6 +1,7 @@
-//! What `braid serve` tells beyond its own output: the history, a command, a web server, mail.
+//! Events of `braid serve` beyond its own output: the history, a command, a web server, mail.
 //!
-//! What happens before the array has started is held until that is told, so that the history begins with the start.
+//! Events before the array's start wait until the start is reported, so that the history begins
+//! with it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -30,21 +31,21 @@ use braid_console::error::{CliError, Risk};
 use braid_console::state::make_folders;
 use braid_discovery::ready::Ready;
 
-/// Time that hooks have for the last events when the array has stopped.
+/// Time for hooks to deliver the last events once the array has stopped.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Where events go beside the history.
+/// Destinations of events, beside the history.
 #[derive(Clone, Debug)]
 pub struct EventConfig {
-    /// A shell command that is run for each event.
+    /// A shell command to run for each event.
     pub on_event: Option<String>,
-    /// Seconds after which that command is ended.
+    /// Seconds after which the server ends that command.
     pub on_event_timeout: u64,
-    /// An address that each event is POSTed to.
+    /// An address to POST each event to.
     pub webhook: Option<String>,
-    /// An address that critical events are mailed to.
+    /// An address to mail critical events to.
     pub mail: Option<String>,
-    /// The program that mail is given to.
+    /// The program that sends mail.
     pub sendmail: PathBuf,
 }
 
@@ -56,10 +57,10 @@ impl Default for EventConfig {
 }
 
 impl EventConfig {
-    /// The ways out that were asked for.
+    /// The configured ways to deliver events.
     ///
     /// # Errors
-    /// An address is none.
+    /// An address is invalid.
     pub fn ways(&self, globals: &Globals) -> Result<Ways, CliError> {
         let mut ways: Ways = Vec::new();
         if let Some(command) = &self.on_event {
@@ -95,7 +96,8 @@ impl EventConfig {
         Ok(ways)
     }
 
-    /// The same, each in a process of its own: for a server that may run no program and connect to nobody.
+    /// The same ways, each in its own process: for a server that may neither run a program nor open
+    /// a connection.
     pub(super) fn ways_apart(&self, globals: &Globals) -> Result<Ways, CliError> {
         let mut ways = Ways::new();
         for (like, backoff) in self.ways(globals)? {
@@ -105,7 +107,7 @@ impl EventConfig {
         Ok(ways)
     }
 
-    /// The options that ask for one way, and for no other.
+    /// Options that configure this way and no other.
     fn options_of(&self, name: &str) -> Vec<OsString> {
         let option = |key: &str, value: &OsStr| {
             let mut word = OsString::from(format!("--{key}="));
@@ -127,21 +129,21 @@ impl EventConfig {
     }
 }
 
-/// Where events go.
+/// Deliveries of events, each with its back-off.
 pub type Ways = Vec<(Box<dyn Deliver>, Backoff)>;
 
-/// Telling, for as long as the array is served.
+/// Event delivery while the array is served.
 pub(super) struct Telling {
     array: String,
     teller: Teller,
     held: Arc<Held>,
     mapping: Arc<Mutex<Mapping>>,
-    /// The last run ended without saying so.
+    /// The last run ended without reporting it.
     after_crash: bool,
     is_new: bool,
 }
 
-/// Changes that wait for the start to be told.
+/// Changes that wait until the start is reported.
 struct Held {
     voice: Voice,
     changes: Mutex<Option<Vec<Change>>>,
@@ -158,7 +160,7 @@ impl Held {
 }
 
 impl Telling {
-    /// Begins; without a history where that cannot be had, which is said.
+    /// Begins; if the history cannot be opened, reports that and goes on without.
     pub(super) fn start(
         ways: Ways,
         state_dir: &Path,
@@ -184,7 +186,7 @@ impl Telling {
         let teller = Teller::start(identity, history, ways, &listener);
         let teller = teller.map_err(|error| system("events cannot be told", &error))?;
         let held = Held { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
-        // Members are numbered in the order of their slots, and then replacements.
+        // Members are numbered in the order of their slots, then replacements.
         let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);
         let mapping = Arc::new(Mutex::new(Mapping::new(unfinished)));
@@ -192,8 +194,8 @@ impl Telling {
         Ok(Self { array, teller, held: Arc::new(held), mapping, after_crash, is_new })
     }
 
-    /// Makes a change of each notice, once, and has all hear of it in one order: those named here,
-    /// the log, and what is told.
+    /// Turns each notice into a change once, and passes it in one order to health, hooks, reporter
+    /// and log.
     pub(super) fn of_notices(
         &self,
         reporter: &Arc<Reporter>,
@@ -203,28 +205,27 @@ impl Telling {
             (Arc::clone(&self.held), Arc::clone(reporter), Arc::clone(health));
         let mapping = Arc::clone(&self.mapping);
         move |notice| {
-            // Whoever reads it stands in another folder, and at another time.
+            // Readers of events have another working folder.
             let member = |member| absolute(&reporter.label(member));
             let names = Names { array: reporter.name(), member: &member, doubt: reporter.doubt() };
             let change = {
-                // Held until it is told: what comes after is told after.
+                // Held until the change is queued, so that later changes follow it.
                 let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
                 health.note(&change);
                 held.tell(change.clone());
                 change
             };
-            // A terminal may be slow, and keeps nothing but notices waiting.
+            // A slow terminal delays only notices.
             reporter.change(&change);
             log(reporter.name(), &change);
             if change.kind.severity() == Severity::Critical {
-                // What `systemctl status` shows; where it cannot be told, the events say it.
+                // `systemctl status` shows this; on failure the events still have it.
                 let _ = service::status(&change.message);
             }
         }
     }
 
-    /// Tells what a person does to members.
     pub(super) fn of_members(&self) -> MemberTelling {
         MemberTelling {
             array: self.array.clone(),
@@ -233,7 +234,6 @@ impl Telling {
         }
     }
 
-    /// The array has started: tells it, what is wrong with it from the start, and what has happened since.
     pub(super) fn started(&self, facts: &Started, volume: &Volume) {
         let tell = |change: Change| {
             log(&facts.name, &change);
@@ -281,18 +281,18 @@ impl Telling {
         }
     }
 
-    /// What was told so far.
+    /// The voice that hooks and history hear.
     pub(super) fn voice(&self) -> Voice {
         self.held.voice.clone()
     }
 
-    /// The array has stopped: gives hooks a moment for the last events.
+    /// Gives hooks a moment to deliver the last events.
     pub(super) fn end(self) {
         drop(self.teller.end(GRACE));
     }
 }
 
-/// Tells what a person does to members, in the order in which it happens.
+/// Reports the operator's changes of members in their order.
 pub(super) struct MemberTelling {
     array: String,
     held: Arc<Held>,
@@ -300,8 +300,8 @@ pub(super) struct MemberTelling {
 }
 
 impl MemberTelling {
-    /// Does something, and tells what came of it if anything did, and gives that as well. What the
-    /// array says of it meanwhile is told after that.
+    /// Runs `act`, reports its change if it succeeded, and returns both. Notices of the array in
+    /// between are reported after it.
     pub(super) fn around<T, E>(
         &self,
         act: impl FnOnce() -> Result<T, E>,
@@ -316,14 +316,13 @@ impl MemberTelling {
     }
 }
 
-/// What is known of the array when it starts, kept for the event.
 pub(super) struct Started {
     name: String,
     level: String,
     degraded: u16,
     can_lose: u16,
     dirty: bool,
-    /// Old copies, and how many events they are behind.
+    /// Stale members, and how many events each is behind.
     stale: Vec<(String, u64)>,
 }
 
@@ -351,7 +350,6 @@ fn open_history(state_dir: &Path, uuid: &str) -> Result<History, HistoryError> {
     History::open(&folder, history::BYTES_MAX)
 }
 
-/// Writes the changes of an array to the log that nothing else hears of.
 pub(super) fn logged(array: String, labels: Vec<String>) -> impl Fn(Notice) + Send + 'static {
     let mapping = Mutex::new(Mapping::default());
     move |notice| {
@@ -364,7 +362,6 @@ pub(super) fn logged(array: String, labels: Vec<String>) -> impl Fn(Notice) + Se
     }
 }
 
-/// Writes a change to the log.
 fn log(array: &str, change: &Change) {
     macro_rules! write_at {
         ($level:ident) => {
@@ -392,7 +389,7 @@ fn log(array: &str, change: &Change) {
     }
 }
 
-/// Says what is wrong with telling itself.
+/// Reports a failure of event delivery itself.
 fn complain(reporter: &Reporter, complaint: &Complaint<'_>) {
     let name = reporter.name();
     match complaint {

@@ -1,4 +1,4 @@
-//! Who may come in from where: certificates, and addresses that other machines reach.
+//! Admission of clients: certificates, and addresses that other machines reach.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,20 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_argument;
 
-/// Certificates, and which clients they are for.
+/// Certificates, and which clients need them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsConfig {
-    /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and, if there is one,
-    /// ca-crl.pem.
+    /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and optionally ca-crl.pem.
     pub folder: Option<PathBuf>,
-    /// Every client comes in by TLS, without a certificate; else those that `ca-cert.pem` signs
-    /// for.
+    /// Any client may connect by TLS without a certificate; otherwise only clients with one that
+    /// `ca-cert.pem` signed.
     pub admits_any: bool,
-    /// Clients that do not ask for TLS come in as well; on loopback and Unix sockets only.
+    /// Clients without TLS may connect as well; on loopback and Unix sockets only.
     pub is_optional: bool,
 }
 
 impl TlsConfig {
-    /// Takes what the addresses need, if any of them is by TLS.
+    /// Loads the certificates, if any address uses TLS.
     pub(super) fn load(&self, addresses: &[Address]) -> Result<Option<Tls>, CliError> {
         let Some(address) = addresses.iter().find(|address| address.is_tls) else {
             return match &self.folder {

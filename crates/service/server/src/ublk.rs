@@ -11,13 +11,13 @@ use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 
-/// The place of the device, before anything is done about the array with this UUID: with this
-/// number, or one that the kernel chooses.
+/// Reserves a device for the array with this UUID, before the array is touched: with number `id`,
+/// or one that the kernel chooses.
 pub(super) fn place(id: Option<u32>, uuid: [u8; 16]) -> Result<Place, CliError> {
     Place::take(id, word_of(uuid)).map_err(|error| place_error(&error))
 }
 
-/// The word by which a device is known to be of the array; never 0, which other programs' devices have.
+/// The word that marks a device as the array's; never 0, which devices of other programs have.
 fn word_of(uuid: [u8; 16]) -> u64 {
     let whole = u128::from_be_bytes(uuid);
     let halves = [whole >> 64, whole & u128::from(u64::MAX)];
@@ -25,7 +25,6 @@ fn word_of(uuid: [u8; 16]) -> u64 {
     (high ^ low).max(1)
 }
 
-/// Makes the array a device.
 pub(super) fn open(
     place: Place,
     (disk, logical_block_bytes): (Arc<dyn Disk>, Option<u32>),
@@ -46,7 +45,6 @@ pub(super) fn open(
     Ok(door)
 }
 
-/// Takes the device away.
 pub(super) fn close(door: Door, deadline: Duration, reporter: &Reporter) {
     let path = door.path().display().to_string();
     let closed = door.close(deadline);

@@ -16,39 +16,36 @@ use braid_console::error::CliError;
 use braid_console::error::system::system;
 use braid_console::output::printable::printable;
 
-/// The place of the socket, before anything is done about the array.
+/// Reserves the socket's place before the array is touched.
 pub(super) fn place(path: &Path) -> Result<Place, CliError> {
     let listener = Listener::bind_unix(path).map_err(|error| {
         let what = format!("the socket {} cannot be used for vhost-user", path.display());
         socket_error(what, &error, "braid serve --vhost-user /tmp/other.sock MEMBER...")
     })?;
-    // For those who are told of it from another folder.
+    // Clients in another folder read this path.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     Ok(Place { listener, path })
 }
 
-/// A socket that is listened at, and nobody is let in yet.
+/// A listening socket that accepts no client yet.
 pub(super) struct Place {
     listener: Listener,
     path: PathBuf,
 }
 
-/// An array that is served there. The socket goes with it.
 pub(super) struct Served {
-    // In this order: what lets clients in ends before its socket goes.
+    // In this order: the acceptor ends before its socket goes.
     door: Door,
     _listener: Listener,
     path: PathBuf,
 }
 
 impl Served {
-    /// Where.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Lets clients in.
 pub(super) fn open(
     place: Place,
     (disk, logical_block_bytes): (Arc<dyn Disk>, Option<u32>),
@@ -63,7 +60,7 @@ pub(super) fn open(
     Ok(Served { door, _listener: listener, path })
 }
 
-/// Lets the client go, and lets nobody in any more.
+/// Disconnects the client and accepts no other.
 pub(super) fn close(served: Served, deadline: Duration, reporter: &Reporter) {
     let path = served.path.display().to_string();
     let closed = served.door.close(deadline);
@@ -78,7 +75,7 @@ pub(super) fn close(served: Served, deadline: Duration, reporter: &Reporter) {
     }
 }
 
-/// What a guest sees as the disk's serial number: the first 20 digits of the array's UUID.
+/// The disk's serial number for guests: the first 20 digits of the array's UUID.
 fn name_of(uuid: &str) -> [u8; 20] {
     let mut name = [0; 20];
     let digits = uuid.bytes().filter(u8::is_ascii_hexdigit);

@@ -1,10 +1,10 @@
 //! No heap allocation per request, from a client's socket through the server's own export to the
 //! members' files and back.
 //!
-//! The server, the export and the array are the ones that `braid serve` starts; only that they are started here, in the
-//! process whose allocator counts. Lists and pools
-//! grow until they are as large as a load makes them, so a load runs in windows, and one of the first few must be without a
-//! single call of the allocator; an allocation for each request, or for each hundredth, leaves no such window.
+//! The server, the export and the array are those of `braid serve`, started in the process whose
+//! allocator counts. Lists and pools grow to the size that a load needs. So the load runs in
+//! windows, and one of the first few must make no allocator call. An allocation for each request,
+//! or for each hundredth, leaves no such window.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 
@@ -34,13 +34,13 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Requests under way at a time, and such rounds in a window.
+/// Requests in flight, and rounds in a window.
 const DEPTH: u32 = 32;
 const ROUNDS: usize = 20;
 const WINDOWS: usize = 100;
 const BLOCK_BYTES: u32 = 4096;
 
-/// A round of requests as a client sends it, and the bytes of its answers.
+/// A client's requests of one round, and the bytes of the answers.
 fn round(command: impl Fn(u64) -> Command, sends: usize, is_sent: usize) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
     for index in 0..u64::from(DEPTH) {
@@ -50,7 +50,7 @@ fn round(command: impl Fn(u64) -> Command, sends: usize, is_sent: usize) -> (Vec
     (bytes, (16 + is_sent) * DEPTH as usize)
 }
 
-/// The fewest calls of the allocator, of any thread, in a window of rounds.
+/// The fewest allocator calls, of any thread, in a window of rounds.
 fn fewest(client: &mut Client, (requests, answer_bytes): &(Vec<u8>, usize)) -> usize {
     let mut answers = vec![0; *answer_bytes];
     let mut fewest = usize::MAX;

@@ -1,4 +1,4 @@
-//! A running array as the control API tells it: what was so when it was started, and how it is now.
+//! State of a running array for the control API: facts from its start, and its state now.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ use braid_discovery::running;
 use braid_discovery::status::advice::advice;
 use braid_discovery::status::words::Manner;
 
-/// What was so when the array was started, and what has happened since.
+/// Facts from the array's start, and incidents since.
 pub(crate) struct Facts {
     pub(super) name: String,
     pub(super) uuid: String,
@@ -35,17 +35,17 @@ pub(crate) struct Facts {
     chunk_bytes: Option<u64>,
     since: String,
     health: Arc<Health>,
-    /// Where it is served; known when it is.
+    /// Where the array is served; set once it is.
     pub(crate) reached: Reached,
-    /// Where it is asked; the same.
+    /// The control socket's path; set once it listens.
     pub(crate) control: String,
-    /// Where what the server says goes, if it has a file of its own.
+    /// The server's output file, if it has one.
     pub(crate) log: Option<String>,
-    /// What its process has closed off; the same.
+    /// Areas that the process has closed off; set once they are.
     pub(crate) confined: Vec<String>,
 }
 
-/// What jobs look at.
+/// Array state that decides about jobs.
 pub(super) fn ground(volume: &Volume) -> Ground {
     let (view, geometry) = (volume.view(), volume.geometry());
     let slots = || (0..geometry.slots()).map(|slot| view.member(SlotNumber(slot)));
@@ -60,7 +60,7 @@ pub(super) fn ground(volume: &Volume) -> Ground {
     }
 }
 
-/// How the array is by this view, in a word.
+/// The array's state in a word, by this view.
 pub(crate) fn state_of(volume: &Volume, view: &ArrayView) -> State {
     let is_in_sync = |slot: SlotNumber| {
         view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
@@ -75,7 +75,6 @@ pub(crate) fn state_of(volume: &Volume, view: &ArrayView) -> State {
 }
 
 impl Facts {
-    /// Of an array that is about to be started under this name.
     pub(crate) fn new(name: &str, ready: &Ready, health: Arc<Health>) -> Self {
         let array = &ready.array;
         let facts = &array.newest.array;
@@ -103,19 +102,19 @@ impl Facts {
         }
     }
 
-    /// What a command names it by: its name if it is found by that, else the path of its control socket.
+    /// The array's name in commands: its own name if that finds it, else the path of its control
+    /// socket.
     pub(super) fn word(&self) -> String {
-        // Without a socket it is found by nothing; its name says at least which one is meant.
+        // Without a socket no command finds the array; its name at least identifies it.
         let is_found = self.control.is_empty()
             || running::control_path(&self.name) == Path::new(&self.control);
         let word = if is_found { &self.name } else { &self.control };
         shell_word(word).into_owned()
     }
 
-    /// The array as it is now.
     pub(super) fn array(&self, running: &Running, stopping: bool) -> Array {
         let Running { volume, tuner, board, .. } = running;
-        // Before the view: one that gets its slot in between is in that.
+        // Read before the view: a member that gets its slot in between appears in the view.
         let waiting = volume.waiting();
         let view = volume.view();
         let geometry = volume.geometry();
@@ -197,7 +196,7 @@ impl Facts {
         array
     }
 
-    /// One row for each slot, and behind them one for each replacement and each spare.
+    /// One row for each slot, then one for each replacement and each spare.
     fn slots(
         &self,
         volume: &Volume,
@@ -218,7 +217,8 @@ impl Facts {
         let row = |number: u16| match view.member(SlotNumber(number)) {
             Some(member) => {
                 let member_path = path(member.id);
-                // One that is too many keeps its slot: nothing is recorded any more.
+                // A failed member beyond the tolerated number keeps its slot: the array records
+                // nothing any more.
                 if let Some(failure) = &failure
                     && member_path.as_ref() == Some(&failure.member)
                 {
@@ -291,7 +291,7 @@ impl Facts {
         slots
     }
 
-    /// Members that another one has taken the slot of, and spares that failed.
+    /// Members whose slot another one has taken, and spares that failed.
     fn replaced(&self) -> Vec<Slot> {
         let row = |(slot, out): (Option<u16>, Incident)| Slot {
             slot,
@@ -308,7 +308,6 @@ impl Facts {
         self.health.replaced().into_iter().map(row).collect()
     }
 
-    /// A slot without a member.
     fn empty(&self, number: u16) -> Slot {
         let missing = |since, cause| Slot {
             slot: Some(number),
@@ -326,7 +325,7 @@ impl Facts {
             return missing(Some(gone.since), Some(gone.cause));
         }
         let out = self.health.out(number);
-        // One that went out a moment ago, and the notice is on its way.
+        // A member that went out a moment ago, whose notice is on its way.
         let member =
             out.as_ref().map(|out| out.member.clone()).or_else(|| self.health.seat(number));
         if member.is_none() {

@@ -1,8 +1,10 @@
-//! The one way to ask something of an array's jobs: for clients of the control socket, and for the schedule of checks.
+//! The single path for job requests: from clients of the control socket, and from the schedule of
+//! checks.
 //!
-//! The schedule is asked once a minute whether a check is due; one that cannot begin (jobs are paused, a member is missing) is
-//! due still, and asked for again. So a clock that jumps is noticed within a minute, and nothing is waited for longer. Where no check
-//! is ever due, nothing is asked, and no processor woken.
+//! Once a minute a thread asks the schedule whether a check is due. A due check that cannot begin
+//! (paused jobs, a missing member) stays due and is requested again. So a clock that jumps is
+//! noticed within a minute, and no wait is longer. Without scheduled checks the thread sleeps and
+//! wakes no processor.
 
 use std::io;
 use std::sync::Arc;
@@ -18,10 +20,10 @@ use super::setting::Running;
 use crate::jobs::{Board, Due, Told};
 use braid_console::output::utc::now_seconds;
 
-/// How often the schedule is looked at.
+/// Interval between looks at the schedule.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Asks, if that can be done; with `dry_run` it says only what would come of it.
+/// Requests a job, if possible; with `dry_run` it returns only the expected effect.
 pub(super) fn ask(
     running: &Running,
     request: JobRequest,
@@ -35,7 +37,7 @@ pub(super) fn ask(
     running.board.ask(&running.volume, handed_on(request), may)
 }
 
-/// Begins checks that are due, on a thread of its own. Dropped, it ends.
+/// Thread that begins due checks; drop ends it.
 pub(crate) struct Checks {
     is_over: Arc<AtomicBool>,
     board: Arc<Board>,
@@ -43,10 +45,8 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Starts the thread.
-    ///
     /// # Errors
-    /// There is none to be had.
+    /// The thread could not start.
     pub(crate) fn start(running: Running) -> io::Result<Self> {
         let (is_over, board) = (Arc::<AtomicBool>::default(), Arc::clone(&running.board));
         let told = Arc::clone(&is_over);
@@ -60,7 +60,7 @@ fn begin_due(running: &Running, over: &AtomicBool) {
     let is_over = || over.load(Ordering::SeqCst);
     while !is_over() {
         if matches!(running.board.check_due(now_seconds()), Due::Since(_)) {
-            // What cannot be now is asked for again.
+            // A request that is refused now is made again later.
             let _ = ask(running, JobRequest::Check, false);
         }
         running.board.wait_for_check(LOOK_EVERY, is_over);

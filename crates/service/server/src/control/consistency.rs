@@ -1,18 +1,21 @@
-//! What keeps redundancy right over a crash, of a running array: shown, judged, changed.
+//! Consistency policy of a running array (how redundancy survives a crash): shown, judged, changed.
 //!
 //! ```text
 //!   consistency=WORD, bitmap-chunk=SIZE ─▶ read (words) ─▶ judge: room, and what the array says ─▶ apply: returns when superblocks say it
 //! ```
 //!
-//! Unlike other settings it stands on members, and is there after a restart. So it is set by itself: others go back by what is set to
-//! before, and are refused with nothing changed. What it overwrites is md's own space for a bitmap or a log, and space between that and
-//! the data; and what takes it back is the other word.
+//! Unlike other settings it is stored on members and survives a restart. So it must be set by
+//! itself, since other settings in the same request could fail after it. A change overwrites md's
+//! own space for a bitmap or a log, and space between that and the data. Setting the old word
+//! reverts it.
 //!
-//! What leads from one to the other is up to three changes, in this order: logs are given up; a bitmap is made, or given up; logs are made
-//! ([`Steps`]). All are judged before the first. Between two of them the array keeps what both leave: a bitmap or nothing.
+//! A change takes up to three steps in this order ([`Steps`]): drop logs; make or drop a bitmap;
+//! make logs. All are judged before the first. Between two steps the array keeps what both leave: a
+//! bitmap or nothing.
 //!
 //! Invariants
-//! - refused, or with a dry run, nothing is changed [check: a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed].
+//! - a refused change or a dry run changes nothing
+//!   [check: a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed].
 
 use std::path::{Path, PathBuf};
 
@@ -35,78 +38,73 @@ use braid_discovery::bitmap_file;
 use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 use braid_discovery::probe::open_error;
 
-/// What to do about an array whose journal is lost.
 pub(super) const AFTER_ITS_JOURNAL: &str = "serve it again with the journal's device, or, where that is gone for good, with --without-journal";
 
-/// The words of its settings.
 const POLICY: &str = "consistency";
 pub(super) const CHUNK: &str = "bitmap-chunk";
-/// The bitmap file beside the members.
+/// Key of the bitmap file beside the members.
 pub const FILE: &str = "bitmap-file";
 pub(super) const KEYS: [&str; 3] = [POLICY, CHUNK, FILE];
-/// The word for none.
+/// Value for no bitmap file.
 pub const NO_FILE: &str = "none";
 
-/// What an array has.
+/// The array's current policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
-    /// It keeps nothing twice.
     NoRedundancy,
     Resync,
-    /// Bytes that a bit stands for.
+    /// Bytes for each bit.
     Bitmap(u64),
     ParityLogs,
-    /// A write journal, on a device of its own.
     Journal,
-    /// Of our own, perhaps with a bitmap beside them; bytes that a bit of that stands for.
+    /// braid's own logs, and bytes for each bit of a bitmap beside them, if any.
     OwnLogs(Option<u64>),
 }
 
-/// Where a bitmap is made.
+/// Where to make a bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Home {
     Members,
-    /// In the file that there is.
+    /// In the current file.
     SameFile,
-    /// In one that is made for it.
+    /// In a new file.
     NewFile(PathBuf),
 }
 
-/// What is to become of the bitmap.
+/// Change to the bitmap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Change {
     #[default]
     None,
-    /// A bitmap is made, in the place of what there is.
+    /// Make a bitmap in place of the current one.
     Make(BitmapSuperblock, Home),
     GiveUp,
 }
 
-/// What is to be changed, in this order.
+/// Steps of a change, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Steps {
-    /// Logs are given up.
+    /// Drop the logs.
     ends_logs: bool,
     bitmap: Change,
-    /// These are made.
+    /// Make these logs.
     logs: Option<LogKind>,
 }
 
-/// What an array is called.
 pub(super) struct Named<'a> {
     pub(super) name: &'a str,
-    /// By a command.
+    /// Its name in commands.
     pub(super) word: String,
 }
 
-/// What an array has, what was asked for, and what comes of it.
+/// The current policy, the requested one, and the steps to it.
 pub(super) struct Consistency {
     kept: Kept,
-    /// The bitmap file that it has, or is to have.
+    /// The current or planned bitmap file.
     file: Option<PathBuf>,
     policy: Option<Policy>,
     chunk_bytes: Option<u32>,
-    /// What was asked for of a file: which, or none.
+    /// The requested bitmap file; `Some(None)` for none.
     asked_file: Option<Option<PathBuf>>,
     steps: Steps,
 }
@@ -129,7 +127,6 @@ impl Consistency {
         Self { kept, file, policy, chunk_bytes, asked_file, steps: Steps::default() }
     }
 
-    /// Reads one setting; says why if it makes no sense.
     pub(super) fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         match key {
             POLICY => {
@@ -155,7 +152,7 @@ impl Consistency {
         Ok(())
     }
 
-    /// Whether it can be had, and what that comes to.
+    /// Checks whether the change is possible, and plans its steps.
     pub(super) fn judge(&mut self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
         let (kept, asked) = (self.kept, self.chunk_bytes);
         let is_asked = |bytes: u64| asked.is_none_or(|asked| u64::from(asked) == bytes);
@@ -169,12 +166,12 @@ impl Consistency {
         let file = self.asked_file.clone().unwrap_or_else(|| self.file.clone());
         let refused = Refused { volume, named, asked, file: file.clone() };
         let is_moved = file != self.file;
-        // Whoever names a file wants something in it.
+        // A request that names only a file asks for a bitmap in it.
         let policy = match (self.policy, had) {
             (None, Policy::Resync) if file.is_some() && is_moved => Policy::Bitmap,
             (policy, had) => policy.unwrap_or(had),
         };
-        // Nothing is left in the file that it has.
+        // Under these policies the current file stays empty.
         let keeps_none = matches!(policy, Policy::Resync | Policy::Ppl);
         let file = file.filter(|_| !keeps_none || self.asked_file.is_some());
         let is_moved = file != self.file && !keeps_none;
@@ -191,7 +188,7 @@ impl Consistency {
             (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
             _ => {}
         }
-        // A lockless one is made with its array, and nothing is kept beside it.
+        // A lockless bitmap is made with its array, and no log stands beside it.
         let is_lockless = volume.bitmap().is_some_and(|look| look.unwritten.is_some());
         let has_bitmap = match kept {
             Kept::Bitmap(bytes) | Kept::OwnLogs(Some(bytes)) => Some(bytes),
@@ -212,7 +209,7 @@ impl Consistency {
             volume.may_change_bitmap(makes_bitmap).map_err(|error| refused.by(&error))?;
         }
         if logs.is_some() {
-            // What is in their way is given up before.
+            // An earlier step removes these obstacles.
             let in_the_way = [LogRefusal::HasLogs, LogRefusal::Bitmap].map(LogError::from);
             let may = volume.may_change_logs(logs);
             let may = may.or_else(|error| match in_the_way.contains(&error) {
@@ -245,7 +242,7 @@ impl Consistency {
             let may = match (kind, &bitmap) {
                 _ if kind == LogKind::Ppl || file.is_none() => volume.plan_logs(kind, sectors),
                 (_, Change::None) => volume.plan_log_in_file(),
-                // One that is made has room for a log, and so has one whose bitmap is made anew there.
+                // A new file has room for a log, and so has a file whose bitmap is made anew.
                 _ => Ok(()),
             };
             may.map_err(|error| refused.by_logs(&error))?;
@@ -261,17 +258,17 @@ impl Consistency {
         Ok(())
     }
 
-    /// Whether anything is to be written to members.
+    /// Whether the change writes to members.
     pub(super) fn changes(&self) -> bool {
         self.steps != Steps::default()
     }
 
-    /// Makes it so. Returns when superblocks say it.
+    /// Applies the change. Returns once superblocks record it.
     pub(super) fn apply(self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
         let refused = Refused { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
         let Steps { ends_logs, bitmap, logs } = self.steps;
         let has_begun = ends_logs || bitmap != Change::None;
-        // Before anything is given up.
+        // Make the file before anything is dropped.
         let mut made = None;
         let bitmap = match bitmap {
             Change::None => None,
@@ -290,7 +287,7 @@ impl Consistency {
             }
         };
         let unmake = |error: CliError| {
-            // It may have been taken into use, and then it stays.
+            // The array may already use the file; then it stays.
             let used = Self::now(volume).file;
             let unused = made.filter(|path| used.as_ref() != Some(path));
             remove_files(&unused.into_iter().collect::<Vec<PathBuf>>());
@@ -312,7 +309,6 @@ impl Consistency {
         changed.map_err(|error| refused.on_the_way(refused.by_logs(&error), has_begun))
     }
 
-    /// By its words.
     pub(super) fn to_settings(&self) -> Settings {
         let (policy, chunk_bytes) = match self.kept {
             Kept::NoRedundancy => ("none", None),
@@ -330,7 +326,7 @@ impl Consistency {
     }
 }
 
-/// A bitmap as it is to be made. Our own log does without where there is no room for any, as with an array that is made with it.
+/// Plans a bitmap. braid's own log does without if no bitmap fits, as in an array created with it.
 fn planned(
     volume: &Volume,
     (asked, policy): (Option<u32>, Policy),
@@ -353,7 +349,6 @@ fn planned(
     }
 }
 
-/// How it is refused: code, cause, and what to type instead.
 struct Refused<'a> {
     volume: &'a Volume,
     named: &'a Named<'a>,
@@ -362,7 +357,7 @@ struct Refused<'a> {
 }
 
 impl Refused<'_> {
-    /// What is asked of a file makes no sense, or the file is there.
+    /// The requested file makes no sense, or it exists already.
     fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
         if is_moved && path.symlink_metadata().is_ok() {
             let there = OpenError::AlreadyExists { path: path.to_path_buf() };
@@ -395,7 +390,6 @@ impl Refused<'_> {
         error.remedy(Risk::Look, "See how it is", command)
     }
 
-    /// A size of what is not there.
     fn no_bitmap(&self) -> CliError {
         let name = self.named.name;
         let what = format!("{name} has no bitmap whose size could be set");
@@ -406,7 +400,7 @@ impl Refused<'_> {
         error.because("nothing was changed").remedy(Risk::Change, "Have one made", command)
     }
 
-    /// Something was changed before this could not be.
+    /// A later step failed after an earlier one had changed something.
     fn on_the_way(&self, error: CliError, has_begun: bool) -> CliError {
         if !has_begun {
             return error;
@@ -464,7 +458,7 @@ impl Refused<'_> {
         }
     }
 
-    /// It has a device of its own.
+    /// A journal needs its own device.
     fn journal(&self) -> CliError {
         let error = self.stays(Code::ConsistencyStays);
         let error = error.because("a write journal has a device of its own, which is to be named");

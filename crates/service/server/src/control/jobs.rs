@@ -1,4 +1,5 @@
-//! Whether jobs of a running array can do what is asked of them, and what comes of it: a pure table over what is so.
+//! Whether a running array can serve a job request, and its effect: a pure table over the array's
+//! state.
 
 use braid_control::model::{Job, JobEffect, JobKind, JobRequest, JobState};
 use braid_runtime as runtime;
@@ -7,17 +8,15 @@ use crate::jobs::Told;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// What is so of the array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
-    /// The level has redundancy.
     pub(super) is_redundant: bool,
     pub(super) is_read_only: bool,
-    /// More is lost than the level can make up for.
+    /// More members are lost than the level tolerates.
     pub(super) has_failed: bool,
     /// Slots without a member.
     pub(super) missing_count: usize,
-    /// A member takes a slot, and does not hold all it should.
+    /// A member in a slot is being recovered.
     pub(super) is_recovering: bool,
     /// A member is being replaced.
     pub(super) is_replacing: bool,
@@ -25,7 +24,7 @@ pub(super) struct Ground {
     pub(super) is_dirty: bool,
 }
 
-/// Why not.
+/// Reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Not {
     Redundant,
@@ -34,13 +33,13 @@ pub(super) enum Not {
     Whole,
     /// Jobs are paused.
     GoingOn,
-    /// A check runs or waits that does not do what is asked for.
+    /// A running or waiting check does less than requested.
     Unchecked,
-    /// This one has to be over first, and could not be finished.
+    /// This job must complete first, and its last attempt failed.
     Finished(JobKind),
 }
 
-/// The request, as the engine has it.
+/// The request in the engine's type.
 pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
     match request {
         JobRequest::Check => runtime::JobRequest::Check,
@@ -52,7 +51,7 @@ pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
     }
 }
 
-/// What comes of a request.
+/// The effect of a request.
 pub(super) fn decide(ground: Ground, told: &Told, request: JobRequest) -> Result<JobEffect, Not> {
     let check = told.jobs.iter().find(|job| job.kind == JobKind::Check);
     let refused = refused(ground, told);
@@ -76,7 +75,7 @@ pub(super) fn decide(ground: Ground, told: &Told, request: JobRequest) -> Result
     }
 }
 
-/// What comes of a check or a repair.
+/// The effect of a check or a repair request.
 fn begun(
     ground: Ground,
     told: &Told,
@@ -95,7 +94,7 @@ fn begun(
         _ if ground.missing_count > 0 => Err(Not::Whole),
         (Some(kind), _) => Err(Not::Finished(kind)),
         _ if told.is_paused => Err(Not::GoingOn),
-        // Who waits for it would hear that it was interrupted.
+        // Replacing the check would report it as interrupted to the client that waits for it.
         (None, Some(check)) if is_less(check) => Err(Not::Unchecked),
         (None, Some(_)) => Ok(JobEffect::Nothing),
         (None, None) if will_wait => Ok(JobEffect::Waits),
@@ -107,7 +106,7 @@ fn is_busy(jobs: &[Job]) -> bool {
     jobs.iter().any(|job| job.state != JobState::Waiting)
 }
 
-/// The job that is to be done and could not be finished.
+/// A needed job whose last attempt failed.
 fn refused(ground: Ground, told: &Told) -> Option<JobKind> {
     let is_refused = |kind: JobKind| {
         let last = told.last.iter().find(|last| last.kind == kind);
@@ -122,7 +121,7 @@ fn refused(ground: Ground, told: &Told) -> Option<JobKind> {
     wanted.into_iter().find(|(is_wanted, kind)| *is_wanted && is_refused(*kind)).map(|one| one.1)
 }
 
-/// The refusal, of an array that a command names by `word`.
+/// The refusal's error, for an array that commands name by `word`.
 pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> CliError {
     let asked = match request {
         JobRequest::Check => format!("{name} cannot be checked"),
@@ -258,7 +257,7 @@ mod tests {
             (recovering, &behind, Ask::Check, Ok(JobEffect::Nothing)),
             (dirty, &idle, Ask::Check, Ok(JobEffect::Waits)),
             (dirty, &refused, Ask::Check, Err(Not::Finished(Resync))),
-            // It was refused, and what was to be done is not any more.
+            // A job was refused, but is no longer needed.
             (WHOLE, &refused, Ask::Check, Ok(JobEffect::Begins)),
             (WHOLE, &paused, Ask::Check, Err(Not::GoingOn)),
             (degraded, &idle, Ask::Check, Err(Not::Whole)),

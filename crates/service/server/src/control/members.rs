@@ -1,14 +1,15 @@
-//! Members that come, fail and go because a person says so: whether they may, and doing it.
+//! An operator's changes of members: whether each is allowed, and doing it.
 //!
 //! ```text
 //!   which member is meant (by its slot or its path) ─▶ may it? (the array says) ─▶ do it, tell it
 //!   devices ─▶ joining: looked at, judged, nothing written ─▶ saved, wiped, members
 //! ```
 //!
-//! What it does not do: decide what the array can do without (the engine), or when a spare takes a slot (the engine as well).
+//! The engine decides which members the array can do without, and when a spare takes a slot.
 //!
 //! Invariants
-//! - with `dry_run`, or refused, not one byte of a device changes `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
+//! - with `dry_run`, or refused, not one byte of a device changes
+//!   `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
 
 mod joining;
 mod opened;
@@ -38,20 +39,21 @@ use crate::membership::Membership;
 use braid_console::error::CliError;
 use braid_console::error::code::Code;
 
-/// How long it is waited until the survivors' superblocks say that a member is out: until then it cannot be taken away.
+/// Longest wait until the survivors' superblocks record that a member is out. Until then it cannot
+/// be removed.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often it is looked.
+/// Interval between looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What a member is to the array.
+/// A member's standing in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// It has a slot.
     Active,
-    /// It is to replace the one in a slot.
+    /// It is to replace the member of a slot.
     Replacing,
-    /// It waits without one.
+    /// It is a spare without a slot.
     Waiting,
     /// It has the write journal.
     Journal,
@@ -64,22 +66,22 @@ struct Seated {
     look: MemberLook,
     label: String,
     standing: Standing,
-    /// The slot that it has, or had.
+    /// The slot that it has or had.
     slot: Option<u16>,
 }
 
-/// The array, as far as it is asked about members.
+/// The array, its members, and this request's context.
 struct Asked<'a> {
     volume: &'a Volume,
     membership: &'a Membership,
     facts: &'a Facts,
-    /// What a command calls the array.
+    /// The array's name in commands.
     word: String,
     ground: Ground,
     members: Vec<Seated>,
-    /// The array that a device comes from whose spare it was.
+    /// The array that the device was a spare of.
     moved_from: Option<&'a str>,
-    /// Devices that came open.
+    /// Devices that the client passed open.
     opened: Opened,
 }
 
@@ -100,7 +102,7 @@ impl<'a> Asked<'a> {
                 (None, None, false) => Standing::Out,
             };
             let slot = slot.or(replaces);
-            // One that is out was told nothing since: what it says of itself is what it was.
+            // A failed member's superblock stays as it was, so it names its last slot.
             let had = match look.superblock.state.role {
                 Role::Active(slot) if standing == Standing::Out => Some(slot),
                 _ => None,
@@ -120,7 +122,8 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The member that is meant by a slot's number or a path; of several by one path the one that this is asked of first.
+    /// The member with this slot number or path. If several share a path, the first standing in
+    /// `order` wins.
     fn find(&self, word: &str, order: [Standing; 5]) -> Result<&Seated, CliError> {
         let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
         let key = if number.is_none() { braid_member::key_at(Path::new(word)) } else { None };
@@ -131,7 +134,7 @@ impl<'a> Asked<'a> {
         let of = |standing| {
             self.members.iter().find(move |one| one.standing == standing && is_meant(one))
         };
-        // A slot has one member that counts, whatever is asked of it.
+        // In a slot one member counts, whatever the request.
         let order = match number {
             Some(_) => {
                 use Standing::{Active, Journal, Out, Replacing, Waiting};
@@ -142,7 +145,7 @@ impl<'a> Asked<'a> {
         order.into_iter().find_map(of).ok_or_else(|| refusals::no_such_member(self, word, number))
     }
 
-    /// How many more may be lost, if this slot's member is as good as lost.
+    /// How many more members may be lost, with this slot's member counted as lost.
     fn can_lose(&self, without: Option<u16>) -> u16 {
         let view = self.volume.view();
         let is_in_sync = |slot: Slot| {
@@ -153,7 +156,7 @@ impl<'a> Asked<'a> {
         Tolerance::of(self.volume.geometry(), view.resync_offset, &is_in_sync).can_lose
     }
 
-    /// Slots that no member that waits could take.
+    /// Empty slots that no waiting spare could take.
     fn free_slots(&self) -> usize {
         let waiting = self.members.iter().filter(|one| one.standing == Standing::Waiting).count();
         self.ground.missing_count.saturating_sub(waiting)
@@ -166,7 +169,7 @@ fn slot_of(view: &ArrayView, id: MemberId) -> Option<u16> {
     slots.next().map(|(slot, _)| slot)
 }
 
-/// The slot whose member it is to replace.
+/// The slot whose member `id` is to replace.
 fn replaced_by(view: &ArrayView, id: MemberId) -> Option<u16> {
     let is_it = |slot: &Slot| view.member(*slot).is_some_and(|one| one.replacement == Some(id));
     view.slots_with_replacement().find(is_it).map(|slot| slot.0)
@@ -176,17 +179,16 @@ fn is_key(one: &Seated, key: Option<IdentityKey>) -> bool {
     key == Some(one.look.key)
 }
 
-/// What came of it, before it is put into an answer.
 #[derive(Default)]
 struct Outcome {
     members: Vec<MemberChanged>,
     destroyed: Vec<String>,
     saved_in: Option<String>,
-    /// The slot that is lost once it is done.
+    /// The slot that the change leaves empty.
     lost: Option<u16>,
 }
 
-/// Does what is wanted of members; an HTTP status with the error.
+/// Performs the request; an error comes with an HTTP status.
 pub(super) fn change(
     running: &Running,
     facts: &Facts,
@@ -208,7 +210,7 @@ pub(super) fn change(
         MemberRequest::WriteMostly => write_mostly(&asked, wanted, dry_run),
     });
     let outcome = outcome.map_err(|error| (refusals::status(&error), error))?;
-    // As it is now, or would be.
+    // The array's state after the change, or now on a dry run.
     let now = Asked::new(running, facts);
     let would_wait = outcome.members.iter().filter(|one| {
         let joins = [MemberEffect::Rebuilds, MemberEffect::CatchesUp, MemberEffect::Waits];
@@ -234,7 +236,7 @@ pub(super) fn change(
 }
 
 impl Asked<'_> {
-    /// Whether anything may be asked of its members.
+    /// Whether the array accepts member requests at all.
     fn may_be_changed(&self) -> Result<(), CliError> {
         match self.ground {
             Ground { is_redundant: false, .. } => Err(refusals::no_redundancy(self)),
@@ -255,7 +257,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The same, and what else is wanted may be.
+    /// The one member that was named; other fields may be set.
     fn only<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
         match wanted.members.as_slice() {
             [one] => Ok(one),
@@ -264,7 +266,7 @@ impl Asked<'_> {
     }
 }
 
-/// Takes devices in that were spares of another array.
+/// Takes in devices that were spares of another array.
 pub(super) fn take_over(
     running: &Running,
     facts: &Facts,
@@ -281,7 +283,7 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
     let member = asked.find(word, [Active, Replacing, Waiting, Out, Journal])?;
     let changed = |effect| MemberChanged {
         member: member.label.clone(),
-        // One that was to replace another had none.
+        // A replacement had no slot of its own.
         slot: member.slot.filter(|_| member.standing != Standing::Replacing),
         effect,
         returns: false,
@@ -307,8 +309,9 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
     Ok(Outcome { members: vec![changed(MemberEffect::Fails)], lost, ..Outcome::default() })
 }
 
-/// What fails is out once the survivors' superblocks say so, and a spare once its loss is told. A `remove` right behind finds it so;
-/// if it takes longer than anything should, that is refused and can be tried again.
+/// Waits until the survivors' superblocks record the failure, or until a spare's loss was reported,
+/// so that a following `remove` succeeds. On a timeout that `remove` is refused and can be tried
+/// again.
 fn wait_until_recorded(asked: &Asked<'_>, id: MemberId, is_spare: bool) {
     let began = Instant::now();
     let is_there = || match is_spare {
@@ -320,7 +323,7 @@ fn wait_until_recorded(asked: &Asked<'_>, id: MemberId, is_spare: bool) {
     }
 }
 
-/// These members, and no others, are read only where no other copy is.
+/// Sets write-mostly on exactly these members: reads avoid them while another copy exists.
 fn write_mostly(
     asked: &Asked<'_>,
     wanted: &MembersWanted,
@@ -352,7 +355,6 @@ fn write_mostly(
     Ok(outcome)
 }
 
-/// A member is to be replaced: by a device that is named, or by a spare.
 fn replace(
     asked: &Asked<'_>,
     (wanted, word): (&MembersWanted, &str),
@@ -431,7 +433,7 @@ fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliEr
     Ok(outcome)
 }
 
-/// Closes a member that is out, or waits.
+/// Closes a member that is out, or a spare.
 fn take_away(asked: &Asked<'_>, member: &Seated) -> Result<(), CliError> {
     let removed = asked.membership.remove(asked.volume, member.look.id, member.slot);
     removed.map_err(|error| match error {
@@ -441,7 +443,7 @@ fn take_away(asked: &Asked<'_>, member: &Seated) -> Result<(), CliError> {
     })
 }
 
-/// Of those that the array cannot have, by what they are to it.
+/// The error code of a refusal.
 fn code_of(refusal: MemberRefusal) -> Code {
     match refusal {
         MemberRefusal::NoMember => Code::NoSuchMember,

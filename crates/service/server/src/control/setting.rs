@@ -1,4 +1,4 @@
-//! Every setting of a running array: shown, checked and set, all of them or none.
+//! Every setting of a running array: shown, checked, and set all together or not at all.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::{cache, clients as limits, job_pace, patience, read_errors, schedulin
 use braid_console::error::CliError;
 use braid_console::output::utc::now_seconds;
 
-/// What is looked at and set.
+/// Parts of a running array that settings read and change.
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) volume: Arc<Volume>,
@@ -30,12 +30,10 @@ pub(crate) struct Running {
     pub(crate) spare_group: Arc<SpareGroup>,
 }
 
-/// What a running array is set to.
 pub(super) fn all(running: &Running) -> Settings {
     Wanted::now(running).settings()
 }
 
-/// A setting that cannot be had.
 #[derive(Debug)]
 pub(super) struct Bad {
     pub(super) key: String,
@@ -43,21 +41,19 @@ pub(super) struct Bad {
     pub(super) why: String,
 }
 
-/// Why settings stay as they are.
 #[derive(Debug)]
 pub(super) enum Refused {
     Bad(Bad),
-    /// The array has its own words for it.
     ByArray(CliError),
-    /// What is to outlive a restart cannot be kept.
+    /// A setting that must survive a restart cannot be saved.
     NotKept(PathBuf, io::Error),
 }
 
-/// Settings whose numbers are bytes.
+/// Settings that are sizes in bytes.
 const SIZES: [&str; 6] =
     ["cache-size", "dirty-limit", "payload-memory", "job-floor", "job-ceiling", consistency::CHUNK];
 
-/// A value as the words of `braid serve` have it.
+/// A value in the words of `braid serve`.
 fn words(key: &str, value: &SettingValue) -> String {
     match value {
         SettingValue::Number(bytes) if SIZES.contains(&key) => format!("{bytes}B"),
@@ -65,7 +61,7 @@ fn words(key: &str, value: &SettingValue) -> String {
     }
 }
 
-/// Settings that can be had.
+/// Settings that were checked.
 pub(super) struct Wanted {
     cache: Cache,
     scheduling: Scheduling,
@@ -81,7 +77,6 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Those that there are.
     fn now(Running { volume, tuner, board, spare_group, .. }: &Running) -> Self {
         Self {
             cache: volume.cache(),
@@ -98,7 +93,7 @@ impl Wanted {
         }
     }
 
-    /// Those that there are with these changed, if all of them can be had.
+    /// The current settings with these changes, if all are valid.
     pub(super) fn check(
         running: &Running,
         named: &Named<'_>,
@@ -186,10 +181,10 @@ impl Wanted {
         Err(format!("it cannot be set on a running array; {keys} can"))
     }
 
-    /// Makes it so, where it differs.
+    /// Applies the settings that differ.
     ///
     /// # Errors
-    /// What is to outlive a restart cannot be kept: nothing is changed.
+    /// A setting that must survive a restart cannot be saved: nothing is changed.
     pub(super) fn apply(self, running: &Running, named: &Named<'_>) -> Result<(), Refused> {
         let Running { volume, tuner, board, spare_group, .. } = running;
         if self.consistency.changes() {
@@ -197,7 +192,8 @@ impl Wanted {
             let file = volume.bitmap_file();
             let changed = self.consistency.apply(volume, named).map_err(Refused::ByArray);
             if let Some(journal) = journal.filter(|_| volume.journal().is_none()) {
-                // Its device is free. One that has not answered all that it was asked is held open, as any that is out.
+                // The journal's device is free. If it still owes answers it stays open, as any
+                // member that is out.
                 let _one = running.membership.alone();
                 running.membership.remove(volume, journal, None).ok();
             }
@@ -242,7 +238,6 @@ impl Wanted {
         Ok(())
     }
 
-    /// By their words.
     pub(super) fn settings(&self) -> Settings {
         let mut settings = scheduling::to_settings(&self.scheduling);
         settings.extend(cache::to_settings(&self.cache));
@@ -260,7 +255,7 @@ impl Wanted {
     }
 }
 
-/// Whether an array has anything that a check could compare, and may be checked.
+/// Whether the array has redundancy that a check could compare, and is writable.
 fn may_be_checked(volume: &Volume) -> Result<(), String> {
     if matches!(volume.geometry().level(), Level::Linear | Level::Raid0) {
         return Err("its level keeps neither copies nor parity that could be compared".to_owned());
@@ -271,7 +266,7 @@ fn may_be_checked(volume: &Volume) -> Result<(), String> {
     Ok(())
 }
 
-/// What the cache of a running array may be set to: what it has already can be kept.
+/// Bounds of a running array's cache; its current memory counts as free.
 fn cache_bounds(volume: &Volume) -> cache::Bounds {
     let (left, limit) = Room::now().least();
     let left = left.saturating_add(volume.cache().memory_bytes);

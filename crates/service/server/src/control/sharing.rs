@@ -1,14 +1,15 @@
-//! A spare of another array of the same group becomes one of this, which lacks a member.
+//! Moves a spare from another array of the same group to this one, which lacks a member.
 //!
 //! ```text
 //!   who is served here ─▶ choose (pure) ─▶ is it large enough? ─▶ its server: remove ─▶ this one: add, which tells md's MoveSpare
 //!                                                                         └─▶ it cannot be had: its server: spare
 //! ```
 //!
-//! Each array has a process of its own, and finds the others by their control sockets in the runtime folder. The one that lacks a
-//! member asks. The one that has the spare lets it go as it would for a person, and that is what keeps two that ask apart: the
-//! second is refused. Between the two requests the device is nobody's. A stop waits for it to be somebody's. If this process is
-//! killed there, the other array's history says that it was removed, and a person has to add it.
+//! Each array has its own process and finds the others by their control sockets in the runtime
+//! folder. The array that lacks a member asks. The server of the spare removes it as for an
+//! operator, and refuses a second array. Between the two requests the device belongs to no array,
+//! and a stop waits for the second. If this process is killed there, the other array's history
+//! records the removal, and the operator must add the device.
 
 use std::path::Path;
 
@@ -24,16 +25,15 @@ use braid_console::error::code::Code;
 use braid_discovery::contents::{self, Existing, Thing};
 use braid_discovery::running::{self, Running};
 
-/// A spare that can be had.
 #[derive(Debug)]
 struct Offer<'a> {
-    /// Whose it is.
+    /// The array that has it.
     of: &'a Running,
     path: &'a str,
 }
 
-/// Spares of other arrays of the group, in the order in which they are to be asked for: of the array that has most of them first.
-/// One that is not whole needs its own.
+/// Spares of other arrays of the group in the order of requests: the array with most spares first.
+/// An array that is not whole needs its own.
 fn offers<'a>(own_uuid: &str, group: &str, all: &'a [Running]) -> Vec<Offer<'a>> {
     let in_group = SettingValue::from(group);
     let gives = |one: &&Running| {
@@ -49,24 +49,23 @@ fn offers<'a>(own_uuid: &str, group: &str, all: &'a [Running]) -> Vec<Offer<'a>>
     giving.into_iter().flat_map(of).collect()
 }
 
-/// The path of a spare that nobody has asked anything of.
+/// The path of a spare without a pending request.
 fn spare(slot: &Slot) -> Option<&str> {
     let is_waiting = slot.state == SlotState::Waiting && slot.role == Role::Spare;
     slot.member.as_deref().filter(|_| is_waiting && slot.replaces.is_none())
 }
 
-/// What an array lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Nothing,
-    /// A slot has no member, and a spare waits that may take it, or it waits for its own.
+    /// A slot has no member, and a spare waits for it or its own member may return.
     SpareWaits,
     Member,
 }
 
 fn lack(running: &setting::Running) -> Lack {
     let volume = &running.volume;
-    // In this order: one that gets its slot in between is counted twice, and not left out.
+    // In this order: a spare that gets its slot in between is counted twice, never left out.
     let waiting = volume.waiting().iter().filter(|(_, replaces)| replaces.is_none()).count();
     let ground = array::ground(volume);
     let may_have = ground.is_redundant && !ground.is_read_only && !ground.has_failed;
@@ -90,7 +89,7 @@ impl Answers {
         }
         let all = running::all().running;
         for offer in offers(&self.facts.uuid, group, &all) {
-            // Asking took its time.
+            // The queries took time.
             let Ok(running) = self.running() else { return Looked::Content };
             if lack() != Lack::Member {
                 break;
@@ -111,7 +110,8 @@ impl Answers {
         Looked::Lacking
     }
 
-    /// Has the other array let the spare go, and takes it in; or why that could not be, if anything was done.
+    /// Has the other array remove the spare, and adds it here. The error has a reason only if
+    /// something was changed.
     fn take(&self, running: &setting::Running, offer: &Offer<'_>) -> Result<(), Option<String>> {
         let Offer { of, path } = offer;
         let name = &of.array.name;
@@ -139,9 +139,10 @@ impl Answers {
         let removed: Result<MembersAnswer, ClientError> = removed;
         match removed {
             Ok(_) => {}
-            // Refused to the second of two that ask.
+            // The other server refuses the second of two requesters.
             Err(ClientError::Refused(problem)) if problem.code != silent => return Err(None),
-            // It may be out of it all the same: so it is with one that has not answered all that it was asked.
+            // The spare may have left despite the error, for example with requests still
+            // unanswered.
             Err(error) => {
                 let back = give_back();
                 return Err(Some(format!("{path} could not be had from {name}: {error}; {back}")));
@@ -155,8 +156,8 @@ impl Answers {
     }
 }
 
-/// Whether a device is large enough to be a member, and nothing is recognised on it but that it is the other array's; one that
-/// cannot be looked at is not.
+/// Whether the device is large enough and holds nothing but the other array's metadata. False if it
+/// cannot be examined.
 fn fits(running: &setting::Running, offer: &Offer<'_>) -> bool {
     let Ok(device) = braid_member::open(Path::new(offer.path), Access::Examine) else {
         return false;

@@ -1,17 +1,17 @@
-//! What is told of jobs to those who ask: how far the one that is there is, how fast it goes, and how the last ones ended.
+//! Job state for queries: progress and pace of the current job, and how the last jobs ended.
 //!
 //! ```text
 //!   notices (began, ended) ──▶ board ──▶ status, and whether a person may ask for more
 //!   sampler, while a job is there ──▶ how far it is, four times a second: its pace
 //! ```
 //!
-//! The engine has no clock and keeps nothing of a job that is over. How jobs ended, and when the next check is to be, lies in the
-//! state folder as well ([`super::kept`]): written by the sampler's thread, which no notice waits for.
-//! A person's wishes (a check, a pause) are noted here as they
-//! are handed on, under one lock, so that what is shown is what was asked for.
+//! The engine has no clock and forgets a finished job. The state folder also keeps the last results
+//! and the time of the next check ([`super::kept`]). The sampler's thread writes it, so no notice
+//! waits for the disk. A lock covers both noting and passing on an operator's request (a check, a
+//! pause), so that status shows exactly the request.
 //!
-//! A check that is interrupted is over: the one who asked for it hears that, and asks again. The engine would begin it anew
-//! once the array is whole, perhaps weeks later.
+//! An interrupted check is over: its client hears that, and requests a new one. The engine alone
+//! would begin it anew once the array is whole, perhaps weeks later.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -33,27 +33,26 @@ use super::words::{model_kind, result, run};
 use crate::health::absolute;
 use braid_console::output::utc::{now_seconds, rfc3339_utc};
 
-/// How often a job is looked at: its pace is known after a second.
+/// Interval between samples of a job; its pace is known after a second.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
-/// So many runs that a check finds are kept; neighbours are joined. More are counted.
+/// Runs of a check's findings to keep, with neighbours merged. Further runs are counted.
 const RUNS_MAX: usize = 100;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Board {
     noted: Mutex<Noted>,
-    /// Where it is kept; nowhere if the array is only read. Held while it is written.
+    /// Path of the saved state; `None` for a read-only array. Held during a write.
     file: Mutex<Option<PathBuf>>,
     changed: Condvar,
-    /// What times are counted from.
+    /// Origin of monotonic times.
     start: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Noted {
     is_paused: bool,
-    /// A check is wanted: which was asked for.
+    /// The requested check, if any.
     wanted: Option<JobRequest>,
     /// The check was interrupted, and the engine does not know yet that it is over.
     is_check_cut: bool,
@@ -61,13 +60,11 @@ struct Noted {
     last: BTreeMap<JobKind, LastJob>,
     ended_count: u64,
     schedule: Schedule,
-    /// Something of that is not in the state folder.
+    /// The state folder lacks a change.
     is_unsaved: bool,
-    /// Sampling ends.
     is_over: bool,
 }
 
-/// The job that is there.
 #[derive(Debug)]
 struct UnderWay {
     kind: JobKind,
@@ -80,7 +77,6 @@ struct UnderWay {
     more_runs: u64,
 }
 
-/// What of jobs is so at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) jobs: Vec<Job>,
@@ -89,8 +85,8 @@ pub(crate) struct Told {
 }
 
 impl Board {
-    /// Of an array that is about to be started, with jobs paused or not, and with what was kept of it, in a `file` if that is to
-    /// be written.
+    /// Board of an array about to be started. `kept` is the saved state; `file` is its path if it
+    /// is to be written.
     pub(crate) fn new(is_paused: bool, kept: Kept, file: Option<PathBuf>) -> Self {
         let Kept { ended_count, last, schedule } = kept;
         let last = last.into_iter().map(|job| (job.kind, job)).collect();
@@ -99,20 +95,19 @@ impl Board {
         Self { noted, file, changed: Condvar::new(), start: Instant::now() }
     }
 
-    /// Seconds between two checks that begin by themselves; none if none do.
     pub(crate) fn check_every(&self) -> Option<u64> {
         self.noted().schedule.every_seconds
     }
 
-    /// When the next one is, at this time.
+    /// When the next check is due, given the time.
     pub(crate) fn check_due(&self, now_seconds: u64) -> Due {
         self.noted().schedule.due(now_seconds)
     }
 
-    /// Sets how often, once that is kept.
+    /// Sets the interval, once it is saved.
     ///
     /// # Errors
-    /// It cannot be kept: nothing is changed.
+    /// It cannot be saved: nothing is changed.
     pub(crate) fn set_check_every(
         &self,
         every_seconds: Option<u64>,
@@ -129,8 +124,8 @@ impl Board {
         kept
     }
 
-    /// Waits until it is to be looked whether a check is due, or `is_over` has become true and [`Self::wake`] was called: for so
-    /// long where any is to be, else until that is set.
+    /// Waits until the schedule is to be examined, at most `longest`; without a schedule, until one
+    /// is set. Also returns once `is_over` holds and [`Self::wake`] was called.
     pub(crate) fn wait_for_check(&self, longest: Duration, is_over: impl Fn() -> bool) {
         let until = Instant::now() + longest;
         let mut noted = self.noted();
@@ -148,14 +143,14 @@ impl Board {
         }
     }
 
-    /// Whoever waits looks again.
+    /// Has the waiting thread look again.
     pub(crate) fn wake(&self) {
-        // Who has looked, and does not wait yet, has this.
+        // A thread that has looked and does not wait yet holds this lock.
         drop(self.noted());
         self.changed.notify_all();
     }
 
-    /// Writes what is to be kept.
+    /// Writes the saved state.
     ///
     /// # Errors
     /// It cannot be written.
@@ -179,7 +174,7 @@ impl Board {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Takes a notice in; `label` says what a member is called.
+    /// Records a notice; `label` names a member.
     pub(crate) fn note(&self, notice: &Notice, label: impl Fn(MemberId) -> String) {
         match notice {
             Notice::Found(found) => {
@@ -197,27 +192,25 @@ impl Board {
         }
     }
 
-    /// Whether jobs are paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.noted().is_paused
     }
 
-    /// Has jobs paused, or go on, if that is another thing than now.
+    /// Pauses or resumes jobs, if that is a change.
     pub(crate) fn set_paused(&self, volume: &Volume, is_paused: bool) {
         let request = if is_paused { JobRequest::Pause } else { JobRequest::Resume };
         let differs = |told: &Told| Ok::<_, Infallible>((told.is_paused != is_paused, ()));
         let Ok(()) = self.ask(volume, request, differs);
     }
 
-    /// Jobs as they are now.
     pub(crate) fn told(&self, volume: &Volume) -> Told {
         let mut noted = self.noted();
-        // Under the lock: a job that is there has not been noted as ended.
+        // Under the lock: the end of the current job is not noted yet.
         let job = volume.job();
         noted.told(job.as_ref(), self.now_ns())
     }
 
-    /// Hands a wish on, if `may` says so of how things are; gives what it said.
+    /// Passes a request on if `may` allows it in the current state, and returns `may`'s answer.
     ///
     /// # Errors
     /// Those of `may`.
@@ -240,7 +233,7 @@ impl Board {
         Ok(answer)
     }
 
-    /// Looks at the job until sampling ends; `fails` is told what cannot be kept.
+    /// Samples the job until sampling ends; calls `fails` when the state cannot be saved.
     fn sample(&self, volume: &Volume, fails: &impl Fn(&Path, &io::Error)) {
         let mut noted = self.noted();
         while !noted.is_over {
@@ -269,7 +262,6 @@ impl Board {
 }
 
 impl Noted {
-    /// A job is so far.
     fn see(&mut self, job: &JobProgress, now_ns: u64) {
         let (kind, from_bytes) = (model_kind(job.kind), job.from * SECTOR_BYTES);
         let total_bytes = job.end * SECTOR_BYTES;
@@ -293,7 +285,6 @@ impl Noted {
         under_way.pace.handle_done(now_ns, job.done * SECTOR_BYTES);
     }
 
-    /// The job is over.
     fn end(&mut self, job: &JobProgress, end: JobEnd, now_ns: u64) {
         self.see(job, now_ns);
         let under_way = self.under_way.take().expect("it was seen just now");
@@ -348,10 +339,9 @@ impl Noted {
         Told { jobs, last: self.last.values().cloned().collect(), is_paused: self.is_paused }
     }
 
-    /// The job that is there, in the words of the API.
     fn job(&mut self, job: &JobProgress, now_ns: u64) -> Job {
         self.see(job, now_ns);
-        // As it was asked for: the engine may not have come to it.
+        // As requested: the engine may not have reacted yet.
         let is_paused = self.is_paused;
         let under_way = self.under_way.as_mut().expect("it was seen just now");
         let estimate = under_way.pace.estimate(now_ns);
@@ -376,7 +366,6 @@ impl Noted {
         }
     }
 
-    /// The check that is there has found something.
     fn found(&mut self, run: FoundRun) {
         let Some(under_way) = &mut self.under_way else { return };
         if under_way.runs.iter_mut().any(|one| join(one, &run)) {
@@ -391,7 +380,7 @@ impl Noted {
 }
 
 impl UnderWay {
-    /// What it has found, if it is a check.
+    /// The findings, if the job is a check.
     fn found(&self, job: &JobProgress) -> Found {
         let mut runs = self.runs.clone();
         runs.sort_by_key(|run| (run.member_offset_bytes, run.slot));
@@ -402,13 +391,13 @@ impl UnderWay {
             repaired_sectors: job.repaired,
             ambiguous_sectors: job.ambiguous,
             runs,
-            // Those that the engine does not tell one by one are in its counts only.
+            // The engine reports further runs only in its counts.
             more_runs: self.more_runs,
         }
     }
 }
 
-/// Takes a run into another one, if it lies next to it and is of the same sort.
+/// Merges `run` into `one`, if they are adjacent and of the same sort.
 fn join(one: &mut FoundRun, run: &FoundRun) -> bool {
     let is_alike = (one.kind, one.slot, one.fate) == (run.kind, run.slot, run.fate)
         && one.candidate_slots == run.candidate_slots;
@@ -450,23 +439,23 @@ fn waiting_check(request: JobRequest) -> Job {
     }
 }
 
-/// To two places, so that it is not 100 before all of it is done.
+/// Truncated to two decimals, so that it is not 100 before the job is complete.
 fn percent(done: u64, end: u64) -> f64 {
     let hundredths = u128::from(done) * 10_000 / u128::from(end.max(1));
     f64::from(u32::try_from(hundredths).unwrap_or(10_000)) / 100.0
 }
 
-/// Looks at jobs on a thread of its own, which waits while there is none. Dropped, it ends.
+/// Samples jobs on its own thread, which sleeps while none runs. Drop ends it.
 pub(crate) struct Sampler {
     board: Arc<Board>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sampler {
-    /// Starts the thread; `fails` is told what cannot be kept.
+    /// Starts the thread; it calls `fails` when the state cannot be saved.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// The thread could not start.
     pub(crate) fn start(
         board: &Arc<Board>,
         volume: &Arc<Volume>,
@@ -528,7 +517,7 @@ mod tests {
         assert_eq!((one.kind, one.state), (JobKind::Recovery, JobState::Running));
         assert_eq!((one.done_bytes, one.total_bytes, one.percent), (256_000, 512_000, 50.0));
         assert_eq!((one.bytes_per_second, one.seconds_left), (Some(51_200), Some(5)));
-        // Another one has another pace.
+        // Another job has another pace.
         let told = noted.told(Some(&job(braid_runtime::JobKind::Check, 10)), 6 * SECOND);
         assert_eq!((told.jobs[0].bytes_per_second, told.jobs[0].percent), (None, 1.0));
     }
@@ -564,7 +553,7 @@ mod tests {
         let last = noted.told(None, SECOND).last;
         assert_eq!((last[0].number, last[0].result), (2, JobResult::Interrupted));
         assert_eq!((last[0].differing_sectors, last[0].written_sectors), (2, 3));
-        // The one who ended it needs no telling.
+        // The client that ended it needs no report.
         noted.is_check_cut = false;
         noted.wish(JobRequest::Check);
         noted.wish(JobRequest::EndCheck);
@@ -669,7 +658,7 @@ mod tests {
         (0..200).for_each(|at| noted.found(run(3, 10_000 + 2 * at)));
         let told = noted.told(Some(&repair), SECOND).jobs.remove(0).found;
         assert_eq!((told.runs.len(), told.more_runs), (RUNS_MAX, 102));
-        // The next job has found nothing.
+        // The next job has no findings.
         noted.end(&repair, JobEnd::Completed, SECOND);
         assert_eq!(noted.told(None, SECOND).last[0].found.runs.len(), RUNS_MAX);
         let check = job(braid_runtime::JobKind::Check, 10);

@@ -1,12 +1,13 @@
-//! What of an array's jobs is kept in the state folder, so that a restart forgets neither how they ended nor when the next check is.
+//! Job state saved in the state folder, so that a restart remembers how jobs ended and when the
+//! next check is due.
 //!
 //! ```text
 //!   <state folder>/arrays/<UUID>.jobs     how the last job of each kind ended, and the schedule of checks
 //! ```
 //!
-//! It may be deleted at any time: then nothing is known of earlier jobs, and checks are asked for. A file that makes no sense says
-//! nothing, and is written over by what comes next. A job that could not be finished is tried again by the next start, so that
-//! it is not kept.
+//! The file may be deleted at any time: then earlier jobs are unknown, and checks need a request.
+//! An unreadable file counts as empty, and the next save overwrites it. A job that could not be
+//! finished is not saved, since the next start tries it again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,27 +19,23 @@ use super::schedule::Schedule;
 use braid_console::regular::read_text;
 use braid_console::state::write_whole;
 
-/// The format of the file.
 const FORMAT: u64 = 1;
-/// No file is that long.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// Jobs that have ended.
     pub(crate) ended_count: u64,
     pub(crate) last: Vec<LastJob>,
     pub(crate) schedule: Schedule,
 }
 
-/// The file of an array, by its UUID in words.
+/// The path of an array's file; `uuid` is in text form.
 pub(crate) fn path_of(state_dir: &Path, uuid: &str) -> PathBuf {
     state_dir.join("arrays").join(format!("{}.jobs", uuid.replace(':', "")))
 }
 
 impl Kept {
-    /// What is there; nothing if there is none, or nothing that makes sense.
+    /// Reads the file; a missing or unreadable file gives the default.
     pub(crate) fn read(path: &Path) -> Self {
         let text = read_text(path, FILE_BYTES_MAX).ok();
         let value = text.and_then(|text| serde_json::from_str(&text).ok());
@@ -64,7 +61,7 @@ impl Kept {
         })
     }
 
-    /// Writes it durably: the old or the new is there, whatever happens.
+    /// Writes the file atomically and durably.
     ///
     /// # Errors
     /// It cannot be written.
@@ -114,7 +111,7 @@ mod tests {
         kept.write(&path).expect("it can be written");
         kept.write(&path).expect("and again");
         assert_eq!(Kept::read(&path), kept);
-        // It is tried again.
+        // The next start tries it again.
         let result = JobResult::Unreadable;
         let refused = LastJob { kind: JobKind::Resync, result, number: 8, ..check.clone() };
         let with_refused = Kept { last: vec![check, refused], ..kept.clone() };

@@ -1,55 +1,51 @@
-//! When an array is to be checked by itself: a pure function of what is set, of what has ended, and of the time, which is given.
+//! Schedule of an array's checks: a pure function of the setting, the last end, and the given time.
 //!
 //! ```text
 //!   next check = the later of: when that was set · when the last check was over    + check-every
 //! ```
 //!
-//! A check that was cut short by something else than a person (a lost member, a stop) is not over: it is due still, and begun
-//! again as soon as it can be. One that a person ended is over: it comes when the next one would.
+//! A check cut short by a lost member or a stop is not over: it stays due, and begins again as soon
+//! as it can. A check that an operator ended is over: the next one comes at its usual time.
 //!
 //! Invariants
-//! - No clock that is wrong for a while has a check wait longer than once what is set `[check: a_clock_that_was_wrong_delays_no_check_for_long]`.
+//! - A clock that is wrong for a while delays a check by at most one interval
+//!   `[check: a_clock_that_was_wrong_delays_no_check_for_long]`.
 
-/// Least and most seconds between two checks.
+/// Shortest and longest interval between two checks, in seconds.
 const EVERY_SECONDS: std::ops::RangeInclusive<u64> = 3600..=10 * 365 * 86_400;
 
-/// Units of the setting's words, the largest first, in seconds.
+/// Units of the setting, the largest first, in seconds.
 const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
 
-/// See the module.
+/// Interval and origin of the next check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
-    /// Seconds between two checks; none if they are asked for.
+    /// Seconds between two checks; `None` if checks need a request.
     pub(crate) every_seconds: Option<u64>,
-    /// Since when the next one is counted, in seconds since 1970.
+    /// Origin of the interval, in seconds since 1970.
     pub(crate) counted_from: u64,
 }
 
-/// When the next check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// None is to be.
     Never,
-    /// At this time, in seconds since 1970.
     At(u64),
-    /// Since this time.
     Since(u64),
 }
 
 impl Schedule {
-    /// The key of the setting.
     pub(crate) const KEY: &str = "check-every";
 
-    /// When the next check is, at this time.
+    /// When the next check is due, given the time.
     pub(crate) fn due(&mut self, now_seconds: u64) -> Due {
-        // The clock was ahead when that was noted.
+        // The clock was ahead when this was noted.
         self.counted_from = self.counted_from.min(now_seconds);
         let Some(every_seconds) = self.every_seconds else { return Due::Never };
         let at = self.counted_from.saturating_add(every_seconds);
         if at <= now_seconds { Due::Since(at) } else { Due::At(at) }
     }
 
-    /// Sets how often; counts from the last check that was over, if one was while this was set, else from now.
+    /// Sets the interval. A running schedule keeps its origin; a new one counts from now.
     #[must_use]
     pub(crate) fn set(self, every_seconds: Option<u64>, now_seconds: u64) -> Self {
         let was_on = self.every_seconds.is_some();
@@ -57,12 +53,11 @@ impl Schedule {
         Self { every_seconds, counted_from }
     }
 
-    /// A check is over.
     pub(crate) fn note_over(&mut self, now_seconds: u64) {
         self.counted_from = now_seconds;
     }
 
-    /// How often, in words: `30d`, `off`.
+    /// The interval in words: `30d`, `off`.
     pub(crate) fn words(every_seconds: Option<u64>) -> String {
         let Some(seconds) = every_seconds else { return "off".to_owned() };
         let fits = |unit: &&(u64, &str)| seconds.is_multiple_of(unit.0);
@@ -70,10 +65,10 @@ impl Schedule {
         format!("{}{unit}", seconds / unit_seconds)
     }
 
-    /// Reads them.
+    /// Parses an interval.
     ///
     /// # Errors
-    /// They are no time, or one that is too short or too long; it says what can be.
+    /// It is no time, or out of range; the text gives the range.
     pub(crate) fn parse(text: &str) -> Result<Option<u64>, String> {
         if text == "off" {
             return Ok(None);
@@ -103,7 +98,7 @@ mod tests {
         assert_eq!(schedule.due(START), Due::At(first));
         assert_eq!(schedule.due(first - 1), Due::At(first));
         assert_eq!(schedule.due(first), Due::Since(first));
-        // It cannot begin for a day: it is due all the while.
+        // The check cannot begin for a day: it stays due.
         assert_eq!(schedule.due(first + DAY), Due::Since(first));
         schedule.note_over(first + DAY);
         assert_eq!(schedule.due(first + DAY), Due::At(first + 31 * DAY));
@@ -125,7 +120,7 @@ mod tests {
         schedule.note_over(START + 9000 * DAY);
         assert_eq!(schedule.due(START), Due::At(START + 30 * DAY));
         assert_eq!(schedule.due(START + 30 * DAY), Due::Since(START + 30 * DAY));
-        // At the end of time nothing overflows.
+        // No overflow at the end of time.
         schedule.note_over(u64::MAX);
         assert_eq!(schedule.due(u64::MAX), Due::Since(u64::MAX));
     }

@@ -1,10 +1,9 @@
-//! Jobs in the words of the API: what one is, and how it ended.
+//! Jobs in the words of the API: kinds, results, pace and findings.
 
 use braid_control::model::{self, FoundFate, FoundKind, FoundRun};
 use braid_geometry::SECTOR_BYTES;
 use braid_runtime::{Fate, Found, JobEnd, JobKind, Look, MemberId, Phase, RotKind};
 
-/// The kind, as the API has it.
 pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
     match kind {
         JobKind::Resync => model::JobKind::Resync,
@@ -14,7 +13,6 @@ pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
     }
 }
 
-/// How it ended, as the API has it.
 pub(crate) fn result(end: JobEnd) -> model::JobResult {
     match end {
         JobEnd::Completed => model::JobResult::Completed,
@@ -25,7 +23,7 @@ pub(crate) fn result(end: JobEnd) -> model::JobResult {
     }
 }
 
-/// How it gives way to clients, as the API has it.
+/// A job's pace against clients, in the API's type.
 pub(crate) fn pace(look: &Look) -> model::JobPace {
     model::JobPace {
         phase: match look.phase {
@@ -40,7 +38,7 @@ pub(crate) fn pace(look: &Look) -> model::JobPace {
     }
 }
 
-/// A run that was found to be wrong, as the API has it.
+/// A run of differing sectors, in the API's type.
 pub fn run(found: &Found, label: impl Fn(MemberId) -> String) -> FoundRun {
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     match *found {

@@ -1,7 +1,8 @@
-//! What several arrays share: one server, which starts when each has come or will not, and ends with the last.
+//! Shared parts of several arrays: one server, which starts when each array is ready or has failed,
+//! and ends with the last.
 //!
-//! An array that ends before the others takes its export out: it is not listed any more, new clients do not find it, and those
-//! that have it are answered with ESHUTDOWN.
+//! An array that ends before the others withdraws its export: listings omit it, new clients do not
+//! find it, and connected clients get ESHUTDOWN.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +20,13 @@ use crate::report::Reporter;
 use braid_console::error::CliError;
 use braid_console::error::code::Code;
 
-/// How clients reach an array: by a server of its own, or by one that it shares.
+/// Access of clients to an array: a server of its own, or a shared one.
 pub(crate) enum Clients {
     Own(Server),
     Shared { together: Arc<Together>, export: Arc<Withdrawable> },
 }
 
 impl Clients {
-    /// Where an export is found.
     pub(crate) fn uris(&self, name: &str) -> Vec<String> {
         let words =
             |uris: &mut dyn Iterator<Item = NbdUri>| uris.map(|uri| uri.to_string()).collect();
@@ -36,7 +36,7 @@ impl Clients {
         }
     }
 
-    /// Something to read its counts from.
+    /// A reader of the server's counts.
     pub(crate) fn meter(&self) -> Meter {
         match self {
             Self::Own(server) => server.meter(),
@@ -44,7 +44,7 @@ impl Clients {
         }
     }
 
-    /// Something to set what may be set.
+    /// A setter of the server's settings.
     pub(crate) fn tuner(&self) -> Tuner {
         match self {
             Self::Own(server) => server.tuner(),
@@ -52,7 +52,7 @@ impl Clients {
         }
     }
 
-    /// Ends them: with a shared server the export, and the server with the last.
+    /// Ends serving: a shared server withdraws the export, and stops with the last one.
     pub(crate) fn stop(self, deadline: Duration) -> StopReport {
         match self {
             Self::Own(server) => server.stop(deadline),
@@ -64,7 +64,7 @@ impl Clients {
     }
 }
 
-/// An export that can be taken out while its server runs.
+/// An export that can be withdrawn while its server runs.
 pub(crate) struct Withdrawable {
     export: Arc<dyn Export>,
     is_withdrawn: AtomicBool,
@@ -127,7 +127,7 @@ impl Export for Withdrawable {
     }
 }
 
-/// An array that others wait for, or not.
+/// An array's state at the joint start.
 enum Seat {
     Coming,
     Here(Arc<Withdrawable>, Arc<Volume>, Arc<Reporter>),
@@ -139,9 +139,8 @@ struct State {
     sockets: Vec<OwnedFd>,
     workers: Option<Option<Arc<Workers>>>,
     server: Option<Server>,
-    /// The server could not be started, which the first was told of.
+    /// The server could not start; the first array got the error.
     has_failed: bool,
-    /// Arrays that use the server.
     users: usize,
 }
 
@@ -151,13 +150,12 @@ impl State {
     }
 }
 
-/// See the module.
 pub(crate) struct Together {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// Arrays that are served, one that says something, and where they are found.
+/// Served arrays, a reporter, and their URIs.
 pub(super) type Served = (Vec<Arc<Volume>>, Arc<Reporter>, Vec<String>);
 
 impl Together {
@@ -181,7 +179,7 @@ impl Together {
         look(self.state().server.as_ref().expect("it runs until its last user has ended"))
     }
 
-    /// Workers for all, which the first to ask starts.
+    /// Workers for all arrays; the first caller starts them.
     pub(crate) fn workers_or(
         &self,
         start: impl FnOnce() -> Result<Option<Arc<Workers>>, CliError>,
@@ -197,8 +195,8 @@ impl Together {
         self.state().workers.clone().flatten()
     }
 
-    /// The array is ready for clients; returns when all are, or will not be, and the server runs. The last to come starts
-    /// it with `start`.
+    /// Waits until all arrays are ready or gone, and the server runs. The last to arrive starts it
+    /// with `start`.
     pub(crate) fn join(
         self: &Arc<Self>,
         index: usize,
@@ -239,13 +237,13 @@ impl Together {
         Ok(Clients::Shared { together: Arc::clone(self), export })
     }
 
-    /// The array has ended, or will not come.
+    /// The array has ended, or failed to start.
     pub(super) fn leave(&self, index: usize) {
         self.state().seats[index] = Seat::Gone;
         self.changed.notify_all();
     }
 
-    /// One of its users has ended; the last ends the server.
+    /// Ends one user; the last one ends the server.
     fn end(&self, deadline: Duration) -> StopReport {
         let mut state = self.state();
         state.users -= 1;
@@ -254,7 +252,7 @@ impl Together {
         server.map_or(StopReport { cut: 0, still_running: 0 }, |server| server.stop(deadline))
     }
 
-    /// Waits until the server runs, or nobody is left that it would run for.
+    /// Waits until the server runs; `None` if no array is left to serve.
     pub(super) fn wait_until_served(&self) -> Option<Served> {
         let mut state = self.state();
         loop {
@@ -276,7 +274,7 @@ impl Together {
         }
     }
 
-    /// A signal came that is no reason to end.
+    /// Reports a signal that does not end serving.
     pub(super) fn note_ignored(&self, number: i32) {
         let state = self.state();
         let here = state.seats.iter().find_map(|seat| match seat {

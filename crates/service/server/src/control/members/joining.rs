@@ -1,12 +1,13 @@
-//! Devices that are to become members: opened, looked at and judged; then saved, wiped and taken in.
+//! Devices about to become members: opened, examined and judged; then saved, wiped and taken in.
 //!
-//! The care is that of `create`: what is recognised is only written over when it was named, and its first and last bytes are
-//! saved before. One thing is different: an old copy of a member of this very array holds nothing that the array does not have,
-//! and is welcome without a word. That is not said of one that the array has no right to call old: it is newer, it ran apart,
-//! or it is a clone of a member that is in use.
+//! The care is that of `create`: recognised data is overwritten only if the operator named it, and
+//! the device's first and last bytes are saved before. One rule differs: a stale member of this
+//! very array holds nothing that the array lacks, and needs no name. The rule excludes devices that
+//! are newer, that ran apart, or that are clones of a member in use.
 //!
-//! Where the array's bitmap tells all that such a member missed, it keeps the rest: mdadm calls that a re-add. What its data area
-//! holds is the array's then, and neither named nor wiped.
+//! If the array's bitmap covers everything that a stale member missed, the member keeps the rest;
+//! mdadm calls that a re-add. Its data area then belongs to the array, and is neither named nor
+//! wiped.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -31,7 +32,6 @@ use braid_discovery::probe::{io_error, open_error};
 use braid_discovery::undo::unfinished::refuse_half_written;
 use braid_discovery::undo::{Deed, Mark, Overwrite, save};
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// A device that may become a member.
@@ -40,21 +40,20 @@ struct Candidate {
     label: String,
     key: IdentityKey,
     existing: Existing,
-    /// What has to be named before it is written over.
+    /// Recognised data that the operator must name before it is overwritten.
     things: Vec<Thing>,
-    /// What is only an old copy of a member of this array.
+    /// Data that is only a stale copy of a member of this array.
     old: Vec<Thing>,
-    /// The slot that it had when it was a member of this array.
+    /// The slot that it had as a member of this array.
     had_slot: Option<u16>,
     /// The newest superblock of this array on it.
     found: Option<Superblock>,
-    /// Sectors that it would keep; 0 if it is recovered as any other.
+    /// Sectors that it would keep; 0 for a full recovery.
     kept_sectors: u64,
-    /// It is out of this array, and still open there.
+    /// Index of the failed member that still has this device open.
     out: Option<usize>,
 }
 
-/// Has devices become members.
 pub(super) fn add(
     asked: &Asked<'_>,
     wanted: &MembersWanted,
@@ -106,7 +105,6 @@ pub(super) fn add(
     Ok(outcome)
 }
 
-/// A device becomes a member, and is to take the place of the one in this slot.
 pub(super) fn replace(
     asked: &Asked<'_>,
     wanted: &MembersWanted,
@@ -132,7 +130,6 @@ pub(super) fn replace(
     Ok(outcome)
 }
 
-/// A device is to have the write journal.
 pub(super) fn add_journal(
     asked: &Asked<'_>,
     wanted: &MembersWanted,
@@ -140,7 +137,7 @@ pub(super) fn add_journal(
 ) -> Result<Outcome, CliError> {
     let mut candidates = candidates(asked, &[asked.only(wanted)?.to_owned()])?;
     check_names(asked, wanted, &candidates)?;
-    // Whatever it holds of the array, it keeps nothing.
+    // A journal device keeps none of the array's data.
     candidates.iter_mut().for_each(|one| one.kept_sectors = 0);
     let one = candidates.pop().expect("one was named");
     let size_bytes = one.existing.device.size_bytes();
@@ -162,14 +159,8 @@ pub(super) fn add_journal(
     Ok(outcome)
 }
 
-/// What a device is to be.
 enum Seat {
-    Member {
-        wish: Option<Wish>,
-        is_spare: bool,
-        write_mostly: bool,
-    },
-    /// The journal's.
+    Member { wish: Option<Wish>, is_spare: bool, write_mostly: bool },
     Journal,
 }
 
@@ -177,7 +168,7 @@ fn free(slot: u16) -> Wish {
     Wish { slot: Slot(slot), replaces: false }
 }
 
-/// Devices that may become members, all of them; nothing is written.
+/// Opens and checks all candidate devices; writes nothing.
 fn looked_at(
     asked: &Asked<'_>,
     wanted: &MembersWanted,
@@ -198,14 +189,14 @@ impl Candidate {
         !self.old.is_empty() || self.out.is_some()
     }
 
-    /// Sectors that hold what the array has there.
+    /// Sectors with current array data.
     fn kept(&self) -> Range<u64> {
         self.found.as_ref().filter(|_| self.kept_sectors > 0).map_or(0..0, data_area)
     }
 }
 
-/// Looks at each without locking it first, so that one that is named twice, or is a member already, is called that and not
-/// busy.
+/// Opens each device for examination before locking it, so that a device named twice, or a member,
+/// is reported as that and not as busy.
 fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, CliError> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for word in devices {
@@ -220,7 +211,7 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
                 format!("realpath {}", shell_word(word)),
             ));
         }
-        // One that is a member already is called that, also where it could not be opened.
+        // Report a current member as that, even if it cannot be opened.
         if let Some(key) = braid_member::key_at(&path) {
             check_no_member(asked, word, (key, &Reach::of(&path)))?;
         }
@@ -228,7 +219,7 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
         let (key, reach) = (looked.identity().key, Reach::of(&path));
         check_not_named_twice(word, (key, &reach), &candidates)?;
         let out = check_no_member(asked, word, (key, &reach))?;
-        // One that is out is locked by this process.
+        // This process already holds the lock of a failed member's device.
         let device =
             if out.is_some() { looked } else { open_unchanged(asked, &path, Access::ReadWrite)? };
         if device.identity().key != key {
@@ -291,7 +282,7 @@ fn check_not_named_twice(
     Err(error.remedy(Risk::Look, "Compare them", command))
 }
 
-/// Whether it is no member yet; which one that is out it is, if it is one.
+/// Checks that the device is no current member. Returns the failed member that it is, if any.
 fn check_no_member(
     asked: &Asked<'_>,
     label: &str,
@@ -317,13 +308,13 @@ fn check_no_member(
     Ok(out)
 }
 
-/// What is on a device.
+/// Recognised data on a device.
 struct Judged {
-    /// What is no old copy of a member of this array.
+    /// Data other than stale copies of members of this array.
     things: Vec<Thing>,
-    /// What is.
+    /// Stale copies of members of this array.
     old: Vec<Thing>,
-    /// The newest superblock of such a copy.
+    /// The newest superblock among the stale copies.
     found: Option<Superblock>,
 }
 
@@ -354,7 +345,7 @@ fn judge(asked: &Asked<'_>, label: &str, existing: &Existing) -> Judged {
     Judged { things, old, found }
 }
 
-/// Why a device of this array holds something that the array may not have, if so.
+/// Why a device of this array may hold data that the array lacks, if it may.
 fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
     let newest = ours.iter().map(|one| one.look.superblock.state.events).max().unwrap_or(0);
     let clone = ours.iter().find(|one| {
@@ -367,7 +358,7 @@ fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
     if found.state.events > newest {
         return Some("newer than what is served: it was used without these members".to_owned());
     }
-    // Its own number may be another's by now.
+    // Another device may have its number by now.
     let number = |one: &&Seated| one.look.superblock.device.number;
     let others = || {
         let active = ours.iter().filter(|one| one.standing == Standing::Active);
@@ -381,7 +372,8 @@ fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
     ran_apart.then(|| "it was used without any of these members".to_owned())
 }
 
-/// Whether everything that is recognised was named, and nothing else, and each name means one thing.
+/// Checks that the request names all recognised data and nothing else, and that each name is
+/// unambiguous.
 fn check_names(
     asked: &Asked<'_>,
     wanted: &MembersWanted,
@@ -393,7 +385,7 @@ fn check_names(
     for name in &wanted.destroy {
         let what = match keys_of(name, &things).len() {
             1 => continue,
-            // Nothing of it has to be destroyed, and nothing else is meant.
+            // A stale copy need not be named for destruction, and the name fits nothing else.
             0 if is_welcome(name) => continue,
             0 => format!("there is no \"{name}\" on these devices to destroy"),
             _ => format!("\"{name}\" is the name of several different things on these devices"),
@@ -448,7 +440,7 @@ fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -
         MemberRequest::Replace => "replace",
         MemberRequest::Add if wanted.write_mostly => "add --write-mostly",
         MemberRequest::Add | MemberRequest::Fail | MemberRequest::Remove => "add",
-        // Nothing is written over for it.
+        // This request overwrites nothing.
         MemberRequest::WriteMostly => "set",
         MemberRequest::Journal => "add --write-journal",
     };
@@ -459,8 +451,8 @@ fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -
     words.join(" ")
 }
 
-/// Saves what is on the devices, unless the ends of all are zero; where. What the array will write there, once they are its
-/// members, nobody knows yet: a member is not put back.
+/// Saves the ends of the devices unless all are zero, and returns the file. It cannot undo the add:
+/// the array writes other places as well.
 fn saved(
     asked: &Asked<'_>,
     wanted: &MembersWanted,
@@ -497,7 +489,7 @@ fn saved(
     Ok(Some(absolute(&saved.path.to_string_lossy())))
 }
 
-/// Wipes what was named, and has the device become a member.
+/// Wipes the named data, and makes the device a member.
 fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), CliError> {
     let returns = candidate.is_returning();
     let kept = candidate.kept();
@@ -536,7 +528,7 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
             added.map_err(|error| not_added(asked, (&label, size_bytes), &error))
         }
         Seat::Journal => {
-            // Whatever was on the device before does not follow it.
+            // A random sequence, so that old blocks on the device do not follow it.
             let (sequence, ..) = Uuid::new_v4().as_fields();
             let added = asked.membership.add_journal(asked.volume, device, (uuid, sequence));
             added.map_err(|error| refusals::not_journaled(asked, (&label, size_bytes), &error))
@@ -564,7 +556,7 @@ fn changed(label: &str) -> CliError {
     error.remedy(Risk::Look, "See what is on it", format!("braid examine {}", shell_word(label)))
 }
 
-/// What takes away everything that is recognised outside of what is kept.
+/// Zeroes for every recognised signature outside the kept sectors.
 fn wipes(existing: &Existing, kept: &Range<u64>) -> Vec<Snippet> {
     let sectors = signature_sectors(existing, kept).into_iter();
     let zeroes = |sector| Snippet { offset: sector * SECTOR_BYTES, bytes: vec![0; 512] };
@@ -580,7 +572,7 @@ fn wipe(existing: &Existing, kept: &Range<u64>, label: &str) -> Result<(), CliEr
     device.flush().map_err(|error| io_error(label, "wiping", &error))
 }
 
-/// As the members were that the array was started with.
+/// Bypasses the page cache as for the members that the array was started with.
 fn past_the_page_cache(
     asked: &Asked<'_>,
     existing: &Existing,

@@ -1,7 +1,7 @@
-//! Devices as a server has them that is asked to take them in: open already, handed over by who asks, or to be opened by their paths.
+//! Devices for a member request: passed open by the client, or opened here by path.
 //!
-//! What was handed over stays open until the request is answered, and locked with it: what is written back after a refusal is
-//! written to the same device.
+//! A passed device stays open and locked until the request is answered: data put back after a
+//! refusal goes to the same device.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -17,19 +17,18 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::probe::{open_error, open_member};
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct Opened {
     by_path: BTreeMap<PathBuf, Vec<OwnedFd>>,
-    /// The server opens nothing by its path that it did not begin with.
+    /// The server may open no new paths.
     is_closed: bool,
 }
 
 impl Opened {
-    /// What came with a request.
+    /// The devices that came with a request.
     ///
     /// # Errors
-    /// More or less came than it says.
+    /// Their number differs from the request's.
     pub(super) fn of(
         wanted: &MembersWanted,
         passed: &Passed,
@@ -52,7 +51,7 @@ impl Opened {
         Ok(Self { by_path, is_closed })
     }
 
-    /// A device, for looking or for good.
+    /// Opens a device, to examine or to use it.
     pub(super) fn open(&self, path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
         if let Some(descriptors) = self.by_path.get(path) {
             let again = descriptors.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();

@@ -1,4 +1,4 @@
-//! How an array says no when a person wants something of its members: code, cause, and what to type instead.
+//! Refusals of an operator's member requests: code, cause, and the command to use instead.
 
 use std::path::Path;
 
@@ -15,7 +15,6 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
 
-/// The HTTP status of a refusal.
 pub(in super::super) fn status(error: &CliError) -> u16 {
     match error.code() {
         Code::Usage | Code::SizeInvalid => 400,
@@ -39,9 +38,10 @@ pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
     look(asked, new(asked, Code::NoRedundancy, what).because(why))
 }
 
-/// Which member is read is a question of copies.
+/// Write-mostly needs a level with copies.
 pub(super) fn has_copies(asked: &Asked<'_>) -> Result<(), CliError> {
-    // There the word stands in a table that all members have: a power cut could tear all superblocks at once.
+    // In this version the flag stands in a table that all members hold: a power cut could tear all
+    // superblocks at once.
     if asked.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
         let what =
             format!("write-mostly is not set with metadata 0.90, which {} has", asked.facts.name);
@@ -70,7 +70,8 @@ pub(super) fn has_failed(asked: &Asked<'_>) -> CliError {
     look(asked, new(asked, Code::ArrayFailed, what).because(why))
 }
 
-/// What the array says when something has changed between being asked and being told.
+/// Error for a change that the array refuses although its check passed: its state changed in
+/// between.
 pub(super) fn refused(asked: &Asked<'_>, refusal: MemberRefusal) -> CliError {
     let what = format!("{} was not changed", asked.facts.name);
     look(asked, new(asked, code_of(refusal), what).because(refusal.to_string()))
@@ -108,7 +109,7 @@ pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>)
     look(asked, error)
 }
 
-/// It has a slot: it fails before it goes.
+/// The member has a slot: it must fail before it is removed.
 pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
     let (name, word) = (&asked.facts.name, &asked.word);
     let slot = member.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
@@ -140,7 +141,6 @@ pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
     error.remedy(Risk::Change, "Have it fail first, and give up its protection", command)
 }
 
-/// The level could not make up for it.
 pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
     let (name, word) = (&asked.facts.name, &asked.word);
     let what = format!("{} cannot fail: {name} cannot do without it", member.label);
@@ -176,7 +176,6 @@ pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
     }
 }
 
-/// It cannot be replaced now.
 pub(super) fn not_replaced(
     asked: &Asked<'_>,
     (member, wanted): (&Seated, &MembersWanted),
@@ -223,7 +222,6 @@ pub(super) fn not_replaced(
     }
 }
 
-/// A device cannot have the journal.
 pub(super) fn not_journaled(
     asked: &Asked<'_>,
     (label, size_bytes): (&str, u64),
@@ -287,7 +285,6 @@ pub(super) fn not_journaled(
     }
 }
 
-/// Its journal is lost.
 pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
     let what = format!("{} takes no changes any more", asked.facts.name);
     let error = new(asked, Code::ArrayFailed, what);
@@ -296,10 +293,8 @@ pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
     error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
 }
 
-/// What the journal's device is.
 const JOURNAL: &str = "it has the write journal, which takes every write before the members do";
 
-/// It has the journal.
 pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
     let what = format!("{} stays: {} writes nothing without it", member.label, asked.facts.name);
     let error = CliError::new(Code::MemberInUse, what).about(&member.label);
@@ -308,7 +303,6 @@ pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
     error.remedy(Risk::Change, "Keep braid's own log instead", command)
 }
 
-/// There is nothing to replace it by.
 pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
     let (word, label) = (&asked.word, shell_word(&member.label));
     let what = format!("{} has no spare that could take the place of {label}", asked.facts.name);
@@ -318,7 +312,7 @@ pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
     error.remedy(Risk::Change, "Name a device", command)
 }
 
-/// It is out, and has not answered all that it was asked.
+/// The member is out, and has not answered all its requests.
 pub(super) fn unanswered(asked: &Asked<'_>, member: &Seated) -> CliError {
     let label = &member.label;
     let what = format!("{label} was not taken away: it has not answered all that it was asked");
@@ -328,7 +322,6 @@ pub(super) fn unanswered(asked: &Asked<'_>, member: &Seated) -> CliError {
     error.remedy(Risk::Change, "Try again when it has answered", again)
 }
 
-/// The device is a member already.
 pub(super) fn already(
     asked: &Asked<'_>,
     label: &str,
@@ -354,7 +347,6 @@ pub(super) fn already(
     )
 }
 
-/// The device does not fit.
 pub(super) fn unfit(
     asked: &Asked<'_>,
     (label, size_bytes): (&str, u64),
