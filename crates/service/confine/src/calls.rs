@@ -1,8 +1,10 @@
-//! System calls: only those that a server makes while it serves (seccomp, on all threads at once).
+//! System calls: allows only those that a server makes while it serves (seccomp, on all threads at
+//! once).
 //!
-//! What is not listed is refused with EPERM. It is the list of what Rust's library, tokio, rustls and braid itself do once everything
-//! is open: bytes in and out, time, memory, threads, files by path (landlock says which). Programs are not run, sockets not
-//! listened at, connected or bound, nothing is mounted, traced or signalled, no new ring is made, and memory is not made executable.
+//! Any other call fails with EPERM. The list holds the calls of Rust's library, tokio, rustls and
+//! braid itself once all files and sockets are open: bytes in and out, time, memory, threads, files
+//! by path (landlock limits which). No call runs a program, listens, connects or binds a socket,
+//! mounts, traces or signals, makes a ring, or makes memory executable.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +15,16 @@ use seccompiler::{
 
 use crate::ConfineError;
 
-/// What may be done beside what every server does.
+/// Calls allowed beyond those that every server makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allowed {
-    /// Unix sockets of others may be connected to.
+    /// Connect to Unix sockets of other processes.
     pub connect: bool,
-    /// Files that are memory may be made (memfd), to be shared with others.
+    /// Make memory files (memfd) to share with other processes.
     pub memory_files: bool,
 }
 
-/// For all arguments.
+/// Calls allowed with any arguments.
 const PLAIN: &[libc::c_long] = &[
     // Bytes.
     libc::SYS_read,
@@ -45,7 +47,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_copy_file_range,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Files by path, and what they are.
+    // Files by path, and their metadata.
     libc::SYS_openat,
     libc::SYS_close,
     libc::SYS_close_range,
@@ -85,7 +87,6 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
-    // Waiting.
     libc::SYS_ppoll,
     libc::SYS_pselect6,
     libc::SYS_epoll_create1,
@@ -111,7 +112,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_mlock2,
     libc::SYS_munlock,
     libc::SYS_membarrier,
-    // Refused by another filter in a way that has the library use clone.
+    // On a refusal by another filter, the library uses clone.
     libc::SYS_clone3,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -125,7 +126,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Who and where we are.
+    // Identity of the process.
     libc::SYS_getpid,
     libc::SYS_gettid,
     libc::SYS_getuid,
@@ -138,7 +139,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_uname,
 ];
 
-/// The same by their older names, which this processor's kernels have beside the newer ones.
+/// The same calls under older names, which this processor's kernels also offer.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = &[
     libc::SYS_open,
@@ -162,7 +163,7 @@ const PROCESSOR: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
 const PROCESSOR: TargetArch = TargetArch::aarch64;
 
-/// `TIOCSTI` and `TIOCLINUX` put words into a terminal as if somebody had typed them.
+/// `TIOCSTI` and `TIOCLINUX` insert words into a terminal as if typed.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
 
 /// `PR_SET_VMA`: the allocator names its memory.
@@ -171,12 +172,12 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 type Made<T> = Result<T, seccompiler::BackendError>;
 
-/// Closes off all others, for all threads, for good.
+/// Blocks all other calls, for all threads, permanently.
 ///
 /// # Errors
 /// The kernel refused, or one thread could not be reached.
 pub fn restrict(allowed: Allowed) -> Result<(), ConfineError> {
-    // Its arguments are in memory, where no filter sees whether it is for a thread.
+    // Its arguments are in memory, where no filter can tell whether it starts a thread.
     let unknown = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let no_such_call = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
     apply(unknown, SeccompAction::Allow, no_such_call)?;
@@ -211,7 +212,7 @@ fn rules(allowed: Allowed) -> Made<Rules> {
     only(libc::SYS_prctl, vec![name, one(0, Compare::Eq, PR_SET_VMA)?]);
     let itself = u64::from(std::process::id());
     only(libc::SYS_tgkill, vec![one(0, Compare::Eq, itself)?]);
-    // Asked for, not set.
+    // Query only: no new limit.
     let none = SeccompCondition::new(2, Length::Qword, Compare::Eq, 0)?;
     only(libc::SYS_prlimit64, vec![SeccompRule::new(vec![none])?]);
     let not_typing =
@@ -221,7 +222,6 @@ fn rules(allowed: Allowed) -> Made<Rules> {
     Ok(rules)
 }
 
-/// A rule about one argument.
 fn one(argument: u8, compare: Compare, value: u64) -> Made<SeccompRule> {
     SeccompRule::new(vec![SeccompCondition::new(argument, Length::Dword, compare, value)?])
 }

@@ -1,6 +1,6 @@
-//! Capabilities: all are given up, but for reading and writing files of others where that is needed.
+//! Capabilities: gives up all, except access to other users' files if needed.
 //!
-//! To be called while there is one thread: each thread has its own.
+//! Call it while the process has one thread: each thread has its own capabilities.
 
 use std::path::Path;
 
@@ -14,22 +14,23 @@ use rustix::thread::{
 
 use crate::ConfineError;
 
-/// What root needs to open what is another user's.
+/// The capability that root needs for another user's files.
 const OF_OTHERS: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
 
-/// What is kept.
+/// Capabilities that the process kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// None: there were none, or none is needed.
+    /// None: the process had none, or needs none.
     Nothing,
-    /// Files of other users may be opened.
+    /// Access to files of other users.
     FilesOfOthers,
 }
 
-/// Gives up all capabilities, for this thread and those that it starts. One is kept if a path here cannot be opened without it:
-/// for writing too, if that is asked for.
+/// Gives up all capabilities, for this thread and those that it starts. Keeps access to other
+/// users' files if a path here cannot be opened without it, for writing too if `for_writing`.
 ///
-/// From now on no program that is run has more than this process, whatever its file says (`no_new_privs`).
+/// From now on no program that this process runs has more privileges than the process, whatever its
+/// file says (`no_new_privs`).
 ///
 /// # Errors
 /// The kernel refused.
@@ -40,7 +41,8 @@ pub fn keep(paths: &[&Path], for_writing: bool) -> Result<Kept, ConfineError> {
     if had.is_empty() {
         return Ok(Kept::Nothing);
     }
-    // Memory that rings register is limited for those who do not have all of them. Without it they use their own.
+    // Without this capability the kernel limits memory that rings register. Without registered
+    // memory rings use their own.
     if had.contains(CapabilitySet::SYS_RESOURCE) {
         let maximum = getrlimit(Resource::Memlock).maximum;
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })
@@ -48,12 +50,12 @@ pub fn keep(paths: &[&Path], for_writing: bool) -> Result<Kept, ConfineError> {
     }
     if had.contains(CapabilitySet::SETPCAP) {
         for one in CapabilitySet::all().iter() {
-            // Newer kernels have more, older ones fewer.
+            // Newer kernels have more capabilities, older ones fewer.
             let _ = remove_capability_from_bounding_set(one);
         }
     }
     let _ = clear_ambient_capability_set();
-    // Tried without, while it can still be had back.
+    // Tried without, while the process can still regain it.
     let set = |effective, permitted| {
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective, permitted, inheritable }).map_err(system)

@@ -1,7 +1,8 @@
-//! Files: only what is granted can be opened from now on (landlock).
+//! Files: from now on the process can open only granted ones (landlock).
 //!
-//! To be called while there is one thread: threads that are started later have the same, those that are there do not. What is
-//! open already stays open. A grant is of the file that is there now: a device that goes and comes again is another one.
+//! Call it while the process has one thread: later threads inherit the limits, existing ones do
+//! not. Open files stay open. A grant covers the file that exists now: a device that disappears and
+//! returns is another file.
 
 use std::path::PathBuf;
 
@@ -12,15 +13,15 @@ use landlock::{
 
 use crate::ConfineError;
 
-/// The newest that is asked for; a kernel that knows less does less, and that is told.
+/// The newest ABI to request; an older kernel restricts less, and `Held` reports it.
 const NEWEST: ABI = ABI::V6;
 
-/// Something that may be opened. What is not there is granted to nobody.
+/// A grant to open files. A missing file gets no grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
     /// This file or device, for reading and writing.
     Device(PathBuf),
-    /// This file or device, or all below this folder, for reading and asking.
+    /// This file or device, or all below this folder, for reading and queries.
     Read(PathBuf),
     /// All below this folder, and making and removing files there.
     Folder(PathBuf),
@@ -28,12 +29,12 @@ pub enum Grant {
     Sockets(PathBuf),
 }
 
-/// How far it holds.
+/// How far the restriction holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// All of it.
+    /// Completely.
     Fully,
-    /// As far as this kernel can.
+    /// As far as this kernel supports it.
     Partly,
     /// Not at all: the kernel has no landlock, or it is off.
     NotAtAll,
@@ -67,11 +68,11 @@ impl Grant {
     }
 }
 
-/// Closes off all files but these; all connections over TCP; and signals to processes outside. `abstract_sockets`: sockets by
-/// names that are in no folder may still be connected to.
+/// Closes off all files but these, all TCP connections, and signals to outside processes. With
+/// `abstract_sockets`, the process may still connect to sockets whose names are in no folder.
 ///
 /// # Errors
-/// The kernel knows landlock and refused.
+/// The kernel has landlock but refused.
 pub fn restrict(grants: &[Grant], abstract_sockets: bool) -> Result<Held, ConfineError> {
     let scopes = if abstract_sockets {
         Scope::Signal.into()

@@ -1,6 +1,6 @@
-//! Takes from a process what it does not need: files, system calls, capabilities.
+//! Takes unneeded access from a process: files, system calls, capabilities.
 //!
-//! Where it stands: beside the server, which asks for it twice. It knows nothing of arrays.
+//! The server calls it twice. This crate knows nothing of arrays.
 //!
 //! ```text
 //!   one thread yet:  capabilities::keep ─▶ files::restrict (landlock)      threads made later have the same
@@ -8,14 +8,16 @@
 //!   proof::try_all:  tries what must not be possible, from inside
 //! ```
 //!
-//! Landlock and capabilities are of a thread and what it starts, so they come before there is a second one; seccomp can be laid
-//! upon all threads at once, so it comes last, when nothing new is listened at, mounted or run any more. What an `io_uring` does is
-//! seen by landlock and not by seccomp: the rings themselves refuse what they are not for (`braid-ring`).
+//! Landlock and capabilities cover a thread and its later children, so they come before the second
+//! thread. Seccomp can cover all threads at once, so it comes last, after every socket, mount and
+//! program has started. Landlock sees the work of an `io_uring`, seccomp does not: the rings
+//! themselves refuse other operations (`braid-ring`).
 //!
-//! What it does not do: decide what a server needs (`serve::confine` of the command).
+//! `serve::confine` of the command decides which access a server needs.
 //!
 //! Invariants
-//! - a confined process opens, runs, connects, mounts and traces nothing (`tests/inside.rs`, which is its own harness).
+//! - a confined process opens, runs, connects, mounts and traces nothing (`tests/inside.rs`, which
+//!   is its own harness).
 #![forbid(unsafe_code)]
 
 pub mod calls;
@@ -26,19 +28,19 @@ pub mod proof;
 /// Why a process could not be confined.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
-    /// Landlock.
+    /// Landlock failed.
     #[error("files cannot be closed off: {0}")]
     Files(#[from] landlock::RulesetError),
-    /// Seccomp.
+    /// Seccomp failed.
     #[error("system calls cannot be closed off: {0}")]
     Calls(#[from] seccompiler::Error),
-    /// Seccomp, a filter that cannot be made.
+    /// A seccomp filter could not be built.
     #[error("system calls cannot be closed off: {0}")]
     Filter(#[from] seccompiler::BackendError),
-    /// Capabilities.
+    /// Capabilities could not be changed.
     #[error("capabilities cannot be given up: {0}")]
     Capabilities(#[source] std::io::Error),
-    /// What must not be possible was.
+    /// A forbidden operation succeeded.
     #[error("{0} is possible, and must not be")]
     Loose(&'static str),
 }

@@ -1,15 +1,16 @@
-//! Whether what must not be possible is refused: tried by the process itself, at each start.
+//! Proof of confinement: the process itself tries forbidden operations at each start.
 //!
-//! What would do harm if it were possible (running a program, mounting) is not tried here but in `tests/inside.rs`.
+//! Operations that would do harm if they succeeded (running a program, mounting) are tried in
+//! `tests/inside.rs` instead.
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::ConfineError;
 
-/// Tries to look at a folder that was not granted.
+/// Tries to list a folder without a grant.
 ///
 /// # Errors
-/// It was possible.
+/// The attempt succeeded.
 pub fn files_are_closed() -> Result<(), ConfineError> {
     match std::fs::read_dir("/") {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
@@ -17,10 +18,10 @@ pub fn files_are_closed() -> Result<(), ConfineError> {
     }
 }
 
-/// Tries to make a socket of the network, and to change a limit.
+/// Tries to make a network socket, and to change a limit.
 ///
 /// # Errors
-/// One of them was possible.
+/// One of the attempts succeeded.
 pub fn calls_are_closed() -> Result<(), ConfineError> {
     let network = socket(AddressFamily::INET, SocketType::STREAM, None);
     if network.err() != Some(rustix::io::Errno::PERM) {

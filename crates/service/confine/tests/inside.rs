@@ -1,7 +1,7 @@
-//! From inside: a process that has confined itself tries what it must not, and another one, free, tries the same.
+//! From inside: a confined process and a free one try the same forbidden operations.
 //!
-//! The test runs itself, because what is given up is given up for good. A try that the free process is refused as well says
-//! nothing, and is only counted where it is not.
+//! The test runs itself as a child, because confinement is permanent. An operation that the free
+//! process cannot do either proves nothing and is not counted.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ const FOLDER: &str = "BRAID_CONFINE_FOLDER";
 
 type Try = (&'static str, fn(&Path) -> io::Result<()>);
 
-/// What must not be possible once calls and files are closed off.
+/// Operations that must fail once calls and files are closed off.
 const TRIES: [Try; 13] = [
     ("open /etc/passwd", |_| File::open("/etc/passwd").map(drop)),
     ("write a file beside", |folder| std::fs::write(folder.join("beside"), "x")),
@@ -35,7 +35,7 @@ const TRIES: [Try; 13] = [
     }),
     ("listen by TCP", |_| TcpListener::bind("127.0.0.1:0").map(drop)),
     ("connect to a Unix socket", |folder| UnixStream::connect(folder.join("socket")).map(drop)),
-    // Seized and not attached to: that would stop it, for good if this process ends first.
+    // Seizes instead of attaching: that would stop the process, for good if this one ends first.
     ("trace another process", |_| {
         Ok(nix::sys::ptrace::seize(Pid::from_raw(victim()), nix::sys::ptrace::Options::empty())?)
     }),
@@ -65,7 +65,7 @@ fn memory_file() -> io::Result<()> {
     File::from(rustix::fs::memfd_create("memory", flags)?).set_len(4096)
 }
 
-/// A process that may be looked at: the one that started this one.
+/// A process that may be traced: the parent.
 fn victim() -> i32 {
     std::os::unix::process::parent_id().cast_signed()
 }
@@ -83,7 +83,7 @@ fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os(FOLDER).expect("the test gives one"))
 }
 
-/// Tries everything and prints what came of it.
+/// Tries every operation and prints the results.
 fn tell_all(folder: &Path, who: &str) {
     for (name, attempt) in TRIES {
         let came =
@@ -96,14 +96,14 @@ fn confined(folder: &Path) {
     let granted = folder.join("granted");
     let held = granted.join("held");
     std::fs::write(&held, "held").expect("a file");
-    // In time for what was open before to go on.
+    // Opened in time, since open sockets go on.
     let (told, hears) = UnixDatagram::pair().expect("sockets");
     capabilities::keep(&[&held], true).expect("capabilities");
     let closed = files::restrict(&[Grant::Folder(granted.clone())], false).expect("landlock");
     if closed == Held::NotAtAll {
         println!("no landlock");
     }
-    // A thread that was there before calls are closed off is meant as well.
+    // The filter must also cover a thread from before the restriction.
     let (go, begins) = channel::<()>();
     let early = std::thread::spawn({
         let folder = folder.to_path_buf();
@@ -124,7 +124,7 @@ fn confined(folder: &Path) {
     std::thread::spawn(move || tell_all(&late, "late "))
         .join()
         .expect("threads can still be started");
-    // What a server does is possible.
+    // Operations of a server succeed.
     assert_eq!(std::fs::read_to_string(&held).expect("granted"), "held");
     std::fs::rename(&held, granted.join("moved")).expect("granted");
     std::fs::create_dir(granted.join("folder")).expect("granted");
@@ -137,7 +137,7 @@ fn confined(folder: &Path) {
     println!("all that is needed is possible");
 }
 
-/// One that shares memory with others may make that, and nothing else that is not for all.
+/// A process that shares memory may make memory files, and nothing else beyond the common list.
 fn with_memory() {
     let allowed = calls::Allowed { memory_files: true, ..calls::Allowed::default() };
     calls::restrict(allowed).expect("seccomp");
@@ -162,7 +162,7 @@ fn compare() {
         assert!(output.status.success(), "{role}: {text}\n{errors}");
         text
     };
-    // In name spaces of its own, so that what it mounts is gone with it.
+    // In its own namespaces, so that its mounts vanish with it.
     let free = said("free");
     let _ = nix::mount::umount(&folder.path().join("granted"));
     let text = said("confined");

@@ -1,8 +1,9 @@
-//! Operations, each with its handler and its part of the OpenAPI document: one call adds both, so that neither is there without
-//! the other.
+//! Operations, each with its handler and its part of the OpenAPI document. One call adds both, so
+//! that neither exists without the other.
 //!
-//! It knows no operation itself. A program adds those of other crates to the ones of [`crate::routes`] before it starts a server.
-//! Schemas come from the types (schemars), the rest of the document is put together here: it is a dozen objects.
+//! This module contains no operation itself. A program adds operations of other crates to those of
+//! [`crate::routes`] before it starts a server. Schemas come from the types (schemars); this module
+//! assembles the rest of the document from a dozen objects.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -15,14 +16,14 @@ use serde_json::{Map, Value, json};
 use crate::model::Problem;
 use crate::served::PROBLEM_JSON;
 
-/// Makes the schema of a type, or a reference to it.
+/// Makes a type's schema, or a reference to it.
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// Something that can be asked.
+/// An operation of the API.
 pub struct Operation {
     method: Method,
     path: &'static str,
@@ -41,33 +42,34 @@ struct Answer {
 }
 
 impl Operation {
-    /// An operation by its method, its path, a name for programs, and a line for people.
+    /// An operation with its method, path, name for programs, and one-line description.
     #[must_use]
     pub fn new(method: Method, path: &'static str, id: &'static str, about: &'static str) -> Self {
         Self { method, path, id, about, query: Vec::new(), body: None, answers: Vec::new() }
     }
 
-    /// With something behind the question mark, which may be left out.
+    /// Adds optional query parameters.
     #[must_use]
     pub fn query<T: JsonSchema>(mut self, name: &'static str, about: &'static str) -> Self {
         self.query.push((name, about, schema_of::<T>));
         self
     }
 
-    /// With a body.
+    /// Adds a request body.
     #[must_use]
     pub fn body<T: JsonSchema>(mut self, about: &'static str) -> Self {
         self.body = Some((about, schema_of::<T>));
         self
     }
 
-    /// Answered with JSON.
+    /// Adds a JSON answer.
     #[must_use]
     pub fn answers<T: JsonSchema>(self, status: u16, about: &'static str) -> Self {
         self.answers_as::<T>(status, "application/json", about)
     }
 
-    /// Answered with something else, such as lines of JSON or text; the schema is that of each line.
+    /// Adds an answer of another type, such as lines of JSON or text; the schema is that of each
+    /// line.
     #[must_use]
     pub fn answers_as<T: JsonSchema>(
         mut self,
@@ -144,7 +146,7 @@ impl Api {
     /// Adds an operation.
     ///
     /// # Panics
-    /// When there is one with this method and path.
+    /// The method and path exist already.
     #[must_use]
     pub fn add<H, T>(mut self, operation: &Operation, handler: H) -> Self
     where
@@ -160,14 +162,14 @@ impl Api {
         self
     }
 
-    /// Adds a type to the document that no operation is answered with.
+    /// Adds a type to the document that no operation answers with.
     #[must_use]
     pub fn describe<T: JsonSchema>(mut self) -> Self {
         let _reference = schema_of::<T>(&mut self.generator);
         self
     }
 
-    /// The OpenAPI document of all that was added.
+    /// The OpenAPI document of all operations.
     #[must_use]
     pub fn document(&self) -> Value {
         let schemas = self.generator.clone().take_definitions(true);
@@ -189,7 +191,6 @@ impl Api {
         })
     }
 
-    /// What answers.
     pub(crate) fn router(self) -> Router {
         self.router
     }

@@ -1,7 +1,8 @@
-//! Who asks: a request that a web page elsewhere has a browser make is refused.
+//! Origin checks: refuses a request that a foreign web page has a browser make.
 //!
-//! A control socket may be led to a port (`ssh -L`), and metrics are on one. Every page that is open in a browser beside it can
-//! ask there. Headers tell its requests apart: the browser writes them, and the page cannot.
+//! An operator may forward a control socket to a port (`ssh -L`), and metrics have a port. Any page
+//! in a browser on that machine can send requests there. Headers tell these requests apart: the
+//! browser writes them, and the page cannot.
 //!
 //! ```text
 //!   Host             more than one                       ─▶ 400
@@ -12,7 +13,8 @@
 //!   Content-Type     not application/json                ─▶ 415   a page may send others without asking first (CORS)
 //! ```
 //!
-//! Who may look is not asked for an origin: a browser does not let a page read the answer of another site.
+//! Requests that only read need no origin check: a browser does not let a page read another site's
+//! answer.
 //!
 //! Invariants
 //! - Each header by itself keeps a page out `[check: a_page_of_another_site_changes_nothing]`.
@@ -28,22 +30,22 @@ use axum::response::IntoResponse;
 
 use crate::served::Misuse;
 
-/// From where a page asks, as the browser sees it.
+/// The page's relation to this server, as the browser reports it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// By which names a server may be asked.
+/// Host names that a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Those of this machine, and `braid`, which stands for the socket where HTTP wants a name.
+    /// Names of this machine, and `braid`, a placeholder for the socket in HTTP.
     Socket,
-    /// Those of this machine: `localhost`, and loopback addresses.
+    /// Names of this machine: `localhost`, and loopback addresses.
     Machine,
-    /// Any: other machines ask by names that the server does not know.
+    /// Any name: other machines use names that the server does not know.
     Any,
 }
 
-/// Has a router on a port, where nothing can be changed, answer by these names only. It says no in plain text: who asks is a
-/// browser or a scraper.
+/// Restricts a router on a read-only port to these names. Refusals are plain text, for browsers and
+/// scrapers.
 pub fn guarded(router: Router, names: Names) -> Router {
     router.layer(from_fn(move |request: Request, next: Next| async move {
         match check_host(names, &request) {
@@ -53,7 +55,7 @@ pub fn guarded(router: Router, names: Names) -> Router {
     }))
 }
 
-/// Whether a request may come in at a control socket.
+/// Whether a control socket accepts the request.
 pub(crate) fn check(request: &Request) -> Result<(), Misuse> {
     check_host(Names::Socket, request)?;
     if matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -63,19 +65,19 @@ pub(crate) fn check(request: &Request) -> Result<(), Misuse> {
     }
 }
 
-/// Whether the server is asked by its own name.
+/// Whether the request names this server.
 fn check_host(names: Names, request: &Request) -> Result<(), Misuse> {
     let count = request.headers().get_all(HOST).iter().count();
     if count > 1 {
         return Err(Misuse::Hosts(count));
     }
-    // A target with a name in it counts before the header (RFC 9112), so both have to be ours.
+    // A name in the target overrides the header (RFC 9112), so both must be the server's.
     let target = request.uri().authority().map(|authority| authority.as_str());
     let foreign = values(request, &HOST).chain(target).find(|name| !is_own(names, name));
     foreign.map_or(Ok(()), |name| Err(Misuse::Host(name.to_owned())))
 }
 
-/// Whether no page of another site has a browser ask.
+/// Whether the request comes from no foreign page.
 fn check_page(request: &Request) -> Result<(), Misuse> {
     let is_here = |origin: &str| {
         let host = origin.strip_prefix("http://");
@@ -92,7 +94,7 @@ fn check_page(request: &Request) -> Result<(), Misuse> {
     if is_json { Ok(()) } else { Err(Misuse::NotJson) }
 }
 
-/// What a header says; a value that is no text fits nothing, and is not left out.
+/// A header's values; a value that is no text becomes one that matches nothing.
 fn values<'a>(request: &'a Request, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = request.headers().get_all(name).into_iter();
     values.map(|value| value.to_str().unwrap_or("(no text)"))
@@ -107,12 +109,12 @@ fn is_own(names: Names, host: &str) -> bool {
     match names {
         Names::Any => true,
         Names::Machine => is_of_this_machine(host),
-        // Without a port: no browser comes to a socket by this name.
+        // Without a port: no browser reaches a socket by this name.
         Names::Socket => host.eq_ignore_ascii_case("braid") || is_of_this_machine(host),
     }
 }
 
-/// Whether a `Host` is the machine itself, by its own word for that or by a loopback address.
+/// Whether a `Host` is `localhost` or a loopback address.
 fn is_of_this_machine(host: &str) -> bool {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or((rest, "]")),
@@ -136,7 +138,7 @@ mod tests {
         request.body(axum::body::Body::empty()).expect("a request")
     }
 
-    /// The status that it is refused with, 0 if it is not.
+    /// The status of the refusal, or 0.
     fn status(judged: Result<(), Misuse>) -> u16 {
         judged.map_or_else(|misuse| misuse.status().as_u16(), |()| 0)
     }

@@ -1,4 +1,4 @@
-//! One request to a running array, and its answer: what every verb of the command does.
+//! One request to a running array, and its answer; every verb of the command uses this client.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,48 +22,49 @@ use crate::passing::{self, Begun};
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// How long a connection may take: the server has only to accept it.
+/// Deadline of a connection: the server only has to accept it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Why there is no answer, or not the one that was hoped for.
+/// Why a request has no answer, or an unexpected one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is no socket, no process listens there, or it is another user's.
+    /// The socket does not exist, no process listens, or it belongs to another user.
     #[error("{0}")]
     Connect(#[source] io::Error),
-    /// A process listens there and does not answer.
+    /// The server did not answer in time.
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
     /// The connection ended before the answer.
     #[error("the connection ended before the answer")]
     Ended(#[source] hyper::Error),
-    /// What came is no answer of ours.
+    /// The answer is not braid's.
     #[error("the answer is not understood: {0}")]
     Answer(String),
-    /// It was refused.
+    /// The server refused the request.
     #[error("{}", .0.title)]
     Refused(Box<Problem>),
-    /// A thread of this process could not be had.
+    /// A thread of this process could not start.
     #[error("no request can be made: {0}")]
     System(#[source] io::Error),
 }
 
-/// Asks the array behind a socket.
+/// A client of an array's control socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
     path: &'a Path,
-    /// None: for as long as it takes.
+    /// `None` waits indefinitely.
     deadline: Option<Duration>,
 }
 
 impl<'a> Client<'a> {
-    /// A client of the socket at `path`, with a deadline for each answer; without one for what may take long.
+    /// A client of the socket at `path`, with a deadline for each answer; `None` for long
+    /// operations.
     #[must_use]
     pub fn new(path: &'a Path, deadline: Option<Duration>) -> Self {
         Self { path, deadline }
     }
 
-    /// Looks.
+    /// Sends a GET.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -71,7 +72,7 @@ impl<'a> Client<'a> {
         self.ask(Method::GET, target, None)
     }
 
-    /// Asks for something to be done.
+    /// Sends a POST.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -79,7 +80,7 @@ impl<'a> Client<'a> {
         self.ask(Method::POST, target, None)
     }
 
-    /// Asks for what the body says.
+    /// Sends a POST with a body.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -92,7 +93,7 @@ impl<'a> Client<'a> {
         self.ask(Method::POST, target, Some(body))
     }
 
-    /// The same, and gives the server these descriptors.
+    /// Sends a POST with a body and descriptors.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -106,7 +107,7 @@ impl<'a> Client<'a> {
         self.ask_passing((Method::POST, target, Some(body)), descriptors)
     }
 
-    /// Changes something.
+    /// Sends a PATCH.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -119,8 +120,8 @@ impl<'a> Client<'a> {
         self.ask(Method::PATCH, target, Some(body))
     }
 
-    /// Lines of an answer that goes on, as they come; `began` is called when the answer has begun, and what `line` says is
-    /// whether to go on. The deadline is that of the connection and of the answer's head.
+    /// Calls `line` with each line of a continuing answer until it returns false; calls `began`
+    /// once the answer has begun. The deadline covers the connection and the answer's head.
     ///
     /// # Errors
     /// Every [`ClientError`]; none when the answer ends.
@@ -211,14 +212,14 @@ impl<'a> Client<'a> {
         let stream = stream.map_err(ClientError::Connect)?;
         let passes = !descriptors.is_empty();
         if passes {
-            // A request begins with its method.
+            // The method's first byte, which goes with the descriptors.
             let first = request.method().as_str().as_bytes()[0];
             passing::send(&stream, first, descriptors).await.map_err(ClientError::Connect)?;
         }
         let (mut sender, connection) = http1::handshake(TokioIo::new(Begun::new(stream, passes)))
             .await
             .map_err(ClientError::Ended)?;
-        // Its errors come to the sender as well.
+        // The sender receives its errors as well.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(ClientError::Ended)
     }
@@ -246,7 +247,7 @@ impl<'a> Client<'a> {
 
 fn request(method: Method, target: &str, body: Option<Vec<u8>>) -> Request<Full<Bytes>> {
     let request = Request::builder().method(method).uri(target).header(HOST, "braid");
-    // Whatever may change something is asked so, with a body or without one.
+    // Every request that may change state has this type, with or without a body.
     let request = request.header(CONTENT_TYPE, "application/json");
     let body = Full::new(Bytes::from(body.unwrap_or_default()));
     request.body(body).expect("our own paths are paths")

@@ -1,15 +1,15 @@
-//! The control API: how a running array is looked at, set and stopped. HTTP/1.1 with JSON on a Unix socket.
+//! The control API: shows, sets and stops a running array. HTTP/1.1 with JSON on a Unix socket.
 //!
-//! Where it stands: beside the front ends. The program that serves an array gives it a [`Served`]; verbs of the command,
-//! `curl --unix-socket` and monitors are its clients. It knows no engine: its values are plain, and what they are made
-//! from is the program's affair. No byte of the array goes through here.
+//! It stands beside the front ends. The program that serves an array gives it a [`Served`]; its
+//! clients are verbs of the command, `curl --unix-socket` and monitors. The crate knows no engine:
+//! its values are plain, and the program fills them. No byte of the array passes through here.
 //!
 //! ```text
 //!   server    client      connections: who may, how many, how long; one request and its answer
 //!   passing               descriptors that go with a request
 //!   room                  which client goes when there are too many
-//!   routes                what is asked and answered, and the deadlines of both
-//!   asker                 whether a web page elsewhere asks
+//!   routes                operations of an array, and their deadlines
+//!   asker                 whether a foreign web page sent a request
 //!   page                  the page for browsers
 //!   api                   operations, each with its part of the OpenAPI document
 //!   served                what the array's side must be able to do
@@ -18,8 +18,9 @@
 //!
 //! # What stays
 //!
-//! Paths begin with a version. Within one, fields and words stay and new ones may come, with a default for clients that are newer
-//! than their server; the document that is shipped (`docs/api/openapi.json`) is compared with what is generated.
+//! Paths begin with a version. Within a version fields and words stay. New ones may come, with a
+//! default for clients that are newer than their server. A test compares the shipped document
+//! (`docs/api/openapi.json`) with the generated one.
 #![forbid(unsafe_code)]
 
 pub mod api;

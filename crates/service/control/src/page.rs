@@ -1,30 +1,30 @@
-//! `GET /`: how the array is, in a browser. One page, in the program, that takes nothing from elsewhere and asks `/v1/array` and
-//! `/v1/elevators` again and again; what it shows is what `braid status` and `braid top` show.
+//! `GET /`: the array's state in a browser. The page is compiled into the program, loads nothing
+//! else, and polls `/v1/array` and `/v1/elevators`. It shows the content of `braid status` and
+//! `braid top`.
 //!
-//! Where it stands: beside the routes. The page is the same for every array: nothing that an array says is in it, so that
-//! there is nothing to be escaped here, and in the browser all of it goes through `textContent`.
+//! It stands beside the routes and is the same for every array. It contains no text from an array,
+//! so the server escapes nothing; the browser inserts all text through `textContent`.
 //!
-//! What other pages may ask is a matter of [`crate::asker`].
+//! [`crate::asker`] limits requests from other pages.
 //!
 //! Invariants
-//! - The policy lets the page run its one script, use its one style and ask the server that it came from, and nothing else
-//!   `[check: the_policy_allows_the_page_what_is_in_it_and_nothing_else]`.
+//! - The policy lets the page run its one script, use its one style and ask its own server, and
+//!   nothing else `[check: the_policy_allows_the_page_what_is_in_it_and_nothing_else]`.
 //! - The page names no other place `[check: the_page_takes_nothing_from_elsewhere]`.
 
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
-/// The page.
 const PAGE: &str = include_str!("page.html");
 
-/// What the page may do. Script and style are known by their SHA-256: a test says the new ones when they have changed.
+/// The page's permissions. SHA-256 sums name script and style: a test prints the new sums after a
+/// change.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-fo6HYwQm78VRDkZOIqNl0HS1bFXpISR7h8cR5TLlZzw='; \
     style-src 'sha256-OycYglW63gCEi1DT+KSMxk4wOla7OD+sIlAysiUsqdo='; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Headers of the page.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -34,7 +34,6 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Answers with the page.
 pub(crate) async fn page() -> Response {
     (HEADERS, PAGE).into_response()
 }
@@ -46,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// What is between the only such tags.
+    /// The text between the only such tags.
     fn inside(name: &str) -> &'static str {
         let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
         assert_eq!(PAGE.matches(&format!("<{name}")).count(), 1, "one {name}");
@@ -62,7 +61,7 @@ mod tests {
         }
         assert!(POLICY.starts_with("default-src 'none'; "));
         assert!(!POLICY.contains("unsafe") && !POLICY.contains('*') && !POLICY.contains("http"));
-        // Attributes that are scripts or styles are not in the policy.
+        // The policy allows no script or style in attributes.
         for attribute in [" style=", " onclick=", " onload=", " onerror=", "javascript:"] {
             assert!(!PAGE.contains(attribute), "{attribute}");
         }

@@ -1,11 +1,13 @@
-//! Descriptors that go with a request: devices that the client has opened, for a server that may open none by itself.
+//! Descriptors that go with a request: devices that the client opened, for a server that may open
+//! none itself.
 //!
 //! ```text
 //!   client: a request's first bytes ──sendmsg, SCM_RIGHTS──▶ server: recvmsg ──▶ taken with the request's head
 //! ```
 //!
-//! They are of the request whose first bytes they come with, and what no request asks for is closed. The peer is the same user or
-//! root (the server looks); how many may wait is bounded all the same.
+//! They belong to the request whose first bytes they come with; the server closes those that no
+//! request takes. The peer is the same user or root (the server checks), but the number of waiting
+//! descriptors is bounded all the same.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,21 +23,22 @@ use rustix::net::{
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-/// Descriptors with one request: devices, and the locks on what is below them. The kernel passes 253 at most.
+/// Most descriptors with one request: devices, and the locks on the files below them. The kernel
+/// passes 253 at most.
 pub const DESCRIPTORS_MAX: usize = 128;
 
-/// Descriptors that came with a request, in the order in which they were sent. Whoever takes them has them.
+/// Descriptors that came with a request, in the order of sending. The first taker owns them.
 #[derive(Clone, Debug, Default)]
 pub struct Passed(Arc<Mutex<Vec<OwnedFd>>>);
 
 impl Passed {
-    /// Takes all that have come.
+    /// Takes all descriptors.
     #[must_use]
     pub fn take(&self) -> Vec<OwnedFd> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// As if these had come.
+    /// Makes a value from `descriptors`, as if they had arrived.
     #[must_use]
     pub fn of(descriptors: Vec<OwnedFd>) -> Self {
         Self(Arc::new(Mutex::new(descriptors)))
@@ -43,14 +46,14 @@ impl Passed {
 
     fn add(&self, descriptor: OwnedFd) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is too many is closed, and the request finds that it has fewer than it says.
+        // Surplus descriptors are closed, and the request finds fewer than it announces.
         if waiting.len() < DESCRIPTORS_MAX {
             waiting.push(descriptor);
         }
     }
 }
 
-/// A server's connection, which takes descriptors as well as bytes.
+/// A server's connection, which receives descriptors as well as bytes.
 pub(crate) struct Receiving {
     stream: UnixStream,
     passed: Passed,
@@ -90,7 +93,7 @@ impl AsyncRead for Receiving {
                     buffer.advance(length);
                     return Poll::Ready(Ok(()));
                 }
-                // It was ready for somebody else, or not at all: waited for again.
+                // The readiness was stale or another task's: wait again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -129,10 +132,10 @@ impl AsyncWrite for Receiving {
     }
 }
 
-/// Sends descriptors with the first byte of what follows, which is sent as well.
+/// Sends descriptors with the first byte of the following data, and that byte.
 ///
 /// # Errors
-/// They are too many, or the peer is gone.
+/// Too many descriptors, or the peer is gone.
 pub(crate) async fn send(
     stream: &UnixStream,
     first: u8,
@@ -162,7 +165,7 @@ pub(crate) async fn send(
     }
 }
 
-/// A client's connection whose first byte has been sent: the first byte of what is written is left out.
+/// A client's connection whose first byte has been sent: writing skips that byte.
 pub(crate) struct Begun {
     stream: UnixStream,
     is_first: bool,

@@ -1,11 +1,12 @@
-//! Room for clients: how many are served at a time, and who goes for one more.
+//! Room for clients: how many the server accepts at a time, and which one it cuts off for another.
 //!
 //! ```text
 //!   accepted ─▶ as many as may be? ─no───────────────▶ a task, silent ── its first request ─▶ a task that has asked
 //!                       └─yes: the one silent longest is cut off, else the one that came first ─┘
 //! ```
 //!
-//! It is for servers whose clients are tasks of one thread. The connection of a client holds its [`Place`], which ends with it.
+//! For servers whose clients are tasks of one thread. A client's connection holds its [`Place`],
+//! which ends with it.
 //!
 //! Invariants
 //! - Silent clients keep no other one out `[check: the_longest_silent_makes_room]`.
@@ -15,16 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::{AbortHandle, yield_now};
 
-/// Clients of a server.
+/// Room for a server's clients.
 #[derive(Debug)]
 pub struct Room {
     clients_max: usize,
-    /// The number of the next client.
+    /// Number of the next client.
     next: u64,
     book: Book,
 }
 
-/// Clients by the order in which they came.
+/// Clients by number, that is in the order of arrival.
 type Book = Arc<Mutex<BTreeMap<u64, Client>>>;
 
 #[derive(Debug)]
@@ -37,7 +38,7 @@ fn lock(book: &Book) -> MutexGuard<'_, BTreeMap<u64, Client>> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a client has for as long as it is served.
+/// A client's place while it is served.
 #[derive(Debug)]
 pub struct Place {
     number: u64,
@@ -45,20 +46,20 @@ pub struct Place {
 }
 
 impl Room {
-    /// Room for so many.
+    /// Room for `clients_max` clients.
     #[must_use]
     pub fn new(clients_max: usize) -> Self {
         Self { clients_max, next: 0, book: Book::default() }
     }
 
-    /// Has one more served by the task that `serve` begins, if need be in the place of another.
+    /// Admits a client and runs `serve` for it, if need be after cutting another one off.
     pub async fn admit(&mut self, serve: impl FnOnce(Place) -> AbortHandle) {
         self.make_room();
         let number = self.next;
         self.next += 1;
         let task = serve(Place { number, book: Arc::clone(&self.book) });
         lock(&self.book).insert(number, Client { task, has_asked: false });
-        // It hears what it was sent already before it can have to go for the next ones.
+        // Yield, so that the client reads data sent to it before further arrivals can cut it off.
         yield_now().await;
     }
 
@@ -76,7 +77,7 @@ impl Room {
         }
     }
 
-    /// Cuts off those that have asked nothing.
+    /// Cuts off clients without any request.
     pub fn cut_silent(&self) {
         for client in lock(&self.book).values().filter(|client| !client.has_asked) {
             client.task.abort();
@@ -85,7 +86,7 @@ impl Room {
 }
 
 impl Place {
-    /// Notes that the client has asked something.
+    /// Notes the client's first request.
     pub fn note_asked(&self) {
         if let Some(client) = lock(&self.book).get_mut(&self.number) {
             client.has_asked = true;

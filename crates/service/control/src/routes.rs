@@ -1,7 +1,8 @@
-//! What is asked and answered: the operations of an array, and what becomes of requests that are none.
+//! Operations of an array, and answers to requests that match none.
 //!
-//! Each question is put to the [`Served`] by a thread of the runtime's pool: one that is kept waiting by a member keeps no other
-//! client waiting. A question has a deadline, and so has a request's body. Only waiting for the end of a stop has none.
+//! A thread of the runtime's pool calls the [`Served`] for each question: a question delayed by a
+//! member delays no other client. Each question and each request body has a deadline. Only waiting
+//! for the end of a stop has none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +29,13 @@ use crate::page;
 use crate::passing::Passed;
 use crate::served::{Misuse, Refusal, Served, StopListener};
 
-/// Longest body of a request, in bytes: every setting there is, many times over.
+/// Longest body of a request, in bytes: many times the size of all settings.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// How long a body may take.
+/// Deadline for a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long the array may take to answer.
+/// Deadline for the array's answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
 type Shared = Arc<dyn Served>;
@@ -59,7 +60,7 @@ struct StopQuery {
 #[serde(deny_unknown_fields)]
 struct NoQuery {}
 
-/// The page, and what it asks; nothing that changes anything.
+/// The page and the operations that it uses; none changes the array.
 fn looking_api(served: &Shared) -> Api {
     let page = Operation::new(
         Method::GET,
@@ -83,12 +84,13 @@ fn looking_api(served: &Shared) -> Api {
         .add(&elevators, looking(served, |served| served.elevators()))
 }
 
-/// The same for a port, where nobody knows who asks. Its server says by which names ([`crate::guarded`]).
+/// The same for a port, where clients are unknown. The caller restricts the names
+/// ([`crate::guarded`]).
 pub fn looking_router(served: &Shared) -> Router {
     looking_api(served).router()
 }
 
-/// The operations of an array. Others may be added to them.
+/// The operations of an array; the caller may add others.
 #[must_use]
 pub fn api(served: &Shared, stopped: &StopListener) -> Api {
     let settings = Operation::new(Method::GET, "/v1/settings", "getSettings", "What it is set to")
@@ -184,7 +186,7 @@ fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {
                 }
                 return Ok((StatusCode::ACCEPTED, Json(plan)).into_response());
             }
-            // On this thread: it must work when those that answer questions are all kept waiting.
+            // On this thread: a stop must work while all answering threads are blocked.
             served.stop();
             match stopped.wait().await {
                 Some(Ok(stopped)) => Ok(Json(stopped).into_response()),
@@ -203,7 +205,8 @@ async fn plan(served: &Shared) -> Result<StopPlan, Refusal> {
     ask(served, |served| served.plan_stop()).await.map(|Json(plan)| plan)
 }
 
-/// All of it, with its document at `/openapi.json`, and with an answer to what is no request.
+/// A router for all operations, the document at `/openapi.json`, and an error for any other
+/// request.
 pub fn router(api: Api, served: &Shared) -> Router {
     let document = api.document();
     let describe = move || {
@@ -241,7 +244,7 @@ pub fn router(api: Api, served: &Shared) -> Router {
         .layer(from_fn(guard))
 }
 
-/// A handler that puts a question and has nothing to say itself.
+/// A handler that asks the array and adds nothing.
 fn looking<T: Serialize + Send + 'static>(
     served: &Shared,
     question: fn(&dyn Served) -> Result<T, Refusal>,
@@ -264,7 +267,7 @@ fn checked<T>(served: &Shared, query: Result<Query<T>, QueryRejection>) -> Resul
     query.map(|Query(query)| query)
 }
 
-/// Puts a question to the array.
+/// Asks the array.
 async fn ask<T: Send + 'static>(
     served: &Shared,
     question: impl FnOnce(&dyn Served) -> Result<T, Refusal> + Send + 'static,
@@ -283,7 +286,7 @@ async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Misuse> {
     serde_json::from_slice(&bytes).map_err(|error| Misuse::Body(error.to_string()))
 }
 
-/// A body, if it comes in time and is no longer than it may be.
+/// A body, if it arrives in time and within the length limit.
 async fn whole(body: Body) -> Result<Bytes, Misuse> {
     let body = timeout(BODY_DEADLINE, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     let body = body.map_err(|_| Misuse::Slow(BODY_DEADLINE.as_secs()))?;

@@ -1,4 +1,4 @@
-//! What the array's side of the API must be able to do, and how it says no.
+//! The array's side of the API: its required operations, and its refusals.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
@@ -14,43 +14,46 @@ use crate::passing::Passed;
 /// The media type of a [`Problem`].
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The array, as the API needs it. Called by threads that may be kept waiting, several at once, but for [`Served::stop`].
+/// The array, as the API needs it. Several threads at once call it and may block, except in
+/// [`Served::stop`].
 pub trait Served: Send + Sync + 'static {
-    /// All that is known of it.
+    /// The array's full state.
     ///
     /// # Errors
-    /// It has been stopped meanwhile.
+    /// The array has been stopped meanwhile.
     fn array(&self) -> Result<Array, Refusal>;
 
-    /// What it is set to.
+    /// Its settings.
     ///
     /// # Errors
-    /// It has been stopped meanwhile.
+    /// The array has been stopped meanwhile.
     fn settings(&self) -> Result<SettingsAnswer, Refusal>;
 
-    /// Sets all of these, or none; with `dry_run` none, and the answer says what would be.
+    /// Sets all of these or none. With `dry_run` it sets none, and the answer has the expected
+    /// result.
     ///
     /// # Errors
-    /// One of them cannot be set so; it says which, and what could be.
+    /// A setting is invalid; the error names it and the valid values.
     fn set(&self, wanted: &Settings, dry_run: bool) -> Result<SettingsAnswer, Refusal>;
 
-    /// What its elevators do.
+    /// State of its elevators.
     ///
     /// # Errors
-    /// It has been stopped meanwhile.
+    /// The array has been stopped meanwhile.
     fn elevators(&self) -> Result<Elevators, Refusal>;
 
-    /// Asks something of its jobs; with `dry_run` it does not, and the answer says what would be.
+    /// Requests a job. With `dry_run` it only returns the expected effect.
     ///
     /// # Errors
-    /// It has no such job, or cannot do it as it is; nothing is changed.
+    /// The array has no such job, or cannot do it now; nothing is changed.
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal>;
 
-    /// Has members come, fail or go; with `dry_run` it does not, and the answer says what would be. Devices may have come open.
+    /// Adds, fails or removes members. With `dry_run` it only returns the expected effect. The
+    /// client may pass devices open.
     ///
     /// # Errors
-    /// The array cannot do without the member, or a device cannot become one. Of several devices those before the one that is
-    /// refused may have come, and the refusal says so.
+    /// The array cannot do without the member, or a device cannot become one. Devices before the
+    /// refused one may already be members; the refusal says so.
     fn change_members(
         &self,
         wanted: &MembersWanted,
@@ -58,26 +61,26 @@ pub trait Served: Send + Sync + 'static {
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal>;
 
-    /// What a stop would do now.
+    /// The effect of a stop now.
     ///
     /// # Errors
-    /// It has been stopped meanwhile.
+    /// The array has been stopped meanwhile.
     fn plan_stop(&self) -> Result<StopPlan, Refusal>;
 
-    /// Has it stopped as a signal would. Returns at once; the end is told by [`StopTeller`].
+    /// Requests a stop as a signal does. Returns at once; [`StopTeller`] reports the end.
     fn stop(&self);
 
-    /// Puts a misuse of the API in the words that the program has for it.
+    /// Words a misuse of the API as the program does.
     fn misused(&self, misuse: &Misuse) -> Refusal;
 }
 
-/// How a request was no request.
+/// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misuse {
-    /// There is nothing by this path.
+    /// No operation has this path.
     #[error("there is nothing at {0}")]
     NoSuchPath(String),
-    /// What is there does not take this method.
+    /// The path does not support this method.
     #[error("{path} does not take {method}")]
     Method {
         /// The method.
@@ -85,34 +88,34 @@ pub enum Misuse {
         /// The path.
         path: String,
     },
-    /// The part behind the question mark.
+    /// The query is invalid.
     #[error("the query is not understood: {0}")]
     Query(String),
-    /// The body.
+    /// The body is invalid.
     #[error("the body is not understood: {0}")]
     Body(String),
     /// The body is too long.
     #[error("the body is longer than {0} bytes")]
     TooLong(usize),
-    /// The body did not come.
+    /// The body did not arrive within these seconds.
     #[error("the body did not come within {0} s")]
     Slow(u64),
-    /// The array did not answer.
+    /// The array did not answer within these seconds.
     #[error("the array did not answer within {0} s")]
     Late(u64),
-    /// More than one name of a server is in the request.
+    /// The request has this many host names instead of one.
     #[error("the request has {0} Host headers; it may have one")]
     Hosts(usize),
-    /// It was asked by a name that is not its own.
+    /// The request names another host.
     #[error("it was asked as {0:?}, and answers as localhost, 127.0.0.1 and [::1] only")]
     Host(String),
-    /// A web page of another site asks, as the browser says.
+    /// The browser says that a web page of another site sent the request.
     #[error("a web page of another site ({0:?}) asked, which may change nothing")]
     Site(String),
-    /// A web page could have sent it without the server's leave.
+    /// The content type is one that a web page could send without the server's consent.
     #[error("what may change something is asked as Content-Type: application/json")]
     NotJson,
-    /// Answering failed by a mistake of the program.
+    /// The handler panicked.
     #[error("answering failed inside the server")]
     Panicked,
     /// The peer of the connection is another user.
@@ -121,7 +124,7 @@ pub enum Misuse {
 }
 
 impl Misuse {
-    /// The HTTP status for it.
+    /// The HTTP status of the misuse.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self {
@@ -139,20 +142,20 @@ impl Misuse {
     }
 }
 
-/// How the array's side says no.
+/// A refusal by the array's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The body. Boxed, for it is the rare case.
+    /// The body; boxed because refusals are rare.
     pub problem: Box<Problem>,
 }
 
 impl Refusal {
-    /// With an HTTP status, which must be one of those for errors.
+    /// A refusal with an HTTP error status.
     ///
     /// # Panics
-    /// When it is none.
+    /// The status is no error.
     #[must_use]
     pub fn new(status: u16, problem: Problem) -> Self {
         let status = StatusCode::from_u16(status).expect("a status of HTTP");
@@ -170,18 +173,18 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// How a stop went.
+/// Outcome of a stop.
 pub type StopOutcome = Result<Stopped, Problem>;
 
-/// Tells those who wait for a stop how it went.
+/// Reports the outcome of a stop to waiting clients.
 #[derive(Debug)]
 pub struct StopTeller(watch::Sender<Option<StopOutcome>>);
 
-/// Waits for a stop.
+/// Waits for the outcome of a stop.
 #[derive(Clone, Debug)]
 pub struct StopListener(watch::Receiver<Option<StopOutcome>>);
 
-/// Both ends.
+/// Both ends of a stop's report.
 #[must_use]
 pub fn stopping() -> (StopTeller, StopListener) {
     let (teller, listener) = watch::channel(None);
@@ -189,15 +192,15 @@ pub fn stopping() -> (StopTeller, StopListener) {
 }
 
 impl StopTeller {
-    /// The array has stopped, and its members are let go of; or it has not.
+    /// Reports that the array has stopped and released its members, or has failed to.
     pub fn tell(self, outcome: StopOutcome) {
-        // There may be no client that waits.
+        // No client may be waiting.
         self.0.send_replace(Some(outcome));
     }
 }
 
 impl StopListener {
-    /// Waits; nothing if it will never be told.
+    /// Waits for the outcome; `None` if none will come.
     pub(crate) async fn wait(mut self) -> Option<StopOutcome> {
         let outcome = self.0.wait_for(Option::is_some).await.ok()?;
         outcome.clone()

@@ -1,4 +1,4 @@
-//! Connections on a Unix socket: who may, how many at a time, and how long each may take.
+//! Connections on a Unix socket: which users may connect, how many at a time, and the deadlines.
 //!
 //! ```text
 //!   listener --accept--> whose is it? --no: told so and closed
@@ -7,12 +7,13 @@
 //!                        a task for each --head, within the deadline--> routes --> answer, and the next request
 //! ```
 //!
-//! One thread carries all of them (tokio, one runtime, which no byte of the array goes through). It never waits for a
-//! client: not for one that says nothing, not for one that does not read, and a stop waits a moment for answers that are being
-//! made and for nothing else.
+//! One thread carries all connections (tokio, one runtime, which no byte of the array passes
+//! through). It never waits for a client, silent or not reading. A stop waits a moment for answers
+//! in progress and for nothing else.
 //!
 //! Invariants
-//! - A head has one deadline, however many bytes it comes in `[check: a_byte_now_and_then_is_no_way_to_stay]`.
+//! - A head has one deadline, however many bytes it comes in
+//!   `[check: a_byte_now_and_then_is_no_way_to_stay]`.
 //! - A stop waits for no client `[check: a_stop_waits_for_no_client]`.
 //! - Another user is not answered `[check: another_user_is_not_answered]`.
 
@@ -37,25 +38,25 @@ use crate::passing::{Passed, Receiving};
 use crate::room::{Place, Room};
 use crate::served::{Misuse, PROBLEM_JSON, Served};
 
-/// How long a shortage of the system is given to pass.
+/// Wait before the next try after a shortage of the system.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Threads that questions are put to the array by, at most: a few, for answers are made in microseconds.
+/// Most threads that call the array. A few suffice: answers take microseconds.
 const ASKING_THREADS_MAX: usize = 4;
 
-/// Headers of a request: curl sends four, a browser fifteen.
+/// Most headers of a request: curl sends four, a browser fifteen.
 const HEADERS_MAX: usize = 64;
 
-/// What clients may take.
+/// Limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time: more than people and their programs have at once, and few descriptors.
+    /// Connections at a time: more than operators and their programs use, but few descriptors.
     pub connections_max: usize,
-    /// How long a client may take for the head of a request, the first and each further one.
+    /// Deadline for the head of each request.
     pub head_deadline: Duration,
     /// Longest head of a request, in bytes; hyper takes no less than 8 KiB.
     pub head_bytes_max: usize,
-    /// How long a stop waits for answers that are being made.
+    /// How long a stop waits for answers in progress.
     pub stop_patience: Duration,
 }
 
@@ -70,7 +71,7 @@ impl Default for Limits {
     }
 }
 
-/// A server on a thread of its own; dropped, it ends.
+/// A server on its own thread; drop ends it.
 #[derive(Debug)]
 pub struct Server {
     end: Option<oneshot::Sender<()>>,
@@ -78,10 +79,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves at a socket that is listening, and does not wait when it is accepted from. The caller takes its file away.
+    /// Serves at a listening, non-blocking socket. The caller removes its file.
     ///
     /// # Errors
-    /// No thread, or no runtime on it, could be had.
+    /// The thread or its runtime could not start.
     pub fn start(
         listener: OwnedFd,
         router: Router,
@@ -110,7 +111,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A thread that has ended needs no telling.
+        // The thread may have ended already.
         let _ = self.end.take().map(|end| end.send(()));
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the control thread does not panic");
@@ -125,7 +126,7 @@ fn run(
     ended: oneshot::Receiver<()>,
 ) {
     runtime.block_on(connections.serve(listener, ended));
-    // A question that is kept waiting is not waited for.
+    // Do not wait for a blocked question.
     runtime.shutdown_background();
 }
 
@@ -152,21 +153,22 @@ impl Connections {
                             room.admit(serve).await;
                         }
                     }
-                    // Out of descriptors, or of the kernel's memory; or the client is gone again.
+                    // Out of descriptors or kernel memory; or the client is gone again.
                     Err(_) => sleep(PAUSE).await,
                 },
             }
         }
         drop(listener);
-        // A client that has asked nothing is not waited for.
+        // Do not wait for a client without a request.
         room.cut_silent();
         ending.send_replace(true);
         let answered = async { while tasks.join_next().await.is_some() {} };
-        // What is not answered by now is cut off, with the tasks.
+        // Unfinished answers end with the tasks.
         let _ = timeout(self.limits.stop_patience, answered).await;
     }
 
-    /// Whether the peer is the user who serves, or root. Another one is told so, if that can be told at once.
+    /// Whether the peer is the serving user or root. Another user gets an error, if it can be sent
+    /// at once.
     fn is_let_in(&self, stream: &UnixStream) -> bool {
         let user = stream.peer_cred().map(|peer| peer.uid());
         let own = rustix::process::geteuid().as_raw();
@@ -183,12 +185,11 @@ impl Connections {
             "HTTP/1.1 {status}\r\nContent-Type: {PROBLEM_JSON}\r\nContent-Length: {length}\r\n\
              Connection: close\r\n\r\n{body}"
         );
-        // A new connection has room for it.
+        // A new connection's buffer has room for it.
         let _ = stream.try_write(text.as_bytes());
         false
     }
 
-    /// One connection, from its first request to its last.
     fn connection(
         &self,
         place: Place,
@@ -199,7 +200,7 @@ impl Connections {
         let passed = Passed::default();
         let coming = passed.clone();
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            // What came up to here came with this request.
+            // Descriptors received so far belong to this request.
             request.extensions_mut().insert(Passed::of(passed.take()));
             place.note_asked();
             routes.call(request)
@@ -214,7 +215,7 @@ impl Connections {
             let mut connection = std::pin::pin!(connection);
             let ended = ends.wait_for(|ends| *ends);
             let is_over = tokio::select! {
-                // What a client does wrong is its own affair.
+                // A client's protocol error ends only its own connection.
                 _ = connection.as_mut() => true,
                 _ = ended => false,
             };
@@ -226,7 +227,6 @@ impl Connections {
     }
 }
 
-/// Whether a user may use the socket of another.
 fn is_allowed(user: u32, own: u32) -> bool {
     user == own || user == 0
 }

@@ -1,4 +1,5 @@
-//! The server as clients meet it: real sockets, requests by hand, and answers held against the document.
+//! The server from a client's side: real sockets, hand-written requests, and answers checked
+//! against the document.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
@@ -25,14 +26,14 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_millis(600);
 
-/// An array that exists only here.
+/// A fake array.
 #[derive(Default)]
 struct Fake {
     settings: Mutex<Settings>,
     stops: AtomicUsize,
-    /// How long it takes to say what it is.
+    /// Delay of each answer.
     delay: Duration,
-    /// What was in the files that came with requests.
+    /// Content of the files that came with requests.
     read: Mutex<Vec<String>>,
 }
 
@@ -280,10 +281,10 @@ impl Place {
         UnixStream::connect(&self.path).expect("a listener")
     }
 
-    /// What comes back for these bytes, until the server ends the connection.
+    /// The server's answer to `bytes`, until it ends the connection.
     fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        // It may be cut off before everything is said.
+        // The server may cut off before it has read all bytes.
         let _ = stream.write_all(bytes);
         heard(&mut stream)
     }
@@ -302,12 +303,11 @@ impl Place {
         (status, serde_json::from_str(body).unwrap_or_else(|_| panic!("{said:?}")))
     }
 
-    /// The client of the command.
     fn client(&self) -> Client<'_> {
         Client::new(&self.path, Some(Duration::from_secs(20)))
     }
 
-    /// Complains if the document has another idea of this answer.
+    /// Fails if the answer does not match the document.
     fn check(&self, method: &str, path: &str, status: u16, body: &Value) {
         let operation = &self.document["paths"][path][method.to_ascii_lowercase()];
         let responses = &operation["responses"];
@@ -329,7 +329,7 @@ impl Place {
 
 fn heard(stream: &mut UnixStream) -> String {
     let mut bytes = Vec::new();
-    // It may end by a reset when not all that was said was read.
+    // The connection may end by a reset if the server did not read all bytes.
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -418,7 +418,7 @@ fn descriptors_come_with_the_request_that_they_are_sent_with() {
     assert_eq!(read().len(), DESCRIPTORS_MAX);
     let too_many: Vec<_> = (0..=DESCRIPTORS_MAX).map(|_| file("x")).collect();
     assert!(post(&too_many, 129).is_err());
-    // What comes with another request is nobody's.
+    // A request gets no descriptors of another one.
     let array = place.client().get::<Array>("/v1/array");
     assert!(array.is_ok() && read().is_empty());
 }
@@ -453,7 +453,7 @@ fn what_is_no_request_is_answered_and_the_next_client_is_served() {
     assert_eq!(status, 413, "{answer}");
 }
 
-/// Each part of it is tried in `asker`.
+/// `asker` tests each header by itself.
 #[test]
 fn a_page_of_another_site_does_not_stop_the_array() {
     let place = Place::new();
@@ -500,7 +500,7 @@ fn a_byte_now_and_then_is_no_way_to_stay() {
         std::thread::sleep(LIMIT / 10);
     }
     assert!(begun.elapsed() >= LIMIT / 2, "it was cut off before its time");
-    // The same behind a request: the connection is kept for the next one, but not for ever.
+    // The same after a request: the connection stays for the next one, but not for ever.
     let mut stream = place.connect();
     stream.write_all(b"GET /v1/array HTTP/1.1\r\nHost: braid\r\n\r\n").unwrap();
     let begun = Instant::now();
@@ -582,13 +582,13 @@ fn another_user_is_not_answered() {
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     };
-    // As a careless administrator would make it.
+    // As a careless administrator would set it.
     open(&place.path);
     open(place.path.parent().unwrap());
     let path = place.path.clone();
     let said = std::thread::spawn(move || {
         let other = rustix::fs::Uid::from_raw(65_534);
-        // Of this thread alone.
+        // For this thread alone.
         rustix::thread::set_thread_res_uid(other, other, other).unwrap();
         let mut stream = UnixStream::connect(path).unwrap();
         let _ = stream.write_all(b"GET /v1/array HTTP/1.1\r\nHost: braid\r\n\r\n");
@@ -619,7 +619,7 @@ fn a_client_that_stops_the_array_is_answered_when_it_has_stopped() {
     };
     place.check("POST", "/v1/stop", 200, &serde_json::to_value(&stopped).unwrap());
     place.teller.take().unwrap().tell(Ok(stopped.clone()));
-    // As at the end of serving: the answer is out before the connection is cut.
+    // As at the end of serving: the answer is sent before the connection is cut.
     drop(place.server.take());
     assert_eq!(asking.join().unwrap().unwrap(), stopped);
 }

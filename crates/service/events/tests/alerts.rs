@@ -1,4 +1,5 @@
-//! The alerts that are shipped, run by promtool against transitions: each fires in one test at least, and is quiet in another.
+//! The shipped alerts, run by promtool against transitions: each fires in at least one test and
+//! stays quiet in another.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ fn shipped(name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).expect("it is shipped")
 }
 
-/// Whether promtool's tests pass with these rules, and what it says.
+/// Whether promtool's tests pass with these rules, and its output.
 fn passes(rules: &str) -> (bool, String) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("alerts.yml"), rules).expect("a file");
@@ -24,7 +25,7 @@ fn passes(rules: &str) -> (bool, String) {
     (promtool.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// The alerts' names, and the line of each one's expression.
+/// The alerts' names, each with the line of its expression.
 fn alerts(rules: &str) -> Vec<(&str, &str)> {
     let lines: Vec<&str> = rules.lines().map(str::trim).collect();
     let names = lines.iter().enumerate().filter_map(|(at, line)| {
@@ -53,7 +54,7 @@ fn each_alert_fires_when_it_should_and_not_otherwise() {
     }
 }
 
-/// An alert that never fires, and one that always does, are both found.
+/// The tests find an alert that never fires, and one that always does.
 #[test]
 fn a_rule_that_is_wrong_fails_a_test() {
     needs!("promtool");

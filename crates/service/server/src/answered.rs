@@ -53,8 +53,8 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// Looks for the last server's writes to an array that is about to be opened, makes a file for
-    /// this server, and sets in `options` how the array begins. The members are locked, so no other
+    /// Looks for the last server's writes to an array that is about to be opened, and makes a file
+    /// for this server. Sets in `options` how the array begins. The members are locked, so no other
     /// server uses this array's files in the folder.
     ///
     /// Unless the operator `names_mode`, the array acknowledges writes early only if nothing but a
