@@ -1,23 +1,24 @@
-//! Members with a bad-block log: sectors that md has written down as not to be believed.
+//! Members with a bad-block log: md lists in it the sectors that must not be believed.
 //!
-//! Where it stands: beside [`crate::fault`]; some worlds are made with such members. The logs are on the
-//! disks, where assembly finds them; what is in them is known here without reading them back.
+//! Where it stands: beside [`crate::fault`]; some worlds are made with such members. The logs lie
+//! on the disks, where assembly finds them. The simulator knows their content without reading it
+//! back.
 //!
 //! ```text
 //!   disk │ superblock, feature bit │ log: 3 + 2 │ data . . ☠ ☠ . . . │      ☠: poison since it was made
 //!            told, never the bit        kept        never read, written through
 //! ```
 //!
-//! A logged sector is a scar that stays: the atlas counts the members that are logged in one row (in a
-//! mirror: anywhere) as lost together, on top of the disks that come to harm. Sometimes a log is damaged while
-//! the array is stopped; its member is left out from then on. The offline rebuild writes each log
-//! anew, empty or as it was.
+//! A logged sector stays a scar. The atlas counts the members that log sectors of one row (in a
+//! mirror: anywhere) as lost together, on top of the disks that fail. Sometimes a log is damaged
+//! while the array is stopped; its member is left out from then on. The offline rebuild writes each
+//! log anew, empty or as it was.
 //!
 //! # Invariants
 //! - No read covers a logged sector [check: a_read_of_a_logged_sector_is_noticed].
 //! - Poison reaches no other sector [check: poison_that_spreads_is_noticed].
-//! - The engine takes nothing out of a log that was not written, and changes neither a log nor what superblocks say of it
-//!   otherwise [check: a_log_that_is_changed_is_noticed].
+//! - The engine removes a range from a log only after writing it. Otherwise it changes neither the
+//!   log nor the superblock's fields for it [check: a_log_that_is_changed_is_noticed].
 
 mod world;
 
@@ -34,26 +35,26 @@ use crate::disk::Disk;
 use crate::open;
 use crate::random::Random;
 
-/// What a logged sector holds until a client writes it.
+/// Content of a logged sector until a client writes it.
 const POISON: [u8; SECTOR] = [0xBD; SECTOR];
 
-/// One member's log.
 #[derive(Clone, Debug)]
 struct Log {
     disk: usize,
-    /// Where it is, and what the superblock says of it.
+    /// Start of the log on the disk, and its place as the superblock states it.
     start: u64,
     place: BadBlockLogPlace,
     /// Sectors of the data area.
     ranges: Vec<Range<u64>>,
-    /// What must be on the disk.
+    /// Bytes that the disk must hold there.
     bytes: Vec<u8>,
     is_damaged: bool,
-    /// What is to be on the disk: a write of it is under way, has failed, or was cut short.
+    /// The set that a write under way, failed or cut short was to store.
     other: Option<BadBlocks>,
-    /// What it names whatever a power cut takes back of such writes, and what it may name.
+    /// Sectors that the log names whatever a power cut takes back of such writes, and sectors that
+    /// it can name.
     bounds: (BadBlocks, BadBlocks),
-    /// The engine has written it: superblocks may say so a little later.
+    /// The engine has written the log; its superblock follows a little later.
     is_rewritten: bool,
 }
 
@@ -69,18 +70,18 @@ fn ranges_of(set: &BadBlocks) -> Vec<Range<u64>> {
     set.ranges().iter().map(|one| one.start.0..one.start.0 + one.sectors).collect()
 }
 
-/// All logs of a world that have something in them, or had.
+/// All logs of a world that name sectors, or did.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BadLogs {
     logs: Vec<Log>,
-    /// Disks that cannot be read in one place at once.
+    /// Sets of disks that cannot be read together in one place.
     together: BTreeSet<BTreeSet<usize>>,
-    /// A person has asked for a check that tries what they name.
+    /// The operator asked for a check that also reads logged sectors.
     pub(crate) are_tried: bool,
 }
 
 impl BadLogs {
-    /// Whether no disk has one.
+    /// Whether no disk has a log.
     pub(crate) fn is_none(&self) -> bool {
         self.logs.is_empty()
     }
@@ -108,13 +109,13 @@ impl Log {
         log
     }
 
-    /// All of it is durable.
+    /// Marks the log as durable.
     fn is_sure(&mut self) {
         let set = set_of(&self.ranges);
         (self.other, self.bounds) = (None, (set.clone(), set));
     }
 
-    /// What a disk's log names of its data area.
+    /// Sectors of the data area that the log on a disk names.
     fn read(&self, disk: &Disk, data_offset: u64) -> BadBlocks {
         let on_disk = &disk.seen[bytes(self.start, u64::from(self.place.size_sectors))];
         let records = BadBlockLog::parse(on_disk, self.place).expect("a log that was written");
@@ -134,7 +135,7 @@ impl Log {
         BadBlockLog::to_bytes(&ranges, self.place).expect("there are few")
     }
 
-    /// Writes the log, and poison where it says.
+    /// Writes the log, and poison into the sectors that it names.
     fn write(&self, disk: &mut Disk, data_offset: u64) {
         disk.put(self.start, &self.bytes, true);
         for sector in self.ranges.iter().cloned().flatten() {
@@ -144,7 +145,7 @@ impl Log {
 }
 
 impl BadLogs {
-    /// Logs for a new array: as many as it can do without the logged sectors of.
+    /// Logs for a new array: as many as it survives the loss of the logged sectors.
     pub(crate) fn any(
         random: &mut Random,
         geometry: &Geometry,
@@ -180,7 +181,6 @@ impl BadLogs {
         all
     }
 
-    /// One more member has a log.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn add(
         &mut self,
@@ -192,7 +192,7 @@ impl BadLogs {
         self.gather(geometry);
     }
 
-    /// Behind the end of a disk's log lies what was there before it: records that do not count.
+    /// Leaves stale records behind the end of a disk's log: they do not count.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn leave_behind(&mut self, (index, disk): (usize, &mut Disk), data_offset: u64) {
         let log = self.logs.iter_mut().find(|log| log.disk == index).expect("it has a log");
@@ -203,7 +203,7 @@ impl BadLogs {
         disk.put(log.start, &log.bytes, true);
     }
 
-    /// Finds out who cannot be read together.
+    /// Computes which disks cannot be read together.
     pub(crate) fn gather(&mut self, geometry: &Geometry) {
         let logged = |rows: &Range<u64>| -> BTreeSet<usize> {
             let touches = |one: &Range<u64>| one.start < rows.end && rows.start < one.end;
@@ -220,7 +220,7 @@ impl BadLogs {
         self.together.retain(|disks| !disks.is_empty());
     }
 
-    /// Who cannot be read in one place, however well they are.
+    /// Disks that cannot be read in one place, however sound they are.
     pub(crate) fn together(&self) -> &BTreeSet<BTreeSet<usize>> {
         &self.together
     }
@@ -229,7 +229,7 @@ impl BadLogs {
         self.together.is_empty()
     }
 
-    /// Writes all of it to new disks; the sectors that these disks' logs name stay sound.
+    /// Writes all logs to new disks. Sectors that the logs of `named_in_vain` name stay sound.
     pub(crate) fn write(&self, disks: &mut [Disk], named_in_vain: &[usize]) {
         for log in &self.logs {
             let disk = &mut disks[log.disk];
@@ -245,7 +245,8 @@ impl BadLogs {
         }
     }
 
-    /// Whether what logs name may be read: by a check that a person has asked for, sector by sector.
+    /// Whether a request is allowed to read logged sectors: the operator's check is, sector by
+    /// sector.
     pub(crate) fn may_be_tried(&self, io: &MemberIo) -> bool {
         self.are_tried && io.sectors == 1
     }
@@ -258,14 +259,15 @@ impl BadLogs {
         })
     }
 
-    /// Whether a sector is logged and was not written since. What the engine itself has named holds what it held before.
+    /// Whether a sector is logged and was not written since. A sector that the engine itself logged
+    /// keeps its content.
     pub(crate) fn is_poison(&self, disk: usize, sector: u64, data: &[u8]) -> bool {
         let is_rewritten = |log: &Log| log.disk == disk && log.is_rewritten;
         let may_be_any = data == POISON || self.logs.iter().any(is_rewritten);
         may_be_any && self.names(disk, &(sector..sector + 1))
     }
 
-    /// The array is being made whole: this disk's log is written anew.
+    /// Writes this disk's log anew, as part of an offline rebuild.
     pub(crate) fn renew(
         &mut self,
         (index, disk): (usize, &mut Disk),
@@ -284,7 +286,7 @@ impl BadLogs {
         log.write(disk, data_offset);
     }
 
-    /// The engine has a log say this, or tries to.
+    /// The engine tries to store this set in a log.
     fn rewrite(&mut self, disk: usize, superblock: &Superblock, says: &BadBlocks) {
         let log = match self.logs.iter_mut().find(|log| log.disk == disk) {
             Some(log) => log,
@@ -297,7 +299,7 @@ impl BadLogs {
         (log.other, log.is_rewritten) = (Some(says.clone()), true);
     }
 
-    /// It does. What it does not name any more has been written.
+    /// The write succeeded. Sectors that left the log have been written.
     fn rewritten(
         &mut self,
         (disk, on_disk): (usize, &Disk),
@@ -324,15 +326,15 @@ impl BadLogs {
         self.gather(geometry);
     }
 
-    /// The array is to be started: what was written to a log, and may be there or not, is there or not.
+    /// Before a start: settles which of the uncertain writes to logs reached the disk.
     fn look(&mut self, disks: &[Disk], geometry: &Geometry) {
         for log in self.logs.iter_mut().filter(|log| log.is_rewritten && !log.is_damaged) {
             let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
             let on_disk = disks[log.disk].seen[on_disk].to_vec();
             let probed = open::probe_disk(&disks[log.disk], log.disk);
             let Some(superblock) = probed.probe.newest() else {
-                // A torn superblock does not say what its log means. Only a write that did not end
-                // well may have changed it.
+                // A torn superblock cannot say what its log means. Only an unsuccessful write can
+                // have changed the log.
                 if log.other.is_some() {
                     log.bytes = on_disk;
                 }
@@ -342,7 +344,8 @@ impl BadLogs {
             let data_offset = superblock.device.data_offset_sectors;
             log.ranges.clear();
             if is_told {
-                // A write that failed may lie in the disk's cache, and a power cut takes it back, sector by sector.
+                // A failed write can lie in the disk's cache, and a power cut takes it back sector
+                // by sector.
                 let (says, (sure, may_be)) = (log.read(&disks[log.disk], data_offset), &log.bounds);
                 let (lacks, has) = (sure.difference(&says), says.difference(may_be));
                 assert!(
@@ -358,7 +361,7 @@ impl BadLogs {
         self.gather(geometry);
     }
 
-    /// Whether these sectors of a disk are of its log.
+    /// Whether these sectors of a disk overlap its log.
     pub(crate) fn is_in(&self, disk: usize, sectors: &Range<u64>) -> bool {
         self.logs.iter().filter(|log| log.disk == disk).any(|log| {
             let end = log.start + u64::from(log.place.size_sectors);
@@ -366,13 +369,13 @@ impl BadLogs {
         })
     }
 
-    /// A disk is another one now.
+    /// Forgets the log of a disk that was exchanged.
     pub(crate) fn forget(&mut self, disk: usize, geometry: &Geometry) {
         self.logs.retain(|log| log.disk != disk);
         self.gather(geometry);
     }
 
-    /// The log that is on a disk is the one that was made, and its superblock says so.
+    /// Checks that each log on disk is the expected one, and that its superblock names it.
     fn check_kept(&self, disks: &[Disk]) {
         for log in &self.logs {
             let sectors = u64::from(log.place.size_sectors);
@@ -403,7 +406,7 @@ mod tests {
     use crate::cut::Cut;
     use crate::trace::Trace;
 
-    /// A world that has these logs and whose engine, if it is `told`, was started with them.
+    /// A world with these logs. If `told`, its engine was started with them.
     fn world(design: &Design, logs: &[(usize, Range<u64>)], told: bool) -> World {
         let chances = Chances::new(1, Cut::default());
         let mut world = World::create(design, chances, Trace::new(false));
@@ -432,7 +435,6 @@ mod tests {
         Design { level: Level::Raid1, layout: 0, ..smallest() }
     }
 
-    /// Writes to a sector of a disk's data area behind the back of engine and model.
     fn spoil(world: &mut World, disk: usize, sector: u64) {
         let at = world.taint.data_offset + sector;
         world.disks[disk].put(at, &[7; SECTOR], true);
@@ -491,7 +493,7 @@ mod tests {
         open_all(&mut world);
     }
 
-    /// Nor is anything but poison: what was written through must fit.
+    /// Only poison is excused: a sector that was written through must fit.
     #[test]
     #[should_panic(expected = "the array is clean and the copies of sector 5 differ")]
     fn a_wrong_sector_that_was_written_through_is_noticed() {
@@ -530,8 +532,7 @@ mod tests {
         world.check_bad_logs();
     }
 
-    /// Shaken seed 4001151: a write to a log had failed, power was cut, and the superblock was
-    /// torn.
+    /// Shaken seed 4001151: a write to a log failed, power was cut, and the superblock was torn.
     #[test]
     fn a_log_that_was_being_written_may_change_where_its_superblock_is_torn() {
         changed_beside_a_torn_superblock(Some(BadBlocks::default()));
@@ -543,7 +544,7 @@ mod tests {
         changed_beside_a_torn_superblock(None);
     }
 
-    /// The last write to a log was to say this and did not end well, if there was one.
+    /// A torn superblock beside a log whose last write, if any, was to store `other` and failed.
     fn changed_beside_a_torn_superblock(other: Option<BadBlocks>) {
         let mut world = world(&smallest(), &[(2, 5..6)], true);
         let superblock = world.superblock_on(2).unwrap();

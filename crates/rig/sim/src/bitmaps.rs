@@ -1,15 +1,17 @@
 //! Write-intent bitmaps in the simulator: how they are written and torn, and what they promise.
 //!
-//! What bits do not name agrees, whatever ended the run: the checker of clean arrays looks at those sectors of dirty ones too.
+//! Sectors whose bits are clear agree, whatever ended the run. The checker of clean arrays
+//! therefore looks at those sectors of dirty arrays too.
 //!
-//! Where a lockless bitmap calls runs unwritten, members are made with other bytes than parity or copies would have, and what the array
-//! reads there may be anything ([`crate::model`]) until a client has written it. From then on a strip is held against parity again,
-//! synced or not.
+//! In the unwritten runs of a lockless bitmap, members are made with bytes that differ from parity
+//! or copies. A client's read there returns anything ([`crate::model`]) until a client has written
+//! it. From then on the strip is held against parity again, synced or not.
 //!
 //! # Invariants
-//! - Where the bits of an array that was not stopped cleanly say nothing, copies are equal and parity fits
+//! - After an unclean stop, copies are equal and parity fits wherever bits are clear
 //!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
-//! - No member is written before its bit is durable on all that are in the array [check: a_bit_is_durable_before_its_sectors_are_written].
+//! - No member is written before its bit is durable on all members of the array
+//!   [check: a_bit_is_durable_before_its_sectors_are_written].
 
 use braid_assembly::{AssembledArray, resync_sectors};
 use braid_engine::array::{
@@ -31,7 +33,8 @@ use crate::open;
 use crate::random::Random;
 use crate::world::World;
 
-/// Writes the bitmap of a member that was made whole, as md does: nothing is in doubt. `is_whole` says that everything was.
+/// Writes the bitmap of a rebuilt member, as md does: no bit is set. `is_whole` says that all
+/// members were rebuilt.
 pub(crate) fn renew(
     disk: &mut Disk,
     superblock: &Superblock,
@@ -50,7 +53,7 @@ pub(crate) fn renew(
     disk.put(offset_bytes / SECTOR as u64, &area, true);
 }
 
-/// The sector in the unit of the bitmap under which a sector of the array stands: of each member, or of the array.
+/// Index of a sector in the unit of the bitmap: sectors of each member, or of the array.
 fn strip_of(geometry: &Geometry, sector: u64) -> u64 {
     match geometry {
         Geometry::Stripe(_) => places(geometry, sector)[0].1.0,
@@ -58,7 +61,7 @@ fn strip_of(geometry: &Geometry, sector: u64) -> u64 {
     }
 }
 
-/// Members of a new array are not alike where nobody has written, and nobody knows what is there.
+/// Makes the members of a new array differ where no client has written.
 pub(crate) fn scramble(
     (disks, data_offset): (&mut [Disk], u64),
     (design, geometry): (&Design, &Geometry),
@@ -88,21 +91,21 @@ pub(crate) fn scramble(
     }
 }
 
-/// Sectors in doubt, as the checker of clean arrays counts them; none if all may be.
+/// Sectors in doubt, as the checker of clean arrays counts them; `None` if all are.
 pub(crate) fn in_doubt(assembled: &AssembledArray) -> Option<BTreeSet<u64>> {
     let bitmap = assembled.bitmap.as_ref().filter(|bitmap| bitmap.is_current)?;
     let sectors = bitmap.bits.iter().flat_map(|bit| bitmap.bits.sectors_of(bit));
     Some(sectors.filter(|sector| *sector >= assembled.resync_offset).collect())
 }
 
-/// Ordinals of changes among the faults of a cycle: behind those of the cache.
+/// First ordinal of bitmap changes among the faults of a cycle, behind the cache's.
 const FIRST_ORDINAL: u64 = 9000;
-/// Runs, of a hundred, in which a bitmap is made or given up.
+/// Percentage of runs in which a bitmap is created or dropped.
 const CHANGES_PERCENT: u64 = 12;
 
 impl World {
-    /// Sectors of which a lockless bitmap promises nothing, as the checker of clean arrays counts them: those of unwritten runs, and of
-    /// runs that were not synced where no client has written.
+    /// Sectors without a promise of a lockless bitmap: unwritten runs, and unsynced runs where no
+    /// client has written.
     pub(crate) fn not_promised(&self, assembled: &AssembledArray) -> BTreeSet<u64> {
         let Some(marks) = assembled.bitmap.as_ref().and_then(|one| one.marks.as_ref()) else {
             return BTreeSet::new();
@@ -121,10 +124,10 @@ impl World {
         left_out
     }
 
-    /// A bit is open: every member that shards see has it.
+    /// Checks that every member that shards see has each open bit.
     ///
     /// # Panics
-    /// When one lacks it.
+    /// If a member lacks one.
     pub(crate) fn check_open_bits(&self, view: &ArrayView) {
         let Some(intent) = &view.intent else { return };
         let array = &self.engine.machines.array;
@@ -154,23 +157,23 @@ impl World {
         }
     }
 
-    /// Those who keep bitmaps write them before superblocks.
+    /// Whether bits are kept: a server that keeps bitmaps writes them before superblocks.
     pub(crate) fn is_keeping_bits(&self) -> bool {
         let array = &self.engine.machines.array;
-        // A file that is given up is written no more.
+        // A dropped bitmap file is written no more.
         let is_kept_up = array.bitmap_file().is_none() || array.is_bitmap_settled();
         array.bitmap().is_some() && is_kept_up
     }
 
-    /// Superblocks are written; whoever does not keep bitmaps leaves them behind by that.
+    /// Superblocks are written: a server that keeps no bitmap leaves the bits behind.
     pub(crate) fn bits_may_be_left_behind(&mut self) {
         if !self.is_keeping_bits() {
             self.keeps_bits.clear();
         }
     }
 
-    /// Adds to the plan of a run of about `steps` steps from `now` on that a person gives the bitmap up, or has one made, perhaps in the
-    /// place of another.
+    /// Adds bitmap changes to the plan of a run of about `steps` steps from `now` on: the operator
+    /// drops, creates or replaces the bitmap.
     pub(crate) fn plan_bitmap(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Bitmaps, 3);
         let bit_sectors = self.metadata.design.bit_sectors;
@@ -187,20 +190,20 @@ impl World {
         }
     }
 
-    /// A person has a bitmap made of so many sectors a bit, or gives up what there is.
+    /// The operator has a bitmap created with so many sectors a bit, or dropped.
     pub(crate) fn changes_bitmap(&mut self, bit_sectors: Option<u32>) -> Result<(), BitmapRefusal> {
         let machines = &mut self.engine.machines;
         let superblocks = machines.members.iter().map(|member| &member.superblock);
         let newest = superblocks.max_by_key(|superblock| superblock.state.events);
         let names = newest.is_some_and(|one| one.intent.bitmap_offset_sectors.is_some());
         let is_there = machines.array.bitmap().is_some();
-        // Whoever does not keep bitmaps makes none either.
+        // A server that keeps no bitmap creates none either.
         if machines.array.is_bitmap_settled() && names && !is_there {
             return Err(BitmapRefusal::Busy);
         }
         let sectors = resync_sectors(&self.geometry);
         let head = |each: u32| BitmapSuperblock::new(sectors, each * SECTOR as u32, 8);
-        // Where it was made it stays.
+        // A bitmap file stays on its disk.
         let disk = self.metadata.design.file_disk();
         let place = disk.and_then(|disk| machines.members.iter().rposition(|one| one.disk == disk));
         let file = place.map(|place| MemberId(place as u16));
@@ -211,10 +214,10 @@ impl World {
         changed
     }
 
-    /// Bits are believed at a start where whoever ran before has kept them, on a disk that is in the array.
+    /// Checks that a start believes bits that the last server kept, on a disk that is in the array.
     ///
     /// # Panics
-    /// When they are not, and nobody wrote without keeping them.
+    /// If they are not believed although they were kept.
     pub(crate) fn check_bits_are_current(
         &mut self,
         assembled: &AssembledArray,
@@ -227,18 +230,20 @@ impl World {
         self.tally.count_many("bits-out-of-date", u64::from(!is_current));
     }
 
-    /// Somebody who does not keep bitmaps may run the array: then what they say is out of date as soon as anything is written.
+    /// Whether a server that keeps no bitmap runs the array: bits are out of date as soon as it
+    /// writes.
     pub(crate) fn forgets_bitmap(&mut self, assembled: &AssembledArray) -> bool {
         let events = assembled.newest.state.events;
-        // One that is ahead would be reached by the first update, and be believed: nobody who does not keep it may do that.
+        // The first update would reach a bitmap that is ahead, and it would be believed. So no such
+        // server runs it.
         let bitmap = assembled.bitmap.as_ref();
         let is_level = bitmap.is_some_and(|one| one.superblock.events <= events);
-        // Whoever does not know lockless bitmaps does not run an array that has parity only in part.
+        // A server without lockless bitmaps does not run an array whose parity is partial.
         let marks = bitmap.and_then(|one| one.marks.as_ref());
         let is_made = marks.is_none_or(|one| one.unwritten.is_empty() && one.unsynced.is_empty());
         let is_level = is_level && is_made;
-        // Without it a dirty and degraded array is not started at all.
-        // And of one that is in a file nobody knows, whoever does not name it.
+        // A dirty and degraded array does not start without its bitmap. A bitmap file is known only
+        // to a server that names it.
         let is_in_file = assembled.bitmap_file.is_some();
         let needs_it = assembled.dirty && assembled.degraded > 0 || is_in_file;
         let forgets = is_level && !needs_it && self.chances.of(Purpose::Bitmaps, 2).chance(8);
@@ -246,7 +251,8 @@ impl World {
         forgets
     }
 
-    /// The engine writes a member's bitmap. Disks do not lie about that: nothing is promised where they do.
+    /// The engine writes a member's bitmap. Disks do not lie about bitmaps: braid promises nothing
+    /// for that.
     pub(crate) fn write_bitmap(
         &mut self,
         member: MemberId,
@@ -260,14 +266,13 @@ impl World {
         self.write_area(member, &area, (Asked::Bitmap, fails), (["bitmap", "bitmap-fails"], words))
     }
 
-    /// Power is cut while a bitmap is written.
     pub(crate) fn tear_bitmap(&mut self, member: MemberId, record: &BitmapRecord) {
         self.check_unwritten(record);
         let (index, start, data) = self.new_bitmap(member, record);
         self.disks[index].tear((start, &data), &mut self.chances.disks);
     }
 
-    /// Of what is to be unwritten, no client needs anything; from now on it may be whatever it is.
+    /// Clients no longer need unwritten sectors: from now on these hold anything.
     fn check_unwritten(&mut self, record: &BitmapRecord) {
         let Some(marks) = &record.marks else { return };
         let unwritten = &marks.unwritten;

@@ -1,4 +1,4 @@
-//! The stripe cache of a shard: drawn at every start, and tuned anew while the array runs.
+//! The stripe cache of a shard: drawn at every start, and tuned again while the array runs.
 
 use braid_engine::{CacheConfig, CacheMode, Tuning};
 use braid_geometry::Family;
@@ -9,12 +9,12 @@ use crate::fault::{Fault, Mishap};
 use crate::random::Random;
 use crate::world::World;
 
-/// Ordinals of changes among the faults of a cycle: behind those of lies.
+/// First ordinal of cache changes among the faults of a cycle, behind the lies.
 const FIRST_ORDINAL: u64 = 2000;
-/// Runs, of a hundred, in which the cache is tuned anew.
+/// Percentage of runs in which the cache is tuned again.
 const PERCENT: u64 = 35;
 
-/// What a shard's cache is made for, and how it works.
+/// Draws the purpose and the settings of a shard's cache.
 pub(crate) fn any(random: &mut Random, cut: &Cut) -> CacheConfig {
     let stripes_max = *random.pick(&[1, 2, 8, 16]);
     CacheConfig {
@@ -25,7 +25,7 @@ pub(crate) fn any(random: &mut Random, cut: &Cut) -> CacheConfig {
     }
 }
 
-/// How many blocks of answered writes outlive the process, by shard; none where nothing does.
+/// Blocks of acknowledged writes per shard that survive the process; `None` without a cache file.
 pub(crate) fn file_blocks(random: &mut Random) -> Option<u32> {
     *random.pick(&[None, Some(0), Some(2), Some(16), Some(1 << 16), Some(1 << 16)])
 }
@@ -42,14 +42,14 @@ fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
         bypass_threshold,
         dirty_sectors_max,
         age_max_ms,
-        // Of what was drawn, so that no seed draws anything else: in a third of all cases members
-        // seek.
+        // Derived from values drawn above, so that other seeds' draws stay as they were. In a third
+        // of all cases members seek.
         expects_flushes: !(u64::from(stripes) ^ age_max_ms).is_multiple_of(3),
     }
 }
 
 impl World {
-    /// Adds changes of the cache to the plan of a run of about `steps` steps from `now` on.
+    /// Adds cache changes to the plan of a run of about `steps` steps from `now` on.
     pub(crate) fn plan_tuning(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Cache, 0);
         if self.geometry.level().family() != Family::Stripe || !random.chance(PERCENT) {

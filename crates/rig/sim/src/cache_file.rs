@@ -1,5 +1,5 @@
-//! The file of answered writes that outlives the process: copies of them while it runs, and what the next process does with
-//! those that it finds.
+//! The cache file: copies of acknowledged writes that survive the process, and their use by the
+//! next process.
 //!
 //! ```text
 //!   Put, Erase ──▶ copies ──the process ends──▶ found ──the same array──▶ written again, in order, before any client
@@ -7,10 +7,10 @@
 //!                     └──power is cut──▶ gone
 //! ```
 //!
-//! Not every run has one. With one, the end of the process takes nothing that was answered: the model is not told that anything was
-//! lost, and reads what is there then.
+//! Only some runs have one. With it, the end of the process loses no acknowledged write: the model
+//! is told of no loss, and reads must return these writes.
 //!
-//! - No more is put than there is room for, and nothing is left when the array stops.
+//! - The engine puts no more than there is room for, and leaves nothing when the array stops.
 //! - A file of another time of the array is never written back [planted: stale-cache-file].
 
 mod world;
@@ -21,38 +21,36 @@ use braid_assembly::AssembledArray;
 use braid_engine::CacheStamp;
 use braid_engine::effect::CachedRun;
 
-/// A copy of a run of an answered write.
 #[derive(Clone, Debug)]
 struct Copy {
     run: CachedRun,
-    /// None of zeroes.
+    /// `None` for zeroes.
     data: Option<Vec<u8>>,
 }
 
-/// What a process finds that an earlier one left.
+/// Copies that an earlier process left.
 #[derive(Clone, Debug)]
 struct Found {
     copies: Vec<Copy>,
     stamp: CacheStamp,
-    /// Names in the model of the answered writes that only it has.
+    /// The model's names of acknowledged writes that only this file holds.
     writes: Vec<u64>,
-    /// Another server wrote to the array since.
+    /// Another server has written to the array since.
     is_outdated: bool,
 }
 
-/// The file.
 #[derive(Debug, Default)]
 pub(crate) struct CacheFile {
     /// By shard and name.
     copies: BTreeMap<(usize, u32), Vec<Copy>>,
     stamp: CacheStamp,
     found: Option<Found>,
-    /// One that was left where another server went on without it.
+    /// A file left behind while another server went on without it.
     stale: Option<Found>,
 }
 
 impl CacheFile {
-    /// The array is started.
+    /// The array starts.
     pub(crate) fn begin(&mut self, array: &AssembledArray) {
         if self.found.is_none() {
             self.stamp = CacheStamp::default();

@@ -1,22 +1,24 @@
-//! A client's request in bytes, from the asking to the answer, and what the model makes of it.
+//! A client's request in bytes, from its submission to its answer, and its effect on the model.
 //!
-//! Where it stands: between the clients (direct ones and those behind [`crate::wire`]) and the requests
-//! in sectors of [`crate::requests`]. The steps of a request, who waits for whom, and what is not even
-//! tried are the shipped `engine/request` (`edges.rs`, `write_admission.rs`); here is what the runtime's
-//! `Volume` adds: memory, and a driver that carries the steps out.
+//! Where it stands: between the clients (direct ones and those behind [`crate::wire`]) and the
+//! requests in sectors of [`crate::requests`]. The shipped `engine/request` (`edges.rs`,
+//! `write_admission.rs`) decides the steps of a request, which request waits for which, and which
+//! are refused at once. Here is the part of the runtime's `Volume`: memory, and a driver that
+//! carries the steps out.
 //!
 //! ```text
 //!   ask ──▶ check ──▶ write admission ──▶ fetch ─▶ store │ whole │ flush ──▶ answered ──▶ concluded
 //!            denied        waits      (requests in sectors)    by the array    the client knows
 //! ```
 //!
-//! The model hears of a change when its request goes to the engine and of its end when the client is
-//! answered; so a step left out, or an answer that comes too early, is wrong at the next read. A
-//! sector of which a client wrote a part gets a version of its own: its bytes are computed here, from
-//! the version that was read and what the client wrote, not from what was stored.
+//! The model hears of a change when its request goes to the engine, and of its end when the client
+//! is answered. So a missing step, or an early answer, is wrong at the next read. A sector of which
+//! a client wrote a part gets a version of its own. Its bytes are computed here, from the version
+//! that was read and the client's bytes, not from stored bytes.
 //!
 //! # Invariants
-//! - No other request writes a sector that is being patched [check: a_write_beside_a_patch_is_noticed].
+//! - No other request writes a sector that is being patched
+//!   [check: a_write_beside_a_patch_is_noticed].
 //! - A request that is answered has changed all of its sectors
 //!   [check: a_merged_sector_survives_flush_and_power_cut].
 
@@ -28,10 +30,9 @@ use braid_engine::request::{
 
 use crate::content::{SECTOR, Version, fill};
 
-/// Bytes in a sector, as offsets count.
 const SECTOR_BYTES: u64 = SECTOR as u64;
 
-/// Who waits for the answer.
+/// The client that waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Direct,
@@ -40,7 +41,7 @@ pub(crate) enum Who {
         connection: usize,
         cookie: u64,
     },
-    /// The connection it came from is gone.
+    /// The connection that it came from is gone.
     Gone,
 }
 
@@ -59,7 +60,6 @@ struct Part {
     began: u64,
 }
 
-/// A request under way.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: RequestId,
@@ -72,10 +72,10 @@ pub(crate) struct Call {
     inside: Option<Way>,
     pub(crate) payload: Vec<u8>,
     around: Vec<u8>,
-    /// Sectors that were fetched to be patched, and what they were.
+    /// Sectors fetched to be patched, with their versions then.
     bases: Vec<(u64, Version)>,
     parts: Vec<Part>,
-    /// The sectors that it patches now: no other request may change them.
+    /// Sectors that it patches now: no other request is allowed to change them.
     patching: Option<(u64, u64)>,
 }
 
@@ -97,7 +97,7 @@ impl Call {
         inside(begin)..inside(end)
     }
 
-    /// The sectors that a well answered change must have changed, edges included.
+    /// The sectors that a successful change must have changed, edges included.
     fn promised(&self) -> std::ops::Range<u64> {
         let ByteRequest { operation, offset, length } = self.request;
         let end = offset + length;
@@ -109,7 +109,7 @@ impl Call {
     }
 }
 
-/// What the client of the request `id` writes: the middle of the bytes of whole sectors.
+/// The bytes that the client of request `id` writes: the middle of the bytes of whole sectors.
 pub(crate) fn written(id: RequestId, offset: u64, length: u64) -> Vec<u8> {
     let (first, end) = (offset / SECTOR_BYTES, (offset + length).div_ceil(SECTOR_BYTES));
     let mut sectors = vec![0; (end - first) as usize * SECTOR];
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(content[..3 * SECTOR], written(ids[4], 0, 3 * sector));
     }
 
-    /// The bytes beside a patch are lost: the checker sees it.
+    /// A patch loses the bytes beside it: the checker sees that.
     #[test]
     #[should_panic(expected = "reads as nothing that was ever written there")]
     fn a_patch_that_loses_its_neighbours_is_noticed() {

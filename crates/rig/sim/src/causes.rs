@@ -1,16 +1,17 @@
-//! Causes: what is said to have failed is what a disk was made to fail at.
+//! Causes: each reported failure matches a failure that a disk was made to have.
 //!
-//! Where it stands: disks fail in [`crate::world`] and [`crate::restart`], which note each failure here and tell the engine of
-//! it by its number, as if that were the error number of an operating system: no failure can stand for another. The notices
-//! and answers that come out name one, and it must be that of the disk, the operation and the sectors that it came from; and
-//! a member goes out only by what a member must not survive.
+//! Where it stands: disks fail in [`crate::world`] and [`crate::restart`]. These note each failure
+//! here, and pass its number to the engine like an error number of the operating system, so no
+//! failure can stand for another. A notice or answer names a cause, and it must match the disk, the
+//! operation and the sectors of that failure. A member leaves only for a failure that a member must
+//! not survive.
 
 mod world;
 
 use braid_engine::cause::Asked;
 use braid_engine::effect::FaultKind;
 
-/// Something that a disk failed at.
+/// An operation that a disk failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Failure {
     disk: usize,
@@ -20,6 +21,6 @@ struct Failure {
     kind: FaultKind,
 }
 
-/// All of one run, in order.
+/// All failures of one run, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures(Vec<Failure>);

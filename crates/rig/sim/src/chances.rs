@@ -1,11 +1,11 @@
-//! The streams of chance of one world: each purpose draws from its own, derived from the seed.
+//! The random streams of one world: each purpose draws from its own, derived from the seed.
 //!
 //! ```text
 //!   seed ─┬─ purpose, cycle ───────────▶ schedule, disks, openings   (restarted in every cycle)
 //!         └─ purpose, cycle, ordinal ──▶ one request, one disk's faults, one power cut
 //! ```
 //!
-//! What is numbered draws from a stream of its own, so that any of it can be left out ([`Cut`]) and
+//! Each numbered item draws from a stream of its own. So any of them can be left out ([`Cut`]), and
 //! every other draws what it drew before [check: what_is_left_out_disturbs_no_other_draw].
 
 use crate::content::SECTOR;
@@ -13,52 +13,52 @@ use crate::cut::{Cut, Kind, Number};
 use crate::random::{Random, mix};
 use crate::schedule::{Fixed, Order};
 
-/// What a draw is for.
+/// The purpose of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The array and its first start.
     World = 1,
     /// 0: the shape of a run's work; from 1 on: its requests.
     Workload,
-    /// 0: who comes to harm in a run; from 1 on: how each disk does.
+    /// 0: which disks fail in a run; from 1 on: how each disk fails.
     Faults,
-    /// What happens next.
+    /// The order of events.
     Schedule,
-    /// What disks do to writes that fail or are under way.
+    /// How disks treat writes that fail or are under way.
     Disks,
     /// By disk: what a power cut leaves of its cache.
     PowerCuts,
     /// How a run ends.
     Ends,
-    /// Who is presented, and how the array is started again.
+    /// Which disks are presented, and how the array is started again.
     Openings,
-    /// By request: the connection that is made for it.
+    /// By request: its connection.
     Wires,
     /// Which disks lie, when and about what.
     Lies,
-    /// 0, 1: which members have bad-block logs, and what is in them; from 2 on: what becomes of those.
+    /// 0, 1: which members have bad-block logs, and their content; from 2 on: changes of these.
     BadBlocks,
-    /// How the stripe cache is tuned anew.
+    /// New settings of the stripe cache.
     Cache,
-    /// How elevators and multiplexer are set anew.
+    /// New settings of elevators and multiplexer.
     Elevators,
-    /// Who is watched, and which disk pauses.
+    /// Which members are watched, and which disk pauses.
     Pauses,
-    /// What is compared in the background.
+    /// Which bands are compared in the background.
     Background,
     /// Which disks come while the array runs.
     Joins,
-    /// What jobs are allowed.
+    /// Allowances of jobs.
     Allowances,
-    /// 0: which arrays have bitmaps; from 1 on: what becomes of those.
+    /// 0: which arrays have bitmaps; from 1 on: changes of these.
     Bitmaps,
     /// 0: whether members have partial parity logs.
     ParityLogs,
-    /// 0: whether there is a write journal.
+    /// 0: whether the array has a write journal.
     Journals,
 }
 
-/// The streams of the cycle that runs, and what is left out of it.
+/// The streams of the current cycle, and its cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Chances {
     seed: u64,
@@ -77,7 +77,7 @@ impl Chances {
         Self { seed, cycle: 0, cut, schedule, disks, openings }
     }
 
-    /// The cycle with this number begins; false if it is left out.
+    /// Begins the cycle with this number; false if it is left out.
     pub(crate) fn begin(&mut self, cycle: u64) -> bool {
         self.cycle = cycle;
         self.schedule = self.of(Purpose::Schedule, self.cut.schedule);
@@ -91,17 +91,16 @@ impl Chances {
         derive(self.seed, purpose, self.cycle, ordinal)
     }
 
-    /// The number of something in this cycle.
     pub(crate) fn number(&self, kind: Kind, ordinal: u64) -> Number {
         Number { cycle: self.cycle, item: Some((kind, ordinal)) }
     }
 
-    /// The schedule of this cycle, which is plain if it is cut.
+    /// The order of this cycle, plain if the cut says so.
     pub(crate) fn order(&self, order: Order) -> Order {
         if self.cycle < self.cut.plain_cycles { Order::Fixed(Fixed::PLAIN) } else { order }
     }
 
-    /// The bytes of a request, unless it is to be shorter.
+    /// The length of a request, or the shorter one of the cut.
     pub(crate) fn length(&self, bytes: u64) -> u64 {
         self.cut.sectors_max.map_or(bytes, |max| bytes.min(max * SECTOR as u64))
     }
@@ -122,7 +121,7 @@ mod tests {
     use crate::trace::Trace;
     use crate::world::World;
 
-    /// What the clients of cycle 3 ask, and what its faults are.
+    /// The requests of the clients of cycle 3, and its faults.
     fn drawn(seed: u64, without: &str) -> Vec<(Number, String)> {
         let mut cut = Cut::default();
         cut.argument("--without", &mut || without.to_owned()).unwrap();

@@ -1,15 +1,15 @@
-//! The bytes of sectors, and what members must hold for them.
+//! The bytes of sectors, and the bytes that members must hold for them.
 //!
-//! Every sector of every write has bytes of its own, so that what is read names the write that it
-//! came from. What members hold is computed here from the geometry and the *definition* of parity
-//! alone, never with the code that the engine runs.
+//! Every sector of every write has bytes of its own, so that bytes read name their write. The
+//! content of members is computed here from the geometry and the *definition* of parity alone,
+//! never with the engine's code.
 
 use crate::members::lay_out;
 pub(crate) use crate::members::{SECTOR, bytes, parity, places};
 use crate::random::mix;
 use braid_geometry::{Geometry, Slot};
 
-/// Which write a sector's bytes come from; 0 is zeroes.
+/// The write that a sector's bytes come from; 0 is zeroes.
 pub(crate) type Version = u32;
 
 /// The content of the whole array before the first write.
@@ -36,7 +36,7 @@ pub(crate) fn fill(version: Version, sector: u64, out: &mut [u8]) {
     }
 }
 
-/// Which version of `sector` the bytes are, if they are one.
+/// The version of `sector` with these bytes, if any.
 pub(crate) fn version_of(sector: u64, data: &[u8]) -> Option<Version> {
     let head = u64::from_le_bytes(data[..8].try_into().expect("a sector is longer"));
     let version = (head >> 32) as Version;
@@ -45,7 +45,7 @@ pub(crate) fn version_of(sector: u64, data: &[u8]) -> Option<Version> {
     (data == expected).then_some(version)
 }
 
-/// All members' data areas, as far as the array uses them, for the array's content.
+/// The data areas of all members, as far as the array uses them, for the array's content.
 pub(crate) fn image(geometry: &Geometry, content: &[u8]) -> Vec<Vec<u8>> {
     let used = |slot| geometry.used_sectors(Slot(slot)) as usize * SECTOR;
     let mut members: Vec<Vec<u8>> = (0..geometry.slots()).map(|s| vec![0; used(s)]).collect();

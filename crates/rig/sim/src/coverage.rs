@@ -1,13 +1,13 @@
-//! Which states were visited and which never: level, who is missing, whether redundancy agrees, the
-//! phase between clean and active, and what was done or befell there.
+//! Coverage: which states runs visited and which never. A state is the level, the missing members,
+//! whether redundancy agrees, the phase between clean and active, and the event or mishap there.
 //!
-//! A visit is one line in the tally. [`never_visited`] holds the tally against the whole product of
-//! what is legal, so that a state that no workload drives to is seen by its name.
+//! A visit is one line in the tally. [`never_visited`] compares the tally with the whole product of
+//! legal states, and so names each state that no workload reaches.
 //!
 //! Not legal, and not in the product: levels without redundancy with a member missing, dirty or in
-//! another phase than active (they keep no intent); raid5 and raid6 dirty with a data column missing
-//! (refused), which leaves the layouts whose parity does not move; starting in another phase than
-//! clean.
+//! another phase than active (they keep no intent); raid5 and raid6 dirty with a data column
+//! missing (refused), which leaves the layouts whose parity does not move; starting in another
+//! phase than clean.
 
 mod world;
 
@@ -19,7 +19,7 @@ use braid_geometry::{Family, Level};
 
 use crate::tally::Tally;
 
-/// Where the array stands, as its views tell.
+/// The array's phase, as its views report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Clean,
@@ -52,7 +52,7 @@ impl Phase {
     }
 }
 
-/// What is done to an array.
+/// An action on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Read,
@@ -107,7 +107,7 @@ impl Doing {
     }
 }
 
-/// Mishaps that may befall any array in any phase.
+/// Mishaps that can hit any array in any phase.
 const MISHAPS: [&str; 7] = [
     "disk-dies",
     "disk-power-cut",
@@ -118,7 +118,7 @@ const MISHAPS: [&str; 7] = [
     "bad-sectors",
 ];
 
-/// Every level, and how many members of the simulator's arrays may be missing.
+/// Every level, and how many missing members the simulator's arrays of it tolerate.
 const LEVELS: [(Level, usize); 7] = [
     (Level::Linear, 0),
     (Level::Raid0, 0),
@@ -129,7 +129,7 @@ const LEVELS: [(Level, usize); 7] = [
     (Level::Raid10, 2),
 ];
 
-/// Runs of so many cycles have visited every legal state; of fewer, chance may leave some out.
+/// So many cycles have visited every legal state; fewer can miss some by chance.
 pub const CYCLES_FOR_ALL_STATES: u64 = 60_000;
 
 fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) -> String {
@@ -138,7 +138,7 @@ fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) 
     format!("{level} missing={missing} {agrees} {phase} {what}")
 }
 
-/// The same without what was done there.
+/// The state without the action.
 fn place(state: &str) -> &str {
     state.rsplit_once(' ').map_or(state, |(place, _)| place)
 }
@@ -149,13 +149,13 @@ pub fn never_visited(tally: &Tally) -> Vec<String> {
     legal().into_iter().filter(|state| !tally.states.contains_key(state)).collect()
 }
 
-/// How many states are legal.
+/// The number of legal states.
 #[must_use]
 pub fn legal_states() -> usize {
     legal().len()
 }
 
-/// The legal states, without what is done in them, in which a tally has done nothing at all.
+/// The legal states, without their actions, that a tally never acted in.
 #[must_use]
 pub fn never_entered(tally: &Tally) -> BTreeSet<String> {
     let entered: BTreeSet<&str> = tally.states.keys().map(|state| place(state)).collect();

@@ -1,12 +1,12 @@
-//! New arrays: disks with md superblocks as `braid create` or `mdadm --create` would write them.
+//! New arrays: disks with md superblocks as `braid create` or `mdadm --create` writes them.
 //!
 //! ```text
 //! 1.2  │ 8 sectors │ superblock │ log │ data │       1.1  │ superblock │ ... │ log │ data │
 //! 1.0  │ data │ ... │ log │ superblock │ ... │
 //! ```
 //!
-//! The data area begins right behind the metadata instead of mdadm's mebibyte, so that a world is
-//! small; everything else is as mdadm places it.
+//! The data area begins right behind the metadata instead of at mdadm's mebibyte, so that a world
+//! is small. All else is placed as mdadm places it.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ use crate::content::SECTOR;
 use crate::disk::Disk;
 use crate::random::{Random, mix};
 
-/// When every array of the simulator was made.
+/// Creation time of every array of the simulator.
 pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
 
 /// Sectors before the data of 1.1 and 1.2, and after the data of 1.0.
 pub(crate) const METADATA_SECTORS: u64 = 40;
 
-/// Sectors that the end of a device with a 0.90 superblock is kept free in.
+/// Sectors reserved at the end of a device with a 0.90 superblock.
 const V0_RESERVED: u64 = 128;
 
-/// Arrays that could have a journal, of a hundred, that have one.
+/// Percentage of journals among the arrays that can have one.
 const JOURNAL_PERCENT: u64 = 30;
 
-/// What a spare holds that was never written.
+/// Content of a spare that was never written.
 pub(crate) const SPARE_BYTE: u8 = 0xA5;
 
-/// An array that can be made.
+/// An array that can be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Design {
     pub(crate) level: Level,
@@ -48,34 +48,34 @@ pub(crate) struct Design {
     /// Chunks of each member.
     pub(crate) rows: u64,
     pub(crate) version: Version,
-    /// Disks that wait.
     pub(crate) spares: u16,
     /// The first disk's number: from 128 on the table of roles reaches into a second sector.
     pub(crate) first_number: u16,
-    /// Some members have a bad-block log with something in it.
+    /// Some members have a bad-block log that names sectors.
     pub(crate) has_bad_blocks: bool,
-    /// Sectors that a bit of the write-intent bitmap stands for; 0 without one.
+    /// Sectors of a bit of the write-intent bitmap; 0 without one.
     pub(crate) bit_sectors: u32,
-    /// Its bitmap is a lockless one, and of so many percent of its marks no client has written anything.
+    /// The bitmap is lockless, and clients have written nothing in this percentage of its regions.
     pub(crate) lockless: Option<u8>,
     /// Sectors of a partial parity log; 0 without one.
     pub(crate) log_sectors: u16,
     /// The log is a ring.
     pub(crate) log_is_ring: bool,
-    /// The log is our own, and not md's.
+    /// The log is braid's own, not md's.
     pub(crate) log_is_own: bool,
-    /// Several records of it count.
+    /// The own log has several records that count together.
     pub(crate) log_is_many: bool,
-    /// Blocks of the ring of its write journal, which is on the last disk; 0 without one.
+    /// Blocks of the write journal's ring on the last disk; 0 without one.
     pub(crate) journal_blocks: u64,
-    /// Its bitmap, and our own log if it has one, are in a bitmap file, which is the last disk here and no member.
+    /// The bitmap, and the own log if any, are in a bitmap file. The last disk stands for it; it is
+    /// no member.
     pub(crate) bitmap_in_file: bool,
     /// Sectors by which the data areas of the first disks are longer than the others'.
     pub(crate) extra_sectors: [u64; 3],
 }
 
 impl Design {
-    /// Whether all of its parity stays on one slot or two.
+    /// Whether all parity stays on one slot or two.
     pub(crate) fn keeps_parity_still(&self) -> bool {
         match self.level {
             Level::Raid5 => matches!(self.layout, 4 | 5),
@@ -84,7 +84,7 @@ impl Design {
         }
     }
 
-    /// Sometimes with spares, or with numbers that make for long superblocks.
+    /// Sometimes adds spares, or device numbers that make superblocks long.
     pub(crate) fn with_extras(self, random: &mut Random) -> Self {
         let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
         let spares = *random.pick(&[0, 0, 0, 0, 1, 2]);
@@ -98,7 +98,7 @@ impl Design {
         Self { spares, first_number, ..self }
     }
 
-    /// Sometimes with members that have bad-block logs.
+    /// Sometimes adds bad-block logs.
     pub(crate) fn with_bad_blocks(self, random: &mut Random) -> Self {
         let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
         let may_have = has_redundancy && self.version != Version::V0_90;
@@ -106,7 +106,7 @@ impl Design {
         Self { has_bad_blocks: may_have && random.chance(17), ..self }
     }
 
-    /// Sometimes with a write-intent bitmap.
+    /// Sometimes adds a write-intent bitmap.
     pub(crate) fn with_bitmap(self, random: &mut Random) -> Self {
         let bit_sectors = *random.pick(&[0, 0, 0, 1, 8, 8, 16, 32, 64]);
         if self.log_sectors > 0 && !self.log_is_own || self.journal_blocks > 0 {
@@ -118,12 +118,12 @@ impl Design {
         if !has_room {
             return self;
         }
-        // Beside our own log there may be less room for it than it takes.
+        // The bitmap can leave too little room for the own log.
         let has_both = self.log_sectors == 0 || design.own_log(&design.superblock(0)).is_some();
         if has_both { design } else { self }
     }
 
-    /// Sometimes its bitmap is a lockless one.
+    /// Sometimes makes the bitmap lockless.
     pub(crate) fn with_lockless(self, random: &mut Random) -> Self {
         let percent = *random.pick(&[0, 50, 100, 100]);
         if self.bit_sectors == 0 || !random.chance(40) {
@@ -132,26 +132,27 @@ impl Design {
         let design = Self { lockless: Some(percent), ..self };
         let (head, ..) = design.bitmap(design.resync_sectors()).expect("it has a bitmap");
         let place = self.superblock(0).bitmap_place().expect("it has a bitmap");
-        // No log of our own is made beside one.
+        // braid creates no own log beside a lockless bitmap.
         let fits = head.area_sectors() <= place.room_sectors && self.log_sectors == 0;
         if fits { design } else { self }
     }
 
-    /// Sometimes with a parity log: md's or our own on level 5, else our own.
+    /// Sometimes adds a parity log: md's or the own one on level 5, else the own one.
     pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
         let is_fit = has_parity && self.version != Version::V0_90 && self.journal_blocks == 0;
-        // Without one what is dirty stays so for a while, and that wants to be met as well.
+        // Without a log a dirty array stays dirty for a while; runs must meet that as well.
         let percent = if self.level == Level::Raid5 { 45 } else { 30 };
         if !is_fit || !random.chance(percent) {
             return self;
         }
-        // A band and a header have room in the least; a ring has room for more records than one.
+        // The least log has room for a band and a header; a ring has room for several records.
         let band = (self.chunk_sectors.min(128) as u16).next_multiple_of(8);
         let more = *random.pick(&[0, 8, 24, 64]);
         let (log_sectors, log_is_ring) = (8 + band + more, random.chance(60));
         if self.level != Level::Raid5 || random.chance(50) {
-            // Of a ring with room for several records they count beside each other, unless an older version made it.
+            // In a ring with room for several records they count together, unless an older version
+            // made it.
             let parities = if self.bitmap_in_file { 2 } else { 1 };
             let roomy = 4 * (8 + parities * band) + more;
             let log_sectors = if band <= 32 && random.chance(65) { roomy } else { log_sectors + 8 };
@@ -160,16 +161,18 @@ impl Design {
             let has_room = own.own_log(&own.plain_superblock(0)).is_some();
             return if has_room { own } else { self };
         }
-        // The superblock alone needs no place yet.
+        // The place of the log depends on the superblock alone.
         let roomy = Self { log_sectors, log_is_ring, ..self };
         let has_room = |place: PplPlace| place.size_sectors >= log_sectors;
         if roomy.plain_superblock(0).ppl_place().is_some_and(has_room) { roomy } else { self }
     }
 
-    /// Sometimes with a write journal, in a ring that is soon full; nothing else is kept beside one.
+    /// Sometimes adds a write journal, in a ring that is soon full. It excludes bitmap and parity
+    /// log.
     pub(crate) fn with_journal(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
-        // A superblock that tears has another beside it that could be written before; the journal's has none.
+        // A member with a torn superblock has siblings that were written before it; the journal has
+        // none.
         let is_fit = has_parity && self.slots > 2 && !self.has_long_superblocks();
         let more = *random.pick(&[0, 2, 30]);
         if !is_fit || !random.chance(JOURNAL_PERCENT) {
@@ -178,13 +181,13 @@ impl Design {
         Self { journal_blocks: self.journal_blocks_min() + more, ..self }
     }
 
-    /// The least ring that is written for it, and a little more.
+    /// Blocks of the smallest ring for the journal, and a few more.
     pub(crate) fn journal_blocks_min(&self) -> u64 {
         let batch = u64::from(self.chunk_sectors.min(128)) * (u64::from(self.slots) + 1);
         (4 * batch).div_ceil(JOURNAL_BLOCK_SECTORS) + 8 + 3
     }
 
-    /// Where our own log goes on a disk with this superblock, if it is to have one and there is room.
+    /// Place of the own log on a disk with this superblock, if the array has one and there is room.
     pub(crate) fn own_log(&self, superblock: &Superblock) -> Option<OwnLogPlace> {
         if self.bitmap_in_file {
             let size_sectors = u32::from(self.log_sectors);
@@ -200,13 +203,13 @@ impl Design {
         (self.log_is_own && fits).then_some(OwnLogPlace { size_sectors, is_many })
     }
 
-    /// Where a disk with this superblock has its log, if it has one.
+    /// Place of the log on a disk with this superblock, if any.
     pub(crate) fn log_place(&self, superblock: &Superblock) -> Option<LogPlace> {
         let own = || self.own_log(superblock).map(LogPlace::Own);
         superblock.intent.ppl.map(LogPlace::Ppl).or_else(own)
     }
 
-    /// Writes the log of a member that was made whole, as md does: it names nothing.
+    /// Writes the empty log of a rebuilt member, as md does.
     pub(crate) fn put_empty_log(&self, disk: &mut Disk, superblock: &Superblock) {
         let Some(place) = self.log_place(superblock) else { return };
         let (generation, entries) = (Some(1), Vec::new());
@@ -223,7 +226,7 @@ impl Design {
         disk.put(offset_bytes / SECTOR as u64, &area, true);
     }
 
-    /// Writes the journal's first block, as whoever makes an array does.
+    /// Writes the journal's first block, as at creation.
     pub(crate) fn put_empty_journal(
         &self,
         disk: &mut Disk,
@@ -235,7 +238,7 @@ impl Design {
         }
     }
 
-    /// Its bitmap as every member is made with it: nothing is in doubt.
+    /// The bitmap that every member gets at creation: no bit is set.
     pub(crate) fn bitmap(
         &self,
         sectors: u64,
@@ -257,7 +260,7 @@ impl Design {
         Some((BitmapSuperblock { kind, ..head }, Bits::none(sectors, each), marks))
     }
 
-    /// Sectors that its bitmap is about.
+    /// Sectors that the bitmap covers.
     pub(crate) fn resync_sectors(&self) -> u64 {
         let (data_sectors, _) = self.sectors(0);
         let member_sectors = vec![data_sectors; usize::from(self.slots)];
@@ -271,22 +274,21 @@ impl Design {
         resync_sectors(&Geometry::new(&shape).expect("a design has a geometry"))
     }
 
-    /// Whether a power cut can tear its superblocks.
     pub(crate) fn has_long_superblocks(&self) -> bool {
         self.version == Version::V0_90 || self.first_number > 0
     }
 
-    /// The number of a disk in the tables of roles.
+    /// A disk's device number in the tables of roles.
     pub(crate) fn number(&self, disk: usize) -> u16 {
         self.first_number + disk as u16
     }
 
-    /// The disk that stands for its bitmap file, if it has one.
+    /// The disk that stands for the bitmap file, if any.
     pub(crate) fn file_disk(&self) -> Option<usize> {
         self.bitmap_in_file.then(|| self.disk_count() - 1)
     }
 
-    /// Sectors of that: the bitmap, and the log with its head behind it.
+    /// Sectors of that file: the bitmap, and behind it the log with its head.
     fn file_sectors(&self) -> u64 {
         let (head, ..) = self.bitmap(self.resync_sectors()).expect("a file has a bitmap");
         let log =
@@ -294,7 +296,7 @@ impl Design {
         head.area_sectors().next_multiple_of(8) + log
     }
 
-    /// The role that a disk is made with.
+    /// The role that a disk gets at creation.
     pub(crate) fn role(&self, disk: usize) -> Role {
         let slot = disk as u16;
         match () {
@@ -304,30 +306,29 @@ impl Design {
         }
     }
 
-    /// The disk with its write journal, if it has one.
+    /// The disk with the write journal, if any.
     pub(crate) fn journal_disk(&self) -> Option<usize> {
         (self.journal_blocks > 0).then(|| usize::from(self.slots + self.spares))
     }
 
-    /// Its disks: those of slots, then those that wait, then the journal's, or the bitmap file.
+    /// Disks of slots, then spares, then the journal's or the bitmap file.
     fn disk_count(&self) -> usize {
         let others = usize::from(self.journal_blocks > 0) + usize::from(self.bitmap_in_file);
         usize::from(self.slots + self.spares) + others
     }
 
-    /// Those with superblocks.
+    /// Disks with superblocks.
     pub(crate) fn member_count(&self) -> usize {
         self.disk_count() - usize::from(self.bitmap_in_file)
     }
 
-    /// The table of roles that every disk is made with.
+    /// The table of roles that every disk gets at creation.
     pub(crate) fn roles(&self) -> Arc<[Role]> {
         let unused = (0..self.first_number).map(|_| Role::Spare);
         let disks = self.member_count();
         unused.chain((0..disks).map(|disk| self.role(disk))).collect()
     }
 
-    /// Sectors that metadata takes.
     fn metadata_sectors(&self) -> u64 {
         if self.bitmap_in_file {
             return METADATA_SECTORS;
@@ -353,7 +354,7 @@ impl Design {
         (data_sectors, self.metadata_sectors() + data_sectors)
     }
 
-    /// The superblock that a disk is made with.
+    /// The superblock that a disk gets at creation.
     pub(crate) fn superblock(&self, disk: usize) -> Superblock {
         if self.version == Version::V0_90 {
             return self.superblock_v0(disk);
@@ -361,7 +362,7 @@ impl Design {
         self.with_place(self.plain_superblock(disk))
     }
 
-    /// Of version 1, without a bitmap or a log.
+    /// A superblock of version 1, without a bitmap or a log.
     fn plain_superblock(&self, disk: usize) -> Superblock {
         let (data_sectors, sectors) = self.sectors(disk);
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
@@ -390,7 +391,7 @@ impl Design {
         superblock.expect("a design makes a valid superblock")
     }
 
-    /// The superblock says where its bitmap or its log is, if there is to be one.
+    /// Adds the place of the bitmap or the log to a superblock, if any.
     fn with_place(&self, mut superblock: Superblock) -> Superblock {
         if self.bit_sectors > 0 && !self.bitmap_in_file {
             let place = superblock.bitmap_place().expect("there is room for a bitmap");
@@ -438,7 +439,7 @@ impl Design {
         }
     }
 
-    /// Its disks, with superblocks and without data; on spares there is something else.
+    /// The disks, with superblocks and without data; spares hold [`SPARE_BYTE`].
     pub(crate) fn disks(&self) -> Vec<Disk> {
         let disk = |index: usize| {
             if Some(index) == self.file_disk() {
@@ -462,7 +463,7 @@ impl Design {
         (0..self.disk_count()).map(disk).collect()
     }
 
-    /// The bitmap and the log, as they are made.
+    /// Writes the bitmap and the log of a new array.
     fn put_intent(&self, disk: &mut Disk, superblock: &Superblock) {
         if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
             let (head, bits, marks) = self.bitmap(self.resync_sectors()).expect("it has a bitmap");

@@ -1,4 +1,4 @@
-//! What is left out of a run: cycles, requests and faults, by number.
+//! The parts that a run leaves out: cycles, requests and faults, by number.
 //!
 //! ```text
 //!   c3      cycle 3, wholly: no work, no crash, no opening
@@ -6,14 +6,14 @@
 //!   c1f8    fault 8 of cycle 1
 //! ```
 //!
-//! Numbers are given before it is known what is left out, so they name the same thing in every run
-//! of a seed until a failure goes another way.
+//! Numbers are given before anything is left out. So they name the same thing in every run of a
+//! seed, until a failure takes another path.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is numbered within a cycle.
+/// The kinds that are numbered within a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A client's request.
@@ -22,12 +22,12 @@ pub enum Kind {
     Fault,
 }
 
-/// The number of a cycle, or of a request or fault in it.
+/// The number of a cycle, or of one of its requests or faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Number {
-    /// Of the cycle, from 0.
+    /// The cycle, from 0.
     pub cycle: u64,
-    /// Which request or fault of it; none for the whole cycle.
+    /// Request or fault of the cycle; none for the whole cycle.
     pub item: Option<(Kind, u64)>,
 }
 
@@ -57,26 +57,26 @@ impl FromStr for Number {
     }
 }
 
-/// What a run goes without.
+/// The restrictions of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Cycles, requests and faults that do not come.
+    /// Cycles, requests and faults that are left out.
     pub without: BTreeSet<Number>,
-    /// If there are any here: nothing else comes.
+    /// If set, all others are left out.
     pub only: Option<BTreeSet<Number>>,
     /// Engines have one shard.
     pub one_shard: bool,
     /// Shards have one stripe.
     pub one_stripe: bool,
-    /// No write is answered early.
+    /// No write is acknowledged early.
     pub write_through: bool,
     /// Elevators order nothing, and the multiplexer holds nothing.
     pub straight: bool,
-    /// No request is longer.
+    /// Longest request, in sectors.
     pub sectors_max: Option<u64>,
     /// Another schedule of the same seed.
     pub schedule: u64,
-    /// In so many cycles, whatever is oldest happens first.
+    /// In the first so many cycles the oldest event always happens first.
     pub plain_cycles: u64,
 }
 
@@ -86,10 +86,10 @@ impl Cut {
             || self.only.as_ref().is_some_and(|only| !only.contains(&number))
     }
 
-    /// Takes an argument of the command, if it is one of these; `value` gives what follows it.
+    /// Takes an argument of the command, if it is one of these; `value` returns the word after it.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The reason why the value is invalid.
     pub fn argument(
         &mut self,
         word: &str,
@@ -115,13 +115,13 @@ impl Cut {
     }
 }
 
-/// Numbers with commas between them.
+/// Parses numbers separated by commas.
 fn numbers(text: &str) -> Result<BTreeSet<Number>, String> {
     text.split(',').filter(|number| !number.is_empty()).map(str::parse).collect()
 }
 
 impl fmt::Display for Cut {
-    /// As arguments of the command.
+    /// Prints the arguments of the command.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |numbers: &BTreeSet<Number>| {
             numbers.iter().map(Number::to_string).collect::<Vec<_>>().join(",")

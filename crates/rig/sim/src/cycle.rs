@@ -1,15 +1,13 @@
 //! Crash and recover, again and again, on the same disks.
 //!
 //! ```text
-//!   work ──▶ end: power cut of all │ the process is killed │ orderly stop ──▶ who is presented?
+//!   work ──▶ end: power cut of all │ the process is killed │ orderly stop ──▶ which disks are presented?
 //!    ▲                                                                             │
 //!    │             rebuilt offline, as md would                                    ▼
 //!    └──── read everything ◀──────────────────────── started ◀── assemble ──▶ refused: with reason?
 //! ```
 //!
-//! Resync and recovery do not exist in the engine yet. Their place is [`World::rebuild`]: the disks
-//! are made whole while the array is stopped, as the kernel's md would do it. When the engine can do
-//! it, the call is replaced by letting the engine run until it is done.
+//! [`World::rebuild`] makes the disks whole while the array is stopped, as the kernel's md does.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +44,7 @@ use crate::trace::Trace;
 use crate::workload::Workload;
 use crate::world::{Clock, Did, Engine, Trust, World};
 
-/// Milliseconds of rest before an array turns clean.
+/// Milliseconds without writes before an array turns clean.
 pub(crate) const CLEAN_DELAY_MS: u64 = 200;
 
 /// How a run ended.
@@ -58,7 +56,7 @@ enum End {
 }
 
 impl World {
-    /// A new array on new disks, started.
+    /// Creates an array on new disks and starts it.
     pub(crate) fn create(design: &Design, chances: Chances, trace: Trace) -> Self {
         let may_lie = lying::is_lying_world(chances.of(Purpose::Lies, 1));
         let mut random = chances.of(Purpose::World, 1);
@@ -77,8 +75,8 @@ impl World {
         let geometry = assembled.geometry.clone();
         layouts::check(design, &geometry);
         let mut manner = manner(&mut random, &chances.cut);
-        // Checkers know disks by their slots: no spare takes one here. And where disks lie, what a job writes is what a lie
-        // made of it: the taint of that is not followed.
+        // Checkers know disks by their slots, so no spare takes a slot here. Where disks lie, a job
+        // writes data derived from lies, which the taint does not follow.
         let may_have_jobs = design.spares == 0 && !may_lie;
         manner.jobs_paused |= !may_have_jobs;
         let machines = open::start(&assembled, superblocks, &presented, manner);
@@ -124,7 +122,7 @@ impl World {
         }
     }
 
-    /// Notes what kind of superblocks this world has.
+    /// Counts the kind of superblocks of this world.
     fn count_kind(&mut self) {
         let design = self.metadata.design;
         if design.spares > 0 {
@@ -177,7 +175,7 @@ impl World {
         }
     }
 
-    /// Clients ask for things and disks fail, up to some step.
+    /// Clients submit requests and disks fail, up to some step.
     fn work(&mut self) {
         let mut workload = Workload::any(self);
         let mut random = self.chances.of(Purpose::Ends, 0);
@@ -218,7 +216,7 @@ impl World {
 
     pub(crate) fn standing(&self) -> Standing {
         let view = &self.engine.machines.shards[0].view;
-        // One that is being recovered makes up for nothing yet.
+        // A member under recovery replaces no missing member yet.
         let holds_all = |member: &&MemberView| member.recovered_sectors == u64::MAX;
         let disk = |slot: u16| {
             view.member(Slot(slot)).filter(holds_all).map(|member| self.disk_index(member.id))
@@ -234,7 +232,7 @@ impl World {
         }
     }
 
-    /// What the model is to make of the run, given its plan.
+    /// Sets how far the model trusts this run, given its plan.
     pub(crate) fn trust(&mut self) {
         let is_dirty = self.standing().is_dirty;
         let is_mirror = self.geometry.level().family() == Family::Mirror;
@@ -257,8 +255,9 @@ impl World {
         }
     }
 
-    /// A mirror that was left dirty tells one story of each sector, as long as the copy that it comes from is there: what a
-    /// fault takes away may be told otherwise from now on, or until the array has come to terms with it.
+    /// A dirty mirror returns the same version of a sector as long as the copy that it reads
+    /// exists. After a fault it can return another, from now on or until the array has dealt with
+    /// the fault.
     pub(crate) fn doubt_copies(&mut self, mishap: Mishap) {
         if self.engine.trust.firmly {
             return;
@@ -275,14 +274,15 @@ impl World {
         self.model.unpin();
     }
 
-    /// The same for a read that ends now. What made a mirror's copies alike by writing a sector back that could not be read may
-    /// be in a cache, and lost with it.
+    /// The trust in a read that ends now. The array writes a sector that it could not read back
+    /// from another copy, which makes copies alike. That write can be in a cache, and be lost with
+    /// it.
     pub(crate) fn trust_now(&self) -> Trust {
         let trust = self.engine.trust;
         Trust { lasts: trust.firmly || self.disks.iter().all(Disk::is_flushed), ..trust }
     }
 
-    /// The run ends.
+    /// Ends the run.
     fn end(&mut self) -> End {
         let end = match self.chances.of(Purpose::Ends, 1).below(20) {
             0..13 => End::PowerCut,
@@ -291,7 +291,7 @@ impl World {
         };
         let is_broken = |notice: &Notice| matches!(notice, Notice::Broken { .. });
         if self.engine.notices.iter().any(is_broken) && self.clock.step.is_multiple_of(2) {
-            // An array that takes no writes any more is still read, and never wrongly.
+            // An array that takes no more writes is still read, and never wrongly.
             self.settle();
             self.read_all();
         }
@@ -336,7 +336,8 @@ impl World {
         self.model.lose_power(true);
     }
 
-    /// A disk was doing something: any part of it is done, and the engine does not hear of it.
+    /// A disk was at work when power failed: it does any part of the request, and the engine hears
+    /// nothing.
     fn half_do(&mut self, event: Event) {
         let id = event.waits_for();
         if id.is_none_or(|id| self.disks[self.disk_index(id)].ills.gone) {
@@ -377,7 +378,7 @@ impl World {
         }
     }
 
-    /// An orderly stop; whether the array is clean.
+    /// Stops the array in order; returns whether it is clean.
     pub(crate) fn stop(&mut self) -> bool {
         self.tally.count("orderly-stop");
         self.settle();
@@ -387,8 +388,8 @@ impl World {
         self.has_stopped()
     }
 
-    /// The array was told to stop, and nothing is under way any more; whether it is clean. What its disks keep without power is
-    /// what they have flushed.
+    /// Checks an array that was asked to stop and has nothing in flight; returns whether it is
+    /// clean. Its disks then lose power and keep what they have flushed.
     pub(crate) fn has_stopped(&mut self) -> bool {
         let stopped = self.engine.notices.iter().find_map(|notice| match notice {
             Notice::Stopped { clean } => Some(*clean),
@@ -397,7 +398,7 @@ impl World {
         let clean = stopped.expect("an array that is told to stop stops");
         assert!(clean || self.engine.trust.errors_allowed, "an orderly stop is clean");
         self.check_nothing_held();
-        // A run that wrote nothing flushes nothing: what a killed process left in caches stays there.
+        // A run without writes flushes nothing: writes of a killed process stay in caches.
         if clean && self.engine.has_written {
             self.model.flushed(self.clock.step, u64::MAX);
         }
@@ -406,7 +407,7 @@ impl World {
         clean
     }
 
-    /// Starts the array again and reads it. False if it cannot be started.
+    /// Starts the array again and reads it; false if it cannot be started.
     fn recover(&mut self, end: End) -> bool {
         let mut can_be_read_again = false;
         for disk in &mut self.disks {
@@ -417,7 +418,7 @@ impl World {
             }
         }
         if can_be_read_again {
-            // A copy that could not be read was never compared with what was read instead.
+            // The array never compared an unreadable copy with the data that it read instead.
             self.model.unpin();
         }
         self.look_at_bad_logs();
@@ -431,16 +432,16 @@ impl World {
         let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
             let machines = &self.engine.machines;
-            // A shard hears late that they were given up; no write begins before.
+            // A shard hears late that logs were dropped; no write begins before.
             let had_logs = machines.array.parity_logs().is_some();
-            // One that broke may have lost a log as it lost a member.
+            // A broken array can have lost a log together with a member.
             let view = &machines.shards[0].view;
             let was_logged = had_logs && view.keeps_parity_logs && view.gate != Gate::Broken;
             let is_own = self.metadata.design.log_is_own;
             let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
             let lacks_log =
                 matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
-            // What was accepted is asked again until superblocks have said clean once.
+            // A refusal that the operator accepted returns until superblocks have said clean once.
             let was_logged = was_logged && !self.has_accepted;
             assert!(!(lacks_log && was_logged), "what was logged is there: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);
@@ -471,7 +472,8 @@ impl World {
         true
     }
 
-    /// Mostly all; sometimes some are missing; at least one that nothing befell, in any order.
+    /// The disks to present, in any order: mostly all, sometimes fewer, at least one without
+    /// faults.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);
@@ -483,7 +485,7 @@ impl World {
         let withheld = 1 + self.chances.openings.below(several) as usize;
         let mut rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
         if self.chances.openings.chance(40) {
-            // An array that was left dirty does without parity, and without nothing else.
+            // A dirty array starts without its parity members, but not without any other.
             let members =
                 all.iter().copied().filter(|disk| *disk < usize::from(self.geometry.slots()));
             let without_data = |disk: &usize| !verdicts::holds_data(&self.geometry, *disk as u16);
@@ -504,7 +506,7 @@ impl World {
         rest
     }
 
-    /// Makes every disk hold what it should, as md's resync and recovery do, and starts again.
+    /// Makes every disk hold the right content, as md's resync and recovery do, and starts again.
     pub(crate) fn rebuild(&mut self, content: &[u8]) {
         self.tally.count("rebuilt-offline");
         self.note("rebuilt", [0, 0, 0]);
@@ -513,9 +515,9 @@ impl World {
         write_image(&mut self.disks, &self.geometry, data_offset, content);
         let design = self.metadata.design;
         let keeps_logs = self.chances.of(Purpose::BadBlocks, 3).chance(60);
-        // Else they are left as they were: by somebody who did not keep them.
+        // Otherwise bitmaps stay as they are: a server that keeps no bitmap did this.
         let keeps_bitmaps = self.chances.of(Purpose::Bitmaps, 1).chance(70);
-        // The same of our own logs: they stay as they were, and count no longer.
+        // Likewise own logs stay as they are, and count no longer.
         let keeps_own_logs = self.chances.of(Purpose::ParityLogs, 1).chance(50);
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
@@ -526,7 +528,8 @@ impl World {
             is_replacement: false,
             role_of_this: Role::Spare,
         };
-        // A bitmap or a log may have been made or given up, and some superblocks do not say so.
+        // The newest superblock says whether a bitmap or a log was created or dropped; others can
+        // be outdated.
         let found = self.disks.iter().enumerate();
         let found = found.map(|(index, disk)| open::probe_disk(disk, index).probe);
         let newest = found.filter_map(|probe| probe.newest().cloned());
@@ -536,7 +539,7 @@ impl World {
         let ppl = intent.map(|intent| intent.ppl);
         self.keeps_bits.clear();
         for (index, disk) in self.disks.iter_mut().enumerate() {
-            // A superblock that is gone is written anew.
+            // Replaces a lost superblock.
             disk.heal(self.taint.superblock.clone());
             let probed = open::probe_disk(disk, index);
             let found = probed.probe.newest().cloned();
@@ -550,7 +553,7 @@ impl World {
                 superblock.set_bitmap(bitmap.flatten());
             }
             if Some(index) == design.journal_disk() {
-                // Blocks that were left in the ring do not follow.
+                // Old blocks in the ring do not continue the new first block.
                 design.put_empty_journal(disk, &superblock, 1_000_000 * update.events);
                 superblock.set_journal_tail(0, update.events);
             }
@@ -578,7 +581,7 @@ impl World {
     }
 }
 
-/// Writes what members must hold for `content`, durably.
+/// Writes the members' content for `content`, durably.
 fn write_image(disks: &mut [Disk], geometry: &Geometry, data_offset: u64, content: &[u8]) {
     for (disk, data) in disks.iter_mut().zip(image(geometry, content)) {
         disk.put(data_offset, &data, false);
@@ -604,7 +607,7 @@ mod tests {
     use crate::content::version_of;
     use crate::create::smallest;
 
-    /// The checkers can fail: old bytes under a flushed write are seen.
+    /// The checkers can fail: they notice old bytes under a flushed write.
     #[test]
     #[should_panic(expected = "reads as version 1, not one of")]
     fn a_disk_that_loses_a_flushed_write_is_noticed() {

@@ -1,4 +1,4 @@
-//! A simulated disk: bytes, a volatile cache, and everything that can go wrong with it.
+//! A simulated disk: bytes, a volatile cache, and all its faults.
 //!
 //! ```text
 //!   write ──▶ seen            what reads see
@@ -9,12 +9,12 @@
 //!   power cut ─┴▶ walks back; each unflushed write of each sector is undone or not, by chance
 //! ```
 //!
-//! Walking back and undoing by chance gives every sector any of the values that it had since it was
-//! last on stable storage, each sector for itself: any subset, any order, torn at 512 bytes
-//! [check: a_power_cut_can_leave_any_of_a_sectors_values].
+//! A power cut walks back and undoes writes by chance. So each sector, for itself, ends with any of
+//! the values that it had since it was last on stable storage. Writes survive in any subset and any
+//! order, torn at 512 bytes [check: a_power_cut_can_leave_any_of_a_sectors_values].
 //!
-//! A disk may lie: bytes rot, writes are lost or land elsewhere, flushes are only claimed. What an
-//! honest disk would hold instead is kept beside it, see [`crate::lies`].
+//! A disk can lie: bytes rot, writes are lost or land elsewhere, flushes are only claimed.
+//! [`crate::lies`] keeps the content of an honest disk beside it.
 
 use std::collections::BTreeSet;
 
@@ -24,28 +24,28 @@ use crate::content::{SECTOR, bytes};
 use crate::lies::{Change, Fate, Lies};
 use crate::random::{Random, mix};
 
-/// What is wrong with a disk, beyond bad sectors; power brings all of it back.
+/// Ills of a disk beyond bad sectors; a power cycle cures them all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ills {
-    /// Nothing works any more.
+    /// The disk answers every request with an error.
     pub(crate) gone: bool,
     pub(crate) writes_fail: bool,
     pub(crate) flushes_fail: bool,
     pub(crate) superblocks_fail: bool,
-    /// It answers nothing, and does not say so.
+    /// The disk answers nothing, not even an error.
     pub(crate) stalled: bool,
-    /// It does nothing until then, in nanoseconds.
+    /// The disk answers nothing until then, in nanoseconds.
     pub(crate) slow_until_ns: u64,
-    /// Flushes and FUA are acknowledged, and nothing becomes durable by them.
+    /// The disk acknowledges flushes and FUA, and makes nothing durable.
     pub(crate) flushes_lie: bool,
-    /// What becomes of the next write of data.
+    /// Fate of the next write of data.
     pub(crate) next_data: Fate,
-    /// What becomes of the next superblock.
+    /// Fate of the next superblock.
     pub(crate) next_superblock: Fate,
 }
 
 impl Ills {
-    /// Decides what becomes of the next write.
+    /// Sets the fate of the next write.
     pub(crate) fn set_fate(&mut self, about_superblock: bool, fate: Fate) {
         let next = if about_superblock { &mut self.next_superblock } else { &mut self.next_data };
         *next = fate;
@@ -55,32 +55,32 @@ impl Ills {
 /// One unflushed write to one sector; its bytes before are at the same index of `before`.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
-    /// `DEAD` when a durable write has made the sector stable since.
+    /// `DEAD` once a durable write has made the sector stable.
     sector: u64,
     write: u32,
-    /// It could not be read before; undone, it cannot again.
+    /// The sector was unreadable before; if undone, it is again.
     was_bad: bool,
 }
 
 const DEAD: u64 = u64::MAX;
 
-/// A disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
-    /// What reads see.
+    /// Bytes that reads return.
     pub(crate) seen: Vec<u8>,
     log: Vec<Logged>,
     before: Vec<u8>,
     next_write: u32,
     /// Sectors that cannot be read until they are written.
     pub(crate) bad: BTreeSet<u64>,
-    /// Sectors that take no write.
+    /// Sectors that fail every write.
     pub(crate) stuck: BTreeSet<u64>,
     pub(crate) ills: Ills,
-    /// With sectors that cannot be read it says that it flushed, and did not: a bug that is planted for tests of the shrinker.
+    /// A bug planted for tests of the shrinker: while sectors are unreadable, a flush is
+    /// acknowledged and does nothing.
     #[cfg(test)]
     pub(crate) drops_flushes: bool,
-    /// What an honest disk would hold, where this one differs.
+    /// Bytes of an honest disk, where this one differs.
     pub(crate) lies: Lies,
 }
 
@@ -100,7 +100,7 @@ impl Disk {
         }
     }
 
-    /// Whether nothing that was written can be lost.
+    /// Whether no written byte can be lost.
     pub(crate) fn is_flushed(&self) -> bool {
         self.log.iter().all(|logged| logged.sector == DEAD)
     }
@@ -115,7 +115,7 @@ impl Disk {
         Ok(&self.seen[bytes(start, sectors)])
     }
 
-    /// Writes, or fails and leaves any part of it written.
+    /// Writes, or fails and leaves any part written.
     pub(crate) fn write(
         &mut self,
         (start, data): (u64, &[u8]),
@@ -137,7 +137,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Does any part of a write, sector by sector; none of it is durable.
+    /// Writes any part, sector by sector; none of it is durable.
     pub(crate) fn tear(&mut self, (start, data): (u64, &[u8]), random: &mut Random) {
         for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
             if random.chance(50) {
@@ -146,7 +146,7 @@ impl Disk {
         }
     }
 
-    /// Writes for sure.
+    /// Writes without failing.
     pub(crate) fn put(&mut self, start: u64, data: &[u8], durable: bool) {
         let sectors = (data.len() / SECTOR) as u64;
         self.record(start, sectors, durable);
@@ -157,7 +157,7 @@ impl Disk {
         }
     }
 
-    /// These sectors are about to be written.
+    /// Logs the bytes of these sectors before a write.
     fn record(&mut self, start: u64, sectors: u64, durable: bool) {
         let range = start..start + sectors;
         let is_claimed = durable && self.ills.flushes_lie;
@@ -185,8 +185,8 @@ impl Disk {
         }
     }
 
-    /// Acknowledges a write that does not land where it should. False if the disk cannot lie so:
-    /// there is no room elsewhere.
+    /// Acknowledges a write that is lost or lands elsewhere. False if the disk has no room
+    /// elsewhere.
     pub(crate) fn put_falsely(
         &mut self,
         fate: Fate,
@@ -214,12 +214,12 @@ impl Disk {
         true
     }
 
-    /// What an honest disk would hold in this sector.
+    /// Bytes of an honest disk in this sector.
     pub(crate) fn honest(&self, sector: u64) -> &[u8] {
         self.lies.honest(sector).unwrap_or_else(|| &self.seen[bytes(sector, 1)])
     }
 
-    /// Bits of a sector on stable storage change: one, or as many as `seed` says.
+    /// Flips bits of a sector on stable storage: one, or as many as `seed` says.
     pub(crate) fn rot(&mut self, sector: u64, seed: u64, one_bit: bool) {
         if self.bad.contains(&sector) || self.log.iter().any(|logged| logged.sector == sector) {
             return;
@@ -233,7 +233,7 @@ impl Disk {
         self.lies.diverge(sector, &honest, &self.seen[bytes(sector, 1)]);
     }
 
-    /// Makes sectors what an honest disk would hold.
+    /// Gives sectors the bytes of an honest disk.
     pub(crate) fn heal(&mut self, sectors: std::ops::Range<u64>) {
         for sector in sectors {
             let honest = self.honest(sector).to_vec();
@@ -257,7 +257,7 @@ impl Disk {
         true
     }
 
-    /// What is seen is on stable storage.
+    /// Makes all seen bytes stable.
     pub(crate) fn settle(&mut self) {
         self.log.clear();
         self.lies.settle();
@@ -265,10 +265,10 @@ impl Disk {
         self.next_write = 0;
     }
 
-    /// Power is cut: of every unflushed sector, any of its writes or none survives. An honest disk
-    /// would have lost the same, but nothing that was claimed to be durable.
+    /// Cuts power: of every unflushed sector, any subset of its writes survives. An honest disk
+    /// loses the same, but keeps the writes that this one claimed to be durable.
     pub(crate) fn lose_power(&mut self, random: &mut Random) -> u64 {
-        // Some cuts are kind to a whole disk, some are cruel.
+        // Some cuts spare a whole disk, some spare little.
         let percent = *random.pick(&[0, 10, 50, 50, 90, 100]);
         let mut undone = 0;
         for (index, logged) in self.log.iter().enumerate().rev() {
@@ -346,8 +346,8 @@ mod tests {
         }
     }
 
-    /// Two disks are told the same, one lies; where the overlay is silent they give the same, and
-    /// where it is not, it says what the honest one gives.
+    /// Two disks get the same requests, and one lies. Where the overlay is silent they return the
+    /// same bytes; elsewhere the overlay holds the honest disk's bytes.
     #[test]
     fn the_overlay_holds_exactly_what_differs() {
         for seed in 0..300 {

@@ -7,12 +7,14 @@
 //!                     multiplexer ◀───── how long it took ──────────┘
 //! ```
 //!
-//! What waits in an elevator when a run ends was never begun; what is out may be torn. A vector that fails is tried again
-//! part by part, as a driver must, so that one bad sector costs only the request that asked for it. Superblocks and flushes
-//! go past the elevators: the array has at most one of them under way for a member.
+//! When a run ends, waiting requests never began; dispatched ones can be torn. A failed vector is
+//! retried part by part, as a driver must, so that one bad sector fails only its own request.
+//! Superblocks and flushes bypass the elevators: the array has at most one of them in flight per
+//! member.
 //!
-//! One multiplexer stands above all members. It is asked whenever something comes, something is done, it is set anew, and
-//! when the moment that it named has come; [`crate::patience`] looks at what it says and at who goes before whom.
+//! One multiplexer stands above all members. It runs when a request comes or completes, when its
+//! settings change, and at the time that it named. [`crate::patience`] checks its decisions and the
+//! order of dispatch.
 
 mod world;
 
@@ -28,7 +30,7 @@ use braid_engine::effect::MemberIo;
 use crate::patience::{Patience, Waiting};
 use crate::random::Random;
 
-/// What a disk was given: adjacent requests of one kind.
+/// One dispatch to a disk: adjacent requests of one kind.
 #[derive(Debug)]
 pub(crate) struct Vector {
     pub(crate) member: MemberId,
@@ -38,20 +40,20 @@ pub(crate) struct Vector {
     pub(crate) parts: Vec<(usize, MemberIo)>,
 }
 
-/// One elevator for each member, whose entries are whose, and who may go.
+/// An elevator for each member, the owners of its entries, and the multiplexer.
 #[derive(Debug)]
 pub(crate) struct Elevators {
     each: Vec<Elevator>,
-    /// By member: since when it has been busy with what it does now.
+    /// By member: when it began its current work.
     busy_since_ns: Vec<u64>,
     multiplexer: Multiplexer,
-    /// When the multiplexer wants to be asked again, if any request waits.
+    /// When the multiplexer wants to run again, if any request waits.
     wake_ns: Option<u64>,
     waiting: BTreeMap<EntryId, (Waiting, MemberIo)>,
     patience: Patience,
-    /// Of which the class of a request is drawn: the engine says nothing of classes, so any of them must do.
+    /// Classes to draw from: the engine sets none, so any must do.
     classes: &'static [Class],
-    /// Whether what a write must read first goes with the writes.
+    /// Whether a write's pre-reads are dispatched with the writes.
     names_pre_reads: bool,
     next: u64,
 }
@@ -61,7 +63,7 @@ const ALIKE: &[Class] = &[Class::BestEffort];
 const MIXED: &[Class] = &[Class::BestEffort, Class::BestEffort, Class::Idle, Class::RealTime];
 
 impl Elevators {
-    /// Elevators that change nothing.
+    /// Elevators that leave order and requests as they are.
     pub(crate) fn straight(members: usize, now: Instant) -> Self {
         let each = (0..members).map(|_| Elevator::new(Settings::straight())).collect();
         let off = MultiplexerSettings { is_on: false, ..MultiplexerSettings::default() };
@@ -78,7 +80,7 @@ impl Elevators {
         }
     }
 
-    /// Sets all of it to anything, as a person may at any time.
+    /// Draws all settings anew, as an operator can at any time.
     fn set_any(&mut self, random: &mut Random) {
         let settings = MultiplexerSettings {
             is_on: random.chance(70),
@@ -116,13 +118,11 @@ impl Elevators {
         }
     }
 
-    /// Requests that no disk was given yet.
+    /// Requests not yet dispatched to a disk.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &MemberIo> {
         self.waiting.values().map(|(_, io)| io)
     }
 
-    /// Whether anything waits or is out.
-    /// Members that there are elevators for.
     pub(crate) fn members(&self) -> usize {
         self.each.len()
     }
@@ -131,7 +131,7 @@ impl Elevators {
         self.each.iter().all(Elevator::is_empty)
     }
 
-    /// When a request that is held may be let go.
+    /// When a held request is allowed to go.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.wake_ns.map(Instant)
     }

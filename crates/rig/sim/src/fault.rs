@@ -1,12 +1,12 @@
-//! What goes wrong, when, and with whom: the fault atlas.
+//! The fault atlas: which faults come, when, and to which disk.
 //!
-//! A run either keeps its faults within what the level must survive, given who is missing already,
-//! or goes deliberately beyond. Within: no client may see an error. Beyond: errors are right, wrong
-//! bytes are not. Which of the two it is, is decided here, before the run, and nowhere else. Lies, which
-//! no level here can see, come on top and make a third kind of run: [`crate::lying`].
+//! A run either keeps its faults within the level's tolerance, given the members already missing,
+//! or goes deliberately beyond. Within: no client sees an error. Beyond: errors are right, wrong
+//! bytes are not. This is decided here, before the run, and nowhere else. Lies, which no level here
+//! detects, come on top and make a third kind of run: [`crate::lying`].
 //!
-//! Every fault has an ordinal: eight for each disk, whichever others come to harm. A stall and its end
-//! are one fault.
+//! Every fault has an ordinal: eight for each disk, whichever others fail. A stall and its end are
+//! one fault.
 
 use std::collections::BTreeSet;
 
@@ -21,22 +21,22 @@ use crate::random::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
-    /// It answers nothing any more.
+    /// The disk answers nothing any more.
     Dies,
-    /// Its power is cut: it forgets what was unflushed and answers nothing until the next start.
+    /// Its power is cut: it forgets unflushed writes and answers nothing until the next start.
     PowerCut,
     WritesFail,
     FlushesFail,
     SuperblocksFail,
-    /// It answers nothing for a while, and says nothing about it.
+    /// The disk answers nothing for a while, not even an error.
     Stalls,
     Wakes,
-    /// A run of sectors cannot be read until it is written.
+    /// A run of sectors is unreadable until it is written.
     BadSectors {
         start: u64,
         sectors: u64,
     },
-    /// It does nothing for so long, and then goes on.
+    /// The disk pauses for so long, and then goes on.
     Slow {
         milliseconds: u64,
     },
@@ -46,45 +46,46 @@ pub(crate) enum Mishap {
         sectors: u64,
         seed: u64,
     },
-    /// It acknowledges a write and does not do it.
+    /// The disk acknowledges a write and does not do it.
     LosesWrite {
         about_superblock: bool,
     },
-    /// It acknowledges a write and does it elsewhere.
+    /// The disk acknowledges a write and does it elsewhere.
     Misdirects {
         about_superblock: bool,
         to: u64,
     },
-    /// It acknowledges flushes and FUA and makes nothing durable.
+    /// The disk acknowledges flushes and FUA, and makes nothing durable.
     FlushesLie,
-    /// No harm to any disk: an operator tunes the cache.
+    /// No harm: an operator tunes the cache.
     Tunes(Tuning),
-    /// Nor this: a bitmap of so many sectors a bit is made, in the place of what there is; or that is given up.
+    /// No harm: a bitmap of so many sectors a bit is created in place of the old one, or the bitmap
+    /// is dropped.
     ChangesBitmap(Option<u32>),
-    /// Nor this: parity logs are given up, or made where there are none.
+    /// No harm: parity logs are dropped, or created where there are none.
     ChangesLogs,
-    /// Nor this: an operator says when members sit out.
+    /// No harm: an operator sets when members sit out.
     Watches(SitOut),
-    /// The disk answers nothing for a while, in a run of which nothing else is known to be wrong, and before it goes
-    /// on no read may wait for it.
+    /// The disk answers nothing for a while, in a run without other faults. Until it goes on, no
+    /// read is allowed to wait for it.
     Pauses,
     GoesOn,
-    /// Nor this: its driver says that it has answered nothing for longer than is waited for.
+    /// No harm: its driver reports that it has been silent for longer than the time limit.
     IsSilent,
-    /// Nor this: an operator sets elevators and multiplexer.
+    /// No harm: an operator sets elevators and multiplexer.
     SetsElevators {
         seed: u64,
     },
-    /// Nor this: from now on a driver says how much jobs may ask for, and that is little.
+    /// No harm: from now on a driver limits jobs to small allowances.
     AllowsLittle {
         seed: u64,
     },
-    /// Nor this: a job compares a band of this chunk row.
+    /// No harm: a job compares a band of this chunk row.
     Compares {
         row: u64,
         seed: u64,
     },
-    /// Nor this: a new disk takes the place of one that is out.
+    /// No harm: a new disk replaces one that is out.
     Joins,
 }
 
@@ -119,7 +120,7 @@ impl Mishap {
     }
 }
 
-/// One fault: at which step, to which disk, what.
+/// One fault: its step, its disk, its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) step: u64,
@@ -130,27 +131,27 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whether no disk owns up to it: one says something else than it does, or has no part in it.
+    /// Whether no disk reports this fault: a disk lies about it, or it concerns no disk.
     pub(crate) fn is_lie(&self) -> bool {
         self.ordinal >= FIRST_LIE
     }
 }
 
-/// Ordinals that a disk has for its faults.
+/// Fault ordinals per disk.
 const ORDINALS_PER_DISK: u64 = 8;
 
-/// The first ordinal of lies: behind those of all disks.
+/// The first ordinal of lies, behind those of all disks.
 pub(crate) const FIRST_LIE: u64 = 1000;
 
 /// The faults of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) faults: Vec<Fault>,
-    /// Disks that may come to harm; all others must stay in the array.
+    /// Disks that are allowed to fail; all others must stay in the array.
     pub(crate) victims: BTreeSet<usize>,
-    /// Members that a person has had fail.
+    /// Members that the operator set faulty.
     pub(crate) failed_by_person: BTreeSet<MemberId>,
-    /// Whether clients may be told of errors.
+    /// Whether clients are allowed to see errors.
     pub(crate) errors_allowed: bool,
     /// Whether disks lie.
     pub(crate) lies: bool,
@@ -160,22 +161,22 @@ pub(crate) struct Plan {
     pub(crate) is_ruin: bool,
 }
 
-/// How the array stands when a run begins.
+/// The array's state when a run begins.
 pub(crate) struct Standing {
     pub(crate) geometry: Geometry,
     /// By slot, the disk in it.
     pub(crate) occupants: Vec<Option<usize>>,
-    /// Disks that wait.
+    /// Spare disks.
     pub(crate) spares: BTreeSet<usize>,
-    /// The disk with the write journal: nothing makes up for it.
+    /// The disk with the write journal: no redundancy covers it.
     pub(crate) journal: Option<usize>,
     pub(crate) is_dirty: bool,
-    /// Disks that cannot be read in one place at once, by their bad-block logs.
+    /// Sets of disks that cannot be read in one place at once, by their bad-block logs.
     pub(crate) logged: BTreeSet<BTreeSet<usize>>,
 }
 
 impl Standing {
-    /// Whether the level makes up for every member that is missing and all of `harmed`.
+    /// Whether the level tolerates the loss of all of `harmed` beside the missing members.
     pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
         let with = |logged: &BTreeSet<usize>| harmed.union(logged).copied().collect();
         self.bears(harmed) && self.logged.iter().all(|logged| self.bears(&with(logged)))
@@ -188,7 +189,8 @@ impl Standing {
             return false;
         }
         if harmed.is_subset(&self.spares) {
-            // Of what is dirty and degraded some rows cannot be made whole, whatever comes to spares.
+            // Some rows of a dirty and degraded array cannot be recovered, whatever happens to
+            // spares.
             return !(is_dirty && is_degraded);
         }
         if is_dirty {
@@ -200,7 +202,7 @@ impl Standing {
     }
 }
 
-/// Makes the faults of a run of about `steps` steps from `now` on.
+/// Plans the faults of a run of about `steps` steps from `now` on.
 pub(crate) fn plan(
     standing: &Standing,
     disks: &[Disk],
@@ -242,7 +244,8 @@ pub(crate) fn plan(
     for disk in victims {
         faults.extend(faults_of(disk, &disks[disk], times, chances));
     }
-    // One that cannot be read is refused at the start, as one that is not there.
+    // A start refuses an array whose journal cannot be read, as it does one whose journal is
+    // missing.
     let is_unread = |fault: &Fault| matches!(fault.mishap, Mishap::BadSectors { .. });
     faults.retain(|fault| !(is_unread(fault) && is_journal(&fault.disk)));
     let harmed = faults.iter().map(|fault: &Fault| fault.disk);
@@ -251,8 +254,8 @@ pub(crate) fn plan(
     Plan { faults, victims, errors_allowed, is_ruin, ..Plan::default() }
 }
 
-/// The same comes to several disks at one step, early: what is lost together breaks an array whatever
-/// was missing before. Each has the last ordinal of its disk.
+/// Several disks suffer the same fault at one early step: a simultaneous loss breaks an array
+/// whatever was missing before. Each fault has the last ordinal of its disk.
 fn strike(victims: &BTreeSet<usize>, (now, steps): (u64, u64), chances: &Chances) -> Vec<Fault> {
     let mut random = chances.of(Purpose::Faults, u64::MAX);
     let step = now + random.below(steps.div_ceil(3));
@@ -270,7 +273,7 @@ fn strike(victims: &BTreeSet<usize>, (now, steps): (u64, u64), chances: &Chances
     faults.filter(|fault| !chances.leaves_out(Kind::Fault, fault.ordinal)).collect()
 }
 
-/// What comes to one disk, but for what is left out.
+/// The faults of one disk, without those that the cut leaves out.
 fn faults_of(index: usize, disk: &Disk, (now, steps): (u64, u64), chances: &Chances) -> Vec<Fault> {
     let first = index as u64 * ORDINALS_PER_DISK;
     let mut random = chances.of(Purpose::Faults, 1 + index as u64);

@@ -1,4 +1,4 @@
-//! Writes that were answered before the members had them, and what must be true of those.
+//! Held writes: acknowledged before the members have them, and the rules for them.
 //!
 //! ```text
 //!   reply, keeps its payload ──▶ held ──every piece released──▶ on the members, covered by a later write, or lost
@@ -6,13 +6,15 @@
 //!                                 └─ the process ends: it may never have been
 //! ```
 //!
-//! A payload that is held stays in [`crate::memory`]; after its release nothing may name it, which the
-//! memory notices. Here is the rest:
+//! A held payload stays in [`crate::memory`]. After its release no request may name it, which the
+//! memory notices. The other rules:
 //!
-//! - Only a write is answered early, only where the cache is told to and one more member could be lost.
-//! - No payload is kept beyond the limit that holds, and none in the end.
-//! - A flush that is answered well leaves nothing held that was answered before it was asked for.
-//! - What is held is due: while nothing else goes on, its shard asks for a time that is not too far.
+//! - Only a write is acknowledged early, only if the cache's mode says so and the array survives
+//!   the loss of one more member.
+//! - No payload is kept beyond the current limit, and none at the end.
+//! - A successful flush leaves nothing held that was acknowledged before the flush was submitted.
+//! - Held writes are due: while nothing else happens, their shard asks for a time that is not too
+//!   far.
 
 mod world;
 
@@ -20,25 +22,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_engine::request::RequestId;
 
-/// One answered request of which pieces are held.
+/// One acknowledged request with held pieces.
 #[derive(Debug)]
 struct HeldRequest {
-    /// Shards that have pieces.
+    /// Shards with pieces of it.
     shards: BTreeSet<usize>,
     /// Its name in the model.
     write: u64,
     range: (u64, u64),
-    /// The step at which the last piece was answered.
+    /// The step at which the last piece was acknowledged.
     answered: u64,
 }
 
-/// What is held.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     requests: BTreeMap<RequestId, HeldRequest>,
-    /// Pieces whose payload is named beyond their answer: by these, or by members that have left.
+    /// Pieces whose payload is named after their answer: by held writes, or by members that have
+    /// left.
     users: BTreeMap<RequestId, u32>,
-    /// An answered write was lost: the array cannot tell whose, so no flush goes well any more in this run.
+    /// An acknowledged write was lost. The array cannot tell whose, so every flush of this run
+    /// fails from now on.
     pub(crate) has_lost: bool,
 }
 
@@ -47,17 +50,17 @@ impl Held {
         self.requests.is_empty()
     }
 
-    /// Whether a write, by its name in the model, is with the process only.
+    /// Whether only the process has a write, by its name in the model.
     pub(crate) fn is_held(&self, write: u64) -> bool {
         self.requests.values().any(|held| held.write == write)
     }
 
-    /// Names in the model of the writes that are.
+    /// Names in the model of all held writes.
     pub(crate) fn writes(&self) -> impl Iterator<Item = u64> {
         self.requests.values().map(|held| held.write)
     }
 
-    /// Sectors of which some may still be written.
+    /// Sectors that can still be unwritten.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (RequestId, (u64, u64))> {
         self.requests.iter().map(|(id, held)| (*id, held.range))
     }
@@ -67,12 +70,12 @@ impl Held {
         held.count() as u32
     }
 
-    /// How many pieces, for who wants to know whether something changed.
+    /// Number of held pieces, to notice changes.
     pub(crate) fn pieces(&self) -> u64 {
         self.requests.values().map(|held| held.shards.len() as u64).sum()
     }
 
-    /// Whether the payload of a request is named beyond its answer.
+    /// Whether the payload of a request is named after its answer.
     pub(crate) fn uses_payload(&self, request: RequestId) -> bool {
         self.users.contains_key(&request)
     }

@@ -1,26 +1,27 @@
-//! Histories of whole arrays: clones, halves that ran apart, strangers, torn tables, clocks that go back.
+//! Histories of whole arrays: clones, halves that ran apart, strangers, torn tables, clocks set
+//! back.
 //!
 //! Here a disk is its superblock and the last write that it holds: cheap enough for very many
-//! histories. The array's machine, the superblocks and assembly are the shipped ones; shards and data are
-//! not here ([`crate::cycle`] has them).
+//! histories. The array's machine, the superblocks and assembly are the shipped ones. Shards and
+//! data are in [`crate::cycle`], not here.
 //!
 //! ```text
 //!   writes form a tree:   w1 ── w2 ── w4 (half A ran alone)        every start chooses disks
 //!                           └─ w3 (half B ran alone)               of one branch, or is refused
 //! ```
 //!
-//! A write goes to every member of the view, in any order, and is answered when the machine may answer it.
-//! So two disks belong together exactly if the last *answered* write on each is the same, and a disk is
-//! stale beside another exactly if that other's is a later one of the same branch. Assembly never sees
-//! writes; the simulator never looks at events.
+//! A write goes to every member of the view, in any order, and is acknowledged when the machine
+//! allows it. So two disks belong together exactly if the last *acknowledged* write on each is the
+//! same. A disk is stale beside another exactly if the other's write is a later one of the same
+//! branch. Assembly never sees writes; the simulator never looks at events.
 //!
-//! One thing md's format cannot tell: a clone *instead* of its member, within one event, looks like a
-//! member that a power cut kept from being told. That is counted (`clone-instead-believed`) and ends
-//! the history.
+//! md's format cannot tell one case: a clone *instead* of its member, within one event, looks like
+//! a member that a power cut left behind by one update. The tally counts it
+//! (`clone-instead-believed`), and the history ends.
 //!
 //! # Invariants
-//! - Branches are never mixed, stale disks and strangers never chosen, nothing refused without cause
-//!   [check: histories_never_mix_and_meet_every_scenario].
+//! - Assembly never mixes branches, never chooses stale disks or strangers, and refuses nothing
+//!   without cause [check: histories_never_mix_and_meet_every_scenario].
 //! - The checker can fail [check: a_mixed_choice_is_noticed].
 
 mod disks;
@@ -38,27 +39,26 @@ use disks::{ArrayKind, Device, STRANGER, UUID};
 /// Starts of one history.
 const STARTS: u64 = 14;
 
-/// A write: what it followed, and whether a client was told that it is done.
+/// A write: its predecessor, and whether a client saw it acknowledged.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     after: usize,
     answered: bool,
 }
 
-/// One array's life.
 struct History {
     kind: ArrayKind,
     devices: Vec<Device>,
-    /// The first is the content that the array was made with; it follows itself.
+    /// The first is the content at creation; it follows itself.
     writes: Vec<Write>,
-    /// Device numbers of those that ran to the end of the last start without harm, if that was all
-    /// there is of the array: then they must be chosen again.
+    /// Device numbers of the disks that ran to the end of the last start without harm, if all of
+    /// the array did. Then they must be chosen again.
     sound: BTreeSet<u16>,
     seconds: u64,
-    /// Whether what was told last is written down elsewhere, as the command does in its state folder.
+    /// Whether the last state is recorded elsewhere, as the command does in its state folder.
     keeps_record: bool,
     known: Option<Known>,
-    /// Updates cut short, and losses.
+    /// Interrupted updates, and losses.
     disturbances: u64,
     random: Random,
     tally: Tally,
@@ -67,7 +67,7 @@ struct History {
 /// Runs one history.
 ///
 /// # Panics
-/// At the first wrong choice, with what it is.
+/// At the first wrong choice, with a description.
 #[must_use]
 pub fn explore(seed: u64) -> Tally {
     let mut random = Random::new(seed);
@@ -94,7 +94,7 @@ pub fn explore(seed: u64) -> Tally {
 }
 
 impl History {
-    /// The last answered write that a disk with `write` holds.
+    /// The last acknowledged write that a disk with `write` holds.
     fn answered(&self, mut write: usize) -> usize {
         while !self.writes[write].answered {
             write = self.writes[write].after;
@@ -102,7 +102,7 @@ impl History {
         write
     }
 
-    /// Whether `later` followed `earlier`, at some distance.
+    /// Whether `later` descends from `earlier`.
     fn follows(&self, mut later: usize, earlier: usize) -> bool {
         while later > earlier {
             later = self.writes[later].after;
@@ -113,7 +113,7 @@ impl History {
         false
     }
 
-    /// Presents disks, checks the choice, runs the array. False when the history is over.
+    /// Presents disks, checks the choice, runs the array. False at the end of the history.
     fn start(&mut self) -> bool {
         self.mischief();
         let presented = self.who_is_presented();
@@ -155,7 +155,7 @@ impl History {
         true
     }
 
-    /// Clones are taken, strangers come, the clock is set.
+    /// Takes clones, adds strangers, sets the clock.
     fn mischief(&mut self) {
         if self.random.chance(25) {
             let index = self.random.below(self.devices.len() as u64) as usize;
@@ -177,7 +177,7 @@ impl History {
         };
     }
 
-    /// Any disks in any order; often all of the array's own.
+    /// Any disks in any order; often all disks of the array.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let own = 0..self.kind.disks_count();
         let mut presented: Vec<usize> = own.collect();
@@ -214,13 +214,13 @@ impl History {
         }
     }
 
-    /// Whether another presented disk has this one's number.
+    /// Whether another presented disk has the same device number.
     fn has_twin(&self, index: usize, presented: &[usize]) -> bool {
         let device = &self.devices[index];
         presented.iter().any(|other| *other != index && self.devices[*other].is_twin_of(device))
     }
 
-    /// False when md's format could not have told.
+    /// False in the case that md's format cannot tell.
     fn check_choice(
         &mut self,
         chosen: &[usize],
@@ -241,14 +241,14 @@ impl History {
         if mixed.is_some() || newer.is_some() {
             let is_instead = |index: &usize| {
                 let device = &self.devices[*index];
-                // A torn superblock says nothing of whose it is.
+                // A torn superblock does not say which array it is of.
                 let is_silent = |other: &usize| {
                     !presented.contains(other) || self.devices[*other].superblock().is_none()
                 };
                 let mut others = (0..self.devices.len()).filter(is_silent);
                 others.any(|other| self.devices[other].is_twin_of(device))
             };
-            // Disks that stand in for no other are of one branch with the others of that kind.
+            // All disks that are not clones in place of a member are of one branch.
             let (instead, own): (Vec<usize>, Vec<usize>) =
                 chosen.iter().partition(|i| is_instead(i));
             let is_of_one = own.iter().all(|index| answered(index) == answered(&own[0]));
@@ -277,11 +277,15 @@ impl History {
         true
     }
 
-    /// Whether a clone that stands in for its member and misses writes can be told from it. A record tells, unless different
-    /// updates with one count have one time, for the clock stands still. Without a spare every change is said twice, so it
-    /// does, unless an update that was cut short had reached the clone alone. With one, and nothing lost or cut short since,
-    /// the count has come again when as many updates took it back as took it forward, and their times differ. `told` are
-    /// the updates of members beside it.
+    /// Whether assembly can tell a clone from the member that it replaces, though it misses writes.
+    /// `told` is the number of updates of the members beside it.
+    ///
+    /// - A record tells it, unless different updates with one event count have one time, because
+    ///   the clock stands still.
+    /// - Without a spare each change is written twice, so the count tells it, unless an interrupted
+    ///   update had reached the clone alone.
+    /// - With a spare, the count returns after as many updates back as forward, and then the times
+    ///   differ. This holds if nothing was lost or interrupted since.
     fn can_be_told(&self, clone: &Device, told: Option<u64>) -> bool {
         let is_undisturbed = clone.taken_at == Some(self.disturbances);
         let since = told.map_or(0, |told| told.saturating_sub(clone.updates));
@@ -330,7 +334,7 @@ impl History {
         assert!(!(alone && self.is_sound(presented)), "nothing befell the disks: {refusal}");
     }
 
-    /// Whether these have all disks that ended the last start without harm, and these were enough.
+    /// Whether these include all disks that ended the last start without harm, and those suffice.
     fn is_sound(&self, presented: &[usize]) -> bool {
         let own = presented.iter().filter(|index| !self.devices[**index].is_clone);
         let numbers: BTreeSet<u16> = own.map(|index| self.devices[*index].number).collect();
@@ -338,14 +342,14 @@ impl History {
     }
 }
 
-/// Where the disk at this index is in the list for the first time.
+/// First index in the list of the disk at this index.
 fn first_of(labelled: &[braid_assembly::ProbedMember], index: usize) -> usize {
     let identity = &labelled[index].identity;
     let first = labelled.iter().position(|member| member.identity == *identity);
     first.expect("it is in the list itself")
 }
 
-/// Whether the level makes up for slots without a member.
+/// Whether the level tolerates the slots without a member.
 fn survives(geometry: &Geometry, slots: &[bool]) -> bool {
     geometry.survives(&|slot: Slot| !slots[slot.index()])
 }
@@ -379,7 +383,7 @@ mod tests {
         }
     }
 
-    /// A history with two writes, of which the first disk has the second.
+    /// A history with two writes; only the first disk has the second.
     fn mixed() -> History {
         let mut random = Random::new(1);
         let mut kind = ArrayKind::any(&mut random);
@@ -402,14 +406,15 @@ mod tests {
         history
     }
 
-    /// A member whose write is older than its superblock says: a wrong choice, and it is seen.
+    /// A member's write is older than its superblock says: the choice is wrong, and the checker
+    /// notices.
     #[test]
     #[should_panic(expected = "mixed Some")]
     fn a_mixed_choice_is_noticed() {
         mixed().check_choice(&[0, 1], &[0, 1], &BTreeSet::new());
     }
 
-    /// A clone in the place of its member excuses no other disk.
+    /// A clone in place of its member excuses no other disk.
     #[test]
     #[should_panic(expected = "mixed Some")]
     fn a_mixed_choice_beside_a_clone_is_noticed() {

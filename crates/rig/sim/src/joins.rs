@@ -1,10 +1,12 @@
-//! Members that come while the array runs: a new disk takes the place of one that is out, or that was not there.
+//! Members that join while the array runs: a new disk replaces one that is out, or was absent at
+//! the start.
 //!
 //! ```text
 //!   out, or withheld ──▶ a new disk, full of garbage ──Array::handle_member_added──▶ spare ──▶ slot ──▶ recovered
 //! ```
 //!
-//! The disk keeps its index here: to the checkers it is the one of its slot again, once superblocks say so. Until it is
-//! recovered nothing is read of it beyond its offset; a crash leaves it in or out, and never believed too far.
+//! The disk keeps its index here: once superblocks say so, the checkers take it for the disk of its
+//! slot again. Until recovery completes, nothing is read of it beyond its recovery offset. A crash
+//! leaves it in or out, and never believed too far.
 
 mod world;

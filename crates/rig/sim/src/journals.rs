@@ -1,10 +1,12 @@
-//! Write journals in the simulator: how they are written and torn, and replayed when the array is started.
+//! Write journals in the simulator: how they are written and torn, and replayed at a start.
 //!
-//! An array that was cut off is replayed as a server does it, onto the disks, and may be cut off in the middle of that. What the checker of
-//! clean arrays then says must hold: parity fits everywhere, for superblocks of an array with a journal always say clean.
+//! An interrupted array is replayed onto the disks as a server does it, and a power cut can
+//! interrupt the replay. Then the checker of clean arrays must find parity right everywhere:
+//! superblocks of an array with a journal always say clean.
 //!
 //! # Invariants
-//! - Whoever is missing, nothing is lost that was answered [check: a_journal_loses_nothing_whoever_is_missing].
+//! - No acknowledged write is lost, whichever members are missing
+//!   [check: a_journal_loses_nothing_whoever_is_missing].
 
 use std::ops::Range;
 
@@ -27,7 +29,6 @@ use crate::open::Member;
 use crate::seated::{Seated, members};
 use crate::world::World;
 
-/// The disks of the array, and its journal's.
 struct OnDisks<'a> {
     seated: Seated<'a>,
     area: JournalArea,
@@ -75,10 +76,11 @@ impl Devices for OnDisks<'_> {
 }
 
 impl World {
-    /// Replays what the journal has, as a server does before anything else. False if power was cut meanwhile.
+    /// Replays the journal before anything else, as a server does. False if power was cut
+    /// meanwhile.
     ///
     /// # Panics
-    /// When the journal tells of what the array cannot have.
+    /// If the journal names places that the array does not have.
     pub(crate) fn replay_journal(
         &mut self,
         assembled: &mut AssembledArray,
@@ -89,7 +91,8 @@ impl World {
         else {
             return true;
         };
-        // A process that was killed may have left a record in a cache: it was read, and believed.
+        // A killed process can leave a record in the disk's cache: the replay has read and believed
+        // it.
         self.disks[presented[journal.member]].settle();
         let (geometry, log) = (*geometry, &journal.log);
         let members = members(assembled);
@@ -121,7 +124,7 @@ impl World {
         true
     }
 
-    /// A person has the journal made on its disk, whatever that holds; or gives it up.
+    /// The operator has the journal created on its disk, whatever that holds, or drops it.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn changes_journal(&mut self, makes: bool) -> Result<(), LogRefusal> {
         let (design, now) = (self.metadata.design, self.clock.now);
@@ -133,7 +136,7 @@ impl World {
             let member = MemberId(machines.members.len() as u16);
             assert!(machines.members.len() < self.engine.elevators.members(), "there is room");
             let (device_number, is_used) = (design.number(disk), false);
-            // No block that was left there follows.
+            // No old block there continues this sequence.
             let end_sequence = 1_000_000 * machines.array.events();
             let setup =
                 JournalSetup { member, device_number, area, end_sectors: 0, end_sequence, is_used };
@@ -152,7 +155,7 @@ impl World {
         changed
     }
 
-    /// Whether the array has a journal, now that nothing is under way.
+    /// Whether the array has a journal, while nothing is in flight.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn has_journal(&mut self) -> bool {
         let array = &self.engine.machines.array;
@@ -162,7 +165,6 @@ impl World {
         is_there
     }
 
-    /// The engine writes to the journal.
     pub(crate) fn write_journal(
         &mut self,
         member: MemberId,
@@ -178,7 +180,6 @@ impl World {
         self.write_area(member, &area, asked, (["journal", "journal-fails"], words))
     }
 
-    /// Power is cut while it is written.
     pub(crate) fn tear_journal(
         &mut self,
         member: MemberId,

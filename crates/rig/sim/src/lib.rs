@@ -1,10 +1,10 @@
 //! The simulator: the shipped engine, superblocks and assembly under virtual time, on disks that
-//! fail, crash and tear, driven by one seed and checked against a model.
+//! fail, crash and tear. One seed drives it, and a model checks it.
 //!
-//! Where it stands: beside the runtime, on top of engine, elevator, geometry, parity, ondisk and assembly. It
-//! takes the place of everything that talks to the world: threads, clocks, devices, clients.
+//! Where it stands: beside the runtime, on top of engine, elevator, geometry, parity, ondisk and
+//! assembly. It replaces everything that talks to the world: threads, clocks, devices, clients.
 //!
-//! What it does not do is listed in docs/simulator.md.
+//! docs/simulator.md lists the things that it does not do.
 //!
 //! ```text
 //!   seed ─▶ cycle ── work, end, assemble, read ─┐
@@ -16,12 +16,13 @@
 //!                                 checker ◀─────┘
 //! ```
 //!
-//! Each subject has its data in a file of its own, below the world, which owns them all; what the world does with a subject
-//! stands in that subject's child `world.rs`, above the world. So no two files import each other.
+//! Each subject has its data in a file of its own, below the world, which owns them all. The
+//! world's actions on a subject stand in the subject's child `world.rs`, above the world. So no two
+//! files import each other.
 //!
 //! # Invariants
 //! - A seed gives the same run, step for step, each time [check: a_seed_repeats_bit_for_bit].
-//! - A checker panics at the first thing that is wrong; nothing is repaired behind its back
+//! - A checker panics at the first error; nothing is repaired behind its back
 //!   [check: a_disk_that_loses_a_flushed_write_is_noticed].
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
@@ -94,10 +95,10 @@ use create::{Design, designs, smallest};
 use trace::Trace;
 use world::World;
 
-/// What to simulate.
+/// One simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Decides everything.
+    /// The seed decides everything.
     pub seed: u64,
     /// Crash-and-recover cycles, at most.
     pub cycles: u64,
@@ -105,14 +106,14 @@ pub struct Settings {
     pub is_smallest: bool,
     /// Print each event.
     pub is_traced: bool,
-    /// The engine makes rare choices, in a build with hooks.
+    /// The engine makes rare choices; needs a build with hooks.
     pub is_shaken: bool,
-    /// What is left out.
+    /// The parts that the run leaves out.
     pub cut: Cut,
 }
 
 impl Settings {
-    /// The command that does the same.
+    /// The command that runs this simulation.
     #[must_use]
     pub fn command(&self) -> String {
         let Self { seed, cycles, is_smallest, is_shaken, cut, .. } = self;
@@ -121,10 +122,10 @@ impl Settings {
         format!("braid-sim --seed {seed} --cycles {cycles}{smallest}{shaken}{cut}")
     }
 
-    /// Takes an argument of the command, if it is one of these; `value` gives what follows it.
+    /// Takes an argument of the command, if it is one of these; `value` returns the word after it.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The reason why the value is invalid.
     pub fn argument(
         &mut self,
         word: &str,
@@ -145,7 +146,7 @@ impl Settings {
 impl std::str::FromStr for Settings {
     type Err = String;
 
-    /// The settings of a command.
+    /// Parses the settings from a command.
     fn from_str(command: &str) -> Result<Self, String> {
         let mut settings = Self::default();
         let mut words = command.split_whitespace().skip(1);
@@ -158,7 +159,7 @@ impl std::str::FromStr for Settings {
     }
 }
 
-/// How often each level is made: levels with more states more often.
+/// Levels by how often worlds have them: levels with more states more often.
 const LEVELS: [Level; 24] = {
     use Level::{Linear, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
     [
@@ -167,19 +168,19 @@ const LEVELS: [Level; 24] = {
     ]
 };
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// One number over every event: equal exactly for equal runs.
+    /// A hash over every event: equal exactly for equal runs.
     pub trace_hash: u64,
-    /// What was done.
+    /// Counts of events and actions.
     pub tally: Tally,
 }
 
 /// Simulates one world.
 ///
 /// # Panics
-/// At the first thing that is wrong, with what it is.
+/// At the first error, with a description.
 #[must_use]
 pub fn simulate(settings: &Settings) -> Report {
     if settings.is_shaken {
@@ -193,7 +194,7 @@ pub fn simulate(settings: &Settings) -> Report {
 }
 
 impl World {
-    /// The world that the settings describe, before its first cycle.
+    /// The world of these settings, before its first cycle.
     pub(crate) fn for_settings(settings: &Settings, mut trace: Trace) -> Self {
         let chances = Chances::new(settings.seed, settings.cut.clone());
         let mut random = chances.of(Purpose::World, 0);
@@ -207,7 +208,8 @@ impl World {
             let designs = designs(rows, chunk_sectors, version);
             let mut designs: Vec<Design> =
                 designs.into_iter().filter(|design| design.level == level).collect();
-            // Parity that does not move can be missing in an array that is dirty: one in three.
+            // In one world of three, parity does not rotate, so that a dirty array can lack its
+            // parity members.
             if random.chance(33) && designs.iter().any(Design::keeps_parity_still) {
                 designs.retain(Design::keeps_parity_still);
             }

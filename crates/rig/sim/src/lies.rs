@@ -1,8 +1,7 @@
-//! The fault overlay of a disk: what an honest disk would hold, wherever this one gives something
-//! else.
+//! The fault overlay of a disk: the content of an honest disk, wherever this one differs.
 //!
-//! It stands beside [`crate::disk`], which keeps it up to date with every write, flush and power cut.
-//! It decides nothing: who lies, when and about what, is decided in [`crate::lying`].
+//! It stands beside [`crate::disk`], which updates it with every write, flush and power cut. It
+//! decides nothing: [`crate::lying`] decides which disk lies, when and about what.
 //!
 //! ```text
 //!   rot            seen changes               honest: what was seen
@@ -12,57 +11,58 @@
 //!   honest write   seen = honest: healed
 //! ```
 //!
-//! A sector is *tainted* while the two differ. A power cut that undoes a write brings back both the
-//! bytes seen before it and the bytes an honest disk held before it.
+//! A sector is *tainted* while the two differ. A power cut that undoes a write restores both the
+//! bytes seen before it and the bytes that an honest disk held before it.
 //!
 //! # Invariants
-//! - A sector is in the overlay exactly while it differs [check: the_overlay_holds_exactly_what_differs].
+//! - A sector is in the overlay exactly while it differs
+//!   [check: the_overlay_holds_exactly_what_differs].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What happened to a sector's taint.
+/// A change of a sector's taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It was not tainted and is.
+    /// The sector became tainted.
     Tainted,
-    /// It was and is, with other bytes.
+    /// The sector stays tainted, with other bytes.
     Other,
-    /// An honest write made it whole.
+    /// An honest write healed the sector.
     Healed,
-    /// A power cut took the lie back with the write.
+    /// A power cut undid the write, and the lie with it.
     Undone,
-    /// A power cut took back the write that had made it whole: the lie before that write shows again.
+    /// A power cut undid the write that had healed the sector: the earlier lie shows again.
     Back,
 }
 
-/// What becomes of a write.
+/// The fate of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fate {
     #[default]
     Lands,
-    /// It is acknowledged and never lands.
+    /// The write is acknowledged and never lands.
     Lost,
-    /// It is acknowledged and lands from this sector on.
+    /// The write is acknowledged and lands from this sector on.
     Astray(u64),
 }
 
-/// The overlay, and what a disk claimed to be durable.
+/// The overlay, and the writes that a disk falsely claimed durable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lies {
     honest: BTreeMap<u64, Box<[u8]>>,
-    /// By index in the log: what the honest disk held before that write, where it differed.
+    /// By index in the log: the honest disk's bytes before that write, where they differed.
     before: BTreeMap<usize, Box<[u8]>>,
     /// Entries of the log that a false FUA covers.
     claimed: BTreeSet<usize>,
     /// Entries below this index are covered by a false flush.
     claimed_end: usize,
-    /// What happened since the world last looked.
+    /// Changes since the world last looked.
     pub(crate) changes: Vec<(u64, Change)>,
 }
 
 impl Lies {
-    /// Nothing differs, and nothing is claimed.
+    /// Whether nothing differs, and nothing is claimed.
     pub(crate) fn is_silent(&self) -> bool {
         self.honest.is_empty() && self.before.is_empty() && !self.has_claims()
     }
@@ -71,7 +71,7 @@ impl Lies {
         self.claimed_end > 0 || !self.claimed.is_empty()
     }
 
-    /// What an honest disk would hold in a tainted sector.
+    /// An honest disk's bytes in a tainted sector.
     pub(crate) fn honest(&self, sector: u64) -> Option<&[u8]> {
         self.honest.get(&sector).map(AsRef::as_ref)
     }
@@ -84,12 +84,12 @@ impl Lies {
         self.honest.keys().copied()
     }
 
-    /// An honest disk would hold `honest`; this one gives `seen`.
+    /// An honest disk holds `honest` now; this one returns `seen`.
     pub(crate) fn diverge(&mut self, sector: u64, honest: &[u8], seen: &[u8]) {
         self.differ(sector, (honest, seen), Change::Tainted);
     }
 
-    /// As [`diverge`](Self::diverge); `new` says what it is if the two did not differ before.
+    /// As [`diverge`](Self::diverge); `new` is the change if the two did not differ before.
     fn differ(&mut self, sector: u64, (honest, seen): (&[u8], &[u8]), new: Change) {
         if honest == seen {
             self.agree(sector..sector + 1, Change::Healed);
@@ -99,7 +99,7 @@ impl Lies {
         self.changes.push((sector, if before.is_some() { Change::Other } else { new }));
     }
 
-    /// These sectors are what they should be.
+    /// These sectors agree with an honest disk again.
     pub(crate) fn agree(&mut self, sectors: Range<u64>, change: Change) {
         if self.honest.is_empty() {
             return;
@@ -111,14 +111,14 @@ impl Lies {
         }
     }
 
-    /// The write of `sector` is logged at `index`: what the honest disk holds may come back.
+    /// Logs the honest bytes of `sector` with the write at `index`, so that they can be restored.
     pub(crate) fn remember(&mut self, index: usize, sector: u64) {
         if let Some(honest) = self.honest.get(&sector) {
             self.before.insert(index, honest.clone());
         }
     }
 
-    /// An honest disk has undone the write at `index`, too.
+    /// Undoes the write at `index` on the honest disk, too.
     pub(crate) fn undo(&mut self, index: usize, sector: u64, seen: &[u8]) {
         match self.before.remove(&index) {
             Some(honest) => self.differ(sector, (&honest, seen), Change::Back),
@@ -138,7 +138,7 @@ impl Lies {
         index < self.claimed_end || self.claimed.contains(&index)
     }
 
-    /// The log is empty.
+    /// Empties the log.
     pub(crate) fn settle(&mut self) {
         self.before.clear();
         self.claimed.clear();

@@ -1,8 +1,8 @@
-//! A person has parity logs made, or gives them up, while the array runs.
+//! The operator has parity logs created, or drops them, while the array runs.
 //!
 //! # Invariants
-//! - A superblock that is the first to name a log of md's, or that says that our own counts, is written after the log
-//!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
+//! - The log is written before the first superblock that names a log of md's, or says that the own
+//!   log counts [check: random_worlds_hold_and_meet_every_kind_of_fault].
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::fault::{Fault, Mishap};
 use crate::open;
 use crate::world::World;
 
-/// Ordinals of changes among the faults of a cycle: behind those of the bitmap.
+/// First ordinal of log changes among the faults of a cycle, behind the bitmap's.
 const FIRST_ORDINAL: u64 = 9100;
-/// Runs, of a hundred, in which logs are made or given up.
+/// Percentage of runs in which logs are created or dropped.
 const CHANGES_PERCENT: u64 = 15;
 
 impl World {
-    /// Adds to the plan of a run of about `steps` steps from `now` on that a person gives logs up, or has them made. That is so where they
-    /// have room: where the array was made with them.
+    /// Adds log changes to the plan of a run of about `steps` steps from `now` on: the operator
+    /// drops logs, or has them created. Only arrays that were created with logs have room for them.
     pub(crate) fn plan_log_changes(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::ParityLogs, 3);
         if self.metadata.design.log_sectors == 0 || !random.chance(CHANGES_PERCENT) {
@@ -37,7 +37,8 @@ impl World {
         }
     }
 
-    /// A person has logs made, of the kind and size that the array was made with; or gives up what there is.
+    /// The operator has logs created, of the kind and size that the array was created with, or
+    /// drops them.
     pub(crate) fn changes_logs(&mut self, makes: bool) -> Result<(), LogRefusal> {
         let design = self.metadata.design;
         let machines = &self.engine.machines;
@@ -57,7 +58,7 @@ impl World {
             None => machines.array.members(),
         };
         let places: Option<BTreeMap<MemberId, LogPlace>> = targets.into_iter().map(place).collect();
-        // Beside a bitmap that was made since there may be less room.
+        // A bitmap that was created since can leave too little room.
         if makes && places.is_none() {
             return Err(LogRefusal::Bitmap);
         }
@@ -69,10 +70,10 @@ impl World {
         changed
     }
 
-    /// What a superblock is about to say of logs is so.
+    /// Checks that the log that a new superblock names exists.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it does not.
     pub(crate) fn check_log_is_there(&self, member: MemberId, state: &SuperblockState) {
         let side = &self.engine.machines.members[usize::from(member.0)];
         let disk = &self.disks[side.disk];

@@ -1,12 +1,12 @@
-//! What was answered and then lost, and what reads of it may give.
+//! Acknowledged writes that were lost afterwards, and the results that reads of them are allowed.
 //!
 //! ```text
 //!   reported lost ──▶ only an error ──a write of it begins──▶ either ──it is answered well──▶ no error any more
 //! ```
 //!
-//! A report names sectors and no writes, and of several writes to a sector one may be lost and a later one not. So while
-//! another write of a sector is under way or held when it is reported, reads of it may give either. The end of the
-//! process forgets everything: md's format has no place for it.
+//! A report names sectors and no writes, and of several writes to a sector an early one can be lost
+//! and a later one not. So if another write of a reported sector is in flight or held, reads of it
+//! return either. The end of the process forgets all reports: md's format has no place for them.
 
 mod world;
 
@@ -14,47 +14,46 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_engine::request::RequestId;
 
-/// One sector.
+/// A lost sector.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
     /// The step at which it was reported.
     at: u64,
-    /// A write that is not the lost one may have reached the members, or may yet.
+    /// Another write has reached the members, or still can.
     may_be_rewritten: bool,
-    /// The step at which a later write of it was answered well.
+    /// The step at which a later write of it succeeded.
     rewritten: Option<u64>,
 }
 
-/// All sectors that were reported in this run of the process.
+/// All sectors that this process reported lost.
 #[derive(Debug, Default)]
 pub(crate) struct LostSectors {
     sectors: BTreeMap<u64, Loss>,
-    /// Writes of which a part was answered early and lost before the rest was answered: their answer says so.
+    /// Writes of which a part was acknowledged early and lost before the rest: their answer must
+    /// report the loss.
     to_be_told: BTreeSet<RequestId>,
-    /// Ranges of reports that came together with the answers that are being looked at, and are noted after them.
+    /// Ranges reported together with the answers being checked; noted after these.
     pub(crate) reported_now: Vec<(u64, u64)>,
 }
 
 impl LostSectors {
-    /// Whether nothing was lost.
     pub(crate) fn is_empty(&self) -> bool {
         self.sectors.is_empty()
     }
 
-    /// A write of these sectors begins.
     pub(crate) fn write_begins(&mut self, (start, sectors): (u64, u64)) {
         for (_, loss) in self.sectors.range_mut(start..start + sectors) {
             loss.may_be_rewritten = true;
         }
     }
 
-    /// Whether a report that came with an answer is about any of these sectors.
+    /// Whether a report that came with an answer covers any of these sectors.
     fn is_reported_now(&self, (start, sectors): (u64, u64)) -> bool {
         let meets = |(from, count): &(u64, u64)| *from < start + sectors && start < from + count;
         self.reported_now.iter().any(meets)
     }
 
-    /// A write that began at step `began` was answered well.
+    /// A write that began at step `began` succeeded.
     fn written(&mut self, (start, sectors): (u64, u64), (began, now): (u64, u64)) {
         let losses = self.sectors.range_mut(start..start + sectors).map(|(_, loss)| loss);
         for loss in losses.filter(|loss| loss.at < began) {

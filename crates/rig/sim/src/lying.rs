@@ -1,20 +1,20 @@
 //! The third kind of run in the fault atlas, `run-lying`: which disk lies, when and about what.
 //!
-//! It stands beside [`crate::fault`], which decides about faults that disks own up to. Lies come on
-//! top of those, in worlds that are chosen for it, from a stream of their own: other worlds do not
-//! notice. What may be wrong because of them is worked out in [`crate::taint`].
+//! It stands beside [`crate::fault`], which decides about faults that disks report. Lies come on
+//! top of those, in chosen worlds, from a stream of their own: other worlds are not disturbed.
+//! [`crate::taint`] works out which bytes can be wrong because of them.
 //!
 //! | Lie | How often, about what |
 //! |---|---|
 //! | bit rot | one bit, or bits of a run of sectors; data |
 //! | a lost or astray write | the next write of data |
 //! | a superblock rots (one bit), is lost, or lands elsewhere | a disk that the array can do without |
-//! | flushes and FUA are only claimed | as for superblocks: one of them may be lost |
+//! | flushes and FUA are only claimed | as for superblocks: one of them can be lost |
 //!
-//! Data lies may befall any number of disks: nothing is promised of them but that they stay where
-//! they are. A superblock is what says who missed a write; if no disk could tell the truth about
-//! that, a stale member would rightly be believed. So disks that lie about superblocks count as
-//! harmed, together with all others that are.
+//! Data lies can hit any number of disks: the only promise is that they spread nowhere. Superblocks
+//! say which member missed a write. If no disk told the truth about that, a stale member would
+//! rightly be believed. So disks that lie about superblocks count as harmed, together with all
+//! other harmed disks.
 
 use std::collections::BTreeSet;
 
@@ -28,11 +28,11 @@ use crate::lies::Fate;
 use crate::random::Random;
 use crate::world::World;
 
-/// Worlds in a hundred whose disks may lie.
+/// Percentage of worlds whose disks can lie.
 const LYING_WORLDS_PERCENT: u64 = 20;
-/// Longest that a slow disk does nothing: longer than the array waits before it turns clean.
+/// Longest pause of a slow disk: longer than the array waits before it turns clean.
 const SLOW_MAX_MS: u64 = 500;
-/// How much time goes by whenever a slow disk is looked at.
+/// Time that passes whenever a slow disk is polled.
 const SLOW_STEP_NS: u64 = 10_000_000;
 
 pub(crate) fn is_lying_world(mut random: Random) -> bool {
@@ -40,7 +40,6 @@ pub(crate) fn is_lying_world(mut random: Random) -> bool {
 }
 
 impl World {
-    /// Adds lies to the plan of a run of about `steps` steps from `now` on.
     pub(crate) fn plan_lies(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Lies, 0);
         if !self.taint.may_lie || random.chance(50) {
@@ -95,7 +94,7 @@ impl World {
         }
     }
 
-    /// A lie that comes about at once.
+    /// Rots sectors at once.
     pub(crate) fn rot(&mut self, disk: usize, (start, sectors): (u64, u64), seed: u64) {
         let superblock = self.taint.superblock.clone();
         if start == superblock.start && self.is_superblock_tainted(disk) {
@@ -103,10 +102,11 @@ impl World {
             return;
         }
         for sector in start..start + sectors {
-            // One bit is what the sum in a superblock always sees; data that rots behind it spares it.
+            // A superblock's checksum always notices one flipped bit. Rot of more sectors spares
+            // superblocks.
             let one_bit = sectors == 1;
             if start == superblock.start && self.is_superblock_tainted(disk) {
-                // A second bit could make up for the first.
+                // A second bit could cancel out the first.
                 continue;
             }
             if start == superblock.start || !superblock.contains(&sector) {
@@ -116,7 +116,7 @@ impl World {
         self.hear_of_lies(disk);
     }
 
-    /// A disk is told to write; what becomes of it may be something else than it says.
+    /// Writes to a disk, as the disk's fate for that write says.
     pub(crate) fn write_to(
         &mut self,
         disk: usize,
@@ -161,7 +161,7 @@ impl World {
         result
     }
 
-    /// Whether a disk is not ready to do what it was asked yet; time goes by.
+    /// Whether a disk is still busy pausing; time passes.
     pub(crate) fn is_late(&mut self, disk: usize) -> bool {
         let is_late = self.disks[disk].ills.slow_until_ns > self.clock.now.0;
         if is_late {

@@ -1,7 +1,7 @@
 //! Disks that lie, one story a test, and the checkers blinded on purpose.
 //!
-//! The stories go through the same doors as the random worlds: a fault befalls a disk, clients write
-//! and read, the array is stopped and started.
+//! The stories use the same functions as the random worlds: a fault hits a disk, clients write and
+//! read, the array is stopped and started.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn write(world: &mut World, start: u64, sectors: u64) {
     world.settle();
 }
 
-/// Stopped and started again, all disks there.
+/// Stops the array and starts it again with all disks.
 fn restart(world: &mut World) {
     world.flush();
     world.settle();
@@ -63,7 +63,7 @@ fn open(world: &mut World) {
     assert!(world.open(&all, false).is_ok(), "all disks are there");
 }
 
-/// Disk and sector of it that hold a sector of the array.
+/// Disk, and its sector, that hold a sector of the array.
 fn place(world: &World, logical: u64) -> (usize, u64) {
     let (slot, sector) = crate::content::places(&world.geometry, logical)[0];
     (slot.index(), DATA + sector.0)
@@ -121,8 +121,8 @@ fn parity_that_rots_unknown_beside_a_lie_in_another_row_is_noticed() {
     open(&mut world);
 }
 
-/// One bit of one column, of every strip of every kind of array: redundancy does not fit, and with
-/// what an honest disk would hold it does.
+/// Flips one bit of one column, in every strip of every kind of array: redundancy does not fit, and
+/// with the bytes of an honest disk it does.
 #[test]
 fn every_single_tainted_column_is_found() {
     let mut found = 0;
@@ -183,8 +183,8 @@ fn rot_is_served_found_offline_and_healed_by_the_next_write() {
     assert!(world.taint.is_calm() || world.taint.doubtful.len() == 1, "rmw may keep parity wrong");
 }
 
-/// Rot in a column of a row that then loses another: what is computed is wrong, and stays in its
-/// strip.
+/// A column rots, and its row then loses another: the computed data is wrong, and the error stays
+/// in its strip.
 #[test]
 fn what_is_computed_from_a_rotten_column_is_wrong_in_its_strip_only() {
     let mut world = raid5();
@@ -283,8 +283,8 @@ fn a_loss_in_a_row_that_nobody_wrote_is_noticed() {
     });
 }
 
-/// Seed 2415: a lost write, and a write astray that by chance makes the sector whole. The power cut that takes the second one
-/// back loses no sector of a row that nobody wrote: that sector was lost before.
+/// Seed 2415: a write is lost, and a write astray makes the sector right by chance. A power cut
+/// undoes the second one. It loses no sector of a row without writes: that sector was lost before.
 #[test]
 fn a_lie_that_a_power_cut_brings_back_is_no_new_loss() {
     let mut brought_back = 0;
@@ -305,8 +305,9 @@ fn a_lie_that_a_power_cut_brings_back_is_no_new_loss() {
     assert!(brought_back > 0);
 }
 
-/// Seed 7011433: a write that was lost, and a power cut that takes back the one before it: of a disk that had kept the lost one it
-/// could have taken that. A read that had seen the lie was held to the truth.
+/// Seed 7011433: a write is lost, and a power cut undoes the one before it. An honest disk could
+/// have lost both writes, so the sector is no longer tainted. The checker then held a read to the
+/// truth that had seen the lie.
 #[test]
 fn what_was_read_before_a_power_cut_took_a_lie_back_may_be_wrong() {
     let mut taken_back = 0;
@@ -337,15 +338,15 @@ fn a_rotten_superblock_is_seen_and_its_disk_is_left_out() {
         open(&mut world);
         let is_in = world.taint.occupants[2].is_some();
         let is_unreadable = world.tally.of("superblock-unreadable") > before;
-        // Beyond the roles, and in the timestamps, which are in no sum, rot is without consequence.
+        // Behind the roles, and in timestamps, which no checksum covers, rot has no effect.
         assert!(is_in != is_unreadable, "seed {seed}");
         world.read_all();
         assert_eq!(world.tally.of("wrong-sectors-served"), 0);
     }
 }
 
-/// A member that missed the step to dirty is not served as newer, and a stale superblock lets no
-/// stale member in.
+/// A member that missed the step to dirty is not taken for newer, and a stale superblock admits no
+/// stale member.
 #[test]
 fn a_lost_superblock_makes_nobody_newer() {
     let mut stale = 0;
@@ -359,17 +360,18 @@ fn a_lost_superblock_makes_nobody_newer() {
             world.step(false);
         }
         assert_eq!(world.tally.of("superblock-lost"), 1);
-        // Time may have passed, and the next superblock landed.
+        // Time can have passed, and the next superblock landed.
         let is_stale = world.is_superblock_tainted(1);
         stale += u64::from(is_stale);
         world.crash(false);
         let opened = world.open(&[0, 1, 2, 3], false);
         if is_stale && matches!(opened, Err(Refusal::DirtyAndDegraded(_))) {
-            // The others had said it again: it is two behind.
+            // The others have written theirs again: this one is two updates behind.
             continue;
         }
         assert!(opened.is_ok(), "all disks are there");
-        // Where an answered write outlived the process it was written since, and the array turned clean.
+        // An acknowledged write that survived the process was written back since, and the array
+        // turned clean.
         let is_written = world.tally.of("cached-write-written-back") > 0;
         let is_dirty = world.standing().is_dirty || is_written;
         assert!(!is_stale || is_dirty, "the others know better");
@@ -379,7 +381,7 @@ fn a_lost_superblock_makes_nobody_newer() {
     assert!(stale > 0);
 }
 
-/// A superblock that lands where those of version 1.1 are says of itself that it belongs elsewhere.
+/// A superblock that lands in the place of version 1.1 names another place as its own.
 #[test]
 fn a_superblock_that_landed_elsewhere_is_not_believed_there() {
     let mut world = raid5();

@@ -1,4 +1,4 @@
-//! What members must hold, computed from the geometry and the definition of parity alone.
+//! The content of members, computed from the geometry and the definition of parity alone.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(crate) fn bytes(start: u64, sectors: u64) -> Range<usize> {
     start..start + sectors as usize * SECTOR
 }
 
-/// Where a sector and its copies live.
+/// Places of a sector and its copies.
 pub(crate) fn places(geometry: &Geometry, sector: u64) -> Vec<(Slot, MemberSector)> {
     let sector = LogicalSector(sector);
     match geometry {
@@ -58,10 +58,10 @@ pub(crate) fn parity(
     vec![(map.p_slot(), p), (q_slot, q)]
 }
 
-/// Lays the array's content, and what follows from it, into its members' data areas.
+/// Lays the array's content, with parity and copies, into its members' data areas.
 ///
 /// # Panics
-/// When a member is smaller than the array's part of it.
+/// If a member is smaller than the array's part of it.
 pub(crate) fn lay_out(geometry: &Geometry, content: &[u8], members: &mut [Vec<u8>]) {
     for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
         for (slot, place) in places(geometry, sector) {

@@ -1,7 +1,7 @@
 //! Payloads and arenas: the memory that the engine's buffers name.
 //!
-//! Safe and plain: sources are copied out before targets are touched. What no step may do is
-//! asserted: leave a block, leave a payload, write into the payload of a write.
+//! Safe and plain: sources are copied out before targets are touched. Assertions catch every step
+//! that leaves its block, leaves its payload, or writes into the payload of a write.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::members::SECTOR;
 
 /// A client's memory.
 pub(crate) struct Payload {
-    /// Its bytes, whole sectors.
+    /// Whole sectors.
     pub(crate) data: Vec<u8>,
-    /// It is a read's.
+    /// The payload of a read.
     pub(crate) may_change: bool,
-    /// What was made instead of what was abandoned, and which sectors of it.
+    /// The shadow buffer after an abandoned read, and which of its sectors were filled.
     shadow: Option<(Vec<u8>, Vec<bool>)>,
     is_left: bool,
 }
@@ -40,8 +40,8 @@ impl Payload {
     }
 }
 
-/// Clients' memory by request, and the clients' own buffers that were left to reads that were abandoned: those may
-/// be written at any time, and no step looks.
+/// Clients' memory by request. Clients' own buffers that were left to abandoned reads are written
+/// at any time, and no step looks at them.
 #[derive(Default)]
 pub(crate) struct Payloads {
     live: BTreeMap<RequestId, Payload>,
@@ -49,23 +49,23 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Of no request.
+    /// No payloads.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// The client's own buffer is left to a read that was abandoned.
+    /// Leaves the client's own buffer to an abandoned read.
     ///
     /// # Panics
-    /// When the request has no payload.
+    /// If the request has no payload.
     pub(crate) fn leave(&mut self, request: RequestId) {
         self.live.get_mut(&request).expect("the payload of a read").is_left = true;
     }
 
-    /// The request is answered: what was made in the shadow buffer counts.
+    /// The request is answered: the bytes of the shadow buffer count.
     ///
     /// # Panics
-    /// When a shadow buffer was made although the client's own was not left.
+    /// If a shadow buffer exists although the client's own was not left.
     pub(crate) fn join(&mut self, request: RequestId) {
         let Some(payload) = self.live.get_mut(&request) else { return };
         if !payload.is_left {
@@ -97,21 +97,21 @@ impl std::ops::DerefMut for Payloads {
     }
 }
 
-/// What a shard can reach.
+/// The memory within a shard's reach.
 pub(crate) struct Reach<'a> {
-    /// Its blocks, one behind the other.
+    /// Its blocks, one after the other.
     pub(crate) arena: &'a mut Vec<u8>,
-    /// Bytes of one.
+    /// Bytes of one block.
     pub(crate) block_bytes: usize,
-    /// Clients' memory.
     pub(crate) payloads: &'a mut Payloads,
 }
 
 impl Reach<'_> {
-    /// The memory that a buffer names, so many bytes of it.
+    /// The first `length` bytes of the memory that a buffer names.
     ///
     /// # Panics
-    /// When it leaves its block or payload, was given back, or would change what a write still shows.
+    /// If they leave the block or payload, if it was returned, or if the step would change the
+    /// payload of a write.
     pub(crate) fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
         match buffer {
             Buffer::Block { block, offset_sectors } => {

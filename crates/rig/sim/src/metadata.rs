@@ -1,10 +1,11 @@
-//! What the simulator knows of superblocks: which of them were cut in the middle, who was told that
-//! another disk is out, and what spares must say and must not hold.
+//! The simulator's knowledge of superblocks: which are torn, which record that another disk is out,
+//! and the rules for spares.
 //!
-//! Assembly goes by superblocks alone; here is written down, without looking at events, what was done
-//! to them. A superblock of more than one sector tears: some of its sectors are new, some old, and it
-//! passes no checksum. Two disks *ran apart* if each was told that the other is out, in different runs
-//! that were cut: then assembly cannot tell which of them to believe, and a refusal that says so is right.
+//! Assembly decides by superblocks alone. Here the history of each is kept, without looking at
+//! events. A superblock of more than one sector tears: some of its sectors are new, some old, and
+//! its checksum fails. Two disks *ran apart* if each recorded that the other is out, in different
+//! interrupted runs. Then assembly cannot tell which of them to believe, and a refusal that says so
+//! is right.
 //!
 //! ```text
 //!   run 1, b withheld:  a is told "b is out" ── power cut        a ≠ b: the array is refused,
@@ -12,11 +13,12 @@
 //! ```
 //!
 //! # Invariants
-//! - A superblock of one sector never tears; a torn one is never believed, and its disk is not called
-//!   stale before another disk was told [check: worlds_with_long_superblocks_and_spares_hold].
+//! - A superblock of one sector never tears. A torn one is never believed, and its disk is not
+//!   called stale before another disk records it
+//!   [check: worlds_with_long_superblocks_and_spares_hold].
 //! - Superblocks that tear together belong to members that the level can miss, or to one alone
 //!   [check: superblocks_that_tear_together_are_noticed].
-//! - A spare's data area never changes, and a spare is told of each loss before the array goes on
+//! - A spare's data area never changes, and a spare records each loss before the array goes on
 //!   [check: a_spare_that_is_written_is_noticed].
 
 mod world;
@@ -28,17 +30,16 @@ use braid_ondisk::{Role, Superblock};
 use crate::content::SECTOR;
 use crate::create::Design;
 
-/// What is known of superblocks.
+/// The known state of all superblocks.
 #[derive(Debug)]
 pub(crate) struct Metadata {
-    /// What the array was made as.
     pub(crate) design: Design,
-    /// Whose superblock has sectors of two versions, or may have them once power is cut.
+    /// Disks whose superblock has sectors of two versions, or can have them after a power cut.
     torn: BTreeSet<usize>,
-    /// Slots without a member when superblocks were last under way, and those torn by that cut.
+    /// Slots without a member when superblocks were last in flight, and those torn by that cut.
     pub(crate) missing: BTreeSet<u16>,
     torn_together: BTreeSet<usize>,
-    /// `(one, other)`: `one` was told that `other` is out.
+    /// `(one, other)`: `one` recorded that `other` is out.
     apart: BTreeSet<(usize, usize)>,
     pub(crate) journal: Journaled,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Metadata {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Journaled {
     Kept,
-    /// It is being made or given up.
+    /// The journal is being created or dropped.
     Either,
     Without,
 }
@@ -65,7 +66,7 @@ impl Metadata {
         }
     }
 
-    /// Everything was made whole.
+    /// All disks were made whole.
     pub(crate) fn forget(&mut self) {
         self.torn.clear();
         self.apart.clear();
@@ -75,14 +76,14 @@ impl Metadata {
         self.torn.contains(&disk)
     }
 
-    /// A new disk has no superblock before it is told anything.
+    /// A new disk has no superblock before its first update.
     pub(crate) fn is_blank(&mut self, disk: usize) {
         self.torn.insert(disk);
         self.torn_together.remove(&disk);
         self.apart.retain(|(one, other)| *one != disk && *other != disk);
     }
 
-    /// Two disks change numbers.
+    /// Two disks exchange numbers.
     pub(crate) fn exchange(&mut self, one: usize, other: usize) {
         let to = |disk: usize| match disk {
             _ if disk == one => other,
@@ -94,12 +95,12 @@ impl Metadata {
         self.apart.retain(|(a, b)| ![one, other].contains(a) && ![one, other].contains(b));
     }
 
-    /// What tore this disk's superblock was no cut.
+    /// A failed write tore this disk's superblock, not a power cut.
     pub(crate) fn tore_by_error(&mut self, disk: usize) {
         self.torn_together.remove(&disk);
     }
 
-    /// Whether any two of these were told that the other is out.
+    /// Whether two of these each recorded that the other is out.
     pub(crate) fn ran_apart(&self, presented: &[usize]) -> bool {
         let is_there = |disk: &usize| presented.contains(disk);
         self.apart.iter().any(|(one, other)| {
@@ -116,7 +117,7 @@ impl Metadata {
         (0..self.design.slots).filter(|slot| !is_in(slot)).collect()
     }
 
-    /// This superblock was written to a disk, wholly for sure or perhaps.
+    /// This superblock was written to a disk, certainly or perhaps.
     pub(crate) fn told(&mut self, disk: usize, superblock: &Superblock, for_sure: bool) {
         if for_sure {
             self.torn.remove(&disk);
@@ -176,7 +177,8 @@ mod tests {
         superblock
     }
 
-    /// Two crashes in updates, with another disk withheld each time. Back comes what assembly says.
+    /// Two crashes in updates, with another disk withheld each time; returns the verdict of
+    /// assembly.
     fn present_two_that_ran_apart(is_known: bool) -> Refusal {
         let design = Design { first_number: 300, ..smallest() };
         let mut world = World::create(&design, Chances::new(1, Cut::default()), Trace::new(false));
@@ -199,7 +201,7 @@ mod tests {
         for disk in [1, 2] {
             let superblock = told_without(&design, disk, 0);
             world.tear_superblock(disk, &superblock, Purpose::Disks);
-            // Its second sector, surely, and the first as it was.
+            // Its second sector is new, and the first as before.
             let (start, data) = (superblock.offset_bytes() / SECTOR as u64, superblock.to_bytes());
             world.disks[disk].put(start + 1, &data[SECTOR..], true);
             world.disks[disk].put(start, &design.superblock(disk).to_bytes()[..SECTOR], true);

@@ -1,4 +1,5 @@
-//! The oracle: what every sector of the array may read as, and what may be on stable storage.
+//! The oracle of contents: which versions a read of each sector is allowed to return, and which can
+//! be on stable storage.
 //!
 //! ```text
 //!   begin ──▶ current, in flight ──answered──▶ current ──a later write answered──▶ superseded
@@ -9,14 +10,15 @@
 //!   read afterwards gives one of several: the others are superseded (pinned)
 //! ```
 //!
-//! A mirror that was not stopped cleanly may hold two values in two copies. Reading pins one, but
-//! losing a member may bring the other back: such entries are superseded *by pin*, and
-//! [`Model::unpin`] makes them current again.
+//! After an unclean stop a mirror can hold two values in two copies. Reading pins one, but losing a
+//! member can bring the other back. Such entries are superseded *by pin*, and [`Model::unpin`]
+//! makes them current again.
 //!
-//! A write that was answered early is *held* until the members have it. What is superseded while nothing
-//! held is current is *covered*: a later write is on the members, so no kill brings it back.
+//! A write that was acknowledged early is *held* until the members have it. An entry that is
+//! superseded while no held write is current is *covered*: a later write is on the members, so no
+//! kill restores it.
 //!
-//! A sector of which a client wrote a part is a version of its own, whose bytes are kept here; if
+//! A sector of which a client wrote a part is a version of its own, whose bytes are kept here. If
 //! they equal those of another version, it is that version.
 
 use std::collections::BTreeMap;
@@ -24,11 +26,11 @@ use std::collections::BTreeMap;
 use crate::content::{FIRST, SECTOR, Version, ZEROES, fill, version_of};
 use crate::random::fold;
 
-/// The version of a sector that no client has written where nobody promises anything: whatever is read is right, and may be something
-/// else the next time.
+/// The version of a sector without a client's write and without a promise: any bytes are right, and
+/// the next read can return others.
 pub(crate) const ANYTHING: Version = Version::MAX;
 
-/// Versions of what was read where anything may be read, and was kept: from here on.
+/// First version of contents that were found where any bytes are allowed, and then kept.
 const FOUND: Version = 1 << 31;
 
 /// Not superseded.
@@ -36,7 +38,7 @@ const CURRENT: u64 = u64::MAX;
 
 /// The write of what is on stable storage.
 const STABLE: u64 = 0;
-/// The write of what may be in a cache, when no client waits for it any more.
+/// The write of a sector that can be in a cache, when no client waits for it any more.
 const UNAWAITED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,18 +50,18 @@ struct Entry {
     /// The step at which it was superseded.
     superseded: u64,
     by_pin: bool,
-    /// Not on stable storage any more; if superseded by pin: not where it is read from.
+    /// Not on stable storage any more; if superseded by pin: not in the copy that is read.
     gone: bool,
-    /// The members have a later write; a power cut may still bring this one back.
+    /// The members have a later write; a power cut can still restore this one.
     covered: bool,
-    /// It was released while another was under way, and may be with the process only.
+    /// Released while another write was in flight; only the process may have it.
     replaced: bool,
-    /// It was lost after the array had answered and before the client knew.
+    /// Lost after the array had acknowledged it and before the client knew.
     lost: bool,
 }
 
 impl Entry {
-    /// Whether it comes back when what superseded it is lost before the members have it.
+    /// Whether the entry returns if its successor is lost before the members have it.
     fn is_below(&self) -> bool {
         self.superseded != CURRENT && !self.covered && !self.gone && !self.by_pin
     }
@@ -68,25 +70,25 @@ impl Entry {
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It supersedes what was answered before it began.
+    /// It supersedes writes that were acknowledged before it began.
     Done { durable: bool },
     /// Its sectors may or may not be changed.
     Unsure,
 }
 
-/// All sectors of an array.
 #[derive(Debug)]
 pub(crate) struct Model {
     cells: Vec<Vec<Entry>>,
-    /// Sectors that are made of two writes, by sector and version.
+    /// Sectors made of two writes, by sector and version.
     merged: BTreeMap<(u64, Version), Box<[u8]>>,
-    /// How many versions were found.
+    /// Number of found versions.
     found: Version,
-    /// Of each sector: when the last trim of it was answered, [`CURRENT`] before; none if it was written since.
+    /// By sector: the step at which its last trim was acknowledged, [`CURRENT`] before that; none
+    /// if it was written since.
     given_up: Vec<Option<u64>>,
 }
 
-/// Merged sectors kept before those that cannot be read any more are forgotten.
+/// Merged sectors to keep before unreadable ones are forgotten.
 const MERGED_MAX: usize = 64;
 
 impl Clone for Model {
@@ -99,7 +101,7 @@ impl Clone for Model {
         }
     }
 
-    /// Without new memory, when there is room.
+    /// Reuses memory if there is room.
     fn clone_from(&mut self, source: &Self) {
         let Self { cells, merged, found, given_up } = source;
         self.found = *found;
@@ -124,14 +126,14 @@ impl Model {
         }
     }
 
-    /// Which version of `sector` the bytes are, if they are one.
+    /// The version of `sector` with these bytes, if any.
     pub(crate) fn identify(&self, sector: u64, data: &[u8]) -> Option<Version> {
         let merged = || {
             let of_sector = self.merged.range((sector, 0)..=(sector, Version::MAX));
             let mut equal = of_sector.filter(|(_, bytes)| ***bytes == *data);
             equal.next().map(|((_, version), _)| *version)
         };
-        // The head of a merged sector may name a version that all of it is not.
+        // The head of a merged sector can name a version that the rest is not.
         let plain = version_of(sector, data);
         if self.merged.is_empty() {
             return plain;
@@ -139,7 +141,7 @@ impl Model {
         plain.filter(|version| !self.merged.contains_key(&(sector, *version))).or_else(merged)
     }
 
-    /// The bytes of a sector of which a part is written; the write begins.
+    /// Begins a write of a part of a sector, whose new bytes these are.
     pub(crate) fn begin_merged(
         &mut self,
         sector: u64,
@@ -166,7 +168,7 @@ impl Model {
         }
     }
 
-    /// A read that began at step `began` gave `data` for some bytes of a sector.
+    /// Checks a read that began at step `began` and returned `data` for some bytes of a sector.
     pub(crate) fn check_part(
         &self,
         sector: u64,
@@ -194,11 +196,11 @@ impl Model {
         }
     }
 
-    /// The write that began at step `began` was answered at step `now`.
+    /// The write that began at step `began` was acknowledged at step `now`.
     pub(crate) fn end(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
         let (began, now) = times;
         for cell in self.range(range) {
-            // What is said to be durable is not lost.
+            // A durable write is not lost.
             let is_lost = |entry: &Entry| entry.write == write && entry.lost;
             let is_lost = end == (End::Done { durable: false }) && cell.iter().any(is_lost);
             let end = if is_lost { End::Unsure } else { end };
@@ -217,8 +219,8 @@ impl Model {
         }
     }
 
-    /// A flush that was asked for at step `asked` was answered. `oldest` is when the oldest read
-    /// under way began: it may still see what is gone since.
+    /// A flush submitted at step `asked` was acknowledged. `oldest` is the step at which the oldest
+    /// read in flight began: that read can still see entries that are gone since.
     pub(crate) fn flushed(&mut self, asked: u64, oldest: u64) {
         for cell in self.cells.iter_mut().filter(|cell| cell.len() > 1) {
             for entry in cell.iter_mut() {
@@ -228,29 +230,29 @@ impl Model {
         }
     }
 
-    /// Whether a read that began at step `began` may give `version`.
+    /// Whether a read that began at step `began` may return `version`.
     pub(crate) fn may_read(&self, sector: u64, version: Version, began: u64) -> bool {
         let cell = &self.cells[sector as usize];
         cell.iter().any(|entry| entry.version == version && entry.superseded >= began)
     }
 
-    /// A trim begins, or is answered.
+    /// A trim begins, or is acknowledged.
     pub(crate) fn gives_up(&mut self, (start, sectors): (u64, u64), answered: Option<u64>) {
         let at = answered.unwrap_or(CURRENT);
         self.given_up[start as usize..(start + sectors) as usize].fill(Some(at));
     }
 
-    /// A write that began at this step was answered. Where a trim was under way nobody knows which was first.
+    /// A write that began at this step was acknowledged. Its order to a concurrent trim is unknown.
     pub(crate) fn needs_again(&mut self, (start, sectors): (u64, u64), began: u64) {
         for given_up in &mut self.given_up[start as usize..(start + sectors) as usize] {
             *given_up = given_up.filter(|answered| *answered > began);
         }
     }
 
-    /// The array says that nobody needs it.
+    /// The array says that no client needs the sector.
     ///
     /// # Panics
-    /// When a client does.
+    /// If a client does.
     pub(crate) fn is_unwritten(&mut self, sector: u64) {
         if self.may_be_anything(sector) {
             return;
@@ -262,13 +264,14 @@ impl Model {
         cell.push(settled(ANYTHING));
     }
 
-    /// Whether nothing is promised of it.
+    /// Whether the sector has no promise.
     pub(crate) fn may_be_anything(&self, sector: u64) -> bool {
         let cell = &self.cells[sector as usize];
         cell.iter().any(|entry| entry.version == ANYTHING && entry.superseded == CURRENT)
     }
 
-    /// A version for what a sector was found to be, to be written again with other bytes beside: one that it has, or a new one.
+    /// A version for the found bytes of a sector that is to be rewritten with other bytes beside:
+    /// an existing one, or a new one.
     pub(crate) fn name_of(&mut self, sector: u64, data: &[u8]) -> Version {
         if let Some(version) = self.identify(sector, data) {
             return version;
@@ -277,27 +280,28 @@ impl Model {
         let version = FOUND + self.found;
         self.found += 1;
         self.merged.insert((sector, version), data.into());
-        // It is kept as long as it may be asked for.
+        // Kept as long as a request can name it.
         let is_over = Entry { superseded: 0, ..settled(version) };
         self.cells[sector as usize].insert(0, is_over);
         version
     }
 
-    /// Whether it may have been being written: it may be one of several versions, or zeroes may have been written over zeroes.
+    /// Whether a write of the sector was possibly in flight: it has several versions, or zeroes
+    /// went over zeroes.
     pub(crate) fn is_unsure(&self, sector: u64) -> bool {
         let cell = &self.cells[sector as usize];
         cell.len() > 1 || cell.iter().all(|entry| entry.version == ZEROES)
     }
 
-    /// What a read that began at step `began` may give, for people.
+    /// Versions that a read that began at step `began` is allowed to return, for messages.
     pub(crate) fn readable(&self, sector: u64, began: u64) -> Vec<Version> {
         let cell = self.cells[sector as usize].iter();
         cell.filter(|entry| entry.superseded >= began).map(|entry| entry.version).collect()
     }
 
-    /// A read that began at step `began` gave `version`: if nothing was written meanwhile, this is
-    /// what the sector is. `firmly` unless another copy may hold another value; `lasts` unless what is read may be in a cache
-    /// although no client wrote it.
+    /// A read that began at step `began` returned `version`: without writes meanwhile, the sector
+    /// is that version. `firmly` unless another copy can hold another value. `lasts` unless the
+    /// bytes read can be in a cache although no client wrote them.
     pub(crate) fn pin(
         &mut self,
         sector: u64,
@@ -313,7 +317,7 @@ impl Model {
             entry.superseded != CURRENT || entry.answered.is_some_and(|at| at <= began)
         };
         if cell.len() > 1 && cell.iter().all(alone) {
-            // Nothing was written since the last power cut: what is read is on stable storage.
+            // Nothing was written since the last power cut: the bytes read are on stable storage.
             let is_stable = lasts && cell.iter().all(|entry| entry.write == STABLE);
             for entry in cell.iter_mut() {
                 if entry.superseded == CURRENT && entry.version != version {
@@ -323,15 +327,15 @@ impl Model {
         }
     }
 
-    /// A copy was lost: what another copy held may be read again.
+    /// A copy was lost: another copy's version can be read again.
     pub(crate) fn unpin(&mut self) {
         for entry in self.cells.iter_mut().flatten().filter(|entry| entry.by_pin) {
             (entry.superseded, entry.by_pin, entry.gone) = (CURRENT, false, false);
         }
     }
 
-    /// Power was cut: what may be on stable storage is what may be read. `of_all`: nothing is left in
-    /// any cache; otherwise what is there may still be lost.
+    /// Power was cut: any version that can be on stable storage can be read. With `of_all` no cache
+    /// holds anything; otherwise the versions can still be lost.
     pub(crate) fn lose_power(&mut self, of_all: bool) {
         let write = if of_all { STABLE } else { UNAWAITED };
         for cell in &mut self.cells {
@@ -353,13 +357,12 @@ impl Model {
         }
     }
 
-    /// The process ended, the disks did not: what was in flight may or may not be there, nor what
-    /// was answered and `is_held`.
-    /// None where all that was answered is kept elsewhere.
+    /// The process ended, the disks did not: writes in flight, and acknowledged ones that are held
+    /// (`is_held`), can be there or not. `None` if a cache file keeps all acknowledged writes.
     pub(crate) fn lose_process(&mut self, now: u64, is_held: Option<&dyn Fn(u64) -> bool>) {
         for (cell, given_up) in self.cells.iter_mut().zip(&mut self.given_up) {
             if cell.iter().any(|entry| entry.answered.is_none()) {
-                // A trim may have been under way, or a write after it.
+                // A trim was possibly in flight, or a write after it.
                 *given_up = given_up.filter(|answered| *answered == CURRENT).map(|_| now);
             }
             cell.iter_mut().for_each(|entry| _ = entry.answered.get_or_insert(now));
@@ -369,7 +372,7 @@ impl Model {
         }
     }
 
-    /// The members have all that was answered, and nothing is under way.
+    /// The members have every acknowledged write, and nothing is in flight.
     pub(crate) fn has_all(&mut self) {
         for entry in self.cells.iter_mut().flatten() {
             entry.replaced = false;
@@ -377,7 +380,7 @@ impl Model {
         }
     }
 
-    /// An answered write of what is with the process only was lost, or perhaps not.
+    /// An acknowledged write that only the process had was lost, or perhaps not.
     pub(crate) fn lose_answered(&mut self, is_held: &dyn Fn(u64) -> bool) {
         for cell in self.cells.iter_mut().filter(|cell| has_held(cell, is_held)) {
             uncover(cell);
@@ -386,8 +389,7 @@ impl Model {
         }
     }
 
-    /// A write is not held any more: the members have it, unless another one that is under way took
-    /// its place.
+    /// Releases a held write: the members have it, unless another write in flight took its place.
     pub(crate) fn released(&mut self, range: (u64, u64), write: u64) {
         for cell in self.range(range) {
             let is_other = |entry: &Entry| entry.write != write && entry.answered.is_none();
@@ -398,8 +400,8 @@ impl Model {
         }
     }
 
-    /// Whether the members may hold `version`: it may be read, or what superseded it is with the
-    /// process only.
+    /// Whether the members can hold `version`: it can be read, or only the process has its
+    /// successor.
     pub(crate) fn may_be_stored(
         &self,
         sector: u64,
@@ -412,8 +414,8 @@ impl Model {
         cell.iter().any(|entry| entry.version == version && may_be(entry))
     }
 
-    /// A write to this range was answered or is not held any more: unless another one is, the
-    /// members have the last.
+    /// A write to this range was acknowledged or released: unless another one is held, the members
+    /// have the last.
     pub(crate) fn cover(&mut self, range: (u64, u64), is_held: &dyn Fn(u64) -> bool) {
         for cell in self.range(range) {
             let is_still = cell.iter().all(|entry| entry.answered.is_some());
@@ -424,14 +426,15 @@ impl Model {
         }
     }
 
-    /// Time begins anew, with no read under way: what was superseded cannot be read.
+    /// Time begins anew, with no read in flight: superseded versions cannot be read.
     pub(crate) fn begin_anew(&mut self) {
         let entries = self.cells.iter_mut().flatten();
         let superseded = entries.filter(|entry| entry.superseded != CURRENT);
         superseded.for_each(|entry| entry.superseded = 0);
     }
 
-    /// One number for what every sector may be, after power was cut or the process ended.
+    /// A hash of the possible versions of every sector, after a power cut or the end of the
+    /// process.
     pub(crate) fn digest(&self) -> u64 {
         let mut hash = 0;
         for (sector, cell) in (0_u64..).zip(&self.cells) {
@@ -444,7 +447,7 @@ impl Model {
         hash
     }
 
-    /// The sector is this on every member and on stable storage.
+    /// The sector has this version on every member and on stable storage.
     pub(crate) fn settle(&mut self, sector: u64, version: Version) {
         let cell = &mut self.cells[sector as usize];
         cell.clear();
@@ -452,13 +455,13 @@ impl Model {
     }
 }
 
-/// Whether what is current may be with the process only.
+/// Whether only the process has a current version.
 fn has_held(cell: &[Entry], is_held: &dyn Fn(u64) -> bool) -> bool {
     let may_be = |entry: &Entry| entry.replaced || is_held(entry.write);
     cell.iter().any(|entry| entry.superseded == CURRENT && may_be(entry))
 }
 
-/// What is current may be lost: what it superseded may be there.
+/// A current version can be lost: its predecessors can return.
 fn uncover(cell: &mut [Entry]) {
     cell.iter_mut().filter(|entry| entry.is_below()).for_each(|entry| entry.superseded = CURRENT);
 }
@@ -544,7 +547,7 @@ mod tests {
         let mut cut = model.clone();
         cut.lose_power(true);
         assert!(cut.may_read(0, FIRST, 8), "but it was not flushed");
-        // 12 takes over from 11 and is written.
+        // 12 replaces 11 and is written.
         let is_held = |_| false;
         model.cover((0, 1), &is_held);
         model.lose_process(7, Some(&is_held));
@@ -562,7 +565,7 @@ mod tests {
         assert!(!model.may_read(0, FIRST, 8) && model.may_read(0, 11, 8));
     }
 
-    /// 10 is held; 11, which failed, had taken its place.
+    /// 10 is held; 11 had taken its place and failed.
     #[test]
     fn what_was_replaced_by_a_write_that_failed_may_be_lost() {
         let mut model = Model::new(1);
@@ -609,7 +612,7 @@ mod tests {
         let mut mirror = Model::new(1);
         written(&mut mirror, 10, (1, 2), false);
         mirror.lose_power(true);
-        // One copy could not be read; it was written from the other, into its cache.
+        // One copy could not be read; the array wrote it from the other, into its cache.
         mirror.pin(0, 10, (3, 4), (false, false));
         assert!(!mirror.may_read(0, FIRST, 5));
         mirror.lose_power(true);

@@ -1,8 +1,8 @@
-//! Moments that pass too quickly for chance to meet: the array is turning, or has just broken.
+//! Moments too short for chance to meet: the array is turning, or has just broken.
 //!
-//! In some runs the last of the work waits for a phase: when the array comes to it, what was held
-//! back of the faults happens, a few more requests are made, and the run ends soon. Only when is
-//! decided here; who may come to harm is the plan's.
+//! In some runs the last of the work waits for a phase. When the array reaches it, the faults that
+//! were held back happen, a few more requests come, and the run ends soon. Only the time is decided
+//! here; the plan decides which disks fail.
 
 use braid_engine::request::ByteOperation;
 
@@ -13,15 +13,15 @@ use crate::cut::Kind;
 use crate::fault::{Fault, Mishap};
 use crate::world::{Did, World};
 
-/// Runs, of a hundred, that wait for a moment; of those in which the array is to break.
+/// Percentage of runs that wait for a moment, and of runs that break the array.
 const PERCENT: u64 = 45;
 const RUINED_PERCENT: u64 = 80;
-/// Ordinals of its requests: behind those of the clients.
+/// First ordinal of its requests, behind those of the clients.
 const FIRST_ORDINAL: u64 = 500;
-/// Steps that it is waited for.
+/// Most steps to wait.
 const STEPS_MAX: u64 = 400;
 
-/// When the last of a run happens, and how much.
+/// The phase that the last of a run waits for, and how much follows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     phase: Phase,
@@ -30,7 +30,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// The moment of the run that is planned, if it waits for one; holds back some of the faults.
+    /// The moment of the planned run, if it waits for one; holds back some of the faults.
     pub(crate) fn any(world: &mut World) -> Option<Self> {
         let mut random = world.chances.of(Purpose::Ends, 2);
         let plan = &mut world.engine.plan;
@@ -44,7 +44,7 @@ impl Moment {
             4..6 => Phase::Active,
             _ => Phase::Clean,
         };
-        // Every other one waits; who all fall at one step do not, and disks that lie have their time.
+        // Every second fault waits; but not a simultaneous failure of all victims, and not lies.
         let waits = |fault: &Fault| fault.ordinal.is_multiple_of(2) && !fault.is_lie();
         (plan.held, plan.faults) = std::mem::take(&mut plan.faults).into_iter().partition(waits);
         plan.held.retain(|fault| fault.mishap != Mishap::Wakes);
@@ -53,7 +53,7 @@ impl Moment {
 }
 
 impl World {
-    /// Waits for the moment, and uses it.
+    /// Waits for the moment, and then does the rest.
     pub(crate) fn seize(&mut self, moment: Moment) {
         let end = self.clock.step + STEPS_MAX;
         while self.engine.phase != moment.phase && self.clock.step < end {
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// A request of any kind: each as often as the others.
+    /// A request of any kind, each equally often.
     fn ask_something(&mut self, ordinal: u64) {
         let mut random = self.chances.of(Purpose::Workload, ordinal);
         if self.chances.leaves_out(Kind::Request, ordinal) {

@@ -4,8 +4,8 @@
 //!   bytes of disks ──probe──▶ superblocks ──assemble──▶ verdicts, array ──▶ Array, Shards
 //! ```
 //!
-//! The engine's own `open` says what it is told of an assembled array and what is written to members
-//! before it starts; here that is done to disks, and power may be cut in between.
+//! The engine's own `open` decides how it learns of an assembled array, and which writes members
+//! get before it starts. Here disks do these, and a power cut can come in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,6 @@ use crate::disk::Disk;
 /// A disk that takes part, by [`MemberId`].
 #[derive(Clone)]
 pub(crate) struct Member {
-    /// Index of its disk.
     pub(crate) disk: usize,
     pub(crate) superblock: Superblock,
 }
@@ -48,7 +47,7 @@ impl Member {
         start..start + (self.superblock.to_bytes().len() / SECTOR) as u64
     }
 
-    /// Its superblock for `state`, as bytes and their sector.
+    /// The superblock for `state`, as its sector and bytes.
     pub(crate) fn superblock_for(
         &mut self,
         disks: &[Disk],
@@ -62,7 +61,7 @@ impl Member {
     }
 }
 
-/// What a shard has to hear.
+/// A message to a shard.
 pub(crate) enum Message {
     View(Arc<ArrayView>),
     Query,
@@ -74,7 +73,7 @@ pub(crate) enum Message {
     Logged(LogTicket),
 }
 
-/// A shard with its memory and what is on its way to it and from it.
+/// A shard with its memory, its inbox and its reports.
 pub(crate) struct ShardSide {
     pub(crate) shard: Shard,
     pub(crate) arena: Vec<u8>,
@@ -82,11 +81,11 @@ pub(crate) struct ShardSide {
     pub(crate) view: Arc<ArrayView>,
     pub(crate) cache: CacheConfig,
     pub(crate) mode_at_start: CacheMode,
-    /// The last step at which a write could be answered early; the end of time while it can.
+    /// The last step at which a write could be acknowledged early; the end of time while it can.
     pub(crate) early_until: u64,
     /// Times in a row that its moment had come and it asked for it again.
     pub(crate) unheeded: u32,
-    /// What it kept last, in sectors.
+    /// Dirty sectors when it last reported them.
     pub(crate) dirty: u64,
     /// The longest age that was the limit in this run.
     pub(crate) age_before_ms: u64,
@@ -94,11 +93,10 @@ pub(crate) struct ShardSide {
     pub(crate) reports: VecDeque<Report>,
 }
 
-/// The time of day, always: what members are told still has a later time with each update.
+/// The time of day never advances: updates still get later times, one after the other.
 pub(crate) const NOW: Timestamp =
     Timestamp { seconds: crate::create::MADE_AT_SECONDS, microseconds: 0 };
 
-/// The machines of one array.
 pub(crate) struct Machines {
     pub(crate) times: UpdateTimes,
     pub(crate) array: Array,
@@ -108,11 +106,11 @@ pub(crate) struct Machines {
 }
 
 impl ShardSide {
-    /// Whether it may answer a write early, by what it has been told.
+    /// Whether it may acknowledge a write early, by its view and settings.
     fn may_answer_early(&self, geometry: &Geometry) -> bool {
         let Geometry::Stripe(stripe) = geometry else { return false };
         let Self { view, cache, .. } = self;
-        // A member that is being recovered counts, for it does where it is.
+        // A member under recovery counts, because it does count below its recovery offset.
         let present = view.slots.iter().flatten().count();
         let is_redundant =
             usize::from(stripe.slots()) - present < usize::from(stripe.parity_slots());
@@ -120,7 +118,7 @@ impl ShardSide {
         is_kept && view.gate == Gate::Open && is_redundant
     }
 
-    /// It is being told something by which it may answer writes early, or not, from step `now` on.
+    /// From step `now` on, a message allows or forbids early acknowledgement.
     pub(crate) fn note_early(&mut self, geometry: &Geometry, now: u64) {
         if self.may_answer_early(geometry) {
             self.early_until = u64::MAX;
@@ -131,22 +129,21 @@ impl ShardSide {
 }
 
 impl Machines {
-    /// When the update was made that this is of.
+    /// The time of the update with this state.
     pub(crate) fn time_of(&mut self, state: &SuperblockState) -> Timestamp {
         self.times.of(state.events, NOW)
     }
 
-    /// When the next machine wants to be told what time it is.
+    /// The next moment at which a machine wants to hear the time.
     pub(crate) fn due(&self) -> Option<Instant> {
         let shards = self.shards.iter().filter_map(|side| side.shard.poll_timeout());
         shards.chain(self.array.poll_timeout()).min()
     }
 }
 
-/// How the array is run.
+/// The settings with which the array runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
-    /// Writes are refused.
     pub(crate) read_only: bool,
     pub(crate) shards: u16,
     pub(crate) cache: CacheConfig,
@@ -155,7 +152,7 @@ pub(crate) struct Manner {
     pub(crate) clean_delay_ms: u64,
 }
 
-/// What is on one disk.
+/// Probes one disk.
 pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
     let size_bytes = disk.size_bytes();
     let snippet = |range: std::ops::Range<u64>| Snippet {
@@ -181,7 +178,7 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
     }
 }
 
-/// What the journal on a disk says, if it is one.
+/// The journal on a disk, if it is one.
 pub(crate) fn journal(
     disk: &Disk,
     superblock: &Superblock,
@@ -193,7 +190,7 @@ pub(crate) fn journal(
     })
 }
 
-/// The bitmap of a disk whose superblock says that there is one.
+/// The bitmap of a disk whose superblock names one.
 pub(crate) fn bitmap(disk: &Disk, superblock: &Superblock) -> Option<Result<Bitmap, BitmapError>> {
     let start = usize::try_from(superblock.bitmap_offset_bytes()?).expect("disks are in memory");
     let bytes = disk.seen.get(start..)?;
@@ -201,7 +198,7 @@ pub(crate) fn bitmap(disk: &Disk, superblock: &Superblock) -> Option<Result<Bitm
     Some(found.and_then(|head| Bitmap::read(head, bytes)))
 }
 
-/// The partial parity log of a disk whose superblock says that there is one.
+/// The partial parity log of a disk whose superblock names one.
 fn parity_log(disk: &Disk, superblock: &Superblock) -> Option<Result<PplLog, PplLogError>> {
     let (start, place) = superblock.ppl_area()?;
     let start = usize::try_from(start).expect("disks are in memory");
@@ -209,7 +206,7 @@ fn parity_log(disk: &Disk, superblock: &Superblock) -> Option<Result<PplLog, Ppl
     Some(PplLog::read(bytes, place, &superblock.uuid_as_stored()))
 }
 
-/// Our own parity log, if its head is there.
+/// The own parity log, if its head exists.
 pub(crate) fn own_log(disk: &Disk, superblock: &Superblock) -> Option<OwnLog> {
     let read = |start: u64, length_bytes: u64| -> Result<Vec<u8>, std::convert::Infallible> {
         let start = usize::try_from(start).expect("disks are in memory");
@@ -229,12 +226,12 @@ fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRecord>,
     BadBlockLog::parse(&disk.seen[bytes(start, u64::from(place.size_sectors))], place)
 }
 
-/// Decides about the disks that are presented, in this order; a bitmap file is the last.
+/// Assembles the presented disks, in this order; a bitmap file is the last.
 pub(crate) fn assemble_disks(disks: &[Disk], presented: &[usize]) -> (Vec<ProbedMember>, Assembly) {
     assemble_as(disks, presented, None)
 }
 
-/// The same, where a person accepts that so many stripes may read wrong.
+/// The same, if the operator accepts that so many stripes can read wrong.
 pub(crate) fn assemble_as(
     disks: &[Disk],
     presented: &[usize],
@@ -250,7 +247,6 @@ pub(crate) fn assemble_as(
     (probed, assembly)
 }
 
-/// A disk that stands for a bitmap file.
 pub(crate) fn given_file(disk: &Disk) -> GivenBitmapFile {
     let read = |start: u64, length_bytes: u64| -> Result<Vec<u8>, std::convert::Infallible> {
         let start = usize::try_from(start).expect("disks are in memory");
@@ -260,7 +256,7 @@ pub(crate) fn given_file(disk: &Disk) -> GivenBitmapFile {
     GivenBitmapFile { label: "file".to_owned(), file }
 }
 
-/// The superblocks to go by, by the index of what was presented, and what stands for one of the bitmap file.
+/// The superblocks of the presented disks, by index, and the stand-in for one of the bitmap file.
 pub(crate) fn superblocks(
     probed: &[ProbedMember],
     array: Option<&AssembledArray>,
@@ -270,7 +266,6 @@ pub(crate) fn superblocks(
     probed.iter().map(|member| member.probe.newest().cloned()).chain(stand_in).collect()
 }
 
-/// Starts the array.
 pub(crate) fn start(
     assembled: &AssembledArray,
     superblocks: Vec<Option<Superblock>>,

@@ -1,14 +1,16 @@
-//! Parity logs in the simulator, md's and our own: how they are written and torn, and replayed when the array is started.
+//! Parity logs in the simulator, md's and our own: how they are written and torn, and replayed at a
+//! start.
 //!
-//! An array that was cut off in the middle of its writes is replayed as a server does it, onto the disks, and may be cut off
-//! in the middle of that. What the checker of clean arrays then says must hold: parity fits everywhere.
+//! An array interrupted in the middle of its writes is replayed onto the disks as a server does it,
+//! and a power cut can interrupt the replay. Then the checker of clean arrays must find parity
+//! right everywhere.
 //!
-//! At some starts our own logs are not known of, and everybody else's writes go without them: superblocks then say no more that they
-//! count.
+//! At some starts our own logs are unknown, as to other servers, whose writes bypass them:
+//! superblocks then no longer say that they count.
 //!
 //! # Invariants
-//! - Where logs were kept an array that was not stopped cleanly is one again when it is replayed, whoever is missing
-//!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
+//! - Where logs were kept, replay makes an uncleanly stopped array clean, whichever members are
+//!   missing [check: random_worlds_hold_and_meet_every_kind_of_fault].
 
 use std::ops::Range;
 
@@ -26,7 +28,8 @@ use crate::model::End;
 use crate::seated::{Seated, members};
 use crate::world::World;
 
-/// Starts, of a hundred, at which nobody knows of our own logs, unless a story says otherwise.
+/// Percentage of starts at which the server does not know our own logs, unless a story says
+/// otherwise.
 pub(crate) const OTHERS_PERCENT: u64 = 8;
 
 struct OnDisks<'a>(Seated<'a>);
@@ -79,7 +82,8 @@ fn setup(assembled: &AssembledArray) -> Option<Setup> {
     Some(Setup { geometry: *geometry, members, logs, finish: Finish::Flushed })
 }
 
-/// A data column of a sector of a row, of which what is there is `seen`; none if that does not tell.
+/// A data column of a sector of a row, computed from the columns that `seen` returns; `None` if
+/// these do not suffice.
 fn solved<'a>(
     geometry: &StripeGeometry,
     row: ChunkRow,
@@ -117,10 +121,10 @@ fn solved<'a>(
 }
 
 impl World {
-    /// Replays what is to be replayed, as a server does before anything else. False if power was cut meanwhile.
+    /// Replays the logs before anything else, as a server does. False if power was cut meanwhile.
     ///
     /// # Panics
-    /// When logs tell of what the array cannot have.
+    /// If logs name places that the array does not have.
     pub(crate) fn replay(&mut self, assembled: &mut AssembledArray, presented: &[usize]) -> bool {
         if assembled.replay.is_none() {
             return true;
@@ -139,8 +143,9 @@ impl World {
         let seated = Seated { disks, assembled, presented, data_offset, powered, is_cut: false };
         let mut on_disks = OnDisks(seated);
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
-        // What was being written reads as its member has it. Until superblocks say who is missing, the next start may have that one,
-        // lack another, and read what parity makes of it.
+        // Sectors that were being written read as their members have them. Until superblocks record
+        // the missing members, the next start can have these, lack others, and compute other bytes
+        // from parity.
         self.is_unsettled |= assembled.degraded > 0;
         if on_disks.0.is_cut {
             self.tally.count("power-cut-in-replay");
@@ -156,7 +161,7 @@ impl World {
         if !report.unread.is_empty() {
             self.tally.count("replay-lacks-a-sector");
             if assembled.degraded > 0 {
-                // A server does not start. Then somebody copies the disk to a sound one.
+                // A server refuses to start here. The operator then copies the disk to a sound one.
                 presented.iter().for_each(|disk| self.disks[*disk].bad.clear());
                 return false;
             }
@@ -165,11 +170,12 @@ impl World {
         true
     }
 
-    /// The array may be run by somebody who knows nothing of our own logs, as md does: what they name is resynced with all the rest, and
-    /// they count no longer. True if so.
+    /// Whether another server without our own logs, such as md, runs the array: it resyncs their
+    /// stripes with all others, and the logs count no longer.
     pub(crate) fn may_ignore_own_logs(&mut self, assembled: &mut AssembledArray) -> bool {
-        // Without them a dirty and degraded array is not started at all. And what was being written may read as it was until all is
-        // resynced, and as it was to be if its member is missing then: only stories know of that.
+        // A dirty and degraded array does not start without the logs. And a sector in flight can
+        // read as its old version until the resync ends, or as the new one if its member is then
+        // missing. Only stories handle that.
         let is_story = self.others_percent == 100;
         let needs_them = assembled.dirty && (assembled.degraded > 0 || !is_story);
         let may = self.metadata.design.log_is_own && !needs_them;
@@ -182,14 +188,15 @@ impl World {
         ignores
     }
 
-    /// A sector was being written, and who holds it is missing: parity says what it is, and may not have been written with all that
-    /// it is the sum of. So what it says now is one of the values that it may have; unless no write of it was under way.
+    /// The member with a sector in flight is missing, and its parity may lack other columns'
+    /// writes. So the bytes that parity yields are one of the sector's possible values, unless no
+    /// write of it was in flight.
     fn is_anything(&mut self, sector: u64, assembled: &AssembledArray, presented: &[usize]) {
         let Geometry::Stripe(geometry) = &assembled.geometry else { return };
         let address = geometry.locate(LogicalSector(sector));
         let at = geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let place = content::bytes(self.taint.data_offset + at, 1);
-        // What cannot be read for now may be read later.
+        // A sector that is unreadable for now can be readable later.
         let seen = |slot: Slot| {
             let one = assembled.slots[slot.index()].as_ref()?;
             let is_bad = one.bad_sectors().iter().any(|bad| bad.contains(&at));
@@ -210,7 +217,6 @@ impl World {
         }
     }
 
-    /// The engine writes a member's partial parity log.
     pub(crate) fn write_parity_log(
         &mut self,
         member: MemberId,
@@ -225,7 +231,6 @@ impl World {
         self.write_area(member, &area, asked, (["parity-log", "parity-log-fails"], words))
     }
 
-    /// Power is cut while a log is written.
     pub(crate) fn tear_parity_log(&mut self, member: MemberId, record: &ParityLogRecord) {
         let (index, start, data) = self.new_parity_log(member, record);
         self.disks[index].tear((start, &data), &mut self.chances.disks);
