@@ -1,27 +1,28 @@
-//! How long a request waits in front of a disk: which goes before which in an elevator, and which the multiplexer holds.
+//! How long a request waits in front of a disk: the order of an elevator, and the holds of the
+//! multiplexer.
 //!
-//! A disk of the simulator takes as long as the seed says, so a bound in nanoseconds alone would say nothing. What is
-//! checked instead adds up to one: a request that has aged goes before every younger one, so from then on it waits for those
-//! before it and for the disk; one that is held is let go within [`HELD_PERIODS_MAX`] periods; and none that may go is
-//! left when a dispatcher goes home. Everything here is the simulator's own arithmetic, by the rules that the headers of the
-//! elevator and the multiplexer state.
+//! A simulated disk takes as long as the seed says, so a bound in nanoseconds alone says nothing.
+//! The checks here add up to a bound. An aged request goes before every younger one, so it waits
+//! only for earlier ones and for the disk. A held request is let go within [`HELD_PERIODS_MAX`]
+//! periods. No dispatcher goes home while a request is free to go. All of this is the simulator's
+//! own arithmetic, by the rules in the headers of the elevator and the multiplexer.
 //!
-//! - No request passes one that has aged, of whatever class.
-//! - One that has expired is passed by less than a batch of younger ones of its class and direction.
-//! - A write is passed by as many batches of reads of its class as writes may be starved, and no more.
-//! - The multiplexer lets one side go, names a moment within a period, gives an idle slice away, and holds no side for long.
-//! - What is urgent gets more than the least share.
+//! - No request of any class passes an aged one.
+//! - Fewer than a batch of younger requests of its class and direction pass an expired one.
+//! - At most as many batches of reads of its class pass a write as writes may be starved.
+//! - The multiplexer lets one side go, names a moment within a period, gives an idle slice away,
+//!   and holds no side for long.
+//! - An urgent side gets more than the least share.
 
 use braid_elevator::{
     Allowed, Class, Demand, Depth, Elevator, Entry, Multiplexer, MultiplexerSettings, Operation,
     Settings, Turn,
 };
 
-/// A side is held for so many periods at most, besides the time by which the multiplexer was asked too late: one and a half,
-/// until the next look, and the other side's turn if that was owed one, too.
+/// Periods that a side is held at most, without the multiplexer's delay: one and a half, the time
+/// until the next look, and the other side's turn if that was owed one.
 const HELD_PERIODS_MAX: u64 = 4;
 
-/// One request in front of a disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) shard: usize,
@@ -30,9 +31,10 @@ pub(crate) struct Waiting {
     is_read: bool,
     class: Class,
     came_ns: u64,
-    /// It came while the elevator did nothing: it goes at once.
+    /// It came while the elevator was idle: it goes at once.
     is_straight: bool,
-    /// Younger ones of its class and direction that went since it has expired, or since an older one went.
+    /// Younger requests of its class and direction that went after it expired, or after an older
+    /// one went.
     passed: u32,
     /// Reads of its class that went before this write.
     yielded: u32,
@@ -81,11 +83,11 @@ fn has_tag(settings: &Settings, (reads, writes): (u32, u32), is_read: bool) -> b
         let own_max = depth.total.saturating_sub(kept).max(1);
         reads + writes == 0 || reads + writes < depth.total && own < own_max
     };
-    // Which of both counts depends on what was here before.
+    // Earlier entries decide which of both counts.
     allows(settings.depth) && allows(settings.depth_alone)
 }
 
-/// The largest batch, how often writes may be passed over, and how long who is held.
+/// The largest batch, how often a write may be passed, and the longest hold.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
     batch: u32,
@@ -93,23 +95,23 @@ struct Limits {
     hold_ns: u64,
 }
 
-/// What of a run has to be remembered to judge.
+/// State that a run keeps to check the order.
 #[derive(Debug)]
 pub(crate) struct Patience {
     settings: MultiplexerSettings,
-    /// The largest of the run: what is under way keeps the settings that it began with.
+    /// The longest period of the run: entries in flight keep the settings that they began with.
     period_max_ns: u64,
-    /// By member; those of before count for who waits since then.
+    /// By member; earlier limits count for requests that wait since then.
     limits: Vec<Limits>,
-    /// Since when reads, and writes, have been held, and how late the multiplexer had been asked until then.
+    /// Since when reads, and writes, are held, and the multiplexer's total delay until then.
     held_since: [Option<(u64, u64)>; 2],
-    /// The same at each member, where a tag is free.
+    /// The same at each member, while a tag is free.
     held_at: Vec<[Option<(u64, u64)>; 2]>,
     late_ns: u64,
     until_ns: u64,
-    /// When the last period began that is over.
+    /// Start of the last completed period.
     ended_ns: Option<u64>,
-    /// What the share of the one that runs is to be above, if a request waits for the flusher.
+    /// The current period's share must exceed this, if a request waits for the flusher.
     share_above: Option<u32>,
 }
 
@@ -133,7 +135,6 @@ impl Patience {
         self.period_max_ns = self.period_max_ns.max(settings.period_ns);
     }
 
-    /// A member's elevator is set anew.
     pub(crate) fn elevator_set(&mut self, member: usize, elevator: &Elevator) {
         let Settings { batch, writes_starved, hold_max_ns, .. } = *elevator.settings();
         let before = &mut self.limits[member];
@@ -145,12 +146,11 @@ impl Patience {
         };
     }
 
-    /// A disk has served a request.
     pub(crate) fn served(&mut self, is_read: bool) {
         self.held_since[usize::from(!is_read)] = None;
     }
 
-    /// The multiplexer says whose turn it is.
+    /// Checks the multiplexer's decision whose turn it is.
     pub(crate) fn check_turn(
         &mut self,
         now_ns: u64,
@@ -184,13 +184,13 @@ impl Patience {
         self.check_share(demand, multiplexer);
     }
 
-    /// What is urgent when a period begins gets more than the least share.
+    /// Checks that a side that is urgent when a period begins gets more than the least share.
     fn check_share(&mut self, demand: Demand, multiplexer: &Multiplexer) {
         let Some(ended) = multiplexer.slices().last() else { return };
         if self.ended_ns == Some(ended.start_ns) {
             return;
         }
-        // One period is over, and the next has begun with what is wanted now.
+        // One period ends, and the next begins with the current demand.
         self.ended_ns = Some(ended.start_ns);
         let share = ended.share_permille;
         let is_enough = self.share_above.is_none_or(|least| share > least);
@@ -201,7 +201,8 @@ impl Patience {
         self.share_above = (demand.is_urgent && differs).then_some(share_min_permille);
     }
 
-    /// Nothing more goes to a disk now: no request is left that could, and one that is held is not held for long.
+    /// The disk gets no more now: checks that no request is left that could go, and that no request
+    /// is held for long.
     pub(crate) fn check_left(
         &mut self,
         now_ns: u64,
@@ -218,7 +219,7 @@ impl Patience {
             "a request that may go is left: {waits:?} wait, {:?} out",
             elevator.out()
         );
-        // It is seen at the next look.
+        // The next look notices it.
         let most_ns = self.limits[member].hold_ns.saturating_add(self.period_max_ns);
         for (since, is_held) in self.held_at[member].iter_mut().zip(could) {
             *since = is_held.then(|| since.unwrap_or((now_ns, self.late_ns)));
@@ -232,7 +233,7 @@ impl Patience {
         }
     }
 
-    /// A disk gets `gone`, while `others` wait for it.
+    /// Checks the dispatch of `gone` to a disk, while `others` wait for it.
     pub(crate) fn check_order<'a>(
         &mut self,
         (now_ns, settings): (u64, &Settings),
@@ -253,7 +254,7 @@ impl Patience {
                 other.yielded = 0;
             }
             let is_passed = other.came_ns < oldest.came_ns;
-            // Whether or not there was room for both: an older one has begun another batch.
+            // Even without room for both: an older request has begun another batch.
             if is_like && !is_passed {
                 other.passed = 0;
             }

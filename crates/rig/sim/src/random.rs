@@ -2,17 +2,14 @@
 //!
 //! Not from a crate, so that a seed in an old report means the same today.
 
-/// A generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The same numbers for the same seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(mix(seed) | 1)
     }
 
-    /// The next number.
     #[allow(clippy::should_implement_trait, reason = "it never ends, and is no iterator")]
     pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
@@ -31,15 +28,15 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of `list`, which is not empty.
+    /// One element of `list`, which is not empty.
     pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len() as u64) as usize]
     }
 
-    /// The index of one of `weights`, as often as it weighs; their sum is not zero.
+    /// An index, with a probability in proportion to its weight.
     ///
     /// # Panics
-    /// When it is.
+    /// If the weights sum to zero.
     pub(crate) fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (index, weight) in weights.iter().enumerate() {

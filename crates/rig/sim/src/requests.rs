@@ -1,7 +1,7 @@
 //! Requests in whole sectors: handed to the engine in pieces, answered once.
 //!
-//! Where it stands: below [`crate::call`], whose steps they are; the checkers' own requests (reading
-//! everything, the small worlds) come here directly.
+//! Where it stands: below [`crate::call`], whose steps they are. The checkers' own requests
+//! (reading everything, the small worlds) come here directly.
 
 mod world;
 
@@ -12,20 +12,20 @@ use braid_engine::request::{Fault, Progress, Request, RequestId, WriteAdmission}
 use crate::call::{Call, Who};
 use crate::wire::Connection;
 
-/// A client's request under way.
+/// A client's request in flight.
 pub(crate) struct Flight {
     pub(crate) request: Request,
     pub(crate) progress: Progress,
     pub(crate) began: u64,
-    /// Where to put the bytes of a read that is to be kept.
+    /// Whether to keep the bytes of a read.
     pub(crate) keep: bool,
-    /// The request in bytes of which it is a step.
+    /// The request in bytes that this is a step of.
     pub(crate) call: Option<RequestId>,
-    /// It writes again what an earlier process had answered; the model knows of it.
+    /// It writes a write back that an earlier process had acknowledged; the model knows of it.
     pub(crate) writes_back: bool,
 }
 
-/// Who waits for a flush.
+/// The request that waits for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Client,
@@ -37,19 +37,19 @@ pub(crate) enum FlushFor {
     },
 }
 
-/// Everything that clients wait for.
+/// All requests of clients that are not answered.
 #[derive(Default)]
 pub(crate) struct Clients {
     pub(crate) flights: BTreeMap<RequestId, Flight>,
-    /// Flushes under way, the step at which each was asked for, and by whom.
+    /// Flushes in flight, the step at which each was submitted, and by whom.
     pub(crate) flushes: BTreeMap<RequestId, (u64, FlushFor)>,
     /// Requests in bytes that the array has not answered.
     pub(crate) calls: BTreeMap<RequestId, Call>,
     pub(crate) admission: WriteAdmission,
-    /// Those that wait for their turn, in order.
+    /// Calls that wait for their turn, in order.
     pub(crate) waiting: VecDeque<RequestId>,
     pub(crate) connections: Vec<Connection>,
-    /// How requests in whole sectors ended that are no step of a call, and flushes that a client asked for.
+    /// Results of requests in whole sectors that belong to no call, and of clients' flushes.
     pub(crate) answers: BTreeMap<RequestId, Result<(), Fault>>,
 }
 
@@ -66,7 +66,7 @@ impl Clients {
         self.flights.len() + self.flushes.len()
     }
 
-    /// Whether no client waits for anything.
+    /// Whether no client waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.flights.is_empty()
             && self.flushes.is_empty()
@@ -74,7 +74,7 @@ impl Clients {
             && self.connections.iter().all(Connection::is_idle)
     }
 
-    /// When the oldest read under way began; the end of time if there is none.
+    /// The step at which the oldest read in flight began; the end of time if there is none.
     pub(crate) fn oldest_read(&self) -> u64 {
         let reads = self.flights.values().filter(|flight| !flight.request.operation.is_write());
         let of_calls = self.calls.values().filter(|call| call.is_read()).map(|call| call.asked);

@@ -1,4 +1,4 @@
-//! From disks that are presented to a running array: assemble, check the decision, flush, level, start.
+//! From presented disks to a running array: assemble, check the decision, flush, level, start.
 //!
 //! ```text
 //!   presented ──assemble──▶ checked ──flush, levelling──▶ start ──▶ join: who is in, who is out
@@ -26,39 +26,39 @@ use crate::random::Random;
 use crate::schedule::Order;
 use crate::world::{Engine, World};
 
-/// What assembly made of the disks that were presented.
+/// Assembly's decision about the presented disks.
 pub(crate) struct Decision {
     pub(crate) presented: Vec<usize>,
-    /// Of each of them, if it has a sound one.
+    /// By presented disk, if it has a sound superblock.
     pub(crate) superblocks: Vec<Option<Superblock>>,
     pub(crate) assembly: Assembly,
 }
 
-/// How the levelling of one member ended.
+/// The result of levelling one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// Twice: its disk is lost.
+    /// Two failures: its disk is lost.
     Failed,
     PowerCut,
 }
 
-/// Members as they are when the array starts.
+/// Members ready for the start.
 struct Ready {
-    /// Of each disk that was presented.
+    /// By presented disk.
     superblocks: Vec<Option<Superblock>>,
     /// Disks whose first flush failed.
     harmed: Vec<usize>,
-    /// Disks that could not be told, and can be missed.
+    /// Disks that could not be levelled, and can be missed.
     untold: Vec<usize>,
 }
 
-/// It does not come to a start: power was cut, or a disk that could not be told is needed.
+/// The array does not start: power was cut, or a disk that could not be levelled is needed.
 #[derive(Debug)]
 struct NoStart;
 
 impl World {
-    /// Assembles what is presented, checks the decision, and starts the array if there is one.
+    /// Assembles the presented disks, checks the decision, and starts the array if there is one.
     pub(crate) fn open(
         &mut self,
         presented: &[usize],
@@ -67,7 +67,7 @@ impl World {
         self.open_accepting(presented, must_be_clean, None)
     }
 
-    /// The same, where a person accepts that so many stripes may read wrong.
+    /// The same, if the operator accepts that so many stripes can read wrong.
     pub(crate) fn open_accepting(
         &mut self,
         presented: &[usize],
@@ -82,7 +82,7 @@ impl World {
             let presented = &*presented;
             let decision = self.decide_accepting(presented, accept_risk);
             let mut assembled = decision.assembly.array.clone()?;
-            // A disk that lost the step back to clean has the higher count.
+            // A disk that lost the step back to clean has the higher event count.
             let is_clean = !assembled.dirty || !self.who_lies(presented).is_empty();
             assert!(is_clean || !must_be_clean, "stopped cleanly and found dirty");
             let unreadable = decision.superblocks.iter().filter(|one| one.is_none()).count();
@@ -104,8 +104,9 @@ impl World {
         }
     }
 
-    /// A disk has the place of another, by superblocks: here each disk of a slot has the slot's number, so the two change
-    /// numbers. It may only be so where it holds all, or the other is out, or may be.
+    /// Superblocks give a disk the place of another. Here each disk of a slot has the slot's
+    /// number, so the two change numbers. That is right only if the new disk holds all, or the old
+    /// one is out or can be.
     fn follow_replacements(&mut self, presented: &mut [usize]) {
         let (_, assembly) = open::assemble_disks(&self.disks, presented);
         for (place, verdict) in assembly.verdicts.iter().enumerate() {
@@ -139,29 +140,29 @@ impl World {
             }
             self.replaced.remove(&old);
             self.replaced.insert(new);
-            // Copies of what was being written need not be alike.
+            // Copies of sectors that were being written can differ.
             self.model.unpin();
         }
     }
 
-    /// Starts the array in this manner, not in one that is drawn.
+    /// Starts the array with these settings instead of drawn ones.
     ///
     /// # Panics
-    /// When these disks cannot be started.
+    /// If these disks cannot be started.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn open_as(&mut self, presented: &[usize], manner: Manner) {
         loop {
             self.find_torn();
             let decision = self.decide(presented);
             let assembled = decision.assembly.array.clone().expect("these disks can be started");
-            // Power may be cut where members are levelled.
+            // Power can be cut while members are levelled.
             if let Ok(ready) = self.make_ready(&decision, &assembled) {
                 return self.start(ready, &assembled, presented, manner);
             }
         }
     }
 
-    /// Assembles what is presented and checks the decision. Looks at superblocks only.
+    /// Assembles the presented disks and checks the decision. Looks at superblocks only.
     pub(crate) fn decide(&self, presented: &[usize]) -> Decision {
         self.decide_accepting(presented, None)
     }
@@ -194,7 +195,7 @@ impl World {
         Decision { presented: presented.to_vec(), superblocks, assembly }
     }
 
-    /// Checks what a clean array promises, and starts it. False if power was cut meanwhile.
+    /// Checks a clean array's promises, and starts it. False if power was cut meanwhile.
     pub(crate) fn enter(
         &mut self,
         decision: &Decision,
@@ -203,11 +204,12 @@ impl World {
     ) -> bool {
         let Ok(ready) = self.make_ready(decision, assembled) else { return false };
         let mut manner = manner(&mut self.chances.openings, &self.chances.cut);
-        // By a stream of its own: it changes nothing where nothing is answered early.
+        // From a stream of its own: it changes nothing in runs without early acknowledgement.
         let mut random = self.chances.of(Purpose::Cache, 5);
         manner.cache.cached_blocks_max = crate::cache::file_blocks(&mut random);
         manner.jobs_paused |= !self.may_have_jobs;
-        // Nor may one that came, and had no slot yet when power was cut, take another than its own.
+        // A disk that had joined and had no slot at the power cut must not take another slot than
+        // its own.
         let came = |index: &usize| !self.is_spare(decision.presented[*index]);
         manner.jobs_paused |= assembled.spares.iter().any(came);
         let forgets = self.forgets_bitmap(assembled);
@@ -222,7 +224,7 @@ impl World {
         true
     }
 
-    /// Checks what a clean array promises, flushes its members and brings them level.
+    /// Checks a clean array's promises, flushes its members and brings them level.
     fn make_ready(
         &mut self,
         decision: &Decision,
@@ -260,17 +262,17 @@ impl World {
         self.cache_file.begin(assembled);
         let machines = open::start(assembled, ready.superblocks, presented, manner);
         self.join(machines, presented, &ready.untold);
-        // Until the first update tells them, or puts them out.
+        // They are unsure until the first update reaches them, or puts them out.
         self.unsure.extend(ready.harmed);
     }
 
-    /// Whose superblock is not what it was told last.
+    /// Disks whose superblock is not the one last written to them.
     fn who_lies(&self, presented: &[usize]) -> BTreeSet<usize> {
         presented.iter().copied().filter(|disk| self.is_superblock_tainted(*disk)).collect()
     }
 
-    /// Flushes the members: a killed process may have left in a cache what was just believed.
-    /// Whose flush fails is given back.
+    /// Flushes the members: a killed process can have left in a cache the superblocks that assembly
+    /// just believed. Returns the disks whose flush failed.
     fn make_durable(&mut self, assembled: &AssembledArray, presented: &[usize]) -> Vec<usize> {
         let mut harmed = Vec::new();
         for slot in assembled.occupants() {
@@ -287,8 +289,8 @@ impl World {
         harmed
     }
 
-    /// Writes what must be on members before the array starts. Gives back the disks that could not be
-    /// written, and can be missed.
+    /// Writes superblocks that must be on members before the array starts. Returns the disks that
+    /// could not be written, and can be missed.
     fn level(
         &mut self,
         assembled: &AssembledArray,
@@ -335,10 +337,10 @@ impl World {
         Ok(())
     }
 
-    /// Power is cut in a wave: what was under way beside the first may be torn, too.
+    /// Power is cut in a wave: the other writes in flight can be torn, too.
     fn tear_rest(&mut self, presented: &[usize], wave: &[Levelled]) {
         for (index, superblock) in wave {
-            // One sector comes or does not, as the first.
+            // A superblock of one sector arrives wholly or not at all.
             let is_long = superblock.to_bytes().len() > SECTOR;
             if is_long && self.chances.openings.chance(50) {
                 self.tear_level(presented[*index], superblock);
@@ -391,18 +393,18 @@ impl World {
         }
     }
 
-    /// A levelled superblock counts more than its disk's bitmap until the first update: if that
-    /// disk is alone then, all of it is resynced.
+    /// Until the first update, a levelled superblock is ahead of its disk's bitmap. If the array
+    /// then starts from that disk alone, all of it is resynced.
     fn levels_past_bits(&mut self, disk: usize) {
         self.keeps_bits.remove(&disk);
     }
 
-    /// The new machines take over. Who is not among them is out as soon as a write is answered. They
-    /// are told who could not be told.
+    /// The new machines take over. Disks outside them are out once a write is acknowledged. The
+    /// machines are told of the disks that could not be levelled.
     fn join(&mut self, machines: Machines, presented: &[usize], untold: &[usize]) {
         let chosen: BTreeSet<usize> = disks_of(&machines).into_iter().collect();
         if presented.len() == self.disks.len() {
-            // There is no disk left that could know better.
+            // No disk is left that could know better.
             self.unsure.retain(|disk| !chosen.contains(disk));
         }
         let before: BTreeSet<usize> = disks_of(&self.engine.machines).into_iter().collect();
@@ -412,7 +414,7 @@ impl World {
         let all = 0..self.disks.len();
         self.absent = all.filter(|disk| !chosen.contains(disk)).collect();
         self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
-        // One that came, and had no slot yet when power was cut, holds nothing.
+        // A disk that had joined and had no slot at the power cut holds nothing.
         let waiting = machines.array.spares().into_iter();
         let waiting = waiting.map(|id| machines.members[usize::from(id.0)].disk);
         self.out.extend(waiting.filter(|disk| *disk < usize::from(self.geometry.slots())));
@@ -424,11 +426,12 @@ impl World {
         self.set_elevators(&mut random);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
-        // Whom levelling could not reach falls two behind if the first update is cut short.
+        // A disk that levelling could not reach falls two behind if the first update is
+        // interrupted.
         let members = self.engine.machines.members.iter();
         let behind = members.filter(|member| member.superblock.state.events < events);
         self.unsure.extend(behind.map(|member| member.disk));
-        // No fault comes while it is read, but scars of earlier ones are there.
+        // No new fault hits it while it is read, but scars of earlier ones exist.
         let scarred = chosen.into_iter().filter(|disk| !self.disks[*disk].bad.is_empty());
         let harmed: BTreeSet<usize> = scarred.chain(untold.iter().copied()).collect();
         self.engine.plan.errors_allowed = !self.standing().tolerates(&harmed);
@@ -467,8 +470,8 @@ mod tests {
     use crate::cut::Cut;
     use crate::trace::Trace;
 
-    /// Shaken seed 3025555: power was cut while a member was levelled, all of its superblock had
-    /// come, and the bits of the one member that was there next time were to be believed.
+    /// Shaken seed 3025555: power was cut while a member was levelled, and its whole superblock had
+    /// arrived. The next start had that one member and was to believe its bits.
     #[test]
     fn a_levelling_write_that_is_cut_short_leaves_bits_behind_if_it_has_come() {
         let mut times = [0; 2];

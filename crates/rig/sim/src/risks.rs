@@ -1,10 +1,12 @@
-//! Starts at which a person accepts that some sectors may read wrong: which may, and what is promised of all others.
+//! Starts at which the operator accepts that some sectors can read wrong: which sectors, and the
+//! promise for all others.
 //!
-//! What was being written when the array ended may disagree; of a member that is missing it may be made to be anything. Everything
-//! else reads as ever, then and later: what disagrees is resynced, whatever else the array has to do, before a loss costs more.
+//! When the array ended, rows with writes in flight could disagree. Parity can then yield anything
+//! for a missing member there. All other sectors read as ever, then and later: rows that disagree
+//! are resynced before any other job, before a further loss costs more.
 //!
-//! - No sector reads wrong but in a row that the refusal named, and there only where somebody was writing when all ended
-//!   [check: what_was_being_written_is_resynced_after_its_risk_was_accepted].
+//! - No sector reads wrong except in a row that the refusal named, and there only with a write in
+//!   flight at the end [check: what_was_being_written_is_resynced_after_its_risk_was_accepted].
 
 use braid_assembly::{AssembledArray, Refusal};
 use braid_geometry::{Geometry, LogicalSector, MemberSector, Role, Slot};
@@ -13,15 +15,16 @@ use crate::chances::Purpose;
 use crate::model::ANYTHING;
 use crate::world::World;
 
-/// Refused starts, of a hundred, that are tried again with the risk accepted.
+/// Percentage of refused starts that are retried with the risk accepted.
 const PERCENT: u64 = 60;
 
 impl World {
-    /// All has ended in the middle of what was being written: there, parity may not fit.
+    /// Notes the writes in flight at the end of a run: their parity can be wrong.
     pub(crate) fn note_half_written(&mut self) {
         let Geometry::Stripe(stripe) = &self.geometry else { return };
         let view = &self.engine.machines.shards[0].view;
-        // A level that bears no more losses has nothing to resync; the member it lacks may be the one that is there next time.
+        // A level that tolerates no further loss has nothing to resync; its missing member can be
+        // present next time.
         if view.resync_offset == u64::MAX && view.slots.iter().all(Option::is_some) {
             self.half_written.clear();
         }
@@ -32,8 +35,8 @@ impl World {
         }
     }
 
-    /// How many stripes a person accepts, of an array that was refused for them. Where disks lie it is not followed what that makes
-    /// wrong.
+    /// How many stripes the operator accepts of a refused array. Where disks lie nothing is
+    /// accepted, because the consequences are not tracked.
     pub(crate) fn may_accept(&self, refusal: &Refusal) -> Option<u64> {
         let Refusal::DirtyAndDegraded(risk) = refusal else { return None };
         let is_honest = self.may_have_jobs && self.taint.is_calm();
@@ -41,7 +44,7 @@ impl World {
         (is_honest && is_willing).then_some(risk.stripes)
     }
 
-    /// What was being written may be anything in the slots that lack it.
+    /// Rows with writes in flight can hold anything in the slots that lack a member.
     pub(crate) fn accept_risk(&mut self, assembled: &AssembledArray) {
         self.has_accepted = assembled.accepted_risk.is_some();
         let Some(risk) = &assembled.accepted_risk else { return };

@@ -1,10 +1,10 @@
-//! What may happen next, and which of it does.
+//! The schedule: which events can happen next, and which of them does.
 //!
-//! Everything that is under way waits in one of four classes; the seed gives each class a weight for
-//! a run, picks a class by weight and one of its events at random. So any order can come, and some
-//! runs are all answers first, some all superblocks last. Without a seed ([`Order::Fixed`]) the
-//! oldest or newest event of the first class that has one happens: the schedules of the exhaustive
-//! worlds.
+//! All pending events wait in one of four classes. The seed gives each class a weight for a run,
+//! picks a class by weight and one of its events at random. So any order can come, and some runs
+//! are all answers first, some all superblocks last. Without a seed ([`Order::Fixed`]) the oldest
+//! or newest event of the first class that has one happens: these are the schedules of the
+//! exhaustive worlds.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use braid_ondisk::{JournalPiece, JournalRecord, Timestamp};
 use crate::elevators::Vector;
 use crate::random::Random;
 
-/// Something that has begun and will be done.
+/// An event that has begun and will happen.
 pub(crate) enum Event {
     Piece { shard: usize, piece: Piece },
     Computation { shard: usize, computation: Computation },
@@ -54,7 +54,7 @@ impl Event {
         }
     }
 
-    /// The member whose disk has to do something.
+    /// The member whose disk has to act.
     pub(crate) fn waits_for(&self) -> Option<MemberId> {
         match self {
             Self::Io(vector) => Some(vector.member),
@@ -69,7 +69,7 @@ impl Event {
     }
 }
 
-/// Everything under way.
+/// All pending events.
 #[derive(Default)]
 pub(crate) struct Pending {
     classes: [Vec<Event>; CLASSES],
@@ -88,13 +88,13 @@ impl Pending {
         self.classes.iter().flatten()
     }
 
-    /// What [`Pending::take`] would take.
+    /// The event that [`Pending::take`] would take.
     pub(crate) fn peek(&self, class: usize, fixed: &Fixed) -> &Event {
         let events = &self.classes[class];
         &events[fixed.index(events)]
     }
 
-    /// Takes out what is not to happen for now.
+    /// Takes out the events that are held for now.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn set_aside(&mut self, is_held: &dyn Fn(&Event) -> bool) -> Vec<Event> {
         let held = self.classes.iter_mut().map(|events| events.extract_if(.., |one| is_held(one)));
@@ -114,7 +114,7 @@ impl Pending {
     }
 }
 
-/// What can be chosen besides the classes of events.
+/// The choices: classes of events, and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Event(usize),
@@ -137,23 +137,22 @@ const CHOICES: [Choice; 9] = [
     Choice::Tick,
 ];
 
-/// How the next event is chosen.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     /// Always the same.
     Fixed(Fixed),
-    /// By these weights.
+    /// Random, with these weights.
     Seeded([u64; 9]),
 }
 
-/// A schedule without chance: the first of its choices that can be made; time passes when nothing
-/// else can happen.
+/// A schedule without chance: the first possible choice of the list. Time passes when nothing else
+/// can happen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     choices: [Choice; 9],
-    /// Of a class, the newest event happens, not the oldest.
+    /// Within a class, the newest event happens, not the oldest.
     is_newest_first: bool,
-    /// Its disk does something only when nothing else can happen.
+    /// Its disk acts only when nothing else can happen.
     slow: Option<MemberId>,
 }
 
@@ -169,19 +168,19 @@ impl Fixed {
         Self { slow: Some(member), ..self }
     }
 
-    /// What is heard comes before anything is done: one disk acts at a time.
+    /// Answers arrive before any disk acts: one disk acts at a time.
     pub(crate) fn answers_first() -> Self {
         let events = [2, 0, 3, 1].map(Choice::Event);
         Self::in_order([events[0], events[1], Choice::Inbox, Choice::Report, events[2], events[3]])
     }
 
-    /// The array and its superblocks come before anything else.
+    /// The array and its superblocks come first.
     pub(crate) fn superblocks_first() -> Self {
         let events = [3, 0, 1, 2].map(Choice::Event);
         Self::in_order([events[0], Choice::Inbox, Choice::Report, events[1], events[2], events[3]])
     }
 
-    /// Disks do all they can before anything is heard, and the array comes last.
+    /// Disks do all they can before any answer arrives, and the array comes last.
     pub(crate) fn superblocks_last() -> Self {
         let events = [0, 1, 2, 3].map(Choice::Event);
         Self::in_order([events[0], events[1], events[2], Choice::Inbox, Choice::Report, events[3]])
@@ -237,13 +236,13 @@ impl Order {
     pub(crate) fn seeded(random: &mut Random) -> Self {
         let mut weights = [0; 9];
         weights.fill_with(|| *random.pick(&[1, 4, 16, 64]));
-        // Time is long next to everything else, but now and then it is not.
+        // Time jumps are mostly long beside all other events, but not always.
         weights[8] = *random.pick(&[1, 1, 4, 16]);
         Self::Seeded(weights)
     }
 }
 
-/// What besides events could happen now.
+/// Possible choices besides events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) inbox: bool,

@@ -1,4 +1,4 @@
-//! The disks that are in their slots, for a replay that power is taken from after so many operations.
+//! The disks in their slots, for a replay that loses power after so many operations.
 
 use std::ops::Range;
 
@@ -8,15 +8,14 @@ use braid_geometry::Slot;
 
 use crate::disk::Disk;
 
-/// See the module.
 pub(crate) struct Seated<'a> {
     pub(crate) disks: &'a mut [Disk],
     pub(crate) assembled: &'a AssembledArray,
     pub(crate) presented: &'a [usize],
     pub(crate) data_offset: u64,
-    /// Operations that are carried out yet.
+    /// Operations left before power fails.
     pub(crate) powered: u64,
-    /// Power was gone when something was asked for.
+    /// A request came after power had failed.
     pub(crate) is_cut: bool,
 }
 
@@ -28,7 +27,7 @@ impl Seated<'_> {
         !self.is_cut
     }
 
-    /// The disk in a slot, and the one that is to replace it.
+    /// The disk in a slot, and its replacement.
     fn of(&self, slot: Slot) -> Vec<usize> {
         let replacements = self.assembled.replacements.iter().filter(|(of, _)| *of == slot);
         let member = self.assembled.slots[slot.index()].iter();
@@ -59,7 +58,7 @@ impl Seated<'_> {
     }
 }
 
-/// What a replay is told of the members in their slots.
+/// The members in their slots, as a replay needs them.
 pub(crate) fn members(assembled: &AssembledArray) -> Vec<Option<Member>> {
     let member = |occupant: &Occupant| Member {
         recovered_sectors: occupant.recovered_until,

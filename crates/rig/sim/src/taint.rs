@@ -1,7 +1,7 @@
-//! What may be wrong in the array, given which sectors of its disks lie.
+//! Taint: which bytes of the array can be wrong, given which sectors of its disks lie.
 //!
 //! It stands between the overlays of the disks ([`crate::lies`]) and the checkers. The levels here
-//! have no checksums, so lies cannot be prevented from being read; they can be confined.
+//! have no checksums, so lies can be read, but they can be confined.
 //!
 //! ```text
 //!   column ─┬─ tainted ──────────▶ a healthy read of it may be wrong
@@ -12,8 +12,8 @@
 //!
 //! A *strip* is one sector of every slot of a row, at one offset; in mirrors one sector and its
 //! copies; elsewhere one sector. A strip stops being doubtful when, at rest, all its columns are
-//! there, none is tainted and they fit. A sector stops being polluted when right bytes are written.
-//! What a sector should hold is asked of the model, which knows nothing of lies.
+//! present, none is tainted and they fit. A sector stops being polluted when right bytes are
+//! written. The model, which knows nothing of lies, says which bytes are right.
 //!
 //! # Invariants
 //! - Wrong bytes come from lies and nothing else [check: a_lie_that_nobody_knows_of_is_noticed].
@@ -28,7 +28,6 @@ use braid_geometry::{Geometry, LogicalSector, MemberSector, Role, Slot};
 
 use crate::content::places;
 
-/// What is known of lies in one world.
 #[derive(Debug)]
 pub(crate) struct Taint {
     /// Lies are planned in this world.
@@ -41,12 +40,12 @@ pub(crate) struct Taint {
     pub(crate) superblock: Range<u64>,
     pub(crate) doubtful: BTreeSet<u64>,
     pub(crate) polluted: BTreeSet<u64>,
-    /// Not polluted any more, unless a power cut undoes the write that helped, or a disk that missed
-    /// it comes back.
+    /// No longer polluted, unless a power cut undoes the healing write, or a disk returns that
+    /// missed it.
     cleansed: BTreeSet<u64>,
     /// By disk and sector: the last step of this run at which it became right or wrong.
     changed: BTreeMap<(usize, u64), u64>,
-    /// By disk: rows that clients wrote since the disk last flushed in truth.
+    /// By disk: rows that clients wrote since its last real flush.
     asked: Vec<BTreeSet<u64>>,
 }
 
@@ -69,7 +68,7 @@ impl Taint {
         }
     }
 
-    /// Nothing lies and nothing did in this run.
+    /// Whether no disk lies, or lied in this run.
     pub(crate) fn is_calm(&self) -> bool {
         self.doubtful.is_empty()
             && self.polluted.is_empty()
@@ -88,18 +87,18 @@ impl Taint {
         Some((Slot(slot as u16), sector.checked_sub(self.data_offset)?))
     }
 
-    /// A disk has flushed in truth while no client wrote.
+    /// A disk has really flushed while no client wrote.
     pub(crate) fn forget_asked_of(&mut self, disk: usize) {
         self.asked[disk].clear();
     }
 
-    /// All rows have been flushed in truth, on all disks.
+    /// All disks have really flushed all rows.
     pub(crate) fn forget_asked(&mut self) {
         self.asked.iter_mut().for_each(BTreeSet::clear);
     }
 }
 
-/// Which sector of the array, if any, a column holds.
+/// The sector of the array that a column holds, if any.
 fn logical(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64> {
     match geometry {
         Geometry::Direct(direct) => direct.logical(slot, MemberSector(sector)).map(|one| one.0),
@@ -136,7 +135,7 @@ pub(crate) fn columns(geometry: &Geometry, strip: u64) -> Vec<(Slot, MemberSecto
     }
 }
 
-/// The row of a strip: a flush that was only claimed can harm no other than those written since.
+/// The row of a strip: a falsely claimed flush harms only rows written since.
 fn row(geometry: &Geometry, strip: u64) -> u64 {
     match geometry {
         Geometry::Stripe(stripe) => stripe.row_of(MemberSector(strip)).0,

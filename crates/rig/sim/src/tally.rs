@@ -1,11 +1,11 @@
-//! What was done, in numbers.
+//! The tally: counts of events and actions.
 
 use std::collections::BTreeMap;
 
 /// Counts of one or many runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Worlds that were made.
+    /// Worlds created.
     pub worlds: u64,
     /// Ends of runs followed by assembly: crashes, kills and orderly stops.
     pub cycles: u64,
@@ -17,7 +17,7 @@ pub struct Tally {
     pub sectors_checked: u64,
     /// Unflushed sectors that power cuts undid.
     pub sectors_undone: u64,
-    /// Everything else that was injected or came about, by name.
+    /// All other faults and events, by name.
     pub counts: BTreeMap<&'static str, u64>,
     /// States that were visited, by name, and how often.
     pub states: BTreeMap<String, u64>,
@@ -32,7 +32,7 @@ impl Tally {
         *self.counts.entry(name).or_default() += count;
     }
 
-    /// How often something was injected or came about.
+    /// Count of a fault or an event.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)

@@ -1,7 +1,7 @@
-//! What happened, one line per event, and one number over all of it.
+//! The trace: one line per event, and a hash over all of them.
 //!
-//! The number is what `--twice` compares; the lines are printed only when asked for and cost nothing
-//! otherwise. The legend is in docs/simulator.md.
+//! `--twice` compares the hash. The lines are printed only on request and cost nothing otherwise.
+//! The legend is in docs/simulator.md.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crate::cut::Number;
 
-/// Holds the numbers of what came, even if the run ends in a panic.
+/// Keeps the numbers of all events, even if the run ends in a panic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Witness(Rc<RefCell<BTreeSet<Number>>>);
 
@@ -19,7 +19,6 @@ impl Witness {
     }
 }
 
-/// The events of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     hash: u64,
@@ -39,7 +38,7 @@ impl Trace {
         Self { witness: Some(witness.clone()), ..self }
     }
 
-    /// The next event is the one with this number.
+    /// Labels the next event with this number.
     pub(crate) fn label(&mut self, number: Number) {
         self.label = Some(number);
         if let Some(witness) = &self.witness {
@@ -47,7 +46,8 @@ impl Trace {
         }
     }
 
-    /// Notes one event: its step, its word, and up to three numbers that the word gives a meaning.
+    /// Notes one event: its step, its word, and up to three numbers whose meaning depends on the
+    /// word.
     pub(crate) fn note(&mut self, step: u64, word: &'static str, numbers: [u64; 3]) {
         let mut hash = self.hash;
         let mut fold = |number: u64| {

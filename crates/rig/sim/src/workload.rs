@@ -1,11 +1,12 @@
-//! What clients ask for: shapes of work, and which way they reach the array.
+//! The clients' requests: shapes of work, and their way to the array.
 //!
-//! A run has one to three clients, each with a shape of its own, and each either asks the array
-//! itself or speaks NBD on a connection, which it may share with another ([`crate::wire`]). Requests
-//! are in bytes; most begin and end at sectors, some shapes care little. Every request is numbered and
-//! draws from a stream of its own; one that is left out takes its place in the sequence all the same.
+//! A run has one to three clients, each with a shape of its own. Each either submits to the array
+//! itself or speaks NBD on a connection, which it may share with another ([`crate::wire`]).
+//! Requests are in bytes. Most begin and end at sectors; some shapes rarely do. Every request is
+//! numbered and draws from a stream of its own; a request that is left out keeps its place in the
+//! sequence.
 //!
-//! | Shape | What it asks |
+//! | Shape | Requests |
 //! |---|---|
 //! | anything | anything anywhere, half of it near the start, so that requests overlap |
 //! | bytes | short runs of bytes of any alignment in a few sectors, beside aligned ones |
@@ -25,7 +26,7 @@ use crate::random::Random;
 use crate::wire::{Crooked, Say};
 use crate::world::World;
 
-/// What a client asks for, and how often.
+/// The kind of a client's requests, and their frequency.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     Anything,
@@ -46,28 +47,27 @@ pub(crate) enum Ask {
         offset: u64,
         length: u64,
     },
-    /// Only on a connection: whatever else a client may say there.
+    /// Only on a connection: any other NBD message.
     Say(Say),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Client {
     shape: Shape,
-    /// Its connection's place in [`Workload::connections`]; none if it asks the array itself.
+    /// Its connection's index in [`Workload::connections`]; none if it submits to the array itself.
     line: Option<usize>,
 }
 
-/// The clients of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     clients: Vec<Client>,
-    /// Connections by place, as they are made.
+    /// Connections by index, as they are made.
     connections: [Option<usize>; 3],
     pub(crate) requests: u64,
     pub(crate) in_flight_max: usize,
-    /// Requests that were drawn, left out or not.
+    /// Requests drawn so far, including those left out.
     drawn: u64,
-    /// The next request: its number in this cycle, its client, and what it is.
+    /// The next request: its number in this cycle, its client, its kind.
     ready: Option<(u64, usize, Ask)>,
 }
 
@@ -79,7 +79,8 @@ impl Workload {
         let count = *random.pick(&[1, 1, 2, 3]);
         let clients = (0..count).map(|_| {
             let line = (is_wired && random.chance(75)).then(|| random.below(3) as usize);
-            // What was read wrongly would be patched and written: among lies, whole sectors only.
+            // A patch would write back bytes that were read wrongly. So among lies clients use
+            // whole sectors only.
             let shape = match shape(capacity, &mut random) {
                 Shape::Bytes if world.taint.may_lie => Shape::Anything,
                 shape => shape,
@@ -96,7 +97,7 @@ impl Workload {
         }
     }
 
-    /// Whether there is a request to issue; draws it.
+    /// Draws a request if none is ready; whether there is one.
     pub(crate) fn is_ready(&mut self, world: &World) -> bool {
         while self.ready.is_none() && self.drawn < self.requests {
             let ordinal = self.drawn;
@@ -123,7 +124,6 @@ impl Workload {
         std::iter::from_fn(next).collect()
     }
 
-    /// Issues the next request, if one is ready.
     pub(crate) fn issue(&mut self, world: &mut World) {
         let Some((ordinal, client, ask)) = self.ready.take() else { return };
         world.trace.label(world.chances.number(Kind::Request, ordinal));
@@ -154,7 +154,7 @@ impl Workload {
     }
 }
 
-/// The request as a client of NBD makes it.
+/// The request as an NBD client makes it.
 fn on_a_wire(ask: Ask) -> Say {
     let (operation, offset, length) = match ask {
         Ask::Say(say) => return say,
@@ -174,7 +174,7 @@ fn on_a_wire(ask: Ask) -> Say {
     })
 }
 
-/// What a client on a connection sometimes says instead of what it would ask.
+/// Another message that a client on a connection sometimes sends instead.
 fn else_on_a_wire(ask: Ask, random: &mut Random) -> Option<Say> {
     let Ask::Bytes { offset, length, .. } = ask else { return None };
     let length = length as u32;
@@ -258,14 +258,14 @@ fn write(start: u64, sectors: u64, durable: bool) -> Ask {
     ask(ByteOperation::Write { durable }, start, sectors)
 }
 
-/// Where the next of a sequence begins; from the start again where there is no room.
+/// Start of the next request of a sequence; 0 if no room is left.
 fn follow(next: &mut u64, sectors: u64, capacity: u64) -> u64 {
     let start = if *next + sectors > capacity { 0 } else { *next };
     *next = start + sectors;
     start
 }
 
-/// A file system's way: the first quarter is the journal, the rest the places of its blocks.
+/// A file system: the first quarter is its journal, the rest the places of its blocks.
 fn files(next: &mut u64, stage: &mut u64, capacity: u64, random: &mut Random) -> Ask {
     let block = if capacity >= 64 { 8 } else { 1 };
     let journal = (capacity / 4).max(block);
@@ -298,7 +298,7 @@ fn anything(capacity: u64, random: &mut Random) -> Ask {
     ask(operation, random.below(room), sectors)
 }
 
-/// Within a few sectors, so that they meet.
+/// Within a few sectors, so that they overlap.
 fn bytes(capacity: u64, random: &mut Random) -> Ask {
     let size = capacity * SECTOR as u64;
     let durable = random.chance(25);

@@ -54,9 +54,9 @@ use crate::taint::Taint;
 use crate::tally::Tally;
 use crate::trace::Trace;
 
-/// More steps than settling ever takes: beyond, something goes round in circles.
+/// More steps than settling ever takes: beyond, an event repeats forever.
 const SETTLE_STEPS_MAX: u64 = 200_000;
-/// Reports on their way while time goes on.
+/// Most reports in flight while time goes on.
 const REPORTS_MAX: usize = 20;
 /// Nanoseconds that a step takes.
 const STEP_NS: u64 = 1000;
@@ -66,21 +66,22 @@ pub(crate) struct Clock {
     pub(crate) now: Instant,
 }
 
-/// What the model is to make of this run.
+/// How far the model trusts this run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trust {
     pub(crate) errors_allowed: bool,
-    /// What is read once stays.
+    /// A sector that was read once stays so.
     pub(crate) pins: bool,
-    /// Reads that began before this step do not count for that: where they went reads have gone elsewhere since.
+    /// Reads that began before this step do not pin: reads of their sectors have gone to another
+    /// copy since.
     pub(crate) pins_from: u64,
-    /// It stays even if a member is lost.
+    /// It stays so even if a member is lost.
     pub(crate) firmly: bool,
-    /// It stays even if power is cut, unless something was written since the last cut.
+    /// It stays so even after a power cut, unless something was written since the last cut.
     pub(crate) lasts: bool,
 }
 
-/// The engine of one run and everything on its way.
+/// The engine of one run and everything in flight.
 pub(crate) struct Engine {
     pub(crate) machines: Machines,
     pub(crate) elevators: Elevators,
@@ -89,33 +90,33 @@ pub(crate) struct Engine {
     pub(crate) held: Held,
     pub(crate) lost: LostSectors,
     pub(crate) background: Background,
-    /// Who says how much jobs may ask for; none where they may ask for all.
+    /// The driver that grants jobs allowances; `None` if jobs are unlimited.
     pub(crate) allowances: Option<Allowances>,
     pub(crate) clients: Clients,
     pub(crate) plan: Plan,
     pub(crate) order: Order,
     pub(crate) trust: Trust,
     pub(crate) notices: Vec<Notice>,
-    /// A disk has forgotten what was unflushed: whatever ends the run, that may be missing.
+    /// A disk has lost unflushed writes: however the run ends, they can be missing.
     pub(crate) has_lost_cache: bool,
-    /// It has answered a write.
+    /// The array has acknowledged a write.
     pub(crate) has_written: bool,
-    /// Disks that have failed a flush: out before a flush is answered well.
+    /// Disks that have failed a flush: the array drops them before it acknowledges a flush.
     pub(crate) unflushed: BTreeSet<usize>,
     pub(crate) slow: Slow,
-    /// Members that have left: what they were asked for the array has failed.
+    /// Members that have left: the array has failed their requests.
     pub(crate) left: BTreeSet<MemberId>,
-    /// What writes from blocks that are under way wrote when they were asked for, as a number.
+    /// Hash of the bytes at submission, for each write in flight from a block.
     written_from_blocks: BTreeMap<(usize, IoId, MemberId), u64>,
-    /// What disks have failed at.
+    /// Failures of disks.
     pub(crate) failures: Failures,
-    /// Where the array stands between clean and active.
+    /// The phase between clean and active.
     pub(crate) phase: Phase,
 }
 
 impl Engine {
     pub(crate) fn new(machines: Machines, order: Order, now: Instant) -> Self {
-        // Some for members that come.
+        // A few more, for members that join.
         let elevators = Elevators::straight(2 * machines.members.len() + 2, now);
         let phase = Phase::Clean.after(machines.shards[0].view.gate);
         Self {
@@ -151,15 +152,15 @@ impl Engine {
 }
 
 impl Engine {
-    /// When the next machine, or the multiplexer for the requests that it holds, wants to be told what time it is.
+    /// When the next machine, or the multiplexer that holds requests, wants to hear the time.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.machines.due().into_iter().chain(self.elevators.due()).min()
     }
 }
 
 impl Engine {
-    /// Time does not go on: who measures something tells it at every tick, no more than can be heard; and
-    /// whatever waits only for probes to be back is not kept waiting by further ones.
+    /// Time stops: a shard reports a measurement at every tick, no more than the array can take in.
+    /// And if only probes are awaited, further ones must not extend the wait.
     fn stands_still(&self) -> bool {
         let reports: usize = self.machines.shards.iter().map(|side| side.reports.len()).sum();
         reports > REPORTS_MAX || self.slow.time_stands && self.elevators.due().is_none()
@@ -167,36 +168,38 @@ impl Engine {
 }
 
 pub(crate) struct World {
-    /// Since the last start some of what was being written may be anything, as long as who holds it is missing.
+    /// Since the last start some sectors that were being written can read as anything while their
+    /// member is missing.
     pub(crate) is_unsettled: bool,
     /// Parity logs were replayed since redundancy was made whole.
     pub(crate) was_replayed: bool,
-    /// Sectors of each member where a write may have been cut short, since redundancy agreed everywhere.
+    /// Sectors of each member where a write was possibly interrupted, since redundancy last agreed
+    /// everywhere.
     pub(crate) half_written: BTreeSet<u64>,
     pub(crate) cache_file: CacheFile,
-    /// At the last start a person accepted that some sectors may read wrong.
+    /// At the last start the operator accepted that some sectors can read wrong.
     pub(crate) has_accepted: bool,
     pub(crate) geometry: Geometry,
-    /// Whether jobs may run by themselves.
+    /// Whether the array is allowed to start jobs by itself.
     pub(crate) may_have_jobs: bool,
-    /// Starts, of a hundred, at which nobody knows of our own logs.
+    /// Percentage of starts at which the server does not know our own logs.
     pub(crate) others_percent: u64,
     pub(crate) disks: Vec<Disk>,
-    /// Disks that the array has said are out: never to be believed again until they are rebuilt.
+    /// Disks that the array has declared out: not to be believed again until they are rebuilt.
     pub(crate) out: BTreeSet<usize>,
-    /// Disks that came to harm, or were not there, and of which the array said nothing: in or out.
+    /// Disks that failed or were absent, and of which the array said nothing: in or out.
     pub(crate) unsure: BTreeSet<usize>,
-    /// Members that came in this run.
+    /// Members that joined in this run.
     pub(crate) came: BTreeSet<MemberId>,
-    /// Disks whose place another one has: they wait for nothing, and are never chosen.
+    /// Disks that another one replaced: they are no spares, and are never chosen.
     pub(crate) replaced: BTreeSet<usize>,
-    /// Disks that do not take part in this run: out as soon as it answers a write.
+    /// Disks that do not take part in this run: out as soon as the array acknowledges a write.
     pub(crate) absent: BTreeSet<usize>,
     pub(crate) model: Model,
     pub(crate) taint: Taint,
     pub(crate) metadata: Metadata,
     pub(crate) bad_logs: BadLogs,
-    /// Disks whose bitmaps whoever wrote last has kept.
+    /// Disks whose bitmaps the last server that wrote has kept.
     pub(crate) keeps_bits: BTreeSet<usize>,
     pub(crate) chances: Chances,
     pub(crate) clock: Clock,
@@ -206,20 +209,20 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
     Nothing,
     Tick,
-    /// It is a client's turn.
+    /// A client's turn.
     Issue,
-    /// What was to happen waits for a disk that does nothing.
+    /// The event waits for a disk that stalls.
     Stalled,
     Something,
 }
 
 impl World {
-    /// Does one thing. [`Did::Nothing`] when nothing can happen.
+    /// Does one thing. [`Did::Nothing`] if nothing can happen.
     pub(crate) fn step(&mut self, issue: bool) -> Did {
         self.clock.step += 1;
         self.clock.now = Instant(self.clock.now.0 + STEP_NS);
@@ -258,7 +261,7 @@ impl World {
         }
     }
 
-    /// The event of the next step, if it is one and the schedule is without chance.
+    /// The event of the next step, if the schedule is without chance.
     pub(crate) fn next_event(&self) -> Option<&Event> {
         let Order::Fixed(fixed) = &self.engine.order else { return None };
         let choice = fixed.choose(&self.engine.pending, self.offer(false))?;
@@ -522,7 +525,7 @@ impl World {
         let (start, data) = side.superblock_for(&self.disks, member, (state, time));
         let ills = self.disks[index].ills;
         let written = if ills.superblocks_fail && !ills.gone {
-            // An error does not say that nothing was written.
+            // A failed write can still have reached the disk.
             let superblock = side.superblock.clone();
             self.tear_superblock(index, &superblock, Purpose::Disks);
             false
@@ -548,7 +551,7 @@ impl World {
         Err(self.failed(member, (Asked::Superblock, kind), place))
     }
 
-    /// The bytes that a write wants to write, and whether they must be durable.
+    /// The bytes of a write, and whether they must be durable.
     pub(crate) fn bytes_to_write(&mut self, shard: usize, io: &MemberIo) -> (Vec<u8>, bool) {
         let length = io.sectors as usize * SECTOR;
         let side = &mut self.engine.machines.shards[shard];
@@ -566,7 +569,7 @@ impl World {
         }
     }
 
-    /// Notes what a write from a block is about to write.
+    /// Notes the hash of a write from a block.
     fn note_blocks(&mut self, shard: usize, io: &MemberIo) {
         if let MemberOperation::Write { buffer: Buffer::Block { .. }, .. } = io.operation {
             let number = number_of(&self.bytes_to_write(shard, io).0);
@@ -575,7 +578,8 @@ impl World {
         }
     }
 
-    /// A block is as it was when it was to be written, also if its member has left since.
+    /// Checks that a block has not changed since its write was submitted, even if its member has
+    /// left since.
     fn check_blocks(&mut self, (shard, io): (usize, &MemberIo), data: &[u8]) {
         let key = (shard, io.id, io.member);
         let asked = self.engine.written_from_blocks.remove(&key);
@@ -583,13 +587,13 @@ impl World {
         assert!(is_same, "{io:?} writes something else than it was asked for");
     }
 
-    /// Where a request goes: disk and sector of it.
+    /// Disk of a request, and its sector there.
     pub(crate) fn place_of(&self, io: &MemberIo) -> (usize, u64) {
         let member = &self.engine.machines.members[usize::from(io.member.0)];
         (member.disk, member.data_offset() + io.sector.0)
     }
 
-    /// The disk does one request of a vector, and will say so; whether it could.
+    /// The disk does one request of a vector, and will report it; returns whether it succeeded.
     pub(crate) fn do_part(&mut self, shard: usize, io: &MemberIo) -> bool {
         let result = self.act(shard, io).map_err(|kind| {
             let (_, start) = self.place_of(io);
@@ -602,7 +606,7 @@ impl World {
         result.is_ok()
     }
 
-    /// The disk does what it was asked.
+    /// The disk does a request.
     fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), FaultKind> {
         let (index, start) = self.place_of(io);
         let (sectors, is_write) = (u64::from(io.sectors), io.operation.is_write());
@@ -618,7 +622,7 @@ impl World {
             let read = self.disks[index].read(start, sectors);
             match read {
                 Ok(data) => out.copy_from_slice(data),
-                // A failed read leaves anything.
+                // A failed read leaves arbitrary bytes.
                 Err(_) => out.fill(0xDB),
             }
             return read.map(|_| ());
@@ -747,7 +751,7 @@ impl World {
         }
     }
 
-    /// No disk stalls any more; until everything is answered and only time could bring more.
+    /// Ends all stalls and runs until every request is answered and only time could bring more.
     pub(crate) fn settle(&mut self) {
         self.engine.plan.faults.clear();
         self.disks.iter_mut().for_each(|disk| disk.ills.stalled = false);
@@ -769,7 +773,7 @@ impl World {
         assert!(self.engine.background.is_over(), "background work hangs");
     }
 
-    /// Whether nothing is on its way, whatever time may bring.
+    /// Whether nothing is in flight, apart from the effects of time.
     pub(crate) fn is_quiet(&self) -> bool {
         let sides = &self.engine.machines.shards;
         self.engine.pending.is_empty()
@@ -778,7 +782,7 @@ impl World {
     }
 }
 
-/// Bytes as a number: others are another number, nearly always.
+/// A hash of bytes: other bytes nearly always have another.
 fn number_of(bytes: &[u8]) -> u64 {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight of them"));
     let words = bytes.chunks_exact(8).map(word);

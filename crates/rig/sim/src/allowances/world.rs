@@ -1,4 +1,4 @@
-//! What the world allows jobs, and whether they keep to it.
+//! The world grants jobs allowances, and checks that jobs keep to them.
 
 use braid_engine::array::JobAllowance;
 use braid_engine::work::{Class, Work};
@@ -9,10 +9,10 @@ use crate::cut::Kind;
 use crate::fault::{Fault, Mishap};
 use crate::world::World;
 
-/// Ordinals among the faults of a cycle: behind those of background work.
+/// First ordinal among the faults of a cycle, behind background work.
 const FIRST_ORDINAL: u64 = 5000;
 
-/// Runs, of a hundred, in which a driver says how much jobs may ask for.
+/// Percentage of runs in which a driver limits jobs.
 const PERCENT: u64 = 40;
 
 impl World {
@@ -30,13 +30,13 @@ impl World {
         }
     }
 
-    /// From now on jobs may ask for little; for nothing yet.
+    /// From now on a driver limits jobs to small allowances, beginning with none.
     pub(crate) fn allow_little(&mut self, seed: u64) {
         self.engine.allowances = Some(Allowances::new(seed));
         self.allow(JobAllowance::default());
     }
 
-    /// The driver's word, now and then.
+    /// The driver grants something, now and then.
     pub(crate) fn allow_now_and_then(&mut self) {
         let Some(allowances) = &mut self.engine.allowances else { return };
         if allowances.random.below(allowances.one_in) == 0 {
@@ -44,14 +44,15 @@ impl World {
         }
     }
 
-    /// Nothing else can happen: the driver is late, but it comes. True if the job has asked for more.
+    /// Nothing else can happen: the late driver grants something. True if the job has asked for
+    /// more.
     pub(crate) fn allow_at_last(&mut self) -> bool {
         let machines = &self.engine.machines;
         if self.engine.allowances.is_none() || machines.array.job().is_none() {
             return false;
         }
         let before = machines.array.job_flow();
-        // It may be that it allows nothing a few times.
+        // The driver can grant nothing a few times in a row.
         for _ in 0..10 {
             self.allow_some();
         }
@@ -75,7 +76,7 @@ impl World {
         self.drain_array();
     }
 
-    /// A job asks for work: it may.
+    /// Checks that a job's new work is within its allowance.
     pub(crate) fn check_allowed(&mut self, work: &Work) {
         let Some(allowances) = &mut self.engine.allowances else { return };
         let JobAllowance { idle_sectors, owed_sectors } = &mut allowances.left;

@@ -1,4 +1,4 @@
-//! What the world asks of shards for no client, and what it makes of the results.
+//! The world's background work: it asks shards to compare bands, and checks the results.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use crate::fault::{Fault, Mishap};
 use crate::open::Message;
 use crate::world::World;
 
-/// Ordinals of work among the faults of a cycle: behind those of elevators.
+/// First ordinal of work among the faults of a cycle, behind elevators.
 const FIRST_ORDINAL: u64 = 4000;
 
-/// Names of work that no job asked for: those of jobs begin at 0.
+/// First name of work without a job: names of jobs' work begin at 0.
 const FIRST_ID: u64 = 1 << 63;
 
-/// Runs, of a hundred, in which there is background work.
+/// Percentage of runs with background work.
 const PERCENT: u64 = 30;
 
 impl World {
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// Asks the owner of a chunk row for one of its bands.
+    /// Asks the owner of a chunk row to compare one of its bands.
     pub(crate) fn ask_for_comparison(&mut self, row: u64, seed: u64) {
         let Geometry::Stripe(stripe) = &self.geometry else { return };
         let row = braid_geometry::ChunkRow(row);
@@ -53,13 +53,15 @@ impl World {
         let class = if seed.is_multiple_of(2) { Class::Idle } else { Class::BestEffort };
         let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
         let sectors = side.shard.block_sectors();
-        // An array has one job at a time. What has read its band when a resync writes parity there would take data for rot.
+        // An array has one job at a time. If a resync wrote parity after work had read the same
+        // band, the work would take data for rot.
         let band = start..start + u64::from(sectors);
         let may_be_synced = side.view.resync_offset != u64::MAX || !side.view.is_synced(&band);
         if self.may_have_jobs && may_be_synced {
             return;
         }
-        // Where a disk lies a repair may be led astray, as docs/operating.md says; where none does it has nothing to write.
+        // A lying disk can mislead a repair, as docs/operating.md says; without lies a repair has
+        // nothing to write.
         let repairs = seed >> 40 & 1 == 1 && !self.engine.plan.lies && self.taint.is_calm();
         let task = if repairs { Task::Repair } else { Task::Compare };
         let background = &mut self.engine.background;
@@ -70,7 +72,7 @@ impl World {
         side.inbox.push_back(Message::Work(work));
     }
 
-    /// Takes a result out of what a shard reports.
+    /// Takes a result from a shard's report.
     pub(crate) fn take_result(&mut self, shard: usize, report: &Report) -> bool {
         if let Report::Found { id, found } = *report {
             return self.take_finding(shard, id, found);
@@ -97,7 +99,7 @@ impl World {
                 self.tally.count("work-refused");
                 return true;
             }
-            // A repair found a sector that could not be read, and its member did not take it.
+            // A repair found an unreadable sector, and its member failed the write.
             Outcome::Unwritten if work.task == Task::Repair => {
                 self.tally.count("work-unwritten");
                 return true;
@@ -124,7 +126,8 @@ impl World {
         true
     }
 
-    /// Work has found something: that is another word for parity that differs. True if no job asked for it.
+    /// Work has found a difference: an independent sign that parity is wrong. True if no job asked
+    /// for it.
     fn take_finding(&mut self, shard: usize, id: WorkId, found: Found) -> bool {
         self.tally.count("findings");
         if id.0 < FIRST_ID {
@@ -140,7 +143,7 @@ impl World {
         true
     }
 
-    /// A job has passed another fifth of its way, and says so once.
+    /// Counts each fifth of its range that a job passes, once.
     pub(crate) fn job_passed(&mut self, progress: &JobProgress) {
         self.note("job-passes", [progress.kind as u64, progress.done, progress.end]);
         self.tally.count("job-passed-a-fifth");
@@ -149,7 +152,7 @@ impl World {
         assert!(before < parts && parts < 5, "{parts} fifths after {before}: {progress:?}");
     }
 
-    /// A job begins: its offset is where all before was done.
+    /// A job begins: its offset is the end of all earlier progress.
     pub(crate) fn job_began(&mut self, progress: &JobProgress) {
         self.engine.background.passed = progress.done * 5 / progress.end.max(1);
         self.note("job", [progress.kind as u64, progress.done, progress.end]);
@@ -162,7 +165,6 @@ impl World {
         });
     }
 
-    /// A job is no more.
     pub(crate) fn job_ended(&mut self, progress: &JobProgress, end: JobEnd) {
         self.note("job-over", [progress.kind as u64, progress.done, progress.end]);
         self.tally.count(match (progress.kind, end) {
@@ -178,13 +180,13 @@ impl World {
         });
     }
 
-    /// A member holds all that it should.
+    /// A member is recovered.
     pub(crate) fn recovered(&mut self, member: MemberId) {
         self.note("recovered", [u64::from(member.0), 0, 0]);
         self.tally.count("member-recovered");
     }
 
-    /// Whether anything could have made parity of these sectors differ, or nobody has made it.
+    /// Whether parity of these sectors can differ, or was never computed.
     fn may_differ(&self, shard: usize, sectors: &Range<u64>) -> bool {
         let view = &self.engine.machines.shards[shard].view;
         let was_in_sync = view.resync_offset == u64::MAX && view.is_synced(sectors);

@@ -1,4 +1,5 @@
-//! What the world does with bad-block logs: it makes them, damages them, and holds every request against them.
+//! The world's bad-block logs: it creates them, damages them, and checks every request against
+//! them.
 
 use braid_engine::BadLogWrite;
 use braid_engine::array::{ArrayView, MemberId, bad_block_log_for};
@@ -13,14 +14,14 @@ use crate::content::{SECTOR, places};
 use crate::open::Message;
 use crate::world::World;
 
-/// Restarts in a hundred that find a log damaged.
+/// Percentage of restarts that find a log damaged.
 const DAMAGED_PERCENT: u64 = 3;
 
-/// A record that md would not write: it has no length.
+/// A record that md never writes: its length is zero.
 const NONSENSE: u64 = 5 << 10;
 
 impl World {
-    /// Makes logs for the members of a new array, if it is to have any.
+    /// Creates logs for the members of a new array, in some worlds.
     pub(crate) fn new_bad_logs(
         chances: &Chances,
         geometry: &Geometry,
@@ -29,7 +30,7 @@ impl World {
         BadLogs::any(&mut chances.of(Purpose::BadBlocks, 1), geometry, superblocks)
     }
 
-    /// A log may be damaged while the array is stopped.
+    /// Sometimes damages a log while the array is stopped.
     pub(crate) fn damage_a_log(&mut self) {
         let mut random = self.chances.of(Purpose::BadBlocks, 2);
         if self.bad_logs.is_empty() || !random.chance(DAMAGED_PERCENT) {
@@ -47,7 +48,7 @@ impl World {
         self.tally.count("bad-block-log-damaged");
     }
 
-    /// The engine writes a log: what was written before becomes durable first.
+    /// The engine writes a log: earlier writes become durable first.
     pub(crate) fn write_bad_blocks(
         &mut self,
         member: MemberId,
@@ -75,7 +76,6 @@ impl World {
         Err(self.failed(member, (Asked::BadBlocks, kind), place))
     }
 
-    /// Power is cut while a log is written.
     pub(crate) fn tear_bad_blocks(&mut self, member: MemberId, write: &BadLogWrite) {
         let (index, start, data) = self.new_bad_log(member, write);
         let ills = self.disks[index].ills;
@@ -93,17 +93,17 @@ impl World {
         (index, offset_bytes / SECTOR as u64, data)
     }
 
-    /// What was being written to logs when the array was stopped or cut off is there, or not.
+    /// Settles which writes to logs arrived before the array ended.
     pub(crate) fn look_at_bad_logs(&mut self) {
         self.bad_logs.look(&self.disks, &self.geometry);
     }
 
-    /// Logs are kept as they were made.
+    /// Checks that logs are as they were made.
     pub(crate) fn check_bad_logs(&self) {
         self.bad_logs.check_kept(&self.disks);
     }
 
-    /// No member is chosen whose log makes no sense.
+    /// Checks that no member with a damaged log is chosen.
     pub(crate) fn check_damaged_are_out(&self, chosen: impl Iterator<Item = usize>) {
         for disk in chosen {
             let mut logs = self.bad_logs.logs.iter();
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// A request to a member: no read covers what its log names, unless that is to be tried; writes go through.
+    /// Checks that no read covers a logged sector, unless a check tries it; writes pass.
     pub(crate) fn check_logged(&mut self, io: &MemberIo) {
         if self.bad_logs.is_empty() {
             return;
@@ -122,7 +122,7 @@ impl World {
         if !self.bad_logs.names(disk, &sectors) {
             return;
         }
-        // The sector has been named, and the shard that reads it is about to be told.
+        // The sector was logged just now, and a message to the reading shard is in flight.
         let is_news = |view: &ArrayView| {
             let named = view.bad_blocks_of(io.slot, io.member);
             named.is_some_and(|bad| bad.touches(io.sector, u64::from(io.sectors)))
@@ -137,7 +137,7 @@ impl World {
         self.tally.count("write-through-bad-blocks");
     }
 
-    /// A client reads: is any of it in a log?
+    /// Counts a client's read that covers logged sectors.
     pub(crate) fn count_routed(&mut self, (start, sectors): (u64, u64)) {
         if self.bad_logs.is_empty() {
             return;

@@ -1,4 +1,5 @@
-//! What the world does with copies of answered writes: while the process runs, when it ends, and when the next one finds them.
+//! The world's copies of acknowledged writes: while the process runs, when it ends, and when the
+//! next one finds them.
 
 use braid_assembly::AssembledArray;
 use braid_engine::effect::{CacheRecord, CachedContent, CachedRun};
@@ -13,18 +14,18 @@ use crate::memory::Payload;
 use crate::open::Message;
 use crate::world::World;
 
-/// Ends of processes, of a hundred, after which another server has the array before the file is found.
+/// Percentage of process ends after which another server has the array before the file is found.
 const ELSEWHERE_PERCENT: u64 = 5;
-/// Times that a file is found, of a hundred, that the process is killed before all of it is written.
+/// Percentage of found files during whose write-back the process is killed.
 const CUT_OFF_PERCENT: u64 = 20;
 
 impl World {
-    /// Whether answered writes outlive the process in this run.
+    /// Whether acknowledged writes survive the process in this run.
     fn has_cache_file(&self) -> bool {
         self.engine.machines.shards[0].cache.cached_blocks_max.is_some()
     }
 
-    /// Carries out what a shard says of its copies.
+    /// Executes a shard's records about its copies.
     pub(crate) fn take_cache_records(&mut self, shard: usize) {
         while let Some(record) = self.engine.machines.shards[shard].shard.poll_cache_record() {
             match record {
@@ -57,7 +58,8 @@ impl World {
         }
     }
 
-    /// The process has ended, or power was cut: what becomes of answered writes that the members do not have.
+    /// The process ended, or power was cut: settles the acknowledged writes that the members do not
+    /// have.
     pub(crate) fn end_process(&mut self, power: bool) {
         let held: Vec<u64> = self.engine.held.writes().collect();
         let copies = std::mem::take(&mut self.cache_file.copies);
@@ -105,7 +107,7 @@ impl World {
         }
     }
 
-    /// Another server goes on with the array, and knows nothing of what was found.
+    /// Another server goes on with the array, and does not know the file.
     pub(crate) fn leave_cache_file_behind(&mut self) {
         if let Some(found) = self.cache_file.found.take() {
             self.tally.count("cache-file-left-behind");
@@ -115,7 +117,7 @@ impl World {
         }
     }
 
-    /// Power is cut while the array is being started: what was found is gone.
+    /// Power is cut during a start: the found copies are gone.
     pub(crate) fn lose_cache_file(&mut self) {
         if let Some(found) = self.cache_file.found.take() {
             let is_lost = |write| found.writes.contains(&write);
@@ -123,7 +125,8 @@ impl World {
         }
     }
 
-    /// The array has been started: writes to it what an earlier process left. False if it was killed meanwhile.
+    /// Writes an earlier process's copies to the started array. False if the process was killed
+    /// meanwhile.
     pub(crate) fn write_back_found(&mut self, array: &AssembledArray) -> bool {
         if let (Some(stale), None) = (&self.cache_file.stale, &self.cache_file.found) {
             let newest = &array.newest.state;
@@ -182,7 +185,7 @@ impl World {
         true
     }
 
-    /// Shards answer no write before the members have it, or as they were set.
+    /// Sets shards to write-through, or back to their mode at the start.
     fn answer_late(&mut self, is_late: bool) {
         if self.geometry.level().family() != Family::Stripe {
             return;

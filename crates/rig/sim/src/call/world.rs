@@ -1,4 +1,4 @@
-//! What the world does with requests in bytes: it takes their steps, and tells the model.
+//! The world's requests in bytes: it takes their steps, and tells the model.
 
 use braid_engine::request::{
     Allowed, ByteOperation, ByteRequest, Denial, Fault, Next, Operation, Patch, RequestId,
@@ -13,7 +13,7 @@ use crate::requests::FlushFor;
 use crate::world::World;
 
 impl World {
-    /// A client asks the array itself.
+    /// A client submits to the array itself.
     pub(crate) fn ask(&mut self, operation: ByteOperation, offset: u64, length: u64) -> RequestId {
         self.tally.requests += 1;
         let id = self.name();
@@ -27,7 +27,7 @@ impl World {
         id
     }
 
-    /// A request arrives, with the bytes to write, if it writes.
+    /// A request arrives; a write brings its bytes.
     pub(crate) fn begin_call(
         &mut self,
         (id, request): (RequestId, ByteRequest),
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// The step before came out as `result`: the next one, or the answer.
+    /// The previous step ended with `result`: takes the next one, or answers.
     pub(crate) fn go_on(&mut self, id: RequestId, mut result: Result<(), Fault>) {
         loop {
             let call = self.engine.clients.calls.get_mut(&id).expect("a request under way");
@@ -165,7 +165,7 @@ impl World {
         self.start_flight(operation, range, payload, Some(id));
     }
 
-    /// Lays the client's bytes over what was fetched, and tells the model what must come of it.
+    /// Lays the client's bytes over the fetched ones, and tells the model the expected outcome.
     fn take_store(&mut self, id: RequestId, patch: Patch, durable: bool) {
         self.begin_patch(id, patch);
         let began = self.clock.step;
@@ -205,7 +205,7 @@ impl World {
         self.start_flight(Operation::Write { durable }, range, payload, Some(id));
     }
 
-    /// A request in sectors that belongs to the call `id` is answered.
+    /// A request in sectors of the call `id` is answered.
     pub(crate) fn step_answered(
         &mut self,
         id: RequestId,
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// From now on no other request may change what is around the patch, nor be changing it.
+    /// From now on no other request may change the sectors around the patch; checks that none does.
     fn begin_patch(&mut self, id: RequestId, patch: Patch) {
         let range = (patch.start.0, patch.sectors);
         self.check_nobody_patches(Some(id), range);
@@ -261,14 +261,14 @@ impl World {
         call.patching = Some(range);
     }
 
-    /// Of all but `id` itself.
+    /// Checks all requests except `id` itself.
     pub(crate) fn check_nobody_patches(&self, id: Option<RequestId>, range: (u64, u64)) {
         let mut others = self.engine.clients.calls.values().filter(|call| Some(call.id) != id);
         let beside = others.any(|call| call.patching.is_some_and(|other| overlap(range, other)));
         assert!(!beside, "a write begins while a sector of it is being patched");
     }
 
-    /// The array has answered; the client that asked learns of it.
+    /// The array has answered; the client learns of it.
     fn hand_back(&mut self, call: Call, result: Result<(), CallError>) {
         match call.who {
             Who::Direct => {
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// The bytes of a read are what may be read, to the byte.
+    /// Checks each byte of a read against the model.
     fn check_bytes(&mut self, call: &Call) {
         let (mut at, times) = (0, (call.asked, self.clock.step));
         assert_eq!(call.payload.len() as u64, call.request.length, "bytes are missing");
@@ -354,7 +354,7 @@ impl World {
         }
     }
 
-    /// Why a request must be denied, if it must.
+    /// The reason why a request must be denied, if any.
     fn denial_of(&self, request: &ByteRequest) -> Option<Denial> {
         let size = self.geometry.capacity_sectors() * SECTOR_BYTES;
         if request.length > size || request.offset > size - request.length {

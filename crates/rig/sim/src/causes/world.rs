@@ -1,4 +1,4 @@
-//! What the world does with failures: it tells the engine of each, and holds what comes out against it.
+//! The world's failures: it reports each to the engine, and checks the causes that come out.
 
 use braid_engine::array::MemberId;
 use braid_engine::cause::{Answer, Asked, Cause};
@@ -8,7 +8,7 @@ use super::Failure;
 use crate::world::World;
 
 impl World {
-    /// A member's disk fails at something; what the engine is told of it.
+    /// A member's disk fails a request; returns the cause for the engine.
     pub(crate) fn failed(
         &mut self,
         member: MemberId,
@@ -22,7 +22,7 @@ impl World {
         Cause { member, asked, sector: start, sectors: sectors as u32, answer }
     }
 
-    /// What comes out as a cause is what went in.
+    /// Checks that a cause matches a noted failure.
     fn check_cause(&self, cause: &Cause) -> Failure {
         let number = cause.answer.os_error().expect("disks fail with a number");
         let number = usize::try_from(number).expect("numbers count from 1");
@@ -36,7 +36,7 @@ impl World {
         failure
     }
 
-    /// A member goes out, or is missed, by a cause.
+    /// Checks the cause by which a member goes out, or is missed.
     pub(crate) fn check_loss(&mut self, member: MemberId, cause: &Cause) {
         assert_eq!(cause.member, member, "{cause:?} is no reason for another member's loss");
         if self.engine.plan.failed_by_person.contains(&member) {
@@ -49,7 +49,7 @@ impl World {
         self.tally.count("losses-with-their-cause");
     }
 
-    /// A client is answered with an error, or what it was answered is lost, by a cause.
+    /// Checks the cause of a client's error, or of the loss of an acknowledged write.
     pub(crate) fn check_error_cause(&mut self, cause: Option<&Cause>) {
         match cause {
             // Its member had left before it answered.
@@ -58,7 +58,8 @@ impl World {
                 self.check_cause(cause);
                 self.tally.count("errors-with-their-cause");
             }
-            // Nothing was asked of a member for it: too many are out, or the sectors are known to be bad.
+            // No request to a member failed: too many members are out, or the sectors are logged as
+            // bad.
             None => self.tally.count("errors-without-a-cause"),
         }
     }

@@ -1,4 +1,4 @@
-//! Answers: no error within tolerance, no bytes that were never there, no member lost without cause.
+//! Answers: no error within tolerance, no bytes that never existed, no member lost without cause.
 
 use braid_engine::array::{MemberId, MemberView, Notice};
 use braid_engine::effect::MemberIo;
@@ -12,7 +12,7 @@ use crate::schedule::Event;
 use crate::world::{Trust, World};
 
 impl Model {
-    /// What a read gave is something that may be read; then it stays so.
+    /// Checks that a read returned an allowed version, which then stays.
     pub(crate) fn check_read(
         &mut self,
         (start, sectors): (u64, u64),
@@ -42,8 +42,8 @@ impl Model {
 }
 
 impl World {
-    /// What a read gave while disks lie or lied in this run: what may be wrong may be wrong,
-    /// everything else is exact.
+    /// Checks a read while disks lie, or after lies in this run: doubtful bytes can be wrong, all
+    /// others are exact.
     pub(crate) fn check_read_among_lies(&mut self, start: u64, data: &[u8], times: (u64, u64)) {
         for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
             let version = self.model.identify(sector, data);
@@ -66,8 +66,8 @@ impl World {
         }
     }
 
-    /// A member request stays inside the part of a member that the array uses, and goes to whom the
-    /// shard's view has there (I6).
+    /// Checks that a member request stays inside the part of a member that the array uses, and goes
+    /// to the member that the shard's view has there (I6).
     pub(crate) fn check_io(&self, shard: usize, io: &MemberIo) {
         let view = &self.engine.machines.shards[shard].view;
         let is_in = match io.operation.is_write() {
@@ -87,8 +87,8 @@ impl World {
         assert!(readable.is_some() || is_tried, "{io:?} reads what is not to be read");
     }
 
-    /// No other write under way meets this one on its member, or which of them is the last would be left to chance. Clients of a
-    /// level without redundancy have the order that they ask for.
+    /// Checks that no other write in flight overlaps this one on its member: chance would decide
+    /// the last. On a level without redundancy clients order their own writes.
     fn check_alone(&self, io: &MemberIo) {
         if self.geometry.level().family() == Family::Direct {
             return;
@@ -108,7 +108,7 @@ impl World {
         assert!(met.is_none(), "{io:?} overlaps {met:?}, and their order is not one");
     }
 
-    /// The array asks something of a member as a whole: it has not said that this one is out.
+    /// The array sends a request to a whole member: it has not declared the member out.
     pub(crate) fn check_is_in(&self, member: MemberId) {
         let is_it = |notice: &Notice| match notice {
             Notice::MemberOut { member: out, .. }
@@ -137,10 +137,10 @@ impl World {
         assert!(self.engine.slow.sitting_out.remove(&member), "disk {disk} did not sit out");
     }
 
-    /// Nothing depends on a member that sits out.
+    /// Checks that nothing depends on a member that sits out.
     fn check_rest_suffices(&self) {
         let side = &self.engine.machines.shards[0];
-        // The array goes by what it has published, and shards hear of it in that order.
+        // The array decides by its last published view; shards get views in that order.
         let published = side.inbox.iter().rev().find_map(|message| match message {
             Message::View(view) => Some(view),
             _ => None,
@@ -156,7 +156,6 @@ impl World {
         assert!(self.geometry.survives(&is_away), "{out:?} sit out, and cannot be done without");
     }
 
-    /// The array says something.
     pub(crate) fn heard(&mut self, notice: Notice) {
         match notice {
             Notice::MemberOut { member, cause, .. } => {

@@ -1,9 +1,9 @@
-//! Where bytes must live, drawn a second time: md's layouts as rows of cells that turn.
+//! Places of bytes, drawn a second time: md's layouts as rows of cells that turn.
 //!
-//! Everything else here computes with the same geometry as the engine, and would be wrong together
-//! with it. This checker compares the geometry of each world with drawings that share nothing with
-//! it: a first row that is turned by one slot for each row, or parity put among ascending data; for
-//! raid10 a deal of cards. Members are equally large; other worlds are not compared.
+//! Everything else here computes with the engine's geometry, and would be wrong together with it.
+//! This checker compares the geometry of each world with drawings that share nothing with it: a
+//! first row that is turned by one slot for each row, or parity put among ascending data; for
+//! raid10 a deal of cards. It compares only worlds with members of equal size.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::create::Design;
 /// Compares the geometry of an array with the drawing of its design.
 ///
 /// # Panics
-/// At the first place where they differ.
+/// At the first difference.
 pub(crate) fn check(design: &Design, geometry: &Geometry) {
     match geometry {
         Geometry::Direct(_) => check_direct(design, geometry),

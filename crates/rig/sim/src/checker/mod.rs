@@ -1,7 +1,8 @@
-//! What must hold, checked where it could break.
+//! The checkers, each where its rule could break.
 //!
-//! `answers`: what clients are told. `verdicts`: whom assembly believes. `redundancy`: what a clean
-//! superblock promises. Each panics with what is wrong; the command that runs a seed names it.
+//! `answers`: answers to clients. `verdicts`: assembly's choice of members. `redundancy`: the
+//! promises of a clean superblock. Each panics with a description; the command that runs a seed
+//! names the seed.
 
 mod answers;
 pub(crate) mod layouts;
