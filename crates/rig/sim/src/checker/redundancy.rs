@@ -1,8 +1,8 @@
-//! What "clean" promises: copies are equal and parity fits, on the disks themselves (I5).
+//! The promises of "clean": copies are equal and parity fits, on the disks themselves (I5).
 //!
-//! [`agrees`] asks the same of one strip ([`crate::taint`]), of what disks give or of what honest
-//! disks would hold. Left out of the promise are strips that lies have touched and sectors of a bad-block log that
-//! no client has written, and nothing else.
+//! [`agrees`] checks one strip ([`crate::taint`]), with the bytes of the disks or those of honest
+//! disks. Exempt are only strips that lies have touched, and sectors of a bad-block log that no
+//! client has written.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,16 +15,16 @@ use crate::bad_blocks::BadLogs;
 use crate::content::{SECTOR, bytes, parity, places};
 use crate::disk::Disk;
 
-/// The data areas of the disks in the array's slots.
 pub(crate) struct Areas<'a> {
     pub(crate) disks: &'a [Disk],
-    /// By slot: disk and sector of it where data begins.
+    /// By slot: its disk, and the sector there where data begins.
     pub(crate) slots: Vec<Option<(usize, u64)>>,
-    /// By slot: sectors of the data area of which something is promised; all where none is named.
+    /// By slot: sectors of the data area with a promise; empty if all have one.
     pub(crate) promised: Vec<u64>,
-    /// By slot: sectors that its bad-block log names, whatever was written there since; empty where that is believed, and must fit.
+    /// By slot: sectors that its bad-block log names, whatever was written there since; empty if
+    /// the log's sectors must fit, too.
     pub(crate) logged: Vec<Vec<Range<u64>>>,
-    /// One sector is what an honest disk would hold, not what this one gives.
+    /// One sector has the bytes of an honest disk instead of its own.
     pub(crate) is_honest: bool,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Areas<'a> {
     }
 }
 
-/// Whether a strip's copies are equal, or its parity fits; none if nothing there could differ.
+/// Whether a strip's copies are equal, or its parity fits; `None` if nothing there can differ.
 pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Option<bool> {
     match geometry {
         Geometry::Direct(_) => None,
@@ -74,12 +74,12 @@ pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Opti
     }
 }
 
-/// What the promise leaves out.
+/// Exemptions from the promise.
 pub(crate) struct Exempt<'a> {
     /// Strips that lies have touched.
     pub(crate) doubtful: &'a BTreeSet<u64>,
     pub(crate) logs: &'a BadLogs,
-    /// Parity logs were replayed since redundancy was made whole.
+    /// Parity logs were replayed since redundancy was last complete.
     pub(crate) was_replayed: bool,
 }
 
@@ -93,10 +93,10 @@ impl Exempt<'_> {
     }
 }
 
-/// Checks an array that assembly found clean, but for what is exempt.
+/// Checks an array that assembly found clean, except for exempt strips.
 ///
 /// # Panics
-/// When redundancy does not agree.
+/// If redundancy does not agree.
 pub(crate) fn check_clean(
     assembled: &AssembledArray,
     disks: &[Disk],
@@ -106,10 +106,10 @@ pub(crate) fn check_clean(
 ) {
     let slots = || assembled.slots.iter().map(Option::as_ref);
     let places = slots().map(|slot| slot.map(|one| (presented[one.member], data_offset)));
-    // Of a member that is being recovered nothing is promised beyond its offset.
+    // A member under recovery promises nothing beyond its recovery offset.
     let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
-    // What was being written where a bad-block log names a member's sectors is not replayed: parity says what it is as long as that log
-    // names them, whether parity logs are kept since or were given up.
+    // Replay skips sectors that a member's bad-block log names. Their content then comes from
+    // parity for as long as the log names them, whether parity logs are kept since or were dropped.
     let logged = match exempt.was_replayed {
         true => slots().map(|slot| slot.map(Occupant::bad_sectors).unwrap_or_default()).collect(),
         false => Vec::new(),
@@ -158,7 +158,7 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &Exempt<'_>)
         let chunk = |slot| areas.get(slot, start, sectors);
         let columns: Option<Vec<&[u8]>> =
             (0..map.data_slots()).map(|index| chunk(map.data_slot(index))).collect();
-        // With a data column missing, what is computed for it is checked by reading.
+        // With a data column missing, reads check the data computed for it.
         let Some(columns) = columns else { continue };
         for (slot, expected) in parity(stripe, row, &columns) {
             let agrees = chunk(slot).is_none_or(|found| {
@@ -170,14 +170,15 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &Exempt<'_>)
     }
 }
 
-/// Whether a log names anything in these sectors of any member.
+/// Whether any member's log names one of these sectors.
 fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &Exempt<'_>) -> bool {
     let slots = (0..).map(Slot).take(areas.slots.len());
     let is_named = areas.slots.iter().flatten().any(|(disk, _)| exempt.logs.names(*disk, &sectors));
     is_named || slots.into_iter().any(|slot| areas.is_logged(slot, &sectors))
 }
 
-/// One strip of which some columns may be poison: one of data is solved from P, then Q must fit.
+/// Checks one strip in which columns can be poison: one data column is solved from P, then Q must
+/// fit.
 fn check_strip(stripe: &StripeGeometry, areas: &Areas<'_>, strip: u64, exempt: &Exempt<'_>) {
     let row = stripe.row_of(MemberSector(strip));
     let map = stripe.row_map(row);
@@ -189,7 +190,7 @@ fn check_strip(stripe: &StripeGeometry, areas: &Areas<'_>, strip: u64, exempt: &
     match (columns.len() - known.len(), sound(map.p_slot())) {
         (0, _) => {}
         (1, Some(p)) => definition::xor(&mut solved, &[&known[..], &[p]].concat()),
-        // Nothing is left that could tell.
+        // No redundancy is left to check with.
         _ => return,
     }
     let columns: Vec<&[u8]> = columns.into_iter().map(|one| one.unwrap_or(&solved)).collect();

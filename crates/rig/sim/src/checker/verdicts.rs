@@ -1,9 +1,13 @@
-//! Whom assembly may believe, and when it may refuse.
+//! The disks that assembly is allowed to believe, and the refusals that are right.
 //!
-//! The simulator knows what superblocks can only imply: who missed an answered write. So it says,
-//! without looking at event counts: who is `out` is never chosen; who was never harmed is always
-//! chosen; a refusal needs a reason that the simulator sees, too; and a stripe that may be inconsistent is
-//! not served without the column that would have to be computed (the write hole).
+//! Superblocks only imply which disks missed an acknowledged write; the simulator knows. So it
+//! checks, without looking at event counts:
+//!
+//! - A disk that is `out` is never chosen.
+//! - A disk that never failed is always chosen.
+//! - A refusal needs a reason that the simulator sees, too.
+//! - A stripe that may be inconsistent is not served without the column that would have to be
+//!   computed (the write hole).
 
 use std::collections::BTreeSet;
 
@@ -13,19 +17,19 @@ use braid_ondisk::{Role as MemberRole, Superblock};
 
 use crate::metadata::{Journaled, Metadata};
 
-/// What the simulator knows when disks are presented.
+/// The simulator's knowledge when disks are presented.
 pub(crate) struct Known<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) presented: &'a [usize],
-    /// Missed an answered write.
+    /// Disks that missed an acknowledged write.
     pub(crate) out: &'a BTreeSet<usize>,
-    /// Came to harm in the run before: may be in or out.
+    /// Disks that failed in the run before: in or out.
     pub(crate) unsure: &'a BTreeSet<usize>,
-    /// The superblocks of the presented, in the same order, where there is a sound one.
+    /// The superblocks of the presented disks, in the same order, if sound.
     pub(crate) superblocks: &'a [Option<Superblock>],
-    /// Whose place another one has.
+    /// Disks that another one replaced.
     pub(crate) replaced: &'a BTreeSet<usize>,
-    /// Whose superblock is not what it was told last.
+    /// Disks whose superblock is not the one last written to them.
     pub(crate) lying: &'a BTreeSet<usize>,
     pub(crate) metadata: &'a Metadata,
 }
@@ -42,7 +46,7 @@ impl Known<'_> {
         members.filter(is_sure).map(|disk| *disk as u16).collect()
     }
 
-    /// Slots whose member says itself that it does not hold all.
+    /// Slots whose member says itself that it is not recovered yet.
     fn recovering_slots(&self) -> BTreeSet<u16> {
         let presented = self.presented.iter().zip(self.superblocks);
         let is_recovering =
@@ -59,7 +63,8 @@ impl Known<'_> {
     }
 }
 
-/// A spare waits, whatever it missed, as long as its superblock can be read; or it is to replace a member, or was, and is out.
+/// Checks spares: a spare with a readable superblock waits, whatever it missed. Otherwise it
+/// replaces a member, or did so and is out.
 fn check_spares(assembly: &Assembly, known: &Known<'_>) {
     let slots = usize::from(known.geometry.slots());
     let presented = known.presented.iter().zip(known.superblocks).zip(&assembly.verdicts);
@@ -90,7 +95,7 @@ fn check_spares(assembly: &Assembly, known: &Known<'_>) {
             assert!(!(is_it && known.out.contains(disk)), "disk {disk} missed what was answered");
             continue;
         }
-        // It failed; or power was cut when some superblocks gave it a place, and its own did not.
+        // It failed; or at the power cut other superblocks gave it a slot, and its own did not.
         let is_called_up = matches!(reason, Reason::NumberTaken { .. });
         if known.out.contains(disk) || known.unsure.contains(disk) || is_called_up {
             continue;
@@ -110,10 +115,10 @@ pub(crate) fn holds_data(geometry: &Geometry, slot: u16) -> bool {
         .any(|row| matches!(stripe.row_map(ChunkRow(row)).role(Slot(slot)), Role::Data(_)))
 }
 
-/// Checks what assembly decided.
+/// Checks the decision of assembly.
 ///
 /// # Panics
-/// When a stale disk is chosen, a sound one is not, or a refusal has no reason.
+/// If a stale disk is chosen, a sound one is not, or a refusal has no reason.
 pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
     let sure = known.sure_slots();
     let recovering = known.recovering_slots();
@@ -139,7 +144,7 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             let left = sure.difference(&chosen).next();
             assert!(left.is_none(), "disk {left:?} was left out: {:?}", assembly.verdicts);
             let mut lost = all.filter(|slot| !chosen.contains(slot) || recovering.contains(slot));
-            // Every log that is needed can be read.
+            // Every needed log can be read.
             let is_logged = array.replay.as_ref().is_some_and(|replay| replay.unread.is_empty());
             let hole = is_stripe && known.may_be_dirty() && array.dirty && !is_logged;
             let is_named = array.bitmap.as_ref().is_none_or(|bitmap| {
@@ -154,7 +159,7 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             let survives = known.geometry.survives(&|slot: Slot| !holds_all(&slot.0));
             assert!(!survives, "too few? these are enough: {sure:?}: {:?}", assembly.verdicts);
         }
-        // Of one with logs, those of an array that was not in sync: they say nothing.
+        // If the array has logs: logs of an array that was not in sync say nothing.
         Err(Refusal::DirtyAndDegraded(_) | Refusal::PplNotReplayed { .. }) => {
             let mut lost = all.filter(|slot| !holds_all(slot));
             let is_hole = lost.any(|slot| holds_data(known.geometry, slot));
@@ -162,7 +167,7 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             assert!(right, "dirty and degraded? {sure:?} are there: {:?}", assembly.verdicts);
         }
         Err(Refusal::RolesContradict { .. }) => {
-            // A disk that took an update back has the table of the one before.
+            // A disk that undid an update has the table of the previous one.
             let lies = known.presented.iter().any(|disk| known.lying.contains(disk));
             let apart = lies || known.metadata.ran_apart(known.presented);
             assert!(apart, "contradictory? no disks ran apart: {:?}", assembly.verdicts);

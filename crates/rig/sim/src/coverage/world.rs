@@ -1,15 +1,15 @@
-//! What the world visits: the state in which something is done or befalls it.
+//! The states that the world visits: the array's state at each action or fault.
 
 use super::{Doing, name};
 use crate::world::World;
 
 impl World {
-    /// Something is done in the state that the array is in now.
+    /// Notes an action in the array's current state.
     pub(crate) fn visit(&mut self, doing: Doing) {
         self.visit_fault(doing.name());
     }
 
-    /// A disk comes to harm in the state that the array is in now.
+    /// Notes a disk's fault in the array's current state.
     pub(crate) fn visit_fault(&mut self, what: &str) {
         let view = &self.engine.machines.shards[0].view;
         let missing = view.slots.iter().filter(|slot| slot.is_none()).count();

@@ -1,4 +1,5 @@
-//! What the world does with elevators: it fills them, gives disks what they let out, and has a look at who waits.
+//! The world's elevators: it fills them, gives disks their dispatches, and checks the waiting
+//! requests.
 
 use braid_elevator::{Allowed, Demand, Entry, EntryId, Operation, Place, Policy, Tag};
 use braid_engine::array::MemberId;
@@ -14,13 +15,13 @@ use crate::random::Random;
 use crate::schedule::Event;
 use crate::world::World;
 
-/// Ordinals of changes among the faults of a cycle: behind those of caches.
+/// First ordinal of elevator changes among the faults of a cycle, behind the cache's.
 const FIRST_ORDINAL: u64 = 3000;
 
-/// Runs, of a hundred, in which elevators and multiplexer are set anew.
+/// Percentage of runs in which elevators and multiplexer are set anew.
 const PERCENT: u64 = 40;
 
-/// Nothing waits.
+/// Neither side is allowed to go.
 const NONE: Allowed = Allowed { reads: false, writes: false };
 
 impl World {
@@ -39,7 +40,7 @@ impl World {
         }
     }
 
-    /// Sets elevators and multiplexer to anything; who was held before may go now.
+    /// Draws new settings for elevators and multiplexer; requests that were held can go now.
     pub(crate) fn set_elevators(&mut self, random: &mut Random) {
         if !self.chances.cut.straight {
             self.engine.elevators.set_any(random);
@@ -47,13 +48,13 @@ impl World {
         }
     }
 
-    /// A shard wants something of a member.
+    /// A shard submits a request to a member.
     pub(crate) fn queue_io(&mut self, shard: usize, io: MemberIo) {
         let elevators = &mut self.engine.elevators;
         let id = EntryId(elevators.next);
         elevators.next += 1;
         let operation = match io.operation {
-            // The engine says nothing of who waits for a read; into a block it is as a rule a write.
+            // The engine does not say why it reads; a read into a block mostly serves a write.
             MemberOperation::Read { buffer: Buffer::Block { .. } } if elevators.names_pre_reads => {
                 Operation::PreRead
             }
@@ -73,8 +74,8 @@ impl World {
         self.dispatch();
     }
 
-    /// What waits, and how much it matters: what is dirty of what may be is the flusher's backlog, and urgent is what
-    /// a client waits for.
+    /// The demand of each side. The flusher's backlog is the dirty part of the allowed dirty
+    /// sectors. A request that a client waits for is urgent.
     fn demand(&self) -> Demand {
         let elevators = &self.engine.elevators;
         let reads = elevators.each.iter().any(|elevator| elevator.waits().reads);
@@ -102,7 +103,8 @@ impl World {
         }
     }
 
-    /// Gives the disks what their elevators let out, as long as the multiplexer lets any side go.
+    /// Gives the disks all requests that their elevators dispatch while the multiplexer lets any
+    /// side go.
     fn dispatch(&mut self) {
         loop {
             let demand = self.demand();
@@ -155,7 +157,7 @@ impl World {
         }
     }
 
-    /// The moment that the multiplexer named has come.
+    /// The time that the multiplexer named has come.
     pub(crate) fn wake_elevators(&mut self) {
         if self.engine.elevators.due().is_some_and(|due| due <= self.clock.now) {
             self.tally.count("dispatcher-woken");
@@ -163,7 +165,7 @@ impl World {
         }
     }
 
-    /// The disk has done a vector.
+    /// The disk has completed a vector.
     pub(crate) fn vector_done(&mut self, member: MemberId, tag: Tag, is_read: bool) {
         let elevators = &mut self.engine.elevators;
         let index = usize::from(member.0);

@@ -1,4 +1,4 @@
-//! What the world does with held writes, and what must be true of them at each moment.
+//! The world's held writes, and their rules at each moment.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::world::World;
 const UNHEEDED_MAX: u32 = 8;
 
 impl World {
-    /// A piece was answered, and its payload is named still: it goes on, or a member that left has
-    /// it.
+    /// A piece was answered, and its payload is still named: by its shard, or by a member that
+    /// left.
     pub(crate) fn keep(&mut self, shard: usize, reply: &PieceReply) {
         let id = reply.request;
         *self.engine.held.users.entry(id).or_default() += 1;
@@ -36,7 +36,7 @@ impl World {
         held.answered = self.clock.step;
     }
 
-    /// A piece of a request names its payload no longer.
+    /// A piece of a request no longer names its payload.
     pub(crate) fn release(&mut self, id: RequestId) {
         let users = self.engine.held.users.get_mut(&id);
         let users = users.unwrap_or_else(|| panic!("{id:?} is released and was not used"));
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Requests of which this shard keeps nothing any more.
+    /// Requests of which this shard no longer keeps anything.
     pub(crate) fn no_longer_kept(&self, shard: usize) -> Vec<RequestId> {
         let engine = &self.engine;
         let is_over = |id: &RequestId| !engine.machines.shards[shard].shard.keeps(*id);
@@ -58,7 +58,7 @@ impl World {
         held.map(|(id, _)| *id).filter(is_over).collect()
     }
 
-    /// A shard keeps nothing of a request any more.
+    /// A shard no longer keeps anything of a request.
     pub(crate) fn reaches_members(&mut self, shard: usize, id: RequestId) {
         let held = self.engine.held.requests.get_mut(&id).expect("it was kept");
         held.shards.remove(&shard);
@@ -71,19 +71,21 @@ impl World {
         self.cover(range);
     }
 
-    /// Unless something held is current there, the members have what is.
+    /// Tells the model that the members have the current version, unless a held write is current
+    /// there.
     pub(crate) fn cover(&mut self, range: (u64, u64)) {
         let held = &self.engine.held;
         self.model.cover(range, &|write| held.is_held(write));
     }
 
-    /// What an answered write would have changed may be changed or not.
+    /// A lost acknowledged write leaves its sectors changed or not.
     pub(crate) fn lose_answered(&mut self) {
         let held = &self.engine.held;
         self.model.lose_answered(&|write| held.is_held(write));
     }
 
-    /// A shard has been told or has done something: what it keeps is within its limit, or shrinks.
+    /// After each message or action of a shard: checks that its dirty sectors are within the limit,
+    /// or shrink.
     pub(crate) fn check_held(&mut self, shard: usize) {
         let pieces = self.engine.held.pieces_of(shard);
         let side = &mut self.engine.machines.shards[shard];
@@ -94,7 +96,7 @@ impl World {
         side.dirty = dirty;
     }
 
-    /// A shard has been told that its time has come: sooner or later it asks for another.
+    /// A shard's time has come: checks that sooner or later it asks for another.
     pub(crate) fn heed(&mut self, index: usize) {
         let now = self.clock.now;
         let side = &mut self.engine.machines.shards[index];
@@ -104,7 +106,8 @@ impl World {
         assert!(is_heeded, "a timeout has come and is not heeded: {left:?} at {now:?}");
     }
 
-    /// Nothing goes on, and time is about to pass: what is held is waited for, not forgotten.
+    /// Before time passes while nothing is in flight: checks that shards with held writes have a
+    /// timeout.
     pub(crate) fn check_due(&self) {
         if self.engine.held.is_empty() || !self.is_quiet() {
             return;
@@ -123,7 +126,7 @@ impl World {
         }
     }
 
-    /// A flush that was asked for at step `asked` is answered well.
+    /// A flush submitted at step `asked` succeeded.
     pub(crate) fn check_flushed(&self, asked: u64) {
         let mut held = self.engine.held.requests.iter();
         let left = held.find(|(_, held)| held.answered < asked);
@@ -131,7 +134,6 @@ impl World {
         assert!(!self.engine.held.has_lost, "a write was lost, and a flush goes well");
     }
 
-    /// The array has stopped.
     pub(crate) fn check_nothing_held(&self) {
         let held = &self.engine.held.requests;
         assert!(held.is_empty(), "the array has stopped, and payloads are held: {held:?}");

@@ -1,4 +1,5 @@
-//! The disks of a history: a superblock's bytes, which can tear, and the last write that is held.
+//! The disks of a history: a superblock's bytes, which can tear, and the last write that the disk
+//! holds.
 
 use braid_assembly::ProbedMember;
 use braid_geometry::{Level, default_layout};
@@ -10,19 +11,20 @@ use braid_ondisk::{
 use crate::content::{SECTOR, bytes};
 use crate::random::Random;
 
-/// The array whose history it is.
+/// The array of the history.
 pub(super) const UUID: [u8; 16] = [0xB7; 16];
-/// Another array's.
+/// Another array.
 pub(super) const STRANGER: [u8; 16] = [0x57; 16];
 const DEVICE_BYTES: u64 = 8 << 20;
 
-/// What kind of array it is.
+/// The kind of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrayKind {
     level: Level,
     pub(super) slots: u16,
     pub(super) spares: u16,
-    /// The first device number: from 128 on the table's used part is in the superblock's second sector.
+    /// The first device number: from 128 on the used part of the table reaches into the
+    /// superblock's second sector.
     first_number: u16,
     version: Version,
 }
@@ -90,7 +92,7 @@ impl ArrayKind {
                 },
                 placement,
                 device_number: u32::from(number),
-                // Zeroes are no name.
+                // A device's UUID must not be zeroes.
                 device_uuid: [number as u8 | 0x80; 16],
                 device_flags: DeviceFlags::default(),
                 roles: roles.clone().into(),
@@ -116,7 +118,6 @@ impl ArrayKind {
     }
 }
 
-/// A disk.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) uuid: [u8; 16],
@@ -125,20 +126,20 @@ pub(super) struct Device {
     offset_bytes: u64,
     /// Its superblock's bytes.
     stored: Vec<u8>,
-    /// The last write that it holds.
+    /// The last write on the disk.
     pub(super) write: usize,
     pub(super) is_clone: bool,
-    /// Updates of superblocks that it and all others had.
+    /// Superblock updates that it had together with all others.
     pub(super) updates: u64,
-    /// It was told of an update that was cut short: it has an event more than others knew of.
+    /// An interrupted update reached it: it has one event more than others know of.
     pub(super) is_ahead: bool,
-    /// How often something had been cut short or lost when it was cloned.
+    /// The number of interruptions and losses when it was cloned.
     pub(super) taken_at: Option<u64>,
     pub(super) is_spare: bool,
 }
 
 impl Device {
-    /// Its superblock, if it passes.
+    /// Its superblock, if the checksum fits.
     pub(super) fn superblock(&self) -> Option<Superblock> {
         self.probed(0).probe.newest().cloned()
     }
@@ -168,7 +169,7 @@ impl Device {
         self.stored = superblock.to_bytes();
     }
 
-    /// Stores any sectors of it.
+    /// Stores any of the superblock's sectors.
     pub(super) fn tear(&mut self, superblock: &Superblock, random: &mut Random) {
         self.is_ahead = true;
         let wanted = superblock.to_bytes();

@@ -19,7 +19,6 @@ use super::{History, Write, survives};
 
 const SHARD: ShardIndex = ShardIndex(0);
 
-/// Power was cut.
 struct Cut;
 
 /// The machine of one run.
@@ -33,7 +32,7 @@ struct Run {
     is_broken: bool,
     now: Instant,
     times: UpdateTimes,
-    /// What superblocks were told last.
+    /// The state last written to superblocks.
     state: Option<Arc<SuperblockState>>,
 }
 
@@ -120,8 +119,8 @@ impl History {
         })
     }
 
-    /// Superblocks are written, all at once; power may be cut meanwhile.
-    /// `held` are the slots with a member.
+    /// Writes superblocks, all at once; power can be cut meanwhile. `held` are the slots with a
+    /// member.
     fn store(
         &mut self,
         batch: &[(usize, Superblock)],
@@ -144,7 +143,8 @@ impl History {
         Err(Cut)
     }
 
-    /// A cut costs no more members than the level can miss; if it can miss none any more, one.
+    /// Checks that a cut costs no more members than the level tolerates, or one if it tolerates no
+    /// more.
     fn check_torn(
         &mut self,
         batch: &[(usize, Superblock)],
@@ -167,7 +167,7 @@ impl History {
         }
     }
 
-    /// Carries out what the array asks for, until it asks for nothing.
+    /// Executes the array's effects until it has none.
     fn drain(&mut self, run: &mut Run) -> Result<(), Cut> {
         loop {
             let mut batch: Vec<(MemberId, Arc<SuperblockState>)> = Vec::new();
@@ -202,7 +202,7 @@ impl History {
                     ArrayEffect::WriteBack { round } => reports.push(Report::WrittenBack { round }),
                     ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
                     ArrayEffect::Notice(Notice::Recorded { .. }) => self.told(run),
-                    // Whatever was asked of a member has ended before the next effect.
+                    // All requests to a member have ended before the next effect.
                     ArrayEffect::Leave { .. }
                     | ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
@@ -232,7 +232,8 @@ impl History {
         }
     }
 
-    /// All members that are in the array have the last update: in half of the histories it is written down elsewhere.
+    /// All members in the array have the last update. In half of the histories it is recorded
+    /// elsewhere.
     fn told(&mut self, run: &mut Run) {
         let state = run.state.clone().expect("what is told was written");
         for role in state.roles.iter().filter(|role| role.slot.is_some()) {
@@ -345,7 +346,7 @@ impl History {
         self.fail(run, member)
     }
 
-    /// Nothing is written for a while: the array may turn clean.
+    /// Nothing is written for a while: the array can turn clean.
     fn rest(&mut self, run: &mut Run) -> Result<(), Cut> {
         let Some(due) = run.array.poll_timeout() else { return Ok(()) };
         run.now = due;
@@ -353,7 +354,7 @@ impl History {
         self.drain(run)
     }
 
-    /// The end: an orderly stop, or power is cut at rest. True if nothing was under way.
+    /// The end: an orderly stop, or a power cut at rest. True if nothing was in flight.
     fn stop(&mut self, run: &mut Run) -> bool {
         if self.random.chance(50) {
             self.tally.count("power-cut");

@@ -1,4 +1,4 @@
-//! What the world does for it.
+//! The world's joining disks.
 
 use braid_engine::array::{Gate, MemberId, Returns, SpareSetup, Wish};
 use braid_engine::open::{bad_log_sectors, returns};
@@ -12,17 +12,17 @@ use crate::fault::{Fault, Mishap};
 use crate::open::{self, Member};
 use crate::world::World;
 
-/// Ordinals among the faults of a cycle: behind those of background work.
+/// First ordinal among the faults of a cycle, behind background work.
 const FIRST_ORDINAL: u64 = 5000;
 
-/// Runs, of a hundred, in which disks come.
+/// Percentage of runs in which disks join.
 const PERCENT: u64 = 40;
 
-/// What a new disk is full of.
+/// The bytes of a new disk.
 const GARBAGE: u8 = 0xA7;
 
 impl World {
-    /// Adds disks that come to the plan of a run of about `steps` steps from `now` on.
+    /// Adds joining disks to the plan of a run of about `steps` steps from `now` on.
     pub(crate) fn plan_joins(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Joins, 0);
         if !self.may_have_jobs || !random.chance(PERCENT) {
@@ -44,7 +44,7 @@ impl World {
         away.find(|member| self.disk_index(*member) == disk)
     }
 
-    /// What the old disk holds of the array, if it comes back itself.
+    /// The part of the array that the old disk holds, if it returns itself.
     fn what_is_held(&self, disk: usize) -> Option<Returns> {
         let probed = open::probe_disk(&self.disks[disk], disk);
         let found = probed.probe.newest()?;
@@ -59,7 +59,8 @@ impl World {
         returns(found, newest, seated.iter().map(|(slot, member)| (*slot, number(member))))
     }
 
-    /// A new disk comes for the slot of this one, if that is empty, and nothing of the old one is under way.
+    /// A new disk joins for this disk's slot, if that is empty and nothing of the old disk is in
+    /// flight.
     pub(crate) fn a_disk_joins(&mut self, disk: usize) {
         let has_bitmap = self.metadata.design.bit_sectors > 0;
         let may_return = has_bitmap && self.chances.of(Purpose::Joins, 2).chance(60);
@@ -67,7 +68,7 @@ impl World {
         self.joins(disk, may_return);
     }
 
-    /// The same; it is the old disk, if that may return.
+    /// The same; the old disk returns, if `may_return`.
     pub(crate) fn joins(&mut self, disk: usize, may_return: bool) {
         let slot = Slot(disk as u16);
         let machines = &self.engine.machines;
@@ -78,10 +79,10 @@ impl World {
             self.engine.pending.iter().any(|event| event.waits_for().is_some_and(is_of_disk));
         let is_waiting = machines.array.spares().into_iter().any(is_of_disk);
         let may_write = machines.shards[0].view.gate != Gate::Broken;
-        // Nobody comes while logs are made or given up.
+        // No disk joins while logs are created or dropped.
         let may_write = may_write && machines.array.are_logs_settled();
         let is_plain = self.bad_logs.is_none() && self.engine.elevators.is_empty();
-        // One that is withheld is said to be out with the first update.
+        // The first update declares a withheld disk out.
         let is_known = self.out.contains(&disk);
         if !is_empty || is_asked || is_waiting || !may_write || !is_plain || !is_known {
             return;
@@ -96,7 +97,7 @@ impl World {
             self.tally.count("disk-comes-back");
             self.disks[disk].ills = Ills::default();
             self.disks[disk].bad.clear();
-            // It was away, and had power all the time or not.
+            // While it was away it kept power, or lost it.
             let mut random = self.chances.of(Purpose::Joins, 3);
             if random.chance(50) {
                 self.disks[disk].lose_power(&mut random);
@@ -111,7 +112,7 @@ impl World {
         }
         self.metadata.is_blank(disk);
         self.bad_logs.forget(disk, &self.geometry);
-        // Superblocks may say that it is in before the array does.
+        // Superblocks can say that it is in before the array does.
         self.out.remove(&disk);
         self.absent.remove(&disk);
         self.engine.unflushed.remove(&disk);
@@ -135,10 +136,10 @@ impl World {
             Some(old) => array.handle_member_returned(now, old, newcomer),
             None => array.handle_member_added(now, newcomer, wanted),
         };
-        // Refused or not: what is answered from now on does not say that it is in.
+        // Refused or not: from now on, acknowledged writes do not prove that it is in.
         self.came.insert(id);
         if added.is_err() {
-            // It takes no writes any more: the disk is none of the array's.
+            // The array takes no more writes: the disk does not belong to it.
             self.tally.count("join-refused");
             return;
         }

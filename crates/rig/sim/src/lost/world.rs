@@ -1,4 +1,5 @@
-//! What the world does when an answered write is lost, and what it expects of reads from then on.
+//! The world's lost writes: it notes the loss of acknowledged writes, and checks reads from then
+//! on.
 
 use braid_engine::request::{Fault, Operation, Request, RequestId};
 
@@ -6,7 +7,7 @@ use super::Loss;
 use crate::world::World;
 
 impl World {
-    /// These sectors have been reported, and these requests released with the report.
+    /// The array reported these sectors lost, and released these requests with the report.
     pub(crate) fn lose_sectors(&mut self, (start, sectors): (u64, u64), released: &[RequestId]) {
         for sector in start..start + sectors {
             let is_there = |(from, count): (u64, u64)| (from..from + count).contains(&sector);
@@ -17,7 +18,8 @@ impl World {
             let may_be_rewritten =
                 first.is_some() || self.engine.held.ranges().any(|(_, range)| is_there(range));
             let loss = Loss { at: self.clock.step, may_be_rewritten, rewritten: None };
-            // If it can only have been this one, and that in one piece, the piece is not answered yet.
+            // If this can only be the one write in flight, in one piece, then the piece is not
+            // answered yet.
             let is_alone = others.next().is_none() && released.is_empty();
             let whose = first.filter(|one| is_alone && self.is_one_piece(one)).map(|one| one.id);
             let is_own = |id: RequestId| Some(id) == whose;
@@ -33,8 +35,8 @@ impl World {
         self.engine.machines.regions.split(request).count() == 1
     }
 
-    /// The array has answered `request`, which began at step `began`: reads of what was lost fail, and of what was not,
-    /// or was written again, do not fail for that.
+    /// The array has answered `request`, which began at step `began`. Reads of lost sectors fail;
+    /// reads of others, or of rewritten sectors, do not fail for that.
     pub(crate) fn check_lost(&mut self, request: &Request, began: u64, result: Result<(), Fault>) {
         let range = (request.start.0, request.sectors);
         match (request.operation, result) {
@@ -52,7 +54,8 @@ impl World {
                     assert!(is_explained, "{request:?} fails, and nothing there is lost");
                     self.tally.count("lost-is-not-read");
                 } else if result.is_ok() {
-                    // A read that began before the loss may have been served from memory, which had what was answered.
+                    // A read that began before the loss can come from memory, which had the
+                    // acknowledged bytes.
                     let is_lost = |loss: &Loss| {
                         loss.at < began && !loss.may_be_rewritten && loss.rewritten.is_none()
                     };

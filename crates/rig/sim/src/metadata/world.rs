@@ -1,4 +1,4 @@
-//! What the world does to superblocks: it tears them, and looks at what is on the disks.
+//! The world's superblocks: it tears them, and reads them from the disks.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::schedule::Event;
 use crate::world::World;
 
 impl World {
-    /// The engine writes an area of a member's that is no superblock: its disk, the first sector, and the bytes. If it `fails` a part of it
-    /// may be there.
+    /// The engine writes another metadata area of a member: its disk, the first sector, and the
+    /// bytes. If it `fails`, a part can reach the disk.
     pub(crate) fn write_area(
         &mut self,
         member: MemberId,
@@ -42,7 +42,7 @@ impl World {
         Err(self.failed(member, (asked, kind), place))
     }
 
-    /// Any sectors of a superblock are written, and the array does not hear of it.
+    /// Writes any sectors of a superblock; the array does not hear of it.
     pub(crate) fn tear_superblock(
         &mut self,
         disk: usize,
@@ -65,8 +65,8 @@ impl World {
         }
     }
 
-    /// No cut while superblocks are written costs more members than the level can miss; if it can
-    /// miss none any more, one.
+    /// Checks that a power cut during superblock writes costs no more members than the level
+    /// tolerates, or one if it tolerates no more.
     fn check_torn_together(&mut self) {
         let torn = std::mem::take(&mut self.metadata.torn_together);
         let victims = &self.engine.plan.victims;
@@ -90,7 +90,7 @@ impl World {
         });
     }
 
-    /// Whether superblocks are under way that are not on disks but for their first sector.
+    /// Whether superblocks of several sectors are in flight.
     pub(crate) fn superblocks_may_tear(&self) -> bool {
         self.engine.pending.iter().any(|event| {
             let Event::Superblock { member, state, time } = event else { return false };
@@ -101,7 +101,7 @@ impl World {
         })
     }
 
-    /// Disks whose superblock turns out to be torn may be in or out, as assembly will find.
+    /// Notes disks with torn superblocks: they can be in or out, as assembly will find.
     pub(crate) fn find_torn(&mut self) {
         self.check_torn_together();
         for disk in self.metadata.torn.clone() {
@@ -112,24 +112,23 @@ impl World {
         }
     }
 
-    /// The superblock on a disk, if it passes.
+    /// The superblock on a disk, if its checksum fits.
     pub(crate) fn superblock_on(&self, disk: usize) -> Option<Superblock> {
         open::probe_disk(&self.disks[disk], disk).probe.newest().cloned()
     }
 
-    /// Whether a disk was made as a spare.
     pub(crate) fn is_spare(&self, disk: usize) -> bool {
         disk >= usize::from(self.geometry.slots())
     }
 
-    /// Disks that wait in the array that runs.
+    /// Spares of the running array.
     pub(crate) fn spares(&self) -> impl Iterator<Item = usize> {
         let members = self.engine.machines.members.iter().map(|member| member.disk);
         let file = self.metadata.design.file_disk();
         members.filter(move |disk| self.is_spare(*disk) && Some(*disk) != file)
     }
 
-    /// Nothing was ever written to a spare but its superblock.
+    /// Checks that a spare was never written outside its superblock.
     pub(crate) fn check_spares_are_untouched(&self) {
         let sectors = self.geometry.used_sectors(Slot(0));
         let journal = self.metadata.design.journal_disk();
@@ -142,7 +141,7 @@ impl World {
         }
     }
 
-    /// A loss is being published: spares that nothing befell say so, too.
+    /// While a loss is published: checks that sound spares record it, too.
     pub(crate) fn check_spares_are_told(&mut self, lost: MemberId) {
         let number = usize::from(self.metadata.design.number(self.disk_index(lost)));
         let spares: Vec<usize> = self.spares().collect();

@@ -1,4 +1,4 @@
-//! What the world does with a disk that pauses: before it goes on, everything else does.
+//! The world's pausing disks: before a disk goes on, all others do.
 
 use braid_engine::array::{MemberId, MetadataArea, Notice};
 use braid_engine::cause::{Asked, Cause};
@@ -13,25 +13,25 @@ use crate::fault::{Fault, Mishap};
 use crate::schedule::Event;
 use crate::world::{Did, World};
 
-/// Ordinals among the faults of a cycle: behind those of elevators.
+/// First ordinal among the faults of a cycle, behind elevators.
 const FIRST_ORDINAL: u64 = 4000;
 
-/// Runs, of a hundred, in which members are watched; and of those, in which a disk pauses.
+/// Percentage of runs in which members are watched, and of those in which a disk pauses.
 const PERCENT: u64 = 60;
 
-/// Steps in which everything that can be read has been: far more than it takes. Once the disk sits out, those in which the schedule
-/// draws what waits for it are not among them: it may draw that nearly always.
+/// Far more steps than all possible reads take. After the disk sits out, steps do not count in
+/// which the schedule draws its stalled requests: it can draw these nearly always.
 const STEPS_MAX: u32 = 20_000;
-/// How often it may: a schedule draws something else long before.
+/// Limit of such draws: a schedule draws another event long before.
 const DRAWS_MAX: u32 = 1_000_000;
 
-/// How long a member is waited for.
+/// Time limit for a silent member.
 const SILENCE_MS: u64 = 8000;
-/// Steps after which a disk that has gone on may be a member again.
+/// Steps after which a disk that goes on can be a member again.
 const RETURN_TRIES: [u64; 3] = [60, 300, 1500];
 
 impl World {
-    /// Adds to the plan of a run of about `steps` steps from `now` on.
+    /// Adds pauses to the plan of a run of about `steps` steps from `now` on.
     pub(crate) fn plan_pauses(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Pauses, 0);
         if !random.chance(PERCENT) {
@@ -59,7 +59,7 @@ impl World {
             }
         }
         for (ordinal, (step, disk, mishap)) in (FIRST_ORDINAL..).zip(plan) {
-            // Without its end a pause would be for ever.
+            // A pause whose end is cut lasts for ever, so both are cut together.
             let number = if mishap == Mishap::GoesOn { ordinal - 1 } else { ordinal };
             if !self.chances.leaves_out(Kind::Fault, number) {
                 self.engine.plan.faults.push(Fault { step, disk, mishap, ordinal: number });
@@ -67,19 +67,19 @@ impl World {
         }
     }
 
-    /// The disk is about to go on: no read has waited for it.
+    /// The disk is about to go on: checks that no read has waited for it.
     pub(crate) fn goes_on(&mut self, disk: usize) {
         if self.is_away(disk) {
             self.serve_all(disk);
             let member = self.newest_of(disk);
             if self.chances.of(Purpose::Pauses, 2).chance(20) {
-                // Or it never does: it does not flush well.
+                // Or it never goes on: its flush fails.
                 let cause = self.failed(member, (Asked::Flush, FaultKind::Gone), (0, 0));
                 let now = self.clock.now;
                 self.engine.machines.array.handle_stays_away(now, cause);
                 self.drain_array();
             }
-            // It comes back when it has done all that it was asked.
+            // It returns when it has completed all its requests.
             for steps in RETURN_TRIES {
                 let step = self.clock.step + steps;
                 let fault = Fault { step, disk, mishap: Mishap::Joins, ordinal: FIRST_ORDINAL };
@@ -91,14 +91,14 @@ impl World {
         self.disks[disk].ills.stalled = false;
     }
 
-    /// The member that a disk is, or was last.
+    /// The newest member of a disk.
     fn newest_of(&self, disk: usize) -> MemberId {
         let members = (0..).zip(&self.engine.machines.members);
         let of_disk = members.filter(|(_, member)| member.disk == disk);
         of_disk.map(|(id, _)| MemberId(id)).last().expect("a disk is a member")
     }
 
-    /// The driver says that the disk, which is stalled, has answered nothing for too long.
+    /// The driver reports that the stalled disk has been silent for too long.
     pub(crate) fn is_silent(&mut self, disk: usize) {
         if !self.is_alone_in_harm(disk) {
             return;
@@ -118,7 +118,7 @@ impl World {
         self.drain_array();
     }
 
-    /// Everything else that was asked of the member has failed, and nothing is heard when it ends.
+    /// All other requests to the member have failed; the engine hears nothing when they end.
     pub(crate) fn member_leaves(&mut self, member: MemberId) {
         assert!(self.engine.left.insert(member), "a member leaves once");
         let now = self.clock.now;
@@ -158,7 +158,7 @@ impl World {
         machines.shards.iter().all(|side| !side.view.is_used(member))
     }
 
-    /// The disk is about to go on, and its member is away: nothing waits for it.
+    /// The disk is about to go on, and its member is away: checks that no request waits for it.
     fn serve_all(&mut self, disk: usize) {
         let mut steps = 0;
         while self.engine.clients.flights.values().any(|flight| flight.call.is_none()) {
@@ -172,12 +172,12 @@ impl World {
         self.tally.count("no-request-waits-for-one-away");
     }
 
-    /// Whether no disk has sectors that cannot be read: what is written there again is waited for.
+    /// Whether no disk has unreadable sectors: the array waits for the rewrite of such sectors.
     fn disks_are_whole(&self) -> bool {
         self.disks.iter().all(|disk| disk.bad.is_empty())
     }
 
-    /// Whether the disk is stalled, and nothing is wrong with any other.
+    /// Whether the disk is stalled, and no other disk has a fault.
     fn is_alone_in_harm(&self, disk: usize) -> bool {
         let engine = &self.engine;
         let mut others = self.disks.iter().enumerate().filter(|(index, _)| *index != disk);
@@ -190,7 +190,7 @@ impl World {
             && self.taint.is_calm()
     }
 
-    /// Whether every read can be made without this disk, and nothing else but time is in its way.
+    /// Whether every read can avoid this disk, and needs nothing else but time.
     fn all_can_be_read_around(&self, disk: usize) -> bool {
         let engine = &self.engine;
         let mut notices = engine.notices.iter();

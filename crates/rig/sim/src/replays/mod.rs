@@ -1,5 +1,6 @@
-//! Stories of partial parity logs, and of journals (`journal`): a RAID-5 is written as md writes it, power is cut anywhere, and the logs are replayed by the shipped
-//! machine; with any member withheld, cut again in mid replay, and with the member back.
+//! Stories of partial parity logs, and of journals (`journal`). A RAID-5 is written as md writes
+//! it, power is cut anywhere, and the shipped machine replays the logs: with any member withheld,
+//! cut again in mid replay, and with the member back.
 //!
 //! ```text
 //!   writer ─▶ operations ─ cut after each ─▶ disks ─ one withheld, or none ─▶ replay ─▶ checked
@@ -7,8 +8,9 @@
 //!                                                                              └─▶ disks ─ another one withheld, or none ─▶ replay ─▶ checked
 //! ```
 //!
-//! Checked is every sector: one that nobody was writing has its exact value, computed if its disk is withheld; one that somebody was
-//! writing has the old value or the new one, if it is there.
+//! Every sector is checked. A sector without a write in flight has its exact value, computed if its
+//! disk is withheld. A sector with a write in flight has the old value or the new one, if its disk
+//! is present.
 
 mod journal;
 mod platter;
@@ -25,37 +27,37 @@ use crate::random::Random;
 use platter::{Platter, SECTOR};
 use writer::{LOG_SECTOR, UUID, Written, bytes_of, data_start, written, xor};
 
-/// Where a disk says whether the array is clean.
+/// Sector in which a disk says whether the array is clean.
 const SUPER_SECTOR: u64 = 0;
 const CLEAN: [u8; SECTOR] = [1; SECTOR];
 
-/// Tells of some arrays.
+/// Tells stories of some arrays.
 ///
 /// # Panics
-/// At the first thing that is wrong.
+/// At the first error.
 pub(crate) fn tell(seeds: Range<u64>) {
     seeds.clone().for_each(|seed| told(&mut Random::new(0x0991 + seed)));
     journal::tell(seeds);
 }
 
-/// What an array sector may hold.
+/// Values that an array sector is allowed to hold.
 #[derive(Clone, Copy)]
 struct Allowed {
     new: u64,
     old: u64,
 }
 
-/// Disks after a crash, and what they should say.
+/// Disks after a crash, and the expected content.
 #[derive(Clone)]
 struct Crashed<'a> {
     of: &'a Written,
     disks: Vec<Platter>,
     allowed: Vec<Allowed>,
-    /// The bad sector is in a bad-block log, or is met.
+    /// The bad sector is in a bad-block log; otherwise the replay runs into it.
     is_bad_logged: bool,
 }
 
-/// The disks, for a replay that power is taken from after so many operations.
+/// The disks, for a replay that loses power after so many operations.
 struct Bench<'a> {
     disks: &'a mut [Platter],
     records: BTreeMap<usize, PplRecord>,
@@ -66,7 +68,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether there is power for one more.
+    /// Whether power lasts for one more operation.
     fn is_powered(&mut self) -> bool {
         self.ops += 1;
         let is_powered = self.ops_left > 0;
@@ -128,7 +130,7 @@ impl<'a> Crashed<'a> {
         withheld != Some(slot)
     }
 
-    /// Any disk that is not told that the array is clean: it was being written.
+    /// Whether a presented disk says that the array is not clean.
     fn is_dirty(&self, withheld: Option<usize>) -> bool {
         let says_clean = |disk: &Platter| {
             let mut bytes = [0; SECTOR];
@@ -146,7 +148,7 @@ impl<'a> Crashed<'a> {
         PplLog::read(&bytes, place, &UUID).expect("it is on the disk").newest
     }
 
-    /// Replays as an array is started, with power for so many operations; how many there were.
+    /// Replays as at a start, with power for so many operations; returns how many it took.
     fn start(&mut self, withheld: Option<usize>, ops_left: usize) -> (usize, Report) {
         if !self.is_dirty(withheld) {
             return (0, Report::default());
@@ -181,7 +183,7 @@ impl<'a> Crashed<'a> {
         self.disks.iter_mut().for_each(|disk| disk.cut(random));
     }
 
-    /// A sector of a member's data, computed from the others if it is not there.
+    /// A sector of a member's data, computed from the others if its disk is withheld.
     fn sector(
         &self,
         slot: usize,
@@ -206,7 +208,7 @@ impl<'a> Crashed<'a> {
         Some((bytes, true))
     }
 
-    /// Each sector is what it may be.
+    /// Checks that each sector has an allowed value.
     fn check(&self, withheld: Option<usize>) {
         let geometry = &self.of.geometry;
         for (sector, allowed) in (0..).zip(&self.allowed) {
@@ -222,7 +224,7 @@ impl<'a> Crashed<'a> {
         }
     }
 
-    /// Each parity is that of its row, as far as all of it can be read.
+    /// Checks that each parity fits its row, as far as the row can be read.
     fn check_parity(&self) {
         let geometry = &self.of.geometry;
         for at in 0..geometry.used_sectors() {
@@ -239,7 +241,7 @@ impl<'a> Crashed<'a> {
     }
 }
 
-/// Disks when so many operations were begun, and what they may hold.
+/// The disks after so many operations have begun, and their allowed content.
 fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {

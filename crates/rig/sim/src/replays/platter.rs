@@ -1,11 +1,11 @@
-//! A disk of a replay's story: what is durable, and what was written since.
+//! A disk of a replay's story: its durable content, and the writes since.
 
 use crate::random::Random;
 
 /// Bytes of a sector.
 pub(super) const SECTOR: usize = 512;
 
-/// What is asked of a disk.
+/// A request to a disk.
 #[derive(Clone)]
 pub(super) enum Op {
     Write {
@@ -16,7 +16,7 @@ pub(super) enum Op {
     Flush {
         disk: usize,
     },
-    /// With forced unit access.
+    /// With FUA.
     WriteDurably {
         disk: usize,
         sector: u64,
@@ -24,12 +24,12 @@ pub(super) enum Op {
     },
 }
 
-/// A disk with a cache that power cuts lose parts of.
+/// A disk with a cache that a power cut empties in part.
 #[derive(Clone, Default)]
 pub(super) struct Platter {
     durable: Vec<u8>,
     volatile: Vec<(u64, Vec<u8>)>,
-    /// It cannot be read.
+    /// This sector cannot be read.
     pub(super) bad_sector: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Platter {
         Self { durable: vec![0; sectors as usize * SECTOR], ..Self::default() }
     }
 
-    /// What a read gives; not everything that it was asked for if a sector is bad.
+    /// Reads; false, with a part of the bytes, if a sector is bad.
     pub(super) fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
         let end = sector + (bytes.len() / SECTOR) as u64;
         if self.bad_sector.is_some_and(|bad| (sector..end).contains(&bad)) {
@@ -51,7 +51,6 @@ impl Platter {
         true
     }
 
-    /// What a sector holds.
     fn sector(&self, at: u64) -> &[u8] {
         let of = |(start, bytes): &(u64, Vec<u8>)| {
             let from = at.checked_sub(*start)? as usize * SECTOR;
@@ -66,7 +65,7 @@ impl Platter {
         self.volatile.push((sector, bytes.to_vec()));
     }
 
-    /// With forced unit access: what else was written stays as it is.
+    /// With FUA: other writes stay in the cache.
     pub(super) fn write_durably(&mut self, sector: u64, bytes: &[u8]) {
         let start = sector as usize * SECTOR;
         self.durable[start..start + bytes.len()].copy_from_slice(bytes);
@@ -90,7 +89,7 @@ impl Platter {
         }
     }
 
-    /// Power is cut: of each write that was not flushed all, none or some sectors are there.
+    /// Cuts power: of each unflushed write all, none or some sectors survive.
     pub(super) fn cut(&mut self, random: &mut Random) {
         for (sector, bytes) in std::mem::take(&mut self.volatile) {
             let kept_percent = *random.pick(&[0, 50, 100]);

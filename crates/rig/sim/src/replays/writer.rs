@@ -1,7 +1,9 @@
-//! Writes of clients as md makes them with a partial parity log, down to what each disk is asked for, in order.
+//! Writes of clients as md makes them with a partial parity log, as the ordered requests to each
+//! disk.
 //!
-//! Each log goes by itself, as rows belong to the log of their parity: a record, durable; then its data and parity in any order;
-//! then flushes; then the next record. It knows the layout of entries from their definition, not from the engine.
+//! Each log is independent, because rows belong to the log of their parity: a durable record; then
+//! its data and parity in any order; then flushes; then the next record. The writer knows the
+//! layout of entries from their definition, not from the engine.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,25 +17,25 @@ use crate::random::{Random, fold, mix};
 pub(super) const UUID: [u8; 16] = *b"replayed-array--";
 /// Sectors of a chunk.
 const CHUNK: u64 = 8;
-/// Where a disk has its log.
+/// Place of a disk's log.
 pub(super) const LOG_SECTOR: u64 = 8;
 
-/// Array sectors that a record was about while it was one, with the content before and after.
+/// Array sectors of a record while it counted, with the content before and after.
 pub(super) struct Flight {
-    /// From the operation that begins its record to the flush after which it is over.
+    /// From the operation that begins its record to the flush that ends it.
     pub(super) ops: Range<usize>,
     pub(super) changes: BTreeMap<u64, (u64, u64)>,
 }
 
-/// What clients did.
+/// The clients' writes.
 pub(super) struct Written {
     pub(super) geometry: StripeGeometry,
     pub(super) place: PplPlace,
-    /// As it was when the array was started.
+    /// The disks at the start of the array.
     pub(super) disks: Vec<Platter>,
     pub(super) ops: Vec<Op>,
     pub(super) flights: Vec<Flight>,
-    /// By array sector: what stands there in the end.
+    /// By array sector: the final content.
     pub(super) content: Vec<u64>,
 }
 
@@ -64,13 +66,13 @@ fn geometry(random: &mut Random) -> StripeGeometry {
     }
 }
 
-/// An entry before it is in a record: what it writes, and how its partial parity lies.
+/// An entry before it is in a record: the write, and the place of its partial parity.
 struct Range5 {
     /// The header's words.
     entry: PplEntry,
     /// Array sectors.
     sectors: Vec<u64>,
-    /// For each sector of partial parity the sector of the chunk.
+    /// The chunk's sector for each sector of partial parity.
     offsets: Vec<u64>,
 }
 
@@ -83,7 +85,7 @@ struct Writer<'a> {
     content: Vec<u64>,
 }
 
-/// One log's operations: each with the number of its record, as far as it is its beginning or its end.
+/// One log's operations, each with the number of its record if it begins or ends one.
 struct Stream {
     ops: Vec<Op>,
     /// Begin, end and changes of each record.
@@ -104,7 +106,7 @@ impl Writer<'_> {
         (0..self.geometry.data_slots()).map(logical).collect()
     }
 
-    /// Something to write in a row.
+    /// Draws a write in a row.
     fn range(&mut self, row: ChunkRow) -> Range5 {
         let data_slots = u64::from(self.geometry.data_slots());
         let first = self.geometry.logical(row, 0, 0).0;
@@ -144,7 +146,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The exclusive-or of what stays as it is.
+    /// The exclusive-or of the unchanged data.
     fn partial(&self, row: ChunkRow, range: &Range5) -> Vec<u8> {
         let mut partial = Vec::new();
         for &offset in &range.offsets {
@@ -158,7 +160,7 @@ impl Writer<'_> {
         partial
     }
 
-    /// Data and parity of what a record is about, in any order, in pieces.
+    /// Data and parity of a record, in any order, in pieces.
     fn members(&mut self, row: ChunkRow, range: &Range5, ops: &mut Vec<Op>) {
         let mut offsets: Vec<u64> = range.sectors.iter().map(|sector| sector % CHUNK).collect();
         offsets.sort_unstable();
@@ -183,7 +185,7 @@ impl Writer<'_> {
         data_start(self.place)
     }
 
-    /// What one log does.
+    /// The operations of one log.
     fn stream(&mut self, log: Slot, records: u64) -> Stream {
         let rows = (0..self.geometry.rows()).map(ChunkRow);
         let rows: Vec<ChunkRow> =
@@ -236,12 +238,12 @@ impl Writer<'_> {
     }
 }
 
-/// Where a disk has its data.
+/// Start of a disk's data.
 pub(super) fn data_start(place: PplPlace) -> u64 {
     LOG_SECTOR + u64::from(place.size_sectors)
 }
 
-/// Streams in one order, each in its own.
+/// Merges streams into one order that keeps each stream's own.
 fn merged(streams: Vec<Stream>, random: &mut Random) -> (Vec<Op>, Vec<Flight>) {
     let (mut ops, mut flights) = (Vec::new(), Vec::new());
     let mut left: Vec<_> = streams.iter().map(|stream| stream.ops.len() as u64).collect();
@@ -262,7 +264,7 @@ fn merged(streams: Vec<Stream>, random: &mut Random) -> (Vec<Op>, Vec<Flight>) {
     (ops, flights)
 }
 
-/// An array that was being written.
+/// An array with writes in flight.
 pub(super) fn written(random: &mut Random) -> Written {
     let geometry = geometry(random);
     // As much as one large record takes, or a ring of a few.

@@ -1,4 +1,4 @@
-//! What the world does with requests in whole sectors: it hands them out in pieces, and looks at each answer.
+//! The world's requests in whole sectors: it hands them out in pieces, and checks each answer.
 
 use braid_engine::array::{MemberId, MemberView};
 use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
@@ -21,7 +21,7 @@ impl World {
         name
     }
 
-    /// Asks for whole sectors, past the write admission: nothing else may be in there.
+    /// Submits whole sectors, bypassing the write admission, which must be empty.
     pub(crate) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
         self.tally.requests += 1;
         let id = self.next_request;
@@ -43,7 +43,7 @@ impl World {
         self.start_flight(operation, (start, sectors), payload, None)
     }
 
-    /// A request in whole sectors goes to the engine; it belongs to `call`, if to any.
+    /// Submits a request in whole sectors to the engine, as a step of `call` if given.
     pub(crate) fn start_flight(
         &mut self,
         operation: Operation,
@@ -54,7 +54,7 @@ impl World {
         if operation.is_write() {
             self.check_nobody_patches(call, (start, sectors));
         }
-        // A read may mend what cannot be read.
+        // A read can write back sectors that it could not read.
         let may_write = operation.is_write() || !self.engine.plan.victims.is_empty();
         if self.taint.may_lie && may_write {
             self.rows_are_asked((start, sectors));
@@ -93,7 +93,7 @@ impl World {
         id
     }
 
-    /// The client itself asks for a flush.
+    /// The client itself submits a flush.
     pub(crate) fn flush(&mut self) -> RequestId {
         self.tally.requests += 1;
         self.start_flush(self.clock.step, FlushFor::Client)
@@ -124,7 +124,7 @@ impl World {
             self.superblocks_have_told();
             let shards = &self.engine.machines.shards;
             if shards.iter().any(|side| side.early_until >= flight.began) {
-                // A later write that is under way may have taken its place before it was answered.
+                // A later write in flight can have taken its place before it was answered.
                 let write = flight.call.unwrap_or(id).0;
                 self.model.released((start.0, sectors), write);
             }
@@ -179,21 +179,23 @@ impl World {
         self.cover(range);
     }
 
-    /// A write was answered: before it, superblocks were written to every member, by which those that
-    /// are absent are out and those that take part are in, whatever happened before.
+    /// A write was acknowledged. Before that, superblocks went to every member: absent disks are
+    /// out, and those that take part are in, whatever happened before.
     fn superblocks_have_told(&mut self) {
         self.engine.has_written = true;
         self.out.append(&mut self.absent);
         if self.geometry.level().family() != Family::Direct {
             let machines = &self.engine.machines;
             for (id, member) in (0..).map(MemberId).zip(&machines.members) {
-                // Version 0.90 calls it a spare until it holds all, and shards know that before superblocks say so.
+                // Version 0.90 calls a member a spare until it is recovered, and shards know it
+                // before superblocks do.
                 let has_offsets = self.metadata.design.version != braid_ondisk::Version::V0_90;
                 let is_told = || has_offsets || self.all_have_in_slot(member.disk);
                 let is_it = |one: &MemberView| one.id == id && is_told();
                 let mut slots = machines.shards.iter().flat_map(|side| side.view.slots.iter());
                 let is_in = slots.any(|slot| slot.as_ref().is_some_and(is_it));
-                // One that came is in when a view has it, and not before; of the one that had its place nothing more is to be said.
+                // A member that joined is in once a view has it, and not before. Its predecessor's
+                // state no longer matters.
                 let mut came = self.came.iter().filter(|one| **one > id);
                 let is_replaced =
                     came.any(|one| machines.members[usize::from(one.0)].disk == member.disk);
@@ -204,7 +206,7 @@ impl World {
         }
     }
 
-    /// Whether each member that shards have was told last that this disk is in its slot.
+    /// Whether the last table of each member of the shards has this disk in its slot.
     fn all_have_in_slot(&self, disk: usize) -> bool {
         let machines = &self.engine.machines;
         let number = usize::from(self.metadata.design.number(disk));
@@ -214,7 +216,7 @@ impl World {
         tables.all(|roles| matches!(roles.get(number), Some(Role::Active(_))))
     }
 
-    /// Nothing but a superblock was ever asked of it, by what shards know: it waits, or is about to replace another.
+    /// Whether shards never sent it a data request: it is a spare, or is about to replace another.
     fn is_unused(&self, disk: usize) -> bool {
         let machines = &self.engine.machines;
         let views = || machines.shards.iter().map(|side| &side.view);
@@ -249,7 +251,7 @@ impl World {
         }
     }
 
-    /// The client that asked for a flush at step `asked` knows how it went.
+    /// The client that submitted a flush at step `asked` knows its result.
     pub(crate) fn flush_known(&mut self, asked: u64, is_well: bool) {
         if is_well {
             self.model.flushed(asked, self.engine.clients.oldest_read());
@@ -258,7 +260,7 @@ impl World {
         }
     }
 
-    /// The whole array, as clients read it; none if some of it cannot be read.
+    /// The whole array, as clients read it; `None` if a part cannot be read.
     pub(crate) fn read_all(&mut self) -> Option<Vec<u8>> {
         let capacity = self.geometry.capacity_sectors();
         let length = 64;

@@ -6,15 +6,15 @@
 //!                           └──────────────── again, while anything got smaller ◀───────────┘
 //! ```
 //!
-//! Delta debugging over what is numbered ([`crate::cut`]). Leaving something out moves everything
-//! behind it in the schedule, so an attempt that does not fail is made again with other schedules
-//! before it is given up. A failure is the same if its message has the same [`shape`]: the first wrong
-//! thing may be another sector, but not another kind of wrong.
+//! Delta debugging over numbered items ([`crate::cut`]). Leaving an item out moves all later ones
+//! in the schedule. So an attempt that does not fail is retried with other schedules before it is
+//! dropped. Two failures are the same if their messages have the same [`shape`]: the first error
+//! can hit another sector, but must be of the same kind.
 //!
-//! It has no clock: its caller says when it is enough.
+//! It has no clock: its caller decides when to stop.
 //!
 //! # Invariants
-//! - What is returned fails, and the printed command repeats it
+//! - The returned run fails, and the printed command repeats it
 //!   [check: a_dropped_flush_shrinks_to_a_handful_and_the_command_repeats_it].
 //! - It ends: every accepted attempt is smaller, and attempts are bounded.
 
@@ -26,19 +26,19 @@ use crate::cut::{Kind, Number};
 use crate::trace::{Trace, Witness};
 use crate::world::World;
 
-/// Schedules that are tried for what is left out alone.
+/// Schedules to try when a single item is left out.
 const SCHEDULES: u64 = 16;
 
-/// What is left of a failing run.
+/// A reduced failing run.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// The smallest run that was found.
     pub settings: Settings,
-    /// What its checker says.
+    /// The message of its checker.
     pub message: String,
     /// Cycles of it in which something happens.
     pub cycles: usize,
-    /// Requests in it, but for those that read everything after a start.
+    /// Requests in it, except those that read everything after a start.
     pub requests: usize,
     /// Faults in it.
     pub faults: usize,
@@ -46,8 +46,8 @@ pub struct Shrunk {
     pub runs: u64,
 }
 
-/// The message of a panic with its numbers masked and everything in brackets left out, so that two
-/// failures of one kind have one shape.
+/// The message of a panic without its numbers and brackets, so that two failures of one kind have
+/// one shape.
 #[must_use]
 pub fn shape(message: &str) -> String {
     let mut masked = String::new();
@@ -70,7 +70,7 @@ pub fn shape(message: &str) -> String {
     parts.join(", ")
 }
 
-/// Finds the smallest run that fails as `settings` do; none if they do not fail. `goes_on` is asked
+/// Finds the smallest run that fails as `settings` do; `None` if they do not fail. Calls `goes_on`
 /// before every run.
 pub fn shrink(settings: &Settings, goes_on: &mut dyn FnMut() -> bool) -> Option<Shrunk> {
     shrink_prepared(settings, |_| {}, goes_on)
@@ -108,7 +108,7 @@ fn shrink_prepared(
     })
 }
 
-/// One run: what its checker says and the numbers of what came, if it fails.
+/// One run: the message of its checker and the numbers of its events, if it fails.
 fn run(settings: &Settings, prepare: fn(&mut World)) -> Option<(String, BTreeSet<Number>)> {
     let witness = Witness::default();
     let trace = Trace::new(false).seen_by(&witness);
@@ -126,7 +126,7 @@ fn run(settings: &Settings, prepare: fn(&mut World)) -> Option<(String, BTreeSet
 struct Shrinker<'a> {
     best: Settings,
     message: String,
-    /// What came in the best run.
+    /// Events of the best run.
     came: BTreeSet<Number>,
     shape: String,
     prepare: fn(&mut World),
@@ -148,7 +148,7 @@ impl Shrinker<'_> {
                 break;
             }
         }
-        // Said the other way round, it is mostly shorter.
+        // Naming the items that stay is mostly shorter.
         let mut settings = self.best.clone();
         settings.cut.only = Some(self.came.clone());
         settings.cut.without.clear();
@@ -171,7 +171,7 @@ impl Shrinker<'_> {
         true
     }
 
-    /// What came: cycles, requests or faults.
+    /// Events of one kind: cycles, requests or faults.
     fn of(&self, kind: Option<Kind>) -> Vec<Number> {
         let is_of = |number: &&Number| number.item.map(|(kind, _)| kind) == kind;
         self.came.iter().filter(is_of).copied().collect()
@@ -210,7 +210,8 @@ impl Shrinker<'_> {
         }
     }
 
-    /// One shard, one stripe, nothing answered early, straight elevators, short requests, and a plain schedule as far as possible.
+    /// One shard, one stripe, no early acknowledgement, straight elevators, short requests, and a
+    /// plain schedule as far as possible.
     fn simpler(&mut self) {
         let cut = &self.best.cut;
         if !cut.one_shard {
@@ -258,7 +259,7 @@ impl Shrinker<'_> {
 mod tests {
     use super::*;
 
-    /// Every disk that cannot read all of its sectors drops its flushes: it says that it did them.
+    /// Every disk with unreadable sectors drops its flushes: it acknowledges them and does nothing.
     fn drop_flushes(world: &mut World) {
         world.disks.iter_mut().for_each(|disk| disk.drops_flushes = true);
     }

@@ -1,4 +1,4 @@
-//! What is in doubt at a step: the writes that a power cut may keep or undo.
+//! The writes in doubt at a step: those that a power cut keeps or undoes.
 //!
 //! ```text
 //!   cell    a sector of a disk that this telling writes, or that holds a superblock
@@ -6,11 +6,11 @@
 //!   write   the values that it brings, all of one disk: unflushed ones in order, then those under way
 //! ```
 //!
-//! A power cut keeps any of the writes. If only the process ends, disks keep what they have: all that
-//! is unflushed is there, and what is under way may be.
+//! A power cut keeps any of the writes. If only the process ends, disks keep all unflushed writes,
+//! and any of those in flight.
 //!
-//! All hashes are relative to the disks before the story: a cell that holds what it held then counts
-//! nothing, so that stories of one array can be compared.
+//! All hashes are relative to the disks before the story: an unchanged cell counts nothing, so that
+//! stories of one array can be compared.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -28,13 +28,13 @@ const NONE: usize = usize::MAX;
 pub(super) struct Cell {
     pub(super) disk: usize,
     pub(super) sector: u64,
-    /// The hash of what it held before the story.
+    /// The hash of its bytes before the story.
     first: u64,
     /// The newest unflushed value, while they are gathered.
     newest: usize,
 }
 
-/// What a cell may hold.
+/// A possible content of a cell.
 pub(super) struct Value {
     pub(super) cell: usize,
     pub(super) hash: u64,
@@ -46,17 +46,17 @@ pub(super) struct Item {
     pub(super) values: Range<usize>,
 }
 
-/// Everything in doubt at one step.
+/// All that is in doubt at one step.
 pub(super) struct Doubt {
     first: Vec<Disk>,
     /// By disk and sector, its cell.
     places: Vec<Vec<usize>>,
     pub(super) cells: Vec<Cell>,
-    /// The first ones are those of stable storage, one for each cell.
+    /// The first values are those of stable storage, one for each cell.
     pub(super) values: Vec<Value>,
     bytes: Vec<u8>,
     pub(super) items: Vec<Item>,
-    /// Items that disks have; those behind are under way.
+    /// Writes that reached disks; those behind them are in flight.
     pub(super) unflushed: usize,
     /// After a power cut.
     pub(super) model: Model,
@@ -64,12 +64,12 @@ pub(super) struct Doubt {
     pub(super) killed: Model,
     pub(super) out: BTreeSet<usize>,
     pub(super) unsure: BTreeSet<usize>,
-    /// Hash of what is known of the disks, and of that and the model.
+    /// Hash of the knowledge about the disks, and of that and the model.
     pub(super) standing: u64,
     pub(super) knowledge: u64,
     /// The same if only the process ends.
     pub(super) knowledge_killed: u64,
-    /// What tests do to the model before power is cut, to see that it is noticed.
+    /// Hook for tests: distorts the model before a power cut, which must be noticed.
     pub(super) distort: fn(&mut Model),
 }
 
@@ -96,7 +96,7 @@ impl Doubt {
         }
     }
 
-    /// Another telling begins. The first cells are those of superblocks: disk and sector.
+    /// Begins another telling. The first cells are those of superblocks: disk and sector.
     pub(super) fn begin(&mut self, superblocks: &[(usize, u64)]) {
         for cell in self.cells.drain(..) {
             self.places[cell.disk][cell.sector as usize] = NONE;
@@ -120,7 +120,7 @@ impl Doubt {
         &self.bytes[bytes(value as u64, 1)]
     }
 
-    /// Finds out which sectors may change: every step must be seen.
+    /// Finds the sectors that can change; must see every step.
     pub(super) fn notice(&mut self, world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
         let under_way = under_way(world);
         for (disk, start, data) in &under_way {
@@ -134,7 +134,7 @@ impl Doubt {
         under_way
     }
 
-    /// Finds out what a power cut at this moment may leave. Who failed is `unsure`.
+    /// Gathers the possible effects of a power cut now. Disks that failed are `unsure`.
     pub(super) fn gather(&mut self, world: &mut World) {
         let under_way = self.notice(world);
         debug_assert!(self.is_noticed(&world.disks), "a sector changed that no write was seen for");
@@ -180,7 +180,8 @@ impl Doubt {
         self.bytes.extend_from_slice(data);
     }
 
-    /// What a write left in a sector is what was there before the next write to it, or is there now.
+    /// The bytes that a write left in a sector are those logged by the next write to it, or the
+    /// present ones.
     fn gather_unflushed(&mut self, index: usize, disk: &Disk) {
         let mut last = None;
         for (sector, write, before) in disk.logged() {
@@ -218,11 +219,11 @@ impl Doubt {
         self.knowledge_killed = fold(fold(self.standing, 1), self.killed.digest());
     }
 
-    /// One number for all that may come of it.
+    /// A hash of all possible effects.
     pub(super) fn hash(&mut self) -> u64 {
         let stable = self.values[..self.cells.len()].iter().fold(0, |sum, one| sum ^ one.hash);
         let mut sum = fold(self.knowledge, stable);
-        // Of the order of writes only that of those to one sector matters.
+        // Only the order of writes to one sector matters.
         self.cells.iter_mut().for_each(|cell| cell.newest = 0);
         for item in &self.items {
             let mut one = item.disk as u64;
@@ -238,7 +239,7 @@ impl Doubt {
     }
 }
 
-/// Writes and superblocks that a disk may be doing: disk, sector, bytes.
+/// Writes and superblocks that a disk can be doing: disk, sector, bytes.
 fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
     let mut ios = Vec::new();
     let mut writes = Vec::new();
@@ -264,7 +265,7 @@ fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
     writes
 }
 
-/// A number that changes whenever what is in doubt may have changed.
+/// A number that changes whenever the doubt can have changed.
 pub(super) fn pulse(world: &World) -> u64 {
     let mut hash = fold(world.tally.requests, world.engine.clients.in_flight() as u64);
     hash = fold(hash, world.engine.held.pieces());
@@ -285,7 +286,7 @@ pub(super) fn pulse(world: &World) -> u64 {
     world.disks.iter().fold(hash, |hash, disk| fold(hash, disk.logged().count() as u64))
 }
 
-/// A sector's bytes and place, as a number: four strides of it at a time.
+/// Hash of a sector's bytes and place: four strides of it at a time.
 fn hash(disk: usize, sector: u64, data: &[u8]) -> u64 {
     let mut lanes = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 7_u64];
     for words in data.as_chunks::<32>().0 {

@@ -1,4 +1,4 @@
-//! Small worlds, exhaustively: every crash point, every subset of what was in flight, every loss.
+//! Small worlds, exhaustively: every crash point, every subset of the writes in flight, every loss.
 //!
 //! ```text
 //!   for each array of two chunk rows; for each word of up to three operations        (a story)
@@ -10,14 +10,13 @@
 //!         assemble, check, start, read all, check
 //! ```
 //!
-//! The live world is not disturbed by what is tried: what is in doubt is copied out of it, and tried
-//! on the disks of another. A crash point or state that was seen before in a story of the same array
-//! (same bytes on the disks that are there, same model, same knowledge) is counted and not tried
-//! again. What a run of bounded length leaves out is decided by number, never by time: see
-//! [`Bounds`].
+//! Trials do not disturb the live world: the writes in doubt are copied out of it, and tried on
+//! another world's disks. A crash point or state that an earlier story of the same array had is
+//! counted and not tried again. It is the same if the present disks' bytes, the model and the
+//! knowledge are. A bounded run leaves items out by number, never by time: see [`Bounds`].
 //!
 //! # Invariants
-//! - A model that is wrong is noticed [check: a_model_that_forgets_that_caches_are_volatile_is_noticed].
+//! - A wrong model is noticed [check: a_model_that_forgets_that_caches_are_volatile_is_noticed].
 //! - Parity that does not fit is noticed [check: wrong_parity_is_noticed].
 //! - Parts and slices together are the whole [check: slices_together_are_the_whole].
 
@@ -42,8 +41,8 @@ use subset::{Kept, Subsets, spread};
 use tell::{Stage, new_world, tell};
 use trial::{Outcome, State, Trial};
 
-/// What of the whole is explored. Every limit takes an even spread, and `from` moves all of them:
-/// over enough values of `from`, everything comes.
+/// The part of the whole to explore. Every limit takes an even spread, and `from` moves all of
+/// them: over enough values of `from`, everything is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Operations of a story.
@@ -54,7 +53,7 @@ pub struct Bounds {
     pub failures_max: u64,
     /// States of each crash point.
     pub states_max: u64,
-    /// Which of those that the limits choose among.
+    /// Offset of the items that the limits choose.
     pub from: u64,
     /// This process' share of the stories, and of how many.
     pub part: (u64, u64),
@@ -78,7 +77,7 @@ impl Default for Bounds {
     }
 }
 
-/// What was explored.
+/// Counts of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
     /// Array and workload.
@@ -89,13 +88,13 @@ pub struct Explored {
     pub failures: u64,
     /// Steps before which power was cut.
     pub crash_points: u64,
-    /// Those that differ from all others of the same array.
+    /// Crash points that differ from all others of the same array.
     pub crash_points_distinct: u64,
     /// Of those, the ones (with one loss) whose subsets were cut down.
     pub cut_down: u64,
     /// Crash point, subset and loss.
     pub states: u64,
-    /// Those that differ from all others of the same array: each assembled and checked.
+    /// States that differ from all others of the same array: each assembled and checked.
     pub states_distinct: u64,
     /// Of those, the ones with a torn write.
     pub torn: u64,
@@ -108,10 +107,10 @@ pub struct Explored {
 /// Explores.
 ///
 /// # Panics
-/// At the first state that is wrong, with its name.
+/// At the first wrong state, with its name.
 #[must_use]
 pub fn explore(bounds: &Bounds) -> Explored {
-    // A story is told several times, and must go the same way.
+    // A story is told several times, and must take the same path.
     braid_sim_hooks::steady();
     let mut explored = Explored::default();
     let words = words(bounds.operations_max);
@@ -144,7 +143,6 @@ impl Explored {
     }
 }
 
-/// The stories of one array.
 struct Explorer {
     design: Design,
     bounds: Bounds,
@@ -154,7 +152,6 @@ struct Explorer {
     explored: Explored,
 }
 
-/// The crash points of one array.
 struct Points {
     bounds: Bounds,
     doubt: Doubt,
@@ -163,11 +160,11 @@ struct Points {
     seen_states: Seen,
     pulse: u64,
     chosen: Vec<usize>,
-    /// Who was there, and what was kept, in the state tried last.
+    /// The presented disks, and the kept writes, of the state tried last.
     last: Option<(Vec<usize>, Kept)>,
 }
 
-/// One loss: who is there, and what may be on their disks.
+/// One loss: the presented disks, and the possible writes on them.
 struct Loss {
     presented: Vec<usize>,
     items: Vec<usize>,
@@ -244,7 +241,7 @@ impl Points {
         self.pulse = 0;
     }
 
-    /// Power may be cut now.
+    /// A power cut is possible now.
     fn cut_power(
         &mut self,
         world: &mut World,
@@ -278,7 +275,7 @@ impl Points {
         }
     }
 
-    /// The state tried last, for people.
+    /// The state tried last, for messages.
     fn describe(&self) -> String {
         let Some((presented, kept)) = &self.last else { return "no state".to_owned() };
         let Doubt { items, cells, values, out, unsure, .. } = &self.doubt;
@@ -299,7 +296,7 @@ impl Points {
         text
     }
 
-    /// Every loss that leaves a disk whose superblock says what happened.
+    /// Every loss that leaves a disk whose superblock records the events.
     fn losses(&self, stage: &Stage) -> Vec<Loss> {
         let Doubt { out, unsure, items, unflushed: on_disks, .. } = &self.doubt;
         let loss = |lost: &BTreeSet<usize>| {
@@ -335,7 +332,7 @@ impl Points {
         explored.refused += u64::from(outcome == Outcome::Refused);
     }
 
-    /// Chooses the value of every cell; the hash of what is there and of what is known.
+    /// Chooses the value of every cell; returns the hash of the disks and of the knowledge.
     fn choose(&mut self, loss: &Loss, kept: Kept) -> u64 {
         let Doubt { cells, values, items, .. } = &self.doubt;
         let knowledge =
@@ -400,8 +397,8 @@ mod tests {
         explore_words(&mut explorer, 1);
     }
 
-    /// The live world is untouched by what is tried, and each telling begins anew: told again, a
-    /// story has no crash point and no state that is new.
+    /// Trials leave the live world untouched, and each telling begins anew: a story told again has
+    /// no new crash point and no new state.
     #[test]
     fn a_story_told_twice_has_the_same_states() {
         let mut explorer = explorer(Level::Raid1, |_| {});

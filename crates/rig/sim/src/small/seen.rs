@@ -1,8 +1,7 @@
-//! What was seen already: a set of numbers that are hashes.
+//! A set of hashes that were seen already.
 //!
-//! Open addressing, half full at most. Nothing is ever listed from it, so its order cannot matter.
+//! Open addressing, half full at most. It never lists its elements, so their order cannot matter.
 
-/// A set of hashes.
 pub(super) struct Seen {
     /// 0 is free.
     slots: Vec<u64>,
@@ -14,7 +13,7 @@ impl Seen {
         Self { slots: vec![0; 1 << 10], count: 0 }
     }
 
-    /// Puts it in; false if it was there.
+    /// Inserts the hash; false if the set has it.
     pub(super) fn insert(&mut self, hash: u64) -> bool {
         if self.count * 2 >= self.slots.len() {
             let larger = vec![0; self.slots.len() * 2];

@@ -1,12 +1,12 @@
-//! Stories: an array, up to three operations, and all the ways in which they can come about.
+//! Stories: an array, up to three operations, and all their schedules and failures.
 //!
 //! ```text
 //!   story   = array × word of up to three letters        every one, see [`LETTERS`]
 //!   telling = schedule × cache × pace × who fails, how and when   see [`SCHEDULES`], [`Failure`]
 //! ```
 //!
-//! A word does not begin with a flush, nor has it two in a row: they would flush nothing. Pace: all at
-//! once, or each when the one before is answered.
+//! No word begins with a flush, or has two in a row: they would flush nothing. Pace: all at once,
+//! or each when the one before is answered.
 
 use braid_engine::CacheMode;
 use braid_engine::array::MemberId;
@@ -21,10 +21,10 @@ use crate::schedule::Fixed;
 
 /// Sectors of a chunk.
 pub(super) const CHUNK: u64 = 8;
-/// The longest write in sectors, whatever a row holds.
+/// The longest write in sectors, however long a row is.
 const ROW_MAX: u64 = 16;
 
-/// Every array whose stories are told.
+/// The arrays of all stories.
 pub(super) fn designs() -> Vec<Design> {
     let of = |level, layout, slots| Design {
         level,
@@ -64,14 +64,14 @@ pub(super) fn designs() -> Vec<Design> {
     designs
 }
 
-/// What a client does.
+/// An operation of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Ask(Operation, Place),
     Flush,
 }
 
-/// Where it does it.
+/// The place of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// One chunk, whole.
@@ -107,7 +107,7 @@ const PLAIN: Operation = Operation::Write { durable: false };
 const FUA: Operation = Operation::Write { durable: true };
 const ZERO: Operation = Operation::WriteZeroes { may_punch: true, durable: false };
 
-/// What words are made of; the letter is for messages.
+/// The letters of words; the characters are for messages.
 pub(super) const LETTERS: [(char, Deed); 12] = [
     ('c', Deed::Ask(PLAIN, Place::Chunk)),
     ('s', Deed::Ask(PLAIN, Place::Sector)),
@@ -146,27 +146,26 @@ pub(super) fn spell(word: &[Deed]) -> String {
     word.iter().map(letter).collect()
 }
 
-/// A number of its own for each story.
+/// A unique number for each story.
 pub(super) fn number_of(design: usize, word: &[Deed]) -> u64 {
     let letter = |deed: &Deed| LETTERS.iter().position(|(_, one)| one == deed).unwrap_or(0) as u64;
     word.iter().fold(1 + design as u64, |hash, deed| fold(hash, letter(deed)))
 }
 
-/// How many schedules there are.
 const SCHEDULES: u64 = 7;
 /// All at once, or one after another.
 const PACES: u64 = 2;
 /// Write-through; write-back, which only levels with parity have.
 const CACHES: u64 = 2;
 
-/// Tellings of a word without a failure. Alone, an operation cannot wait for another.
+/// Tellings of a word without a failure. A single operation has only one pace.
 pub(super) fn tellings(level: Level, word: &[Deed]) -> u64 {
     let caches = if level.family() == Family::Stripe { CACHES } else { 1 };
     let paces = if word.len() == 1 { 1 } else { PACES };
     SCHEDULES * paces * caches
 }
 
-/// How a story is told.
+/// The settings of one telling.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Telling {
     pub(super) schedule: u64,
@@ -176,7 +175,7 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// By number, below [`tellings`].
+    /// The telling with this number, below [`tellings`].
     pub(super) fn nth(level: Level, number: u64) -> Self {
         let caches = if level.family() == Family::Stripe { CACHES } else { 1 };
         let (schedule, rest) = (number % SCHEDULES, number / SCHEDULES);
@@ -198,15 +197,15 @@ impl Telling {
     }
 }
 
-/// A member fails: just before something that its disk does.
+/// A member fails just before an act of its disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure {
-    /// How many things disks have done before.
+    /// Acts of all disks before it.
     pub(super) acts: usize,
     pub(super) mishap: Mishap,
 }
 
-/// Something that a disk does in a story.
+/// An act of a disk in a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Read,
@@ -215,8 +214,8 @@ pub(super) enum Act {
     Flush,
 }
 
-/// All the ways in which a member can fail in a story in which disks do this: it dies, or it fails
-/// from then on to do what it is about to do. Failures at other moments are the same as one of these.
+/// All ways in which a member can fail in a story with these acts of disks: it dies, or it fails
+/// its next act and all like it. Failures at other moments equal one of these.
 pub(super) fn failures(acts: &[Act]) -> Vec<Failure> {
     let at = |(acts, act): (usize, &Act)| {
         let fails = match act {

@@ -11,34 +11,34 @@
 //!              subset; of more, those of the first 4, or all
 //! ```
 
-/// Writes in doubt up to which every subset is tried: 4096 of them.
+/// Up to so many writes in doubt, every subset is tried: 4096 of them.
 const ITEMS_MAX: usize = 12;
 /// The same beside a torn write.
 const OTHERS_MAX: usize = 5;
 
-/// Writes under way up to which every subset is tried when the process ends.
+/// The same of writes in flight when the process ends.
 const UNDER_WAY_MAX: usize = 4;
 
-/// Which writes are there, by position.
+/// Surviving writes, by position.
 pub(super) type Mask = u128;
 
-/// What the end left.
+/// The remains of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// The writes that are there.
+    /// Surviving writes.
     pub(super) writes: Mask,
-    /// One of them, and which of its sectors are.
+    /// A torn write, and its surviving sectors.
     pub(super) torn: Option<(usize, Mask)>,
     /// Only the process ended.
     pub(super) is_kill: bool,
 }
 
-/// All that an end may leave of writes of these lengths.
+/// All possible remains of writes with these lengths.
 #[derive(Clone, Debug)]
 pub(super) struct Subsets {
     /// Sectors of each write.
     lengths: Vec<u64>,
-    /// The first so many of them are on the disks, as long as those have power.
+    /// So many of the first writes reached the disks, and stay as long as these have power.
     unflushed: u64,
     whole: u64,
     cuts: u64,
@@ -59,7 +59,6 @@ impl Subsets {
         Self { lengths, unflushed, whole, cuts, total }
     }
 
-    /// How many there are.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -68,7 +67,7 @@ impl Subsets {
         self.lengths.len() > ITEMS_MAX
     }
 
-    /// By number, below [`Self::total`].
+    /// The remains with this number, below [`Self::total`].
     pub(super) fn nth(&self, number: u64) -> Kept {
         let n = self.lengths.len() as u64;
         if number < self.whole {
@@ -91,7 +90,7 @@ impl Subsets {
         unreachable!("the number is below the total")
     }
 
-    /// What is unflushed is there, and of what is under way some, all or nothing.
+    /// Unflushed writes are kept; of those in flight some, all or none.
     fn kill(&self, number: u64) -> Kept {
         let under_way = self.lengths.len() as u64 - self.unflushed;
         let is_all = number + 1 == kills(under_way);
@@ -101,18 +100,18 @@ impl Subsets {
     }
 }
 
-/// How many selections are tried of `n` writes that are under way when the process ends: every one, or
-/// the first and all.
+/// Number of selections of `n` writes in flight when the process ends: every one, or those of the
+/// first and all.
 fn kills(n: u64) -> u64 {
     if n as usize <= UNDER_WAY_MAX { 1 << n } else { (1 << UNDER_WAY_MAX) + 1 }
 }
 
-/// Subsets of `n` with at most two elements.
+/// Number of subsets of `n` with at most two elements.
 fn few(n: u64) -> u64 {
     1 + n + n * n.saturating_sub(1) / 2
 }
 
-/// By number: at most two are there, or at most two are missing.
+/// The selection with this number: at most two writes survive, or at most two are missing.
 fn cut_down(n: u64, number: u64) -> Mask {
     let mut rest = number % few(n);
     let mut some: Mask = 0;
@@ -130,7 +129,7 @@ fn cut_down(n: u64, number: u64) -> Mask {
     if number < few(n) { some } else { !some & ((1 << n) - 1) }
 }
 
-/// How many selections of `n` others go with a torn write.
+/// Number of selections of `n` others beside a torn write.
 fn others(n: u64) -> u64 {
     if n as usize <= OTHERS_MAX { 1 << n } else { 4 }
 }
@@ -147,7 +146,7 @@ fn beside(index: u64, n: u64, number: u64) -> Mask {
     selected | 1 << index
 }
 
-/// In how many ways a write of so many sectors is torn.
+/// Number of ways in which a write of so many sectors tears.
 fn tears(sectors: u64) -> u64 {
     match sectors {
         0 | 1 => 0,
@@ -156,7 +155,7 @@ fn tears(sectors: u64) -> u64 {
     }
 }
 
-/// By number: which sectors are there.
+/// The surviving sectors of the tear with this number.
 fn tear_mask(sectors: u64, number: u64) -> Mask {
     let all: Mask = (1 << sectors) - 1;
     let (ends, middles) = (sectors - 1, sectors.saturating_sub(2));
@@ -172,7 +171,7 @@ fn tear_mask(sectors: u64, number: u64) -> Mask {
     }
 }
 
-/// Of `total` numbers at most about `most`, evenly spread; over `offset` from 0 on, all of them.
+/// About `most` of `total` numbers at most, evenly spread; over `offset` from 0 on, all of them.
 pub(super) fn spread(total: u64, most: u64, offset: u64) -> impl Iterator<Item = u64> {
     let stride = total.div_ceil(most.max(1)).max(1);
     (offset % stride..total).step_by(stride as usize)

@@ -1,5 +1,6 @@
-//! Stories of write journals: a RAID-4, -5 or -6 is written as md writes it with a journal, in both modes, power is cut anywhere, and the
-//! journal is replayed by the shipped machine; with members withheld, cut again in mid replay, and with the members back.
+//! Stories of write journals. A RAID-4, -5 or -6 is written as md writes it with a journal, in both
+//! modes, and power is cut anywhere. The shipped machine replays the journal: with members
+//! withheld, cut again in mid replay, and with the members back.
 //!
 //! ```text
 //!   writer ─▶ operations ─ cut after each ─▶ disks ─ some withheld, or none ─▶ replay ─▶ checked
@@ -7,8 +8,8 @@
 //!                                                                               └─▶ disks ─ others withheld, or none ─▶ replay ─▶ the same
 //! ```
 //!
-//! Checked is every sector, computed if its disk is withheld: it has its newest durable content, or one that was being written. After
-//! a second crash it is what it was after the first.
+//! Every sector is checked, computed if its disk is withheld: it has its newest durable content, or
+//! the content of a write in flight. A second crash changes none of them.
 
 mod writer;
 
@@ -25,29 +26,29 @@ use super::platter::{Op, Platter, SECTOR};
 use crate::random::Random;
 use writer::{BLOCK, JOURNAL_START, UUID, Written, content, tail_of, tail_sector, written};
 
-/// Tells of some arrays.
+/// Tells stories of some arrays.
 ///
 /// # Panics
-/// At the first thing that is wrong.
+/// At the first error.
 pub(super) fn tell(seeds: Range<u64>) {
     seeds.for_each(|seed| told(&mut Random::new(0x0a11 + seed)));
 }
 
-/// Disks after a crash: members in order of slots, then the journal; and what array blocks may hold.
+/// Disks after a crash: members in order of slots, then the journal; and the allowed content of
+/// array blocks.
 #[derive(Clone)]
 struct Crashed<'a> {
     of: &'a Written,
     disks: Vec<Platter>,
-    /// By array block: its newest durable content, and those that were being written over it.
+    /// By array block: its newest durable content, and that of writes in flight over it.
     allowed: Vec<Vec<u64>>,
-    /// The bad sector is in a bad-block log, or is met.
+    /// The bad sector is in a bad-block log; otherwise the replay runs into it.
     is_bad_logged: bool,
 }
 
-/// Slots that are withheld.
 type Withheld = BTreeSet<usize>;
 
-/// The disks, for a replay that power is taken from after so many operations.
+/// The disks, for a replay that loses power after so many operations.
 struct Bench<'a> {
     disks: &'a mut [Platter],
     journal: usize,
@@ -56,7 +57,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether there is power for one more.
+    /// Whether power lasts for one more operation.
     fn is_powered(&mut self) -> bool {
         self.ops += 1;
         let is_powered = self.ops_left > 0;
@@ -129,7 +130,7 @@ impl Crashed<'_> {
         log.expect("answers: the tail is where a meta block is")
     }
 
-    /// Replays as an array is started, with power for so many operations; how many there were.
+    /// Replays as at a start, with power for so many operations; returns how many it took.
     fn start(&mut self, withheld: &Withheld, ops_left: usize, finish: Finish) -> (usize, Report) {
         let log = self.log();
         let member = |slot: usize| {
@@ -153,7 +154,8 @@ impl Crashed<'_> {
         self.disks.iter_mut().for_each(|disk| disk.cut(random));
     }
 
-    /// Data of a row at a sector of the members, by its index in the row; computed where its disk is not there.
+    /// Data of a row at a sector of the members, by its index in the row; computed if its disk is
+    /// withheld.
     fn row(&self, sector: u64, withheld: &Withheld) -> Vec<Option<[u8; SECTOR]>> {
         let geometry = &self.of.geometry;
         let map = geometry.row_map(geometry.row_of(braid_geometry::MemberSector(sector)));
@@ -209,7 +211,7 @@ impl Crashed<'_> {
         sectors
     }
 
-    /// Each sector is what it may be; how many are not.
+    /// Array sectors whose content is not allowed.
     fn wrong(&self, withheld: &Withheld, unsettled: &[Range<u64>]) -> Vec<u64> {
         let is_wrong = |(sector, bytes): (u64, Option<[u8; SECTOR]>)| {
             let allowed = &self.allowed[(sector / BLOCK) as usize];
@@ -225,11 +227,11 @@ impl Crashed<'_> {
         assert!(wrong.is_empty(), "answers: sectors {wrong:?}, without {withheld:?}");
     }
 
-    /// Each parity is that of its row, as far as all of it can be read.
+    /// Checks that each parity fits its row, as far as the row can be read.
     fn check_parity(&self) {
         let geometry = &self.of.geometry;
         for slot in 0..self.slots() {
-            // Computed without it, every row is what it is with it.
+            // Computed without this member, every row reads as with it.
             let without = Withheld::from([slot]);
             let (with, without) = (self.sectors(&Withheld::new()), self.sectors(&without));
             for (sector, (one, other)) in with.iter().zip(&without).enumerate() {
@@ -241,7 +243,7 @@ impl Crashed<'_> {
     }
 }
 
-/// Disks when so many operations were begun, and what they may hold.
+/// The disks after so many operations have begun, and their allowed content.
 fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {
@@ -264,7 +266,7 @@ fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> 
     Crashed { of, disks, allowed, is_bad_logged: random.chance(50) }
 }
 
-/// None, each, and of a RAID-6 some pairs.
+/// No member, each member, and some pairs of a RAID-6.
 fn choices(of: &Written, random: &mut Random) -> Vec<Withheld> {
     let slots = usize::from(of.geometry.slots());
     let mut choices: Vec<Withheld> = (0..slots).map(|slot| Withheld::from([slot])).collect();
@@ -313,7 +315,7 @@ fn told(random: &mut Random) {
 }
 
 impl Crashed<'_> {
-    /// What clients were told once does not change by another crash.
+    /// Checks that another crash does not change content that clients could read before.
     fn check_same(
         &self,
         withheld: &Withheld,
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn every_mistake_with_a_journal_is_noticed() {
         use braid_sim_hooks::{Bug, plant};
-        // Of those that write one, stories tell.
+        // Stories tell of the bugs in writing a journal.
         let is_written = |bug: &Bug| bug.text().starts_with("Journal, writing");
         let ours = |bug: &&Bug| bug.name().starts_with("journal-") && !is_written(bug);
         let bugs: Vec<Bug> = Bug::ALL.iter().filter(ours).copied().collect();

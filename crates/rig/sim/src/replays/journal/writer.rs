@@ -1,9 +1,13 @@
-//! Writes of clients as md makes them with a write journal, down to what each disk is asked for, in order.
+//! Writes of clients as md makes them with a write journal, as the ordered requests to each disk.
 //!
-//! In the mode write-through a stripe's data and parity go into one meta block; when that is durable, so are all before it, and the members
-//! are written. In the mode write-back data goes into the journal alone; later, with what came meanwhile, parity follows, and then the
-//! members are written and the stripe is told to be flushed, which says nothing about their caches. Now and then members are flushed
-//! and the tail moves. It knows the layout from its definition, not from the engine.
+//! - In write-through mode a stripe's data and parity go into one meta block. When that and all
+//!   before it are durable, the members are written.
+//! - In write-back mode data alone goes into the journal. Later parity follows, with data that came
+//!   meanwhile. Then the members are written, and the journal records the stripe as flushed, which
+//!   says nothing about the members' caches.
+//!
+//! Now and then members are flushed and the tail moves. The writer knows the layout from its
+//! definition, not from the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,28 +21,29 @@ use crate::random::{Random, fold, mix};
 pub(super) const UUID: [u8; 16] = *b"journaled-array-";
 /// Sectors of a block.
 pub(super) const BLOCK: u64 = 8;
-/// Where the journal's ring begins on its disk; before it is where its tail is said.
+/// Start of the journal's ring on its disk, behind the record of its tail.
 pub(super) const JOURNAL_START: u64 = 8;
 
-/// A client's write of one block of the array.
+/// A client's write of one array block.
 pub(super) struct Write {
     pub(super) block: u64,
     pub(super) value: u64,
-    /// The operation that its meta block begins with, and the one after which that is durable; none if it never is.
+    /// The operation that its meta block begins with, and the one that makes it durable; none if it
+    /// never is.
     pub(super) begin: usize,
     pub(super) durable: usize,
 }
 
-/// What clients did.
+/// The clients' writes.
 pub(super) struct Written {
     pub(super) geometry: StripeGeometry,
     pub(super) ring_sectors: u64,
-    /// As it was when the array was started: members by slot, and the journal.
+    /// The disks at the start of the array: members by slot, and the journal.
     pub(super) disks: Vec<Platter>,
     pub(super) ops: Vec<Op>,
     /// In the order in which they were journaled.
     pub(super) writes: Vec<Write>,
-    /// By array block: what stood there.
+    /// By array block: the content before the writes.
     pub(super) first: Vec<u64>,
 }
 
@@ -80,28 +85,28 @@ fn geometry(random: &mut Random) -> StripeGeometry {
     }
 }
 
-/// What of a stripe is under way.
+/// A stripe in flight.
 #[derive(Default)]
 struct Stripe {
     /// Indices in the row of data that is in the journal without parity.
     cached: BTreeSet<u16>,
-    /// Where the oldest of that is, as the number of its meta block.
+    /// Number of the meta block with the oldest of that data.
     since: usize,
 }
 
 /// A stripe that is written out.
 struct Out {
     ops: Vec<Op>,
-    /// Where the oldest of its data is, as the number of its meta block.
+    /// Number of the meta block with the oldest of its data.
     since: usize,
 }
 
 /// A meta block that was written.
 struct Unit {
     position: u64,
-    /// Its stripes, with what is to be written to members once it is durable.
+    /// Its stripes, with the writes to members once it is durable.
     members: BTreeMap<u64, Out>,
-    /// Of its writes, by their place in the list.
+    /// Its writes, as indices in the list.
     writes: Vec<usize>,
     is_durable: bool,
 }
@@ -113,10 +118,10 @@ struct Writer<'a> {
     ring_sectors: u64,
     content: Vec<u64>,
     stripes: BTreeMap<u64, Stripe>,
-    /// Stripes that were written to members, and not told so.
+    /// Stripes that were written to members, but not recorded as flushed.
     told_flushed: Vec<u64>,
     units: Vec<Unit>,
-    /// Where the next meta block goes, and its sequence.
+    /// Place of the next meta block, and its sequence.
     head: (u64, u64),
     /// The number of the meta block at the tail.
     tail: usize,
@@ -162,14 +167,14 @@ impl Writer<'_> {
         (self.ring_sectors - used) / BLOCK
     }
 
-    /// Blocks that parity of everything cached would take.
+    /// Blocks that the parity of all cached data would take.
     fn reserved_blocks(&self) -> u64 {
         let cached =
             self.stripes.values().filter(|stripe| !stripe.cached.is_empty()).count() as u64;
         2 * cached + 6
     }
 
-    /// Stripes of which nothing is on its way to the members.
+    /// Stripes with nothing in flight to the members.
     fn idle(&self) -> Vec<u64> {
         let is_busy =
             |sector: &u64| self.units.iter().any(|unit| unit.members.contains_key(sector));
@@ -177,7 +182,7 @@ impl Writer<'_> {
         sectors.filter(|sector| !is_busy(sector)).collect()
     }
 
-    /// New data for a stripe; payloads and blocks of what is to be journaled.
+    /// New data for a stripe, with the payloads and blocks for the journal.
     fn change(&mut self, sector: u64, named: &mut Named) -> Vec<u16> {
         let count = self.geometry.data_slots();
         let percent = *self.random.pick(&[20, 50, 100]);
@@ -198,7 +203,7 @@ impl Writer<'_> {
         changed
     }
 
-    /// Parity, and what is to be written to members once it is durable.
+    /// Parity, with the writes to members once it is durable.
     fn commit(&mut self, sector: u64, stripe: &Stripe, named: &mut Named) {
         let map = self.map(sector);
         let parity = self.parity(sector);
@@ -215,7 +220,8 @@ impl Writer<'_> {
         named.members.insert(sector, Out { ops, since: stripe.since });
     }
 
-    /// One meta block of new writes; in the mode write-back of data alone, or of stripes that are written out.
+    /// One meta block of new writes; in write-back mode of data alone, or of stripes that are
+    /// written out.
     fn unit(&mut self) {
         let mut idle = self.idle();
         self.random.shuffle(&mut idle);
@@ -241,7 +247,7 @@ impl Writer<'_> {
         self.append(named);
     }
 
-    /// Everything that is cached is written out.
+    /// Writes out all cached data.
     fn write_out(&mut self) {
         let cached: Vec<u64> = self.stripes.keys().copied().collect();
         for sector in cached {
@@ -252,7 +258,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A meta block and its blocks, in any order.
+    /// Writes a meta block and its blocks, in any order.
     fn append(&mut self, named: Named) {
         let (position, sequence) = self.head;
         let begin = self.ops.len();
@@ -279,7 +285,7 @@ impl Writer<'_> {
         self.units.push(Unit { position, members: named.members, writes, is_durable: false });
     }
 
-    /// All meta blocks are durable.
+    /// Makes all meta blocks durable.
     fn flush_journal(&mut self) {
         self.ops.push(Op::Flush { disk: self.journal() });
         for unit in self.units.iter_mut().filter(|unit| !unit.is_durable) {
@@ -290,7 +296,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Some of what is due is written to members, stripes in any order.
+    /// Writes some of the due stripes to members, in any order.
     fn write_members(&mut self, percent: u64) {
         let mut due = Vec::new();
         for unit in self.units.iter_mut().filter(|unit| unit.is_durable) {
@@ -310,7 +316,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Members are flushed, and the tail moves to the last meta block before which nothing is needed.
+    /// Flushes members, and moves the tail to the last meta block before which nothing is needed.
     fn reclaim(&mut self) {
         let needed =
             self.units.iter().position(|unit| !unit.is_durable || !unit.members.is_empty());
@@ -353,7 +359,7 @@ impl Writer<'_> {
     }
 }
 
-/// What a meta block names.
+/// Payloads and blocks of a meta block.
 #[derive(Default)]
 struct Named {
     payloads: Vec<JournalPayload>,
@@ -381,11 +387,11 @@ impl Named {
     }
 }
 
-/// An array that was being written.
+/// An array with writes in flight.
 pub(super) fn written(random: &mut Random) -> Written {
     let geometry = geometry(random);
     let slots = u64::from(geometry.slots());
-    // Room for some meta blocks, so that the ring goes round.
+    // Room for some meta blocks, so that the ring wraps.
     let ring_sectors = BLOCK * (60 + 8 * slots + random.below(30));
     let blocks = geometry.capacity_sectors() / BLOCK;
     let first: Vec<u64> = (0..blocks).map(|block| mix(block) | 1 << 63).collect();
@@ -419,7 +425,7 @@ pub(super) fn written(random: &mut Random) -> Written {
             disks[slot.index()].write_durably(sector, &bytes);
         }
     }
-    // The journal as mdadm makes it, with an empty meta block.
+    // The journal as mdadm creates it, with an empty meta block.
     writer.append(Named::default());
     let journal = writer.journal();
     for op in std::mem::take(&mut writer.ops) {
