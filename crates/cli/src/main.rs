@@ -1,4 +1,4 @@
-//! The braid command: parse, run one verb, print what came of it, exit with its number.
+//! The braid command: parses, runs one verb, prints the result, exits with its number.
 
 #[macro_use]
 extern crate braid_console;
@@ -19,7 +19,7 @@ use braid_console::{output, private, signals};
 use cmd::{Cli, habits};
 
 fn main() -> ExitCode {
-    // A shell asks what could stand where its user is; it is answered, and that is all.
+    // Answers a shell's completion request, and exits.
     clap_complete::CompleteEnv::with_factory(cmd::completing::command).complete();
     signals::survive_long_writes();
     let umask = private::umask();
@@ -42,14 +42,14 @@ fn main() -> ExitCode {
     ExitCode::from(written(exit).number())
 }
 
-/// An error on standard error. Where that cannot be written either, the exit status is left.
+/// Prints an error to standard error. If that fails, the exit status is left.
 fn say(error: &CliError) {
     let colour = output::colour::ColourWhen::Auto;
     let paint = output::colour::Paint::for_stream(colour, &std::io::stderr());
     err!("{}", error.to_text(paint));
 }
 
-/// The exit status, once everything is written: data that did not arrive is a failure.
+/// The exit status once all output is written: lost output is a failure.
 fn written(exit: Exit) -> Exit {
     let Err(error) = output::stdout::end() else { return exit };
     if !output::stdout::is_closed_pipe(&error) {
@@ -68,7 +68,7 @@ fn strange(error: &clap::Error, asked: &str) -> String {
     word.unwrap_or_else(|| asked.to_owned())
 }
 
-/// What a command line means that is not one: a request for help, or a mistake.
+/// A line that clap rejects: a request for help, or a mistake.
 fn usage(error: &clap::Error) -> Result<Exit, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -84,8 +84,8 @@ fn usage(error: &clap::Error) -> Result<Exit, CliError> {
             let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let what = lines.next().unwrap_or("the command line was not understood");
             let what = what.strip_prefix("error: ").unwrap_or(what);
-            // clap offers `--` for every option it does not know; that is never meant here.
-            // Nor is a verb meant that is near in its letters where the word is one of another program's.
+            // clap suggests `--` for every unknown option, and that never helps here. It also
+            // suggests a verb near in its letters for another program's word, which misleads.
             let is_noise = |line: &&str| {
                 line.starts_with("For more information")
                     || line.starts_with("tip: to pass '-")

@@ -1,7 +1,8 @@
-//! `braid check`: has all of a running array read and compared, and returns when that is over.
+//! `braid check`: asks the server to read and compare a whole running array, and returns when the
+//! check is over.
 //!
-//! The check is the server's: this one asks for it, looks at it until it is over, and says what came of it. Interrupted, it
-//! leaves the check running.
+//! The server does the check. This command requests it, polls it, and prints the result.
+//! Interrupting the command leaves the check running.
 
 use std::time::Duration;
 
@@ -21,7 +22,6 @@ use braid_discovery::status::words::{
     Manner, down_to_a_tenth, found_words, progress_words, run_words, sectors_words,
 };
 
-/// Arguments of `braid check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Write what is known to be wrong again, from the others; what is not known is left as it is.
     #[arg(long)]
     repair: bool,
-    /// Read what bad-block logs name and the others cannot give, and strike out of the logs what can be read and agrees.
+    /// Read the sectors in bad-block logs that the others cannot give, and strike those that are
+    /// readable and agree out of the logs.
     #[arg(long, conflicts_with = "repair")]
     retry_bad: bool,
     /// End the check that runs or waits.
@@ -100,7 +101,7 @@ fn line(array: &Array) -> String {
     }
 }
 
-/// What comes of a request that is not waited for.
+/// The answer to a request, if the command does not wait.
 fn asked_words(answer: &JobsAnswer, running: &Running) -> String {
     let (name, word) = (printable(&answer.name), running.word(&[]));
     let all = all_words(&running.array);

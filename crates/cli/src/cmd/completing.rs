@@ -1,7 +1,7 @@
-//! What a shell is told when its user presses the key for more: verbs and options, and the names of arrays that there are.
+//! Shell completion: verbs, options, and the names of existing arrays.
 //!
-//! `COMPLETE=bash braid` prints what a shell has to know beforehand; packages install that. From then on the shell asks braid itself, so
-//! that nothing is ever out of date.
+//! `COMPLETE=bash braid` prints the script that a shell loads once; packages install it. After that
+//! the shell asks braid itself, so that completions are never out of date.
 
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
@@ -11,7 +11,7 @@ use braid_discovery::running;
 
 use crate::config;
 
-/// The command line, with what can be said of values.
+/// The command line, with completers for its values.
 pub(crate) fn command() -> clap::Command {
     let told = |argument: clap::Arg| match argument.get_id().as_str() {
         "array" => argument.add(ArgValueCandidates::new(served)),
@@ -19,13 +19,14 @@ pub(crate) fn command() -> clap::Command {
         _ => argument,
     };
     Cli::command().mut_subcommands(|verb| match verb.get_name() {
-        // Makes a name that nobody has.
+        // The name must be new, so there is nothing to offer.
         "create" => verb,
         _ => verb.mut_args(told),
     })
 }
 
-/// Arrays that are served, by the names of their sockets: nobody is asked, for a shell does not wait.
+/// Served arrays by the names of their sockets. No server is contacted, because a shell does not
+/// wait.
 fn served() -> Vec<CompletionCandidate> {
     let sockets = running::sockets().into_iter();
     sockets

@@ -5,14 +5,14 @@
 //!         -> apply: make files, save what is overwritten, wipe, zero, superblocks -> look again
 //! ```
 //!
-//! What it does not do: resync. Members that were not made here and not zeroed get superblocks that
-//! say so, as mdadm writes them, and the person is told.
+//! It does not resync. Members that existed before and were not zeroed get superblocks that say so,
+//! as mdadm writes them, and the command tells the operator.
 //!
 //! Invariants:
 //! - with `-n`, or refused, not one byte changes (`tests/create_refusals.rs`);
-//! - nothing recognisable is overwritten unless it was named, and it is saved first
+//! - a recognisable signature is overwritten only if it was named, and it is saved first
 //!   (`tests/create_destroy.rs`);
-//! - what was made is read back and must assemble (`tests/create.rs`).
+//! - the new array is read back and must assemble (`tests/create.rs`).
 
 mod apply;
 mod destroy;
@@ -31,7 +31,6 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::shell::{option_words, shell_word};
 
-/// Arguments of `braid create`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Name of the new array.
@@ -51,25 +50,29 @@ pub(crate) struct Args {
     /// Where superblocks go: 1.0 (end), 1.1 (start) or 1.2 (4 KiB from the start).
     #[arg(long, value_name = "VERSION", default_value = "1.2")]
     metadata: String,
-    /// What keeps redundancy right over a crash: journal (all that is written is in a journal first, on a device of its own; raid4, raid5,
-    /// raid6), log (what was being written is made right, also with members missing; raid4, raid5,
-    /// raid6), ppl (the same as md does it; raid5), bitmap (only what was being written is brought in sync again), llbitmap (as bitmap, and
-    /// nothing is brought in sync that was never written; for Linux 6.18 and later) or resync (all of it is) [default: the safest, log
+    /// How redundancy survives a crash: journal (all writes go to a journal first, on a device of
+    /// its own; raid4, raid5, raid6), log (stripes in flight are made right, also with members
+    /// missing; raid4, raid5, raid6), ppl (the same as md does it; raid5), bitmap (only regions in
+    /// flight are brought in sync again), llbitmap (as bitmap, and regions never written are left
+    /// alone; for Linux 6.18 and later) or resync (the whole array is) [default: the safest, log
     /// with parity and bitmap with copies].
     #[arg(long, value_name = "POLICY", visible_aliases = ["consistency-policy", "bitmap"])]
     consistency: Option<String>,
-    /// The device of a write journal, as md has it: a file or block device that is no member (raid4, raid5, raid6; it means --consistency
-    /// journal).
+    /// The device of a write journal, as md has it: a file or block device that is no member
+    /// (raid4, raid5, raid6; it means --consistency journal).
     #[arg(long, value_name = "DEVICE")]
     write_journal: Option<PathBuf>,
-    /// What a bit of the bitmap stands for, with a unit [default: 64M, or more where the bitmap would not fit].
+    /// Bytes that one bit of the bitmap covers, with a unit [default: 64M, or more where the bitmap
+    /// would not fit].
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<String>,
-    /// Keep the bitmap, and braid's own log with parity, in this file beside the members, which is made; not on the array itself. It is to
-    /// be named whenever the array is served, as with mdadm.
+    /// Keep the bitmap, and braid's own log with parity, in this file beside the members, which is
+    /// made; not on the array itself. It is to be named whenever the array is served, as with
+    /// mdadm.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
-    /// A member that is read only where no other copy is, as with mdadm: a slow one, or one far away; once for each (raid1, raid10).
+    /// A member that is read only where no other copy is, as with mdadm: a slow one, or one far
+    /// away; once for each (raid1, raid10).
     #[arg(long, value_name = "MEMBER")]
     write_mostly: Vec<PathBuf>,
     /// The last N members wait as spares.
@@ -84,7 +87,7 @@ pub(crate) struct Args {
     /// Write zeroes over the data areas, so that redundancy is right.
     #[arg(long)]
     zero: bool,
-    /// Name of something that is on the members and may be destroyed; once for each.
+    /// Name of a thing on the members that may be destroyed; once for each.
     #[arg(long, value_name = "NAME")]
     destroy: Vec<String>,
     /// Print the plan and write nothing.
@@ -93,7 +96,7 @@ pub(crate) struct Args {
     /// Files or block devices, in the order of their slots; `missing` leaves a slot empty.
     #[arg(required_unless_present = "called", value_name = "MEMBER")]
     members: Vec<PathBuf>,
-    /// Options of every verb that were given and change what is done, as words.
+    /// Global options of the command line that change the result, as words.
     #[arg(skip)]
     global_words: Vec<String>,
 }
@@ -148,7 +151,8 @@ impl Args {
 }
 
 impl Args {
-    /// With the name and the members told apart. A file or device in the place of the name was most likely meant as a member.
+    /// Separates the name from the members. A file or device in the place of the name was most
+    /// likely meant as a member.
     fn named(&mut self) -> Result<(), CliError> {
         if let Some(name) = self.called.clone() {
             let first = std::mem::replace(&mut self.name, name);
@@ -190,7 +194,6 @@ fn global_words(globals: &Globals) -> Vec<String> {
     words
 }
 
-/// Plans, and unless asked not to, does it.
 pub(crate) fn run(mut args: Args, globals: &Globals) -> Result<Exit, CliError> {
     args.global_words = global_words(globals);
     args.named()?;

@@ -1,4 +1,4 @@
-//! `braid elevators`: what an array's elevators do, and how reads and write-back took turns.
+//! `braid elevators`: shows an array's elevators, and how reads and write-back took turns.
 
 use braid_control::model::Elevators;
 
@@ -8,7 +8,6 @@ use braid_console::output::printable::printable;
 use braid_console::output::table::{Align, Table};
 use braid_discovery::running::{self, unanswered};
 
-/// Arguments of `braid elevators`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
@@ -38,7 +37,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// One row for each member.
 fn members(answer: &Elevators) -> Table {
     let columns = [
         ("SLOT", Align::Right),
@@ -76,7 +74,7 @@ fn members(answer: &Elevators) -> Table {
     table
 }
 
-/// One row for each of the last periods, the oldest first.
+/// One row for each recent period, the oldest first.
 fn slices(answer: &Elevators) -> Table {
     let columns = [
         ("AT", Align::Right),

@@ -1,7 +1,7 @@
-//! `braid events`: what happened last to arrays, and what happens.
+//! `braid events`: prints recent events of arrays, and with `-f` new ones.
 //!
-//! It reads the history in the state folder, which works when there is no server, and with `-f` hears of running arrays over their
-//! control sockets, which works when a history cannot be written.
+//! It reads the history in the state folder, which needs no server. With `-f` it also listens to
+//! running arrays over their control sockets, which needs no history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ use braid_console::output::stdout;
 use braid_console::output::utc::format_utc;
 use braid_discovery::running;
 
-/// Between two looks at whether files have something new, and whether another array runs.
+/// Interval of looking for new lines in history files and for new running arrays.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Arguments of `braid events`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The array's name or UUID, or the path of its control socket; without it, all that were served here.
+    /// The array's name or UUID, or the path of its control socket; without it, all that were
+    /// served here.
     #[arg(value_name = "ARRAY")]
     array: Option<String>,
     /// Go on, and print events as they happen, until interrupted.
@@ -46,20 +46,20 @@ pub(super) struct Kept {
     pub(super) events: Vec<Event>,
 }
 
-/// What a thread that follows a running array has to say.
+/// A message of a thread that follows a running array.
 enum Heard {
-    /// From now on it hears everything.
+    /// From now on the thread receives every event.
     Began,
     Event(Box<Event>),
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let path = args.array.as_deref().filter(|word| word.contains('/'));
-    // A socket's path says which array only to those who ask there.
+    // Only the server behind a socket knows the array's UUID.
     let uuid = path.map(|path| running::find(path).map(|found| found.array.uuid)).transpose()?;
     let (state_dir, array) = (&globals.state_dir, uuid.as_deref().or(args.array.as_deref()));
     let kept = match histories(state_dir, array) {
-        // An array that is to be watched may begin later.
+        // A watched array may start later.
         Err(error) if args.follow && error.code() == Code::NoHistory => Vec::new(),
         kept => kept?,
     };
@@ -82,12 +82,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut looked = Instant::now();
     loop {
         stdout::flush();
-        // A reader that has gone wants no more.
+        // The reader of standard output is gone.
         if stdout::has_failed() {
             return Ok(Exit::Done);
         }
         let next = heard.recv_timeout(LOOK);
-        // What was written before a stream began comes before what it brings.
+        // Events written before a stream began come before the stream's own.
         if !matches!(next, Ok(Heard::Event(_))) || looked.elapsed() >= LOOK {
             let kept = histories(state_dir, array).unwrap_or_default();
             let new = kept.into_iter().flat_map(|kept| seen.unseen(kept.events));
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
 }
 
-/// Follows every running array, those that begin later as well. Its threads end with the process.
+/// Follows every running array, also one that starts later. The threads end with the process.
 fn follow_all(sockets: &dyn Fn() -> Vec<PathBuf>, sender: &Sender<Heard>) {
     let followed = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
     loop {
@@ -133,7 +133,8 @@ fn lock(followed: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>
     followed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Follows one, until it has stopped or cannot be asked. Its history is read in any case, so why is of no interest.
+/// Follows one array until it stops or does not answer. The error does not matter, because its
+/// history is read in any case.
 fn follow(socket: &Path, sender: &Sender<Heard>) {
     let client = Client::new(socket, Some(running::PATIENCE));
     let tell = |heard| sender.send(heard).is_ok();
@@ -142,12 +143,12 @@ fn follow(socket: &Path, sender: &Sender<Heard>) {
     };
     let _ = client.follow("/v1/events", began, |line| match serde_json::from_slice(line) {
         Ok(event) => tell(Heard::Event(event)),
-        // One that this version does not understand.
+        // An event that this version does not understand.
         Err(_) => true,
     });
 }
 
-/// Events that were shown, by array: what is read from files and what is heard overlaps.
+/// Shown events, by array: files and streams overlap.
 #[derive(Default)]
 struct Seen(BTreeMap<String, BTreeSet<(Moment, u64)>>);
 
@@ -155,7 +156,7 @@ struct Seen(BTreeMap<String, BTreeSet<(Moment, u64)>>);
 const SEEN_MAX: usize = 1 << 16;
 
 impl Seen {
-    /// Those that were not seen yet.
+    /// The events that were not seen yet.
     fn unseen(&mut self, mut events: Vec<Event>) -> Vec<Event> {
         events.retain(|event| {
             let seen = self.0.entry(event.uuid.clone()).or_default();
@@ -169,7 +170,7 @@ impl Seen {
     }
 }
 
-/// The histories of an array, by its name or UUID, or of all.
+/// The history of the array with this name or UUID, or all histories.
 pub(super) fn histories(state_dir: &Path, array: Option<&str>) -> Result<Vec<Kept>, CliError> {
     let unreadable = |error: std::io::Error| {
         let what = format!("the history in {} cannot be read", state_dir.display());
@@ -209,17 +210,17 @@ fn unknown(state_dir: &Path, array: &str) -> CliError {
         .remedy(Risk::Look, "Of which arrays something is kept", "braid events")
 }
 
-/// Which arrays had which names: one after the other, several may have had the same.
+/// The names of each array. Several arrays may have had one name, one after the other.
 #[derive(Default)]
 pub(super) struct Called(BTreeMap<String, BTreeSet<String>>);
 
 impl Called {
-    /// An event is to be shown, or has been.
+    /// Notes the name of an event that was shown, or is about to be.
     pub(super) fn hears(&mut self, event: &Event) {
         self.0.entry(event.array.clone()).or_default().insert(event.uuid.clone());
     }
 
-    /// What the array of an event is called: with its UUID where its name is not enough.
+    /// The array's name for this event, with its UUID if the name is ambiguous.
     fn word(&self, event: &Event) -> String {
         match self.0.get(&event.array).is_some_and(|uuids| uuids.len() > 1) {
             true => format!("{} ({})", event.array, event.uuid),
@@ -228,7 +229,7 @@ impl Called {
     }
 }
 
-/// One event, for a person or a program.
+/// Prints one event, as words or JSON.
 pub(super) fn show(event: &Event, called: &Called, globals: &Globals) {
     if globals.json {
         let value = serde_json::to_value(event).expect("text and numbers");
@@ -284,7 +285,8 @@ mod tests {
         );
     }
 
-    /// A history that was deleted begins with number 1 again, and a second server without one does too.
+    /// A history that was deleted begins with number 1 again, and so does a second server without
+    /// one.
     #[test]
     fn each_event_is_shown_once_from_wherever_it_comes() {
         let mut seen = Seen::default();

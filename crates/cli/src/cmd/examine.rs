@@ -1,16 +1,16 @@
-//! `braid examine`: what is on members, and what they would make together. Never writes.
+//! `braid examine`: prints the metadata of members, and the array that they would make. Never
+//! writes.
 //!
 //! ```text
 //!   open (no lock: another program may be using it) -> probe -> facts of each member
 //!                                                  \--> assemble -> verdicts, array or refusal
 //! ```
 //!
-//! A member that cannot be opened or read is reported in its place and the others are looked at all
-//! the same; the command fails with its error only if nothing at all could be read.
+//! A member that cannot be opened or read is reported in its place, and the others are examined all
+//! the same. The command fails with that error only if no member could be read.
 //!
-//! Exit status: 0 an array could be served and nothing is wrong with it; 3 something needs attention
-//! (degraded, stale, damaged, refused, ...); 10 no md superblock on any of them
-//! (`tests/examine.rs`).
+//! Exit status: 0 an array could be served and is healthy; 3 something needs attention (degraded,
+//! stale, damaged, refused, ...); 10 no md superblock on any of them (`tests/examine.rs`).
 
 mod array;
 mod facts;
@@ -29,7 +29,6 @@ use braid_discovery::known;
 use braid_discovery::probe::{open_member, probe_member};
 use braid_discovery::refusal;
 
-/// Arguments of `braid examine`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files or block devices, in any order.
@@ -37,26 +36,23 @@ pub(crate) struct Args {
     members: Vec<PathBuf>,
 }
 
-/// Everything that was found.
 struct Findings {
-    /// Bitmap files among what was named: they are no members.
+    /// Bitmap files among the paths; they are no members.
     bitmap_files: Vec<GivenBitmapFile>,
     /// In the order of the command line.
     looks: Vec<Look>,
     /// Over the members that could be read; its verdicts are in their order.
     assembly: Assembly,
-    /// The refusal, if there is one, as an error with ways out.
+    /// The refusal, if any, as an error with remedies.
     refused: Option<CliError>,
 }
 
-/// One member.
 struct Look {
     label: String,
     /// `Err`: it could not be opened or read.
     found: Result<ProbedMember, CliError>,
 }
 
-/// Looks and reports.
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let findings = look(&args, &globals.state_dir)?;
     if globals.json {
@@ -84,7 +80,7 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
         if let Err(error) = &found
             && error.code() == Code::Shortage
         {
-            // What could not be looked at for a reason of our own says nothing about the array.
+            // A failure on our side says nothing about the array.
             return Err(error.clone());
         }
         if let Ok(member) = &mut found {

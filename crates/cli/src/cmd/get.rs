@@ -1,4 +1,4 @@
-//! `braid get`: what a running array is set to.
+//! `braid get`: prints the settings of a running array.
 
 use braid_control::model::{SettingValue, SettingsAnswer};
 
@@ -9,7 +9,6 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_discovery::running::{self, unanswered};
 
-/// Settings that are shown as sizes.
 const SIZES: [&str; 7] = [
     "bitmap-chunk",
     "cache-size",
@@ -20,7 +19,6 @@ const SIZES: [&str; 7] = [
     "job-ceiling",
 ];
 
-/// Arguments of `braid get`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
@@ -35,7 +33,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     get(&args.array, args.key.as_deref(), globals)
 }
 
-/// Prints all settings, or one.
 pub(super) fn get(array: &str, key: Option<&str>, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(array)?;
     let answer = running.client().get::<SettingsAnswer>("/v1/settings");
@@ -60,7 +57,6 @@ pub(super) fn get(array: &str, key: Option<&str>, globals: &Globals) -> Result<E
     Ok(Exit::Done)
 }
 
-/// Prints settings.
 pub(super) fn tell(answer: &SettingsAnswer, globals: &Globals) {
     if globals.json {
         outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
@@ -71,7 +67,6 @@ pub(super) fn tell(answer: &SettingsAnswer, globals: &Globals) {
     }
 }
 
-/// A value as a person reads it.
 pub(super) fn value_words(key: &str, value: &SettingValue) -> String {
     match value {
         SettingValue::Number(bytes) if SIZES.contains(&key) => format_size(*bytes),

@@ -1,16 +1,17 @@
-//! Words that people bring along from mdadm, ZFS, LVM and other commands, and what each is called here.
+//! Words from mdadm, ZFS, LVM and other commands, and braid's word for each.
 //!
-//! A word that is only near to a verb in its letters may mean the opposite (`detail` is near to `fail`), so this table is asked first.
+//! This table is asked before the nearest verb by letters, because that one may mean the opposite
+//! (`detail` is near to `fail`).
 
 use braid_console::error::{CliError, Risk};
 
-/// What a word is called here.
+/// A foreign word and its braid command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Habit {
     words: &'static [&'static str],
-    /// What does it.
+    /// The command that does it.
     command: &'static str,
-    /// What that command is about.
+    /// The subject of that command.
     what: &'static str,
     risk: Risk,
 }
@@ -153,7 +154,7 @@ const HABITS: [Habit; 25] = [
     ),
 ];
 
-/// mdadm's short options for what it is to do.
+/// mdadm's short options that choose its mode.
 const SHORT: [(&str, &str); 9] = [
     ("-A", "assemble"),
     ("-B", "build"),
@@ -166,7 +167,8 @@ const SHORT: [(&str, &str); 9] = [
     ("-Q", "query"),
 ];
 
-/// What a word means, with dashes in front as mdadm has it or without. `verbs` are those that there are.
+/// The braid command for a word, with dashes in front as mdadm has it or without. `verbs` are
+/// braid's verbs.
 pub(crate) fn meant(error: CliError, word: &str, verbs: &[&str]) -> Option<CliError> {
     const WORDS: &str = "braid help mdadm";
     let long = SHORT.iter().find(|(short, _)| *short == word).map(|(_, long)| *long);

@@ -1,4 +1,4 @@
-//! `braid help`: what an error code means, what exit statuses mean, what mdadm's verbs are here.
+//! `braid help`: explains an error code, exit statuses, and braid's words for mdadm's verbs.
 
 use clap::CommandFactory;
 use serde_json::json;
@@ -8,14 +8,13 @@ use braid_console::error::code::Code;
 use braid_console::error::render::explain;
 use braid_console::error::{CliError, Exit, Risk};
 
-/// Arguments of `braid help`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// An error code such as B031, `exit`, `mdadm`, or a verb.
     topic: Option<String>,
 }
 
-/// What `mdadm` calls it, and what it is here.
+/// mdadm's command, and braid's.
 const MDADM: [(&str, &str); 23] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
@@ -77,7 +76,6 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The long help of a verb.
 fn help_on(verb: &str) -> Option<String> {
     let mut command = Cli::command();
     // Fills in the whole command line for the usage of each verb.
@@ -97,7 +95,7 @@ fn unknown(topic: &str) -> CliError {
     })
 }
 
-/// The same for a program: one object.
+/// The same as one JSON object.
 fn json(topic: &str) -> Result<Exit, CliError> {
     let object = if let Ok(code) = topic.parse::<Code>() {
         let entry = code.entry();

@@ -1,4 +1,5 @@
-//! `braid history`: what has happened to arrays, as far as it is kept, and what commands overwrote, in the order of time.
+//! `braid history`: prints the kept events of arrays and the saved overwritten bytes of commands,
+//! in the order of time.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +15,6 @@ use braid_console::output::printable::printable;
 use braid_console::output::utc::{format_utc, rfc3339_utc};
 use braid_discovery::undo::{self, Kept};
 
-/// Arguments of `braid history`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The array's name or UUID; without it, all that were served here.
@@ -31,7 +31,6 @@ pub(crate) struct Args {
     saved: bool,
 }
 
-/// One line.
 enum Line {
     Event(Box<Event>),
     Saved(Kept),
@@ -53,12 +52,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     };
     let saved = if kinds.is_empty() { saved(args, since, globals)? } else { Vec::new() };
     let mut events: Vec<Event> = match histories(&globals.state_dir, args.array.as_deref()) {
-        // An array that was made and not served has no history.
+        // An array that was made and never served has no history.
         Err(error) if error.code() == Code::NoHistory && !saved.is_empty() => Vec::new(),
         histories => histories?.into_iter().flat_map(|history| history.events).collect(),
     };
     events.retain(|event| !args.saved && is_wanted(event));
-    // Those of one array stay in their order, whatever the clock did.
+    // Events of one array stay in their order, even if the clock jumped.
     let mut called = Called::default();
     events.iter().for_each(|event| called.hears(event));
     let is_of_one = events.iter().all(|event| event.uuid == events[0].uuid);
@@ -75,7 +74,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// What commands overwrote, of the array that is meant. One that cannot be read is of any.
+/// The saved records of the chosen array. An unreadable record is kept for every choice.
 fn saved(args: &Args, since: Option<Moment>, globals: &Globals) -> Result<Vec<Kept>, CliError> {
     let kept = undo::list(&globals.state_dir);
     let mut kept = kept.map_err(|error| unreadable(&globals.state_dir, &error))?;
@@ -131,7 +130,7 @@ fn show_saved(kept: &Kept, globals: &Globals) {
     outln!("{time}  {array}  undo {number}  {}", printable(&record.command));
 }
 
-/// A point in time, or how long ago it is.
+/// A point in time, or an age such as `3h`.
 fn moment(text: &str) -> Result<Moment, CliError> {
     let at = humantime::parse_rfc3339_weak(text).ok();
     let ago = || SystemTime::now().checked_sub(humantime::parse_duration(text).ok()?);

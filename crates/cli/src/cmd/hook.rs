@@ -1,7 +1,9 @@
-//! `braid hook`: delivers events for a server that has closed off programs and the network for itself. Not for people.
+//! `braid hook`: delivers events for a confined server, which can neither start programs nor use
+//! the network. Not for operators.
 //!
-//! The server starts one for each hook before it confines itself, with the hook on its command line, and sends events by its
-//! standard input, which is a socket. See `braid_events::hooks::apart`.
+//! The server starts one for each hook before it confines itself, with the hook on its command
+//! line. It sends events to its standard input, which is a socket. See
+//! `braid_events::hooks::apart`.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -13,7 +15,6 @@ use super::serve::events::TellingArgs;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
 
-/// Arguments of `braid hook`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The umask that commands have, in octal digits.

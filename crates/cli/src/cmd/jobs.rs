@@ -1,4 +1,4 @@
-//! `braid pause`, `resume` and `rebuild`: what a person asks of an array's jobs, and what comes of it in words.
+//! `braid pause`, `resume` and `rebuild`: requests about an array's jobs, and the answers in words.
 
 use braid_control::model::{
     Array, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer, JobsWanted, SlotState,
@@ -11,7 +11,6 @@ use braid_console::output::printable::printable;
 use braid_discovery::running::{self, Running, unanswered};
 use braid_discovery::status::words::{Manner, doing_word, is_redundant, progress_words};
 
-/// Arguments of `braid pause`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PauseArgs {
     /// The array's name, its UUID, or the path of its control socket.
@@ -22,7 +21,6 @@ pub(crate) struct PauseArgs {
     dry_run: bool,
 }
 
-/// Arguments of `braid resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The array's name, its UUID, or the path of its control socket.
@@ -33,7 +31,6 @@ pub(crate) struct ResumeArgs {
     dry_run: bool,
 }
 
-/// Arguments of `braid rebuild`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RebuildArgs {
     /// The array's name, its UUID, or the path of its control socket.
@@ -44,7 +41,6 @@ pub(crate) struct RebuildArgs {
     dry_run: bool,
 }
 
-/// Asks the array's server.
 pub(super) fn ask(
     running: &Running,
     request: JobRequest,
@@ -103,7 +99,6 @@ pub(crate) fn rebuild(args: &RebuildArgs, globals: &Globals) -> Result<Exit, Cli
     Ok(Exit::Done)
 }
 
-/// Prints an answer.
 pub(super) fn tell(answer: &JobsAnswer, globals: &Globals, words: impl FnOnce() -> String) {
     if globals.json {
         outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
@@ -112,7 +107,7 @@ pub(super) fn tell(answer: &JobsAnswer, globals: &Globals, words: impl FnOnce() 
     }
 }
 
-/// The job that is there, and does not only wait for another.
+/// The job that runs or is paused, and does not only wait for another.
 fn there(jobs: &[Job]) -> Option<&Job> {
     jobs.iter().find(|job| job.state != JobState::Waiting)
 }
@@ -134,7 +129,7 @@ fn goes_on(answer: &JobsAnswer, array: &Array, name: &str) -> String {
     }
 }
 
-/// The job that is to be done first, if there is something to be rebuilt, and something to rebuild it onto.
+/// The next job, if the array needs a rebuild and has a device to rebuild onto.
 fn next(array: &Array) -> Option<JobKind> {
     if array.dirty {
         return Some(JobKind::Resync);

@@ -12,7 +12,7 @@ enum LayoutWord {
     Alternate,
 }
 
-/// What takes its words.
+/// The parser of the two words.
 pub(crate) fn parser() -> impl TypedValueParser<Value = Raid0Layout> {
     EnumValueParser::<LayoutWord>::new().map(|word| match word {
         LayoutWord::Original => Raid0Layout::Original,

@@ -1,4 +1,4 @@
-//! `braid list`: which arrays are being served, one line each.
+//! `braid list`: the arrays that are being served, one line each.
 
 use serde_json::json;
 
@@ -9,7 +9,6 @@ use braid_console::output::table::{Align, Table};
 use braid_discovery::running;
 use braid_discovery::status::words::{level_word, state_word};
 
-/// Arguments of `braid list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 

@@ -1,4 +1,5 @@
-//! `braid manual`: the manual pages, made of the same words as `--help`. For packages, and not for people.
+//! `braid manual`: writes manual pages from the same words as `--help`. For packages, not for
+//! operators.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,6 @@ use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
 use braid_console::state::make_folders;
 
-/// Arguments of `braid manual`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where to.

@@ -1,7 +1,7 @@
-//! `braid add`, `spare`, `fail`, `remove` and `replace`: members that come and go while an array is served.
+//! `braid add`, `spare`, `fail`, `remove` and `replace`: change the members of a running array.
 //!
-//! The server looks at devices, decides and acts; a path is made absolute here, for it may stand in another folder. All return
-//! at once: what is rebuilt is waited for by `braid wait`.
+//! The server probes devices, decides and acts. This command makes paths absolute, because the
+//! server may run in another folder. All return at once; `braid wait` waits for a rebuild.
 
 mod handing;
 
@@ -22,20 +22,20 @@ use braid_console::output::size::format_size;
 use braid_discovery::running::{self, Running, unanswered};
 use braid_discovery::status::words::can_lose_words;
 
-/// Arguments of `braid add`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArgs {
     #[command(flatten)]
     join: JoinArgs,
-    /// The device has the write journal from now on: what is written is there, durably, before members get it.
+    /// The device has the write journal from now on: what is written is there, durably, before
+    /// members get it.
     #[arg(long)]
     write_journal: bool,
-    /// The devices are read only where no other copy is, as with mdadm: slow ones, or far away (raid1, raid10).
+    /// The devices are read only where no other copy is, as with mdadm: slow ones, or far away
+    /// (raid1, raid10).
     #[arg(long, conflicts_with = "write_journal")]
     write_mostly: bool,
 }
 
-/// Arguments of `braid add` and `braid spare`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JoinArgs {
     /// The array's name, its UUID, or the path of its control socket.
@@ -44,7 +44,7 @@ pub(crate) struct JoinArgs {
     /// Files or block devices.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
-    /// Name of something that is on the devices and may be destroyed; once for each.
+    /// Name of a thing on the devices that may be destroyed; once for each.
     #[arg(long, value_name = "NAME")]
     destroy: Vec<String>,
     /// Say what it would do, and do nothing.
@@ -52,13 +52,12 @@ pub(crate) struct JoinArgs {
     dry_run: bool,
 }
 
-/// Arguments of `braid fail`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FailArgs {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// The member, by the number of its slot or by its path.
+    /// The member, by slot number or path.
     #[arg(value_name = "SLOT|DEVICE")]
     member: PathBuf,
     /// Say what it would do, and do nothing.
@@ -66,14 +65,13 @@ pub(crate) struct FailArgs {
     dry_run: bool,
 }
 
-/// Arguments of `braid remove`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// The member, by the number of its slot or by its path; `failed`: all that failed; `detached`: those of them that are not
-    /// there any more.
+    /// The member, by slot number or path; `failed`: all failed members; `detached`: the failed
+    /// members whose devices are gone.
     #[arg(value_name = "SLOT|DEVICE")]
     member: PathBuf,
     /// Say what it would do, and do nothing.
@@ -81,19 +79,18 @@ pub(crate) struct RemoveArgs {
     dry_run: bool,
 }
 
-/// Arguments of `braid replace`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplaceArgs {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// The member whose place is to be taken, by the number of its slot or by its path.
+    /// The member to replace, by slot number or path.
     #[arg(value_name = "SLOT|DEVICE")]
     member: PathBuf,
-    /// The file or block device that is to take it; else a spare that waits.
+    /// The file or block device that takes its place; without it a spare that waits.
     #[arg(long, value_name = "DEVICE")]
     with: Option<PathBuf>,
-    /// Name of something that is on the device and may be destroyed; once for each.
+    /// Name of a thing on the device that may be destroyed; once for each.
     #[arg(long, value_name = "NAME")]
     destroy: Vec<String>,
     /// Say what it would do, and do nothing.
@@ -101,7 +98,7 @@ pub(crate) struct ReplaceArgs {
     dry_run: bool,
 }
 
-/// Words that mean members by what they are.
+/// Words that select members by their state.
 const MANY: [&str; 2] = ["failed", "detached"];
 
 pub(crate) fn add(args: &AddArgs, globals: &Globals) -> Result<Exit, CliError> {
@@ -113,7 +110,8 @@ pub(crate) fn spare(args: &JoinArgs, globals: &Globals) -> Result<Exit, CliError
     join(args, (MemberRequest::Spare, false), globals)
 }
 
-/// `braid set NAME write-mostly=...`: these members, by slots or paths with commas between them, or `none`, and no others.
+/// `braid set NAME write-mostly=...`: makes exactly these members write-mostly, given as slots or
+/// paths with commas between them, or `none`.
 pub(crate) fn set_write_mostly(
     array: &str,
     members: &str,
@@ -128,7 +126,7 @@ pub(crate) fn set_write_mostly(
     Ok(Exit::Done)
 }
 
-/// Which members are read last from now on.
+/// The write-mostly members, in words.
 fn read_last(answer: &MembersAnswer) -> String {
     if answer.members.is_empty() {
         return "nothing to change: it is set so already".to_owned();
@@ -202,21 +200,21 @@ fn ask(
     dry_run: bool,
 ) -> Result<MembersAnswer, CliError> {
     let target = if dry_run { "/v1/members?dry_run=true" } else { "/v1/members" };
-    // A server that has closed off files for itself is handed what it may not open.
+    // A server confined without file access gets open descriptors instead.
     let opens = running.array.confined.iter().any(|closed| closed == "files");
     let handed = if opens { handing::over(wanted) } else { handing::Handed::default() };
     let wanted = MembersWanted { descriptors: handed.counts.clone(), ..wanted.clone() };
     let descriptors: Vec<_> = handed.descriptors.iter().map(AsFd::as_fd).collect();
     let answer = running.client().post_passing::<MembersAnswer>(target, &wanted, &descriptors);
     let answer = answer.map_err(|error| unanswered(&running.control, &error));
-    // Why it was not handed over says more than that it was not.
+    // The reason why the device could not be opened here says more than the server's refusal.
     answer.map_err(|error| match handed.why {
         Some(why) if error.code() == Code::FilesClosed => why,
         _ => error,
     })
 }
 
-/// A path as it is sent.
+/// A path as it is sent to the server.
 fn absolute(path: &Path) -> Result<String, CliError> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let label = path.display().to_string();
@@ -228,7 +226,7 @@ fn absolute(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// A member as it is sent: the number of a slot, one of these words, or a path.
+/// A member as it is sent to the server: a slot number, one of `words`, or a path.
 fn member(path: &Path, words: &[&str]) -> Result<String, CliError> {
     let text = path.to_str().unwrap_or_default();
     let is_number = !text.is_empty() && text.chars().all(|sign| sign.is_ascii_digit());
@@ -238,17 +236,16 @@ fn member(path: &Path, words: &[&str]) -> Result<String, CliError> {
     absolute(path)
 }
 
-/// Prints an answer.
 fn tell(answer: &MembersAnswer, globals: &Globals, words: impl FnOnce() -> String) {
     if globals.json {
         outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
     } else {
-        // The commands among them name devices as they are.
+        // These lines contain commands with device names, so they are made printable.
         words().lines().for_each(|line| outln!("{}", printable(line)));
     }
 }
 
-/// What came of devices that were added.
+/// The answer to an added device, in words.
 fn joined(answer: &MembersAnswer, word: &str) -> String {
     let name = printable(&answer.name).into_owned();
     let mut lines: Vec<String> = Vec::new();
@@ -295,10 +292,10 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
     lines.join("\n")
 }
 
-/// What a person has to do who serves the array by a list of its members.
+/// The advice for an array that is served by a list of its members.
 const NAME_IT: &str = "  name it from now on where the array is served: braid serve, or its unit";
 
-/// What was on devices, and where the ends of it are.
+/// Destroyed contents of the devices, and the file that keeps their ends.
 fn destroyed(answer: &MembersAnswer) -> Vec<String> {
     let gone = if answer.dry_run { "would be destroyed" } else { "was destroyed" };
     let things = answer.destroyed.iter().map(|thing| format!("  {}  {gone}", printable(thing)));
@@ -307,7 +304,7 @@ fn destroyed(answer: &MembersAnswer) -> Vec<String> {
     things.chain(saved).collect()
 }
 
-/// What came of a member that is to be replaced.
+/// The answer about a member that is to be replaced, in words.
 fn replaced(answer: &MembersAnswer, old: &str, word: &str) -> String {
     let name = printable(&answer.name);
     let Some(one) = answer.members.first() else { return format!("{name} was not changed") };
@@ -340,7 +337,7 @@ fn with_slot(one: &MemberChanged) -> String {
     format!("{}{slot}", printable(&one.member))
 }
 
-/// What came of a member that was to fail.
+/// The answer about a failed member, in words.
 fn failed(answer: &MembersAnswer, word: &str) -> String {
     let name = printable(&answer.name);
     let Some(one) = answer.members.first() else { return format!("{name} was not changed") };
@@ -362,7 +359,7 @@ fn failed(answer: &MembersAnswer, word: &str) -> String {
         (_, 1.., true) => {
             lines.push(format!("  a spare waits; have it rebuilt:  braid resume {word}"));
         }
-        // One that waits; or one that waited, and has it by now.
+        // A spare that waits, or that took the slot meanwhile.
         _ => {
             lines.push("  a spare takes its place by itself, and is rebuilt".to_owned());
             lines.push(format!("  wait for the end:  braid wait {word} --for rebuild"));
@@ -372,7 +369,7 @@ fn failed(answer: &MembersAnswer, word: &str) -> String {
     lines.join("\n")
 }
 
-/// What came of members that were to go.
+/// The answer about removed members, in words.
 fn removed(answer: &MembersAnswer, word: &str) -> String {
     let name = printable(&answer.name);
     if answer.members.is_empty() {

@@ -1,4 +1,4 @@
-//! The verbs, one file each, and what all of them are given.
+//! The verbs, one file each, and the options that all of them share.
 
 mod check;
 pub(crate) mod completing;
@@ -58,7 +58,8 @@ pub(crate) struct Options {
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorWhen,
-    /// Where saved superblocks go, how new arrays were when they were last served, and what happened to them.
+    /// Where saved superblocks go, how new arrays were when they were last served, and what
+    /// happened to them.
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 }
@@ -75,7 +76,7 @@ enum ColorWhen {
 }
 
 impl Options {
-    /// What every verb is given.
+    /// The values that every verb needs.
     pub(crate) fn globals(self, umask: Mode) -> Globals {
         let colour = match self.color {
             ColorWhen::Auto => ColourWhen::Auto,
@@ -94,56 +95,67 @@ pub(crate) enum Command {
     Serve(Box<serve::Args>),
     /// Say what is on members and what they would make together. Never writes.
     Examine(examine::Args),
-    /// Say in plain words what is left of an array that does not start, and read it back without writing to its members.
+    /// Say in plain words what is left of an array that does not start, and read it back without
+    /// writing to its members.
     Rescue(Box<rescue::Args>),
-    /// Copy a disk that fails into a file, as much of it as it still gives, with a map of what that is.
+    /// Copy a disk that fails into a file, as much of it as it still gives, with a map of what that
+    /// is.
     Image(image::Args),
-    /// Say how arrays that are being served are, what is wrong with them, and what to do.
+    /// Say the state of running arrays, their problems, and what to do.
     Status(status::Args),
-    /// Look which arrays there are on devices, and print (or write) a file for each by which `braid serve --name` serves it.
+    /// Look which arrays there are on devices, and print (or write) a file for each by which `braid
+    /// serve --name` serves it.
     Scan(scan::Args),
     /// List the arrays that are being served.
     List(list::Args),
     /// Show the settings of an array that is being served.
     Get(get::Args),
-    /// Change settings of an array that is being served: stripe cache, elevators, multiplexer, clients.
+    /// Change settings of an array that is being served: stripe cache, elevators, multiplexer,
+    /// clients.
     #[command(visible_alias = "tune")]
     Set(set::Args),
     /// Stop an array that is being served, and wait until it has stopped.
     Stop(stop::Args),
-    /// Read all of an array that is being served and compare it with its redundancy; return when that is over.
+    /// Read all of a running array and compare it with its redundancy; return when the check is
+    /// over.
     Check(check::Args),
     /// Have the resync, recovery or check of an array wait; clients are served on.
     Pause(jobs::PauseArgs),
     /// Have the jobs of an array go on.
     Resume(jobs::ResumeArgs),
-    /// Have what is missing rebuilt: what was paused goes on, and what could not be finished is tried again.
+    /// Have what is missing rebuilt: what was paused goes on, and what could not be finished is
+    /// tried again.
     Rebuild(jobs::RebuildArgs),
-    /// Make devices members of an array that is being served: each takes a slot that is free and is rebuilt, or waits as a
-    /// spare.
+    /// Make devices members of an array that is being served: each takes a slot that is free and is
+    /// rebuilt, or waits as a spare.
     Add(members::AddArgs),
-    /// Have devices wait as spares of an array: one takes the place of a member that fails by itself.
+    /// Have devices wait as spares of an array: one takes the place of a member that fails by
+    /// itself.
     Spare(members::JoinArgs),
-    /// Have a member of an array fail, as if it had failed a write; what it held is served from the others.
+    /// Have a member of an array fail, as if it had failed a write; what it held is served from the
+    /// others.
     Fail(members::FailArgs),
-    /// Have another device take a member's place: it is copied while the member serves, and what cannot be read of it is made
-    /// from the others.
+    /// Have another device take a member's place: it is copied while the member serves, and what
+    /// cannot be read of it is made from the others.
     Replace(members::ReplaceArgs),
     /// Take a member away that failed, or that waits as a spare.
     Remove(members::RemoveArgs),
     /// Wait until an array is served, rebuilt, checked, idle, or degraded.
     Wait(wait::Args),
-    /// Show what the elevators of an array that is being served do, and the multiplexer's last slices.
+    /// Show what the elevators of an array that is being served do, and the multiplexer's last
+    /// slices.
     Elevators(elevators::Args),
-    /// Show arrays as they work, live: members, what waits at them, the cache, the job and its pace. q ends it.
+    /// Show arrays as they work, live: members, what waits at them, the cache, the job and its
+    /// pace. q ends it.
     Top(top::Args),
     /// Show what happened last to arrays, and with -f what happens.
     Events(events::Args),
     /// Show all that is kept of what happened to arrays, and of what commands overwrote.
     History(history::Args),
-    /// Put back what a command overwrote, while nobody has written to the devices since.
+    /// Put back what a command overwrote, if no client has written to the devices since.
     Undo(undo::Args),
-    /// Replay the partial parity log (PPL) of an array that is not being served onto its members, so that its parity fits again.
+    /// Replay the partial parity log (PPL) of an array that is not being served onto its members,
+    /// so that its parity fits again.
     Replay(replay::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),

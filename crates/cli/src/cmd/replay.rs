@@ -1,7 +1,9 @@
-//! `braid replay`: replays the partial parity log (PPL) of an array that nobody serves, onto its members.
+//! `braid replay`: replays the partial parity log (PPL) of an array that is not served, onto its
+//! members.
 //!
-//! For arrays that are to be run by md, whose own recovery loses records that end with the log's area; and before a member that is
-//! there is taken away. Superblocks and logs stay as they are, so that it can be done again, by md as well: parity comes out the same.
+//! Use it before md runs the array, because md's own recovery loses records that end with the log's
+//! area. Use it also before removing a present member. Superblocks and logs stay as they are. So
+//! the replay can be repeated, by md as well, with the same parity.
 
 use std::path::PathBuf;
 
@@ -17,7 +19,6 @@ use braid_discovery::ready::found;
 use braid_discovery::replay::Place;
 use braid_engine::replay::Finish;
 
-/// Arguments of `braid replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Say what would be done, and write nothing.
@@ -40,7 +41,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         false => (Access::ReadWrite, Place::Members),
     };
     let choice = choice(args.array.as_deref());
-    // Data and superblocks are not written: what stands in the way of serving it for writing does not of this.
+    // Replay writes no data and no superblocks, so the reasons that forbid serving for writing do
+    // not apply.
     let options = Options { choice, read_only: true, ..Options::default() };
     let mut ready =
         found((&args.members, args.bitmap_file.as_deref()), access, options, &globals.state_dir)?;

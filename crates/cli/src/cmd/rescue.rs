@@ -10,7 +10,6 @@ use braid_rescue::{NamedMap, NamedSerial, RescueConfig};
 use super::layout_word;
 use crate::log::Log;
 
-/// Arguments of `braid rescue`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
     /// This array alone, if the members are of several: its name or UUID.
@@ -24,9 +23,9 @@ pub(crate) struct Args {
     /// Go on as if these members were not there: what would the others make without them?
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     without: Vec<String>,
-    /// What a copy of a disk has, as a map of ddrescue's or of `braid image`: what the disk did not
-    /// give is made of the others, or is an I/O error. Without it IMAGE.map is taken, if it is
-    /// there. May be given more than once.
+    /// The map of a disk's copy, in the format of ddrescue and `braid image`: sectors that the disk
+    /// did not give are made of the others, or are I/O errors. Without it IMAGE.map is taken, if it
+    /// exists. May be given more than once.
     #[arg(long = "map", value_name = "MEMBER=FILE")]
     maps: Vec<NamedMap>,
     /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata
@@ -60,8 +59,8 @@ pub(crate) struct Args {
     /// logs are emptied, and `--commit` writes that to the members.
     #[arg(long)]
     ignore_bad_blocks: bool,
-    /// Find out how members were put together whose superblocks are lost or wrong, by what stands
-    /// on them. What is certain is gone on with; else all guesses are shown.
+    /// Find out how members were put together whose superblocks are lost or wrong, from the data on
+    /// them. A certain answer is used; else all guesses are shown.
     #[arg(long)]
     solve: bool,
     /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not
@@ -76,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FOLDER")]
     overlay: Option<PathBuf>,
     /// Serve the array over NBD, and each partition and volume on it as an export of its own; of
-    /// several arrays, all that can be read. What is written goes into the overlay.
+    /// several arrays, all that can be read. Writes go into the overlay.
     #[arg(long)]
     serve: bool,
     /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
@@ -115,7 +114,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 impl Args {
-    /// What the rescue is asked for.
+    /// The rescue that these arguments ask for.
     fn config(self) -> RescueConfig {
         RescueConfig {
             array: self.array,

@@ -1,10 +1,12 @@
-//! `braid scan`: which arrays there are, and a file for each that says how it is served. Writes nothing without --write.
+//! `braid scan`: lists the arrays on devices, and a file for each that says how to serve it. Writes
+//! nothing without --write.
 //!
 //! ```text
 //!   devices, or all there are ─look─▶ by UUID ─▶ name (mdadm.conf's, or the superblocks') ─▶ NAME.toml
 //! ```
 //!
-//! With --udev it says for one device which array's service is to be started: only one that has a file.
+//! With --udev it names the array whose service is to be started for one device, if that array has
+//! a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,10 +26,8 @@ use braid_console::regular;
 use braid_discovery::devices::{self, Found};
 use braid_discovery::ready::choice;
 
-/// Longest `mdadm.conf` that is read.
 const MDADM_CONF_BYTES_MAX: u64 = 1 << 20;
 
-/// Arguments of `braid scan`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Devices, files, or patterns of them; without any all block devices.
@@ -42,29 +42,28 @@ pub(crate) struct Args {
     /// The file whose ARRAY lines name arrays; without it mdadm's own, if it is there.
     #[arg(long, value_name = "FILE")]
     mdadm_conf: Option<PathBuf>,
-    /// For a rule of udev: print BRAID_NAME=NAME if the device is of an array that has a file here, and nothing else.
+    /// For a rule of udev: print BRAID_NAME=NAME if the device is of an array that has a file here,
+    /// and nothing else.
     #[arg(long, requires = "devices", conflicts_with_all = ["write", "mdadm_conf"])]
     udev: bool,
 }
 
-/// An array that was found.
 struct Array {
-    /// What it is called here.
+    /// Its name in the configuration.
     name: String,
     uuid: String,
-    /// Its superblocks' name, with the host.
+    /// The name in its superblocks, with the host.
     full_name: String,
     level: String,
     metadata: String,
     devices: u32,
     members: Vec<(PathBuf, u64)>,
-    /// mdadm is told to leave it alone.
+    /// mdadm.conf says `<ignore>`.
     is_ignored_by_mdadm: bool,
     /// The name of its file, if it has one.
     has_file: Option<String>,
 }
 
-/// Looks and prints, and writes what is asked for.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let folder = args.config_dir.clone().unwrap_or_else(config::folder);
     if args.udev {
@@ -79,7 +78,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
         let there = config::path_of(&folder, &array.name);
-        // One with a slip in it is about no array, and is somebody's work all the same.
+        // A file with a syntax error names no array, but it may be an operator's work and is not
+        // overwritten.
         if there.symlink_metadata().is_ok() {
             let (path, name) = (there.display().to_string(), printable(&array.name));
             errln!("warning: {} is not about {name}, and stays as it is", printable(&path));
@@ -137,8 +137,8 @@ fn tell(
     }
 }
 
-/// The name of the array of one device that has a file here. The device may be of no array, or of one that is not ours: that is
-/// no error.
+/// Prints the name of a device's array, if that array has a file here. A device of no array, or of
+/// a foreign one, is no error.
 fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
     let files = files(folder);
     if files.is_empty() {
@@ -151,7 +151,7 @@ fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The names of files, and which array each is about. A file that is not understood is about none.
+/// The names of files, and the array that each selects. A file with errors selects none.
 fn files(folder: &Path) -> Vec<(String, Choice)> {
     let names = config::names(folder);
     if names.is_empty() {
@@ -165,7 +165,7 @@ fn files(folder: &Path) -> Vec<(String, Choice)> {
     names.into_iter().filter_map(about).collect()
 }
 
-/// The name of the file that is about the array of a member, if there is one.
+/// The name of the file that selects this member's array, if any.
 fn file_of(files: &[(String, Choice)], member: &Found) -> Option<String> {
     files.iter().find(|(_, choice)| member.is_of(choice)).map(|(name, _)| name.clone())
 }
@@ -176,7 +176,7 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
     let Some(path) = named.or(usual) else { return Ok(Vec::new()) };
     match regular::read_text(path, MDADM_CONF_BYTES_MAX) {
         Ok(text) => Ok(mdadm::arrays(&text)),
-        // That another user may not read it says nothing about the devices.
+        // A permission error on mdadm.conf says nothing about the devices.
         Err(_) if named.is_none() => Ok(Vec::new()),
         Err(error) => {
             let label = path.display().to_string();
@@ -188,8 +188,8 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
     }
 }
 
-/// The arrays of these devices, in the order of their names. A name that another array's file has is not free, whether or not that
-/// array is here.
+/// The arrays of these devices, in the order of their names. A name in another array's file is
+/// taken, even if that array is absent.
 fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choice)]) -> Vec<Array> {
     let mut by_uuid: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for one in found {
@@ -204,7 +204,7 @@ fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choic
         let line = lines.iter().find(|line| line.means(&uuid, &superblock.array.name));
         let called = line.and_then(|line| line.called()).map(str::to_owned);
         let has_file = file_of(files, newest);
-        // One with a slip in it is about no array, and its name is not given to another.
+        // A file with errors selects no array, but its name stays taken.
         let is_others = |name: &str| {
             files.iter().any(|(one, _)| one == name) && has_file.as_deref() != Some(name)
         };
@@ -230,7 +230,7 @@ fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choic
     arrays
 }
 
-/// Whether a name does as that of a file and of a unit, without a word of escaping.
+/// Whether a name can serve as a file name and a unit name without escaping.
 fn is_file_name(name: &str) -> bool {
     let is_plain =
         |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
@@ -238,7 +238,7 @@ fn is_file_name(name: &str) -> bool {
 }
 
 impl Array {
-    /// Its file. Members that are block devices are found by the UUID; files are named.
+    /// The array's file. It finds block devices by UUID, and lists files by path.
     fn file(&self) -> String {
         let is_block = |path: &Path| {
             use std::os::unix::fs::FileTypeExt;
@@ -290,7 +290,7 @@ impl Array {
     }
 }
 
-/// A string of TOML. JSON's are, but for one sign that JSON does not escape.
+/// A string of TOML. JSON's escaping fits, except for one character that JSON does not escape.
 fn toml(text: &str) -> String {
     json!(text).to_string().replace('\u{7f}', "\\u007f")
 }

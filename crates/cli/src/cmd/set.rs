@@ -1,6 +1,7 @@
-//! `braid set`, and by its other name `braid tune`: changes settings of a running array, all of them or none.
+//! `braid set`, alias `braid tune`: changes settings of a running array, all of them or none.
 //!
-//! One setting is the superblocks' own, and of an array that is stopped: `kernel-compat` (`kernel_compat.rs`).
+//! `kernel-compat` is different: it changes the superblocks of a stopped array
+//! (`kernel_compat.rs`).
 
 mod kernel_compat;
 
@@ -15,7 +16,6 @@ use braid_console::output::printable::printable;
 use braid_discovery::running::{self, unanswered};
 use braid_server::{BITMAP_FILE_KEY, NO_BITMAP_FILE};
 
-/// Arguments of `braid set`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
@@ -24,17 +24,21 @@ pub(crate) struct Args {
     /// Say what would change, and change nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// What to set: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
-    /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS, away-after-ms=MS|never, away-spare-after-ms=MS; read-errors-max=COUNT|off,
-    /// on-read-errors=warn|replace|fail; job-latency-factor=TIMES|any,
-    /// job-floor=SIZE, job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
+    /// Settings: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
+    /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS,
+    /// away-after-ms=MS|never, away-spare-after-ms=MS; read-errors-max=COUNT|off,
+    /// on-read-errors=warn|replace|fail; job-latency-factor=TIMES|any, job-floor=SIZE,
+    /// job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
-    /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|log|ppl|resync, bitmap-chunk=SIZE (written to the members), bitmap-file=PATH|none (made, and
-    /// named when the array is served the next time); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
-    /// restarts). By itself: write-mostly=MEMBER,...|none, members by slot or path that are read only where no other copy is (raid1,
-    /// raid10; written to the members). Without any, what is set now is printed. Of an array that is stopped: kernel-compat MEMBER..., which has its
-    /// superblocks say no logical block, so that kernels before 6.19 take it.
+    /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|log|ppl|resync,
+    /// bitmap-chunk=SIZE (written to the members), bitmap-file=PATH|none (made, and named when the
+    /// array is served the next time); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off
+    /// (such as 30d; kept over restarts). By itself: write-mostly=MEMBER,...|none, members by slot
+    /// or path that are read only if no other copy is available (raid1, raid10; written to the
+    /// members). Without any, the current settings are printed. Of a stopped array: kernel-compat
+    /// MEMBER..., which clears the logical block size in its superblocks, so that kernels before
+    /// 6.19 take it.
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -56,7 +60,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             let error = CliError::new(Code::Usage, format!("'{setting}' is no KEY=VALUE"));
             error.remedy(Risk::Look, "What there is to set", "braid set --help")
         })?;
-        // The server stands in another folder.
+        // The server runs in another folder.
         let path = (key == BITMAP_FILE_KEY && value != NO_BITMAP_FILE)
             .then(|| std::path::absolute(value).ok())
             .flatten();

@@ -1,8 +1,8 @@
-//! `braid status`: how running arrays are, what is wrong, and what to do about it.
+//! `braid status`: prints the state of running arrays, their problems, and remedies.
 //!
-//! Asks each array once ([`braid_discovery::running`]), tells it in words ([`render`]) or as JSON;
-//! decides nothing about arrays, but what to advise ([`braid_discovery::status::advice`], a pure
-//! function).
+//! Asks each array once ([`braid_discovery::running`]), and prints it as words ([`render`]) or
+//! JSON. It decides nothing about arrays; the advice comes from a pure function
+//! ([`braid_discovery::status::advice`]).
 
 pub(crate) mod render;
 
@@ -17,10 +17,10 @@ use braid_discovery::running::{self, All, Running, Silent};
 use braid_discovery::status::advice::is_well;
 use braid_discovery::status::words::Manner;
 
-/// Arguments of `braid status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The array's name, its UUID, or the path of its control socket; without it, all that are served here.
+    /// The array's name, its UUID, or the path of its control socket; without it, all that are
+    /// served here.
     #[arg(value_name = "ARRAY")]
     array: Option<String>,
     /// Only arrays that something is wrong with.
@@ -33,8 +33,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 2, requires = "watch",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     every: u64,
-    /// End with 0 if all is well, 1 if an array is degraded, 2 if one takes no writes, 4 if one cannot be asked, as
-    /// `mdadm --detail --test` does.
+    /// End with 0 if all is well, 1 if an array is degraded, 2 if one takes no writes, 4 if one
+    /// cannot be asked, as `mdadm --detail --test` does.
     #[arg(long)]
     exit_code: bool,
 }
@@ -121,7 +121,7 @@ fn tell(all: &All, args: &Args, globals: &Globals) {
     }
 }
 
-/// Sockets at which no array could be asked.
+/// Sockets whose arrays did not answer.
 pub(crate) fn unheard(silent: &[Silent]) -> Vec<Unheard> {
     let unheard = |silent: &Silent| Unheard {
         control: silent.control.display().to_string(),
@@ -130,7 +130,7 @@ pub(crate) fn unheard(silent: &[Silent]) -> Vec<Unheard> {
     silent.iter().map(unheard).collect()
 }
 
-/// The worst of all.
+/// The worst exit status of all arrays.
 fn exit_of(all: &All) -> Exit {
     let has = |state: State| all.running.iter().any(|one| one.array.state == state);
     if has(State::Failed) {

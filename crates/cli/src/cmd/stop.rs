@@ -1,7 +1,7 @@
-//! `braid stop`: has a running array stopped as SIGTERM does, and returns when its members are free.
+//! `braid stop`: stops a running array as SIGTERM does, and returns when its members are free.
 //!
-//! The server answers when the array has stopped, and its process ends behind that. A process that this one can see is waited for,
-//! so that what comes next finds the members unlocked.
+//! The server answers when the array has stopped, and its process ends shortly after. The command
+//! waits for that process if it can see it, so that the next command finds the members unlocked.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -20,10 +20,9 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_discovery::running::{self, Running, unanswered};
 
-/// How long the end of a process is waited for whose array has stopped.
+/// How long to wait for the process after its array has stopped.
 const LAST_BREATH: Duration = Duration::from_secs(10);
 
-/// Arguments of `braid stop`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     let process = process(&running);
-    // For as long as it takes: the server knows when to give up on its members.
+    // No time limit: the server decides when to give up on its members.
     let stopped = Client::new(&running.control, None).post::<Stopped>("/v1/stop");
     let stopped = stopped.map_err(|error| unanswered(&running.control, &error))?;
     if let Some(process) = process {
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(if stopped.in_order { Exit::Done } else { Exit::Attention })
 }
 
-/// The process that serves, if it is the one that the system names at the other end of the socket.
+/// The serving process, if it is the peer of the control socket.
 fn process(running: &Running) -> Option<OwnedFd> {
     let peer = peer(&running.control)?;
     let said = i32::try_from(running.array.server.pid).ok()?;
@@ -73,7 +72,7 @@ fn peer(control: &Path) -> Option<Pid> {
 fn wait(process: &OwnedFd) {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let limit = Timespec::try_from(LAST_BREATH).expect("a few seconds");
-    // Whether it has ended or time is up makes no difference to what is said.
+    // The output is the same whether the process ended or the time is up.
     let _ = poll(&mut polled, Some(&limit));
 }
 

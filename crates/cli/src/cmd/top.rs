@@ -1,4 +1,4 @@
-//! `braid top`: arrays as they work, again and again: members, what waits at them, the cache, the job and its pace.
+//! `braid top`: shows arrays live: members, their queues, the cache, the job and its pace.
 //!
 //! ```text
 //!   asker (a thread)  ──a look at every array──▶  view: two looks, which array, what keys do
@@ -7,11 +7,11 @@
 //!   terminal  ◀── draw ── page (pure): lines of text with their styles
 //! ```
 //!
-//! It asks what `braid status` and `braid elevators` ask, and nothing else; it changes nothing. Asking is a thread of its own,
-//! so that keys are heard while a server keeps it waiting.
+//! It sends the requests of `braid status` and `braid elevators`, and changes nothing. A thread of
+//! its own sends them, so that keys work while a server is slow.
 //!
 //! Invariants
-//! - However it ends, the terminal is as it was before, and what is to be said is said after that
+//! - However it ends, the terminal is restored, and messages are printed after that
 //!   `[check: q_ends_it_and_the_terminal_is_as_it_was, a_server_that_stops_ends_it_with_an_error]`.
 
 mod asker;
@@ -40,13 +40,13 @@ use braid_console::signals::flag_ending;
 use braid_discovery::status::words::Manner;
 use view::{Next, View};
 
-/// How long a key, a signal or an answer is not noticed.
+/// Interval of checking for keys, signals and answers.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Arguments of `braid top`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The array's name, its UUID, or the path of its control socket; without it, all that are served here, one at a time.
+    /// The array's name, its UUID, or the path of its control socket; without it, all that are
+    /// served here, one at a time.
     #[arg(value_name = "ARRAY")]
     array: Option<String>,
     /// Seconds between two looks.
@@ -79,17 +79,17 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     ended
 }
 
-/// Ends the process when the terminal is gone: a window was closed, a connection broke. crossterm reads such a terminal again and
-/// again without an end, and neither a key nor a signal is heard any more.
+/// Ends the process when the terminal is gone: a closed window or a broken connection. Otherwise
+/// crossterm reads such a terminal in an endless loop, and hears neither keys nor signals.
 fn end_with_terminal() -> std::io::Result<()> {
     let watch = || {
         let output = std::io::stdout();
         loop {
-            // Only that it is hung up, which is always told.
+            // No events requested: POLLHUP is always reported.
             let mut watched = [PollFd::new(&output, PollFlags::empty())];
             match poll(&mut watched, None) {
                 Err(rustix::io::Errno::INTR) => {}
-                // Nothing is to be given back.
+                // The terminal is gone, so it needs no restoring.
                 Ok(_) => std::process::exit(i32::from(Exit::Interrupted.number())),
                 Err(_) => return,
             }
@@ -98,12 +98,12 @@ fn end_with_terminal() -> std::io::Result<()> {
     std::thread::Builder::new().name("braid-terminal".into()).spawn(watch).map(drop)
 }
 
-/// The terminal, taken; it is given back when this is dropped.
+/// The terminal in raw mode; a drop restores it.
 struct Screen(ratatui::DefaultTerminal);
 
 impl Screen {
     fn open() -> Result<Self, CliError> {
-        // Gives the terminal back before a panic says anything, too.
+        // It also restores the terminal before a panic message.
         ratatui::try_init().map(Self).map_err(|error| unusable(&error))
     }
 
@@ -144,7 +144,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Where the terminal is gone there is nothing to give back.
+        // If the terminal is gone, there is nothing to restore.
         let _ = ratatui::try_restore();
     }
 }
@@ -169,7 +169,7 @@ fn no_terminal(args: &Args, globals: &Globals) -> CliError {
         .remedy(Risk::Look, "Look again and again", format!("braid{json} status{word} --watch"))
 }
 
-/// Two looks, and what they say.
+/// Two looks, printed as text.
 fn once(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let word = args.array.as_deref();
     let before = look(word)?;

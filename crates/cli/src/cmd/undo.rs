@@ -1,11 +1,11 @@
-//! `braid undo`: puts back what a command overwrote.
+//! `braid undo`: puts back the bytes that a command overwrote.
 //!
 //! ```text
 //!   the record ─▶ open every device alone ─▶ read its ends ─▶ judge (pure) ─▶ save what is there now ─▶ write ─▶ flush
 //! ```
 //!
-//! All of it or nothing: one device that has changed since keeps the others as they are. An undo is saved like any other command, so
-//! that it can be undone; one that stopped goes on where it was.
+//! It writes all devices or none: one device that has changed since stops it. An undo is saved like
+//! any other command, so it can be undone itself. An interrupted undo resumes where it stopped.
 
 use std::fs;
 use std::io;
@@ -29,19 +29,20 @@ use braid_discovery::undo::judge::{Content, Verdict, decide, is_between, is_mute
 use braid_discovery::undo::record::{Damage, Device, Record};
 use braid_discovery::undo::{self, Deed, Kept, Mark, Overwrite, unfinished, writing};
 
-/// Arguments of `braid undo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The number of what is to be undone, as `braid history` lists it; without it, what was done last.
+    /// The number of the command to undo, as `braid history` lists it; without it, the last one.
     #[arg(value_name = "NUMBER")]
     number: Option<u64>,
     /// Say what would be put back, and write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Put nothing back on this device, which is not here; may be given more than once. It must not be used with the others then.
+    /// Put nothing back on this device, which is not here; may be given more than once. It must not
+    /// be used with the others then.
     #[arg(long, value_name = "DEVICE")]
     without: Vec<PathBuf>,
-    /// Put it back although nothing tells whether the array was written since: members of RAID-0 and of linear arrays do not say so.
+    /// Put it back although nothing tells whether the array was written since: members of RAID-0
+    /// and of linear arrays do not say so.
     #[arg(long)]
     nobody_wrote: bool,
     /// Put nothing back; write what was saved into files of this folder, which is made.
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         extract(record, folder, globals)?;
         return Ok(Exit::Done);
     }
-    // To look is no reason to wait for a server.
+    // A dry run opens without a lock, so it need not wait for a server.
     let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
     let found = found::all(record, &args.without, access);
     let found = found.map_err(|error| stopped_first(error, record))?;
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Err(not_told(&kept, record, &found, globals));
     }
     if args.dry_run && !is_back {
-        // What could not be done now would not be put back.
+        // A dry run fails here if the real run could not open the device for writing.
         let open =
             |one: &Found<'_>| open_member(Path::new(&one.label), Access::ReadWrite).map(drop);
         let held = found.iter().try_for_each(open);
@@ -94,13 +95,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             unfinished::end(&globals.state_dir, kept.number);
         }
     }
-    // What was half written is not to be had again.
+    // Half-written bytes cannot be restored again.
     let redo = saved.filter(|_| !is_between(&contents));
     tell(&kept, record, &found, (is_back, args.dry_run, redo), globals);
     Ok(Exit::Done)
 }
 
-/// With the command that stops the array, if a server of ours has the devices.
+/// Adds the command that stops the array, if one of our servers has the devices.
 fn stopped_first(error: CliError, record: &Record) -> CliError {
     if error.code() != Code::MemberLocked {
         return error;
@@ -122,7 +123,8 @@ fn stopped_first(error: CliError, record: &Record) -> CliError {
     }
 }
 
-/// The record that is meant. Without a number it is the newest; if that is an undo that stopped, the record which it was putting back.
+/// The record to undo. Without a number it is the newest; if that is an interrupted undo, the
+/// record that the undo was putting back.
 fn find(args: &Args, globals: &Globals) -> Result<Kept, CliError> {
     let find = |number| {
         let kept = undo::find(&globals.state_dir, number);
@@ -137,7 +139,7 @@ fn find(args: &Args, globals: &Globals) -> Result<Kept, CliError> {
     Ok(older.unwrap_or(kept))
 }
 
-/// Writes what stood on each device into files, for a person to look at or to put back by hand.
+/// Writes the old bytes of each device into files, for inspection or for restoring by hand.
 fn extract(record: &Record, folder: &Path, globals: &Globals) -> Result<(), CliError> {
     let failed = |path: &Path| {
         let what = format!("{} cannot be made", path.display());
@@ -163,7 +165,7 @@ fn extract(record: &Record, folder: &Path, globals: &Globals) -> Result<(), CliE
     Ok(())
 }
 
-/// Saves what stands there now, and puts back what the command overwrote, on those devices where there is something to put back.
+/// Saves the current bytes, and puts back the overwritten ones, on the devices that need it.
 fn put_back(
     kept: &Kept,
     record: &Record,
@@ -246,7 +248,7 @@ fn tell(
     }
 }
 
-/// What stands in the way of reading the records.
+/// An error for unreadable records.
 pub(super) fn unreadable(state_dir: &Path, error: &io::Error) -> CliError {
     let what = format!("what was saved in {} cannot be read", state_dir.display());
     let look = format!("ls -lR {}", shell_word(&state_dir.display().to_string()));

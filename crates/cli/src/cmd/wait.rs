@@ -1,7 +1,8 @@
-//! `braid wait`: returns when an array is as it is to be.
+//! `braid wait`: returns when an array reaches the given state.
 //!
-//! It looks again and again ([`super::watching`]); what it sees is judged by a pure function. What cannot come by itself is
-//! not waited for: jobs that are paused, a recovery that could not be finished, an array that has nothing to be rebuilt onto.
+//! It polls ([`super::watching`]), and a pure function judges each answer. It does not wait for a
+//! state that needs an operator: a paused job, a recovery that failed, an array without a device to
+//! rebuild onto.
 
 use std::time::{Duration, Instant};
 
@@ -17,24 +18,23 @@ use braid_discovery::status::words::{
     Manner, doing_word, found_words, progress_words, sectors_words, state_word,
 };
 
-/// How often a server is looked for.
+/// Interval of looking for a server.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Arguments of `braid wait`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
-    /// What is to be so.
+    /// The state to wait for.
     #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t = For::Idle)]
     what: For,
-    /// Seconds after which it is not waited for any longer.
+    /// Seconds after which waiting ends.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
     timeout: Option<u64>,
 }
 
-/// What is waited for.
+/// The states to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum For {
     /// No job runs, and none is to be done.
@@ -49,14 +49,14 @@ enum For {
     Served,
 }
 
-/// What it has come to.
+/// The judgement of one look.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    /// It is so, and well or not.
+    /// Reached, and whether the outcome is good.
     So { is_well: bool, text: String },
     /// Not yet.
     NotYet(String),
-    /// It will not be so by itself.
+    /// It needs an operator.
     Never(Why),
 }
 
@@ -113,7 +113,7 @@ fn words(what: For) -> &'static str {
     }
 }
 
-/// The array, once a server answers for it. Why none does is said when the time is up.
+/// The array, once a server answers. The reason why none answers is reported when the time is up.
 fn served(word: &str, limit: Option<Duration>) -> Result<Running, CliError> {
     let began = Instant::now();
     let not_yet = [Code::NotServed, Code::ServerGone, Code::ServerSilent];
@@ -131,12 +131,11 @@ fn served(word: &str, limit: Option<Duration>) -> Result<Running, CliError> {
     }
 }
 
-/// The number of the last check that ended.
 fn number(array: &Array) -> u64 {
     array.last_job(JobKind::Check).map_or(0, |last| last.number)
 }
 
-/// What an array has come to; `check` was the last check's number when waiting began.
+/// Judges an array; `check` was the last check's number when waiting began.
 fn seen(array: &Array, what: For, check: u64, manner: Manner) -> Seen {
     match what {
         For::Idle => idle(array, manner),
@@ -147,7 +146,6 @@ fn seen(array: &Array, what: For, check: u64, manner: Manner) -> Seen {
     }
 }
 
-/// States of a slot without a member.
 const EMPTY: [SlotState; 3] = [SlotState::Missing, SlotState::Failed, SlotState::Away];
 
 fn idle(array: &Array, manner: Manner) -> Seen {
@@ -243,7 +241,7 @@ fn under_way(array: &Array, job: &Job, manner: Manner) -> Seen {
     }
 }
 
-/// A job that is to be done and is not there.
+/// A job that has not begun yet.
 fn about_to_begin(array: &Array, kind: JobKind) -> Seen {
     if array.read_only {
         Seen::Never(Why::ReadOnly)
@@ -293,7 +291,8 @@ mod tests {
     use super::*;
     use braid_discovery::status::sample::{slot, tank};
 
-    /// A RAID-6 whose slot 3 is so, and a device beside it that waits, to replace the member in slot 1 or for any place.
+    /// A RAID-6 whose slot 3 has this state, and a spare beside it, which replaces the member in
+    /// slot 1 or waits for any slot.
     fn waited_for(last: SlotState, state: SlotState, replaces: Option<u16>) -> Array {
         let mut array = tank(&[Ok, Ok, Ok, last]);
         array.slots.push(Slot { slot: None, replaces, ..slot(0, state) });

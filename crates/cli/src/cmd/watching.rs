@@ -1,7 +1,7 @@
-//! Looking at a running array again and again until something is so, with a line on the terminal meanwhile.
+//! Polls a running array until a condition holds, with a status line on the terminal.
 //!
-//! The line goes to standard error, and only if that is a terminal: it is written over by the next one, and taken away at
-//! the end.
+//! The line goes to standard error, and only if that is a terminal. Each line overwrites the last,
+//! and the end removes it.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -17,30 +17,25 @@ use braid_console::output::printable::printable;
 use braid_console::signals::flag_ending;
 use braid_discovery::running::{Running, unanswered};
 
-/// How often the array is asked.
 const ASK_EVERY: Duration = Duration::from_millis(200);
-/// How long a signal or the end of the time is not noticed.
+/// Interval of checking for a signal or the time limit.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What a look at the array says.
+/// The result of one look at the array.
 pub(super) enum Look<T> {
-    /// It is over.
     Over(T),
-    /// It goes on; the line.
+    /// Not yet; the status line.
     GoesOn(String),
 }
 
-/// How watching ended.
 pub(super) enum Watched<T> {
-    /// As the look said.
     Over(T),
-    /// By a signal.
     Interrupted,
     /// The time is up; the last line.
     TimeUp(String),
 }
 
-/// Looks until it is over, a signal asks for the end, or the time is up.
+/// Polls until the look says it is over, a signal arrives, or the time is up.
 ///
 /// # Errors
 /// The array cannot be asked any more, or the look fails.
@@ -75,7 +70,7 @@ pub(super) fn watch<T>(
     }
 }
 
-/// A line of a terminal; taken away when dropped.
+/// The status line; a drop removes it.
 struct Line {
     is_shown: bool,
 }
@@ -107,7 +102,7 @@ fn columns() -> Option<usize> {
     (columns > 0).then_some(usize::from(columns))
 }
 
-/// As much as fits in one line: what goes on in the next one would stay there.
+/// The text cut to one line, because an overflow into the next one would stay.
 fn cut(text: &str, columns: Option<usize>) -> String {
     text.chars().take(columns.map_or(usize::MAX, |columns| columns.saturating_sub(1))).collect()
 }

@@ -1,28 +1,28 @@
-//! `mdadm.conf`: which arrays it names, by lines that begin with ARRAY.
+//! Reads the ARRAY lines of `mdadm.conf`.
 //!
-//! Facts of the format are from mdadm.conf(5): words are separated by white space, a line that begins with white space goes on with
-//! the one before, `#` begins a comment, a word may be quoted, and keywords may be short (three letters) and in any case. What
-//! other lines say (DEVICE, AUTO, MAILADDR and so on) is not braid's.
+//! The format follows mdadm.conf(5): white space separates words, a line that begins with white
+//! space continues the one before, and `#` begins a comment. A word may be quoted. Keywords may be
+//! shortened to three letters, in any case. Other lines (DEVICE, AUTO, MAILADDR and so on) do not
+//! concern braid.
 
 use braid_assembly::bare_name;
 
-/// One array.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ArrayLine {
-    /// What it is to be called: the end of the device's path, or of `name=`.
+    /// The name for the array: the end of the device's path, or of `name=`.
     pub(crate) name: Option<String>,
     /// Its UUID, as hexadecimal digits alone.
     pub(crate) uuid: Option<String>,
     /// The name in its superblocks, with the host.
     pub(crate) superblock_name: Option<String>,
-    /// mdadm leaves it alone.
+    /// mdadm ignores the array.
     pub(crate) is_ignored: bool,
 }
 
-/// Where distributions have it.
+/// Distributions use one of these.
 pub(crate) const PATHS: [&str; 2] = ["/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"];
 
-/// The arrays of a file. Words that are not known are left out: newer versions of mdadm may have more.
+/// The arrays of a file. Unknown words are skipped, because newer versions of mdadm may have more.
 pub(crate) fn arrays(text: &str) -> Vec<ArrayLine> {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for line in text.lines() {
@@ -58,7 +58,7 @@ fn array(words: &[String]) -> ArrayLine {
 }
 
 impl ArrayLine {
-    /// Whether it means the array with this UUID and name.
+    /// Whether the line selects the array with this UUID and name.
     pub(crate) fn means(&self, uuid: &str, superblock_name: &str) -> bool {
         match (&self.uuid, &self.superblock_name) {
             (Some(one), _) => *one == digits(uuid),
@@ -67,7 +67,7 @@ impl ArrayLine {
         }
     }
 
-    /// What the array is to be called.
+    /// The name for the array.
     pub(crate) fn called(&self) -> Option<&str> {
         let of_superblock = || self.superblock_name.as_deref().map(bare_name);
         self.name.as_deref().or_else(of_superblock).filter(|name| !name.is_empty())
@@ -78,7 +78,6 @@ fn digits(uuid: &str) -> String {
     uuid.chars().filter(char::is_ascii_hexdigit).map(|one| one.to_ascii_lowercase()).collect()
 }
 
-/// The words of a line.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {

@@ -1,5 +1,4 @@
-//! The members of the array that a file is about: found by their paths, or among devices, and
-//! waited for.
+//! Finds the members of a file's array, by path or among devices, and waits for them.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -12,14 +11,13 @@ use braid_discovery::ready::choice;
 
 use super::Config;
 
-/// Between two looks for members that are not there yet.
+/// Interval of looking for absent members.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The members of the array of a file. Those that the others miss are waited for, as long as the
-/// file says.
+/// The members of a file's array. Waits for missing members as long as the file says.
 ///
 /// # Errors
-/// None of them is here.
+/// No member is here.
 pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>, CliError> {
     let choice = choice(config.array.as_deref());
     let (began, patience) = (Instant::now(), Duration::from_secs(config.wait_seconds));
@@ -29,7 +27,7 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
             (true, true) => all_devices(),
             (true, false) => matching(&config.devices)?,
         };
-        // Whatever is wrong with those that are there is said when they are opened.
+        // Opening the members reports any error in them.
         if !config.members.is_empty() && devices.len() == config.members.len() {
             return Ok(devices);
         }

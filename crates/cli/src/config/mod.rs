@@ -1,17 +1,18 @@
-//! Files that say how arrays are served: `/etc/braid/NAME.toml`, one for each.
+//! Configuration files of arrays: `/etc/braid/NAME.toml`, one for each.
 //!
 //! ```text
 //!   text --toml--> keys with their lines --known?--> Config { members: which, options: words of `braid serve` }
 //! ```
 //!
-//! There is no second list of options: every key below `[doors]` and `[policy]` is a long option of `braid serve`, and its value
-//! goes to that option as it would from a command line. What is at the top says which devices the array is on.
+//! There is no second list of options: every key below `[doors]` and `[policy]` is a long option of
+//! `braid serve`, and its value goes to that option as from a command line. Keys at the top say
+//! which devices hold the array.
 //!
-//! What it does not do: look for devices ([`members`]), or judge values (clap does, in
+//! It does not look for devices ([`members`]), and does not judge values (clap does, in
 //! `serve::named`).
 //!
 //! Invariants
-//! - a key that is not known is refused with its line, and with the key that was probably meant
+//! - an unknown key is refused with its line and the nearest known key
 //!   `[check: an_unknown_key_is_refused_with_its_line_and_a_likely_one]`.
 
 pub(crate) mod mdadm;
@@ -37,49 +38,43 @@ use braid_console::state::write_whole;
 /// Longest file that is read: a hundred members by their longest names are a tenth of it.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
-/// How long members are waited for that should be there, without a word in the file: disks behind an expander take this long to
-/// spin up one after the other.
+/// Default time to wait for missing members: disks behind an expander take this long to spin up one
+/// after the other.
 const WAIT_SECONDS: u64 = 30;
 
-/// The longest that may be asked for.
 const WAIT_SECONDS_MAX: u64 = 3600;
 
-/// What stands at the top of a file.
+/// The keys at the top of a file.
 const TOP: [&str; 6] = ["array", "members", "devices", "wait-seconds", "doors", "policy"];
 
-/// Options of `serve` that make no sense in a file.
 const NOT_IN_A_FILE: [&str; 7] =
     ["help", "run", "array", "name", "config-dir", "detach", "detached"];
 
-/// Options that say where an array is to be had. All others say how it is served.
+/// Options that name a place where clients reach the array. All others say how it is served.
 pub(crate) const DOORS: [&str; 8] =
     ["nbd", "tls", "tls-clients", "tls-optional", "fuse", "ublk", "vhost-user", "control"];
 
-/// A file, understood.
+/// A parsed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Where it lies.
     pub(crate) path: PathBuf,
-    /// The array's UUID or name; it has none if the members say it all.
+    /// The array's UUID or name; `None` if the members suffice.
     pub(crate) array: Option<String>,
-    /// Members by their paths.
     pub(crate) members: Vec<PathBuf>,
-    /// Patterns of devices among which members are looked for; all block devices if there are none.
+    /// Patterns of devices to search for members; if empty, all block devices.
     pub(crate) devices: Vec<String>,
-    /// How long members are waited for that the others miss.
+    /// How long to wait for missing members.
     pub(crate) wait_seconds: u64,
     /// Options of `serve`, in the order of the file.
     pub(crate) options: Vec<Given>,
 }
 
-/// One option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given {
     /// Its long name.
     pub(crate) key: String,
-    /// Its values; none for one that is only on or off.
+    /// Its values; none for a flag.
     pub(crate) values: Vec<String>,
-    /// The line where it stands.
     pub(crate) line: usize,
 }
 
@@ -88,11 +83,10 @@ pub(crate) struct Given {
 pub(crate) struct Known {
     /// Its long name.
     pub(crate) key: String,
-    /// It has a value.
     pub(crate) takes_value: bool,
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wrong {
     line: usize,
@@ -106,12 +100,11 @@ pub(crate) fn folder() -> PathBuf {
     named.map_or_else(|| PathBuf::from("/etc/braid"), PathBuf::from)
 }
 
-/// Where the file of an array lies.
 pub(crate) fn path_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.toml"))
 }
 
-/// The names of all that have a file, in order.
+/// The names of all arrays with a file, in order.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let name = |path: PathBuf| {
@@ -123,8 +116,8 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Writes the file of an array. Everybody may read it: it is served by another user than the one who writes it, and has no secrets
-/// as long as nobody puts one in.
+/// Writes the file of an array, readable by all users. The server reads it as another user than its
+/// author, and it holds no secrets unless an operator puts one in.
 ///
 /// # Errors
 /// It cannot be written.
@@ -143,7 +136,7 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> std::io::Result<Pa
 /// Reads the file of an array.
 ///
 /// # Errors
-/// There is none, or something in it is not understood.
+/// The file does not exist, or has an error.
 pub(crate) fn read(folder: &Path, name: &str, known: &[Known]) -> Result<Config, CliError> {
     let path = path_of(folder, name);
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
@@ -161,7 +154,7 @@ pub(crate) fn read(folder: &Path, name: &str, known: &[Known]) -> Result<Config,
     parse(&path, &text, known).map_err(|wrong| unfit(&path, &wrong))
 }
 
-/// Refuses the file of an array that another user could have written: it says which commands are run.
+/// Refuses a file that another user could have written, because it names commands to run.
 ///
 /// # Errors
 /// Others may write it, or put another in its place.
@@ -223,13 +216,12 @@ fn unfit(path: &Path, wrong: &Wrong) -> CliError {
 }
 
 impl Config {
-    /// Why an option of it was not taken.
+    /// The error for a rejected option of the file.
     pub(crate) fn not_taken(&self, given: &Given, why: &str) -> CliError {
         unfit(&self.path, &Wrong { line: given.line, what: why.to_owned(), likely: None })
     }
 }
 
-/// Understands a file.
 fn parse(path: &Path, text: &str, known: &[Known]) -> Result<Config, Wrong> {
     let file = File { text, known };
     let table = DeTable::parse(text).map_err(|error| {
@@ -260,7 +252,6 @@ fn parse(path: &Path, text: &str, known: &[Known]) -> Result<Config, Wrong> {
     Ok(config)
 }
 
-/// A file that is being understood.
 struct File<'a> {
     text: &'a str,
     known: &'a [Known],
@@ -281,7 +272,6 @@ impl File<'_> {
         Wrong { line: self.line(at), what: what.into(), likely: None }
     }
 
-    /// One entry at the top.
     fn top(&self, key: &Key<'_>, value: &Value<'_>, config: &mut Config) -> Result<(), Wrong> {
         let name: &str = key.get_ref();
         match name {
@@ -348,7 +338,7 @@ impl File<'_> {
         ))
     }
 
-    /// One option; none where it says that it is off.
+    /// One option; `None` for a flag that is off.
     fn option(
         &self,
         table: &str,
@@ -386,7 +376,7 @@ impl File<'_> {
         }
     }
 
-    /// A value, as it would stand on a command line.
+    /// The value, as it would stand on a command line.
     fn word(&self, name: &str, value: &Value<'_>) -> Result<String, Wrong> {
         match value.get_ref() {
             DeValue::String(word) => Ok(word.to_string()),
@@ -397,7 +387,7 @@ impl File<'_> {
         }
     }
 
-    /// Absolute paths: a service stands in no folder.
+    /// Absolute paths only, because a service has no folder of its own.
     fn paths(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>, Wrong> {
         let DeValue::Array(values) = value.get_ref() else {
             return Err(self.wrong(&value.span(), format!("`{name}` is a list of paths")));
@@ -412,11 +402,11 @@ impl File<'_> {
     }
 }
 
-/// The word that was probably meant.
+/// The nearest word, if it is near enough.
 pub(crate) fn likely<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.replace('_', "-");
     let near = |other: &str| strsim::damerau_levenshtein(&word, other);
-    // A third of a word is a slip of the hand, more is another word.
+    // A typing error changes a third of a word at most.
     let nearest = words.map(|other| (near(other), other)).min()?;
     (nearest.0 <= 1 + word.len() / 3).then(|| nearest.1.to_owned())
 }

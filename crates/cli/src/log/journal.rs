@@ -1,7 +1,7 @@
-//! Entries of systemd's journal, in its native protocol: one datagram each, of fields that can be looked for.
+//! Entries of systemd's journal in its native protocol: one datagram each, with searchable fields.
 //!
-//! `MESSAGE` has the text with the fields behind it, for who reads; each field is there by itself as well, as `BRAID_` and its
-//! name, for who looks for it: `journalctl BRAID_MEMBER=/dev/sdc`.
+//! `MESSAGE` holds the text with the fields behind it, for reading. Each field also stands alone,
+//! as `BRAID_` and its name, for searching: `journalctl BRAID_MEMBER=/dev/sdc`.
 
 use std::fmt::{Debug, Write};
 use std::io;
@@ -18,7 +18,7 @@ use super::Lines;
 /// Where the journal listens.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// What every field of ours begins with.
+/// The prefix of braid's fields.
 const PREFIX: &str = "BRAID_";
 
 pub(super) fn connect(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
@@ -50,7 +50,7 @@ impl<S: Subscriber> Layer<S> for Journal {
     }
 }
 
-/// The beginning of an entry, which is one already.
+/// An entry with its two first fields, valid already.
 pub(super) fn entry(priority: u8, message: &str) -> Vec<u8> {
     let mut entry = Vec::new();
     put(&mut entry, "PRIORITY", &priority.to_string());
@@ -59,7 +59,7 @@ pub(super) fn entry(priority: u8, message: &str) -> Vec<u8> {
     entry
 }
 
-/// As syslog counts.
+/// syslog's priorities.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -69,7 +69,7 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-/// A value with an end of line in it says its length instead.
+/// A value with a newline is written with its length.
 fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     entry.extend_from_slice(name.as_bytes());
     if value.contains('\n') {
@@ -86,7 +86,7 @@ fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
 #[derive(Default)]
 struct Fields {
     message: String,
-    /// The others, as text.
+    /// The other fields, as text.
     text: String,
     /// The same, as fields.
     bytes: Vec<u8>,
@@ -104,7 +104,7 @@ impl Fields {
     }
 }
 
-/// A character of a field's name, as the journal allows it.
+/// Maps a character to one that the journal allows in a field name.
 fn in_name(character: char) -> char {
     if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' }
 }

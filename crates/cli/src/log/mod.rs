@@ -1,17 +1,18 @@
-//! The log of `braid serve`: which events of `tracing` are written, how, and where to.
+//! The log of `braid serve`: filters and formats events of `tracing`, and writes them.
 //!
-//! Notices, which a person must see, go their own way (`braid_server`); the log has more of them
-//! for who looks for a cause. It is off unless `--log` or `BRAID_LOG` asks for it, and then nothing
-//! subscribes: an event costs a look at a number.
+//! Notices for the operator take another way (`braid_server`); the log holds more of them, for
+//! finding a cause. It is off unless `--log` or `BRAID_LOG` turns it on. Without a subscriber an
+//! event costs one load of a number.
 //!
 //! ```text
 //!   workers, threads ──event──▶ formatted there ──line──▶ queue ──▶ one thread ──▶ standard error, or the journal's socket
 //!                                                           └─ full: counted, and said in the next line that fits
 //! ```
 //!
-//! Events are said by threads that serve clients and own machines. A terminal or a journal that takes nothing must not hold
-//! those up, so a line that finds the queue full is lost; hence neither the formatter's own writer nor `tracing-journald`,
-//! which both wait. [check: a_log_that_nobody_reads_holds_up_nobody]
+//! Threads that serve clients and own machines emit events. A blocked terminal or journal must not
+//! stall them, so a line is dropped if the queue is full. The formatter's own writer and
+//! `tracing-journald` both block, so neither is used here.
+//! [check: a_log_that_nobody_reads_holds_up_nobody]
 
 mod journal;
 
@@ -34,23 +35,25 @@ use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
 
-/// Lines on their way: what comes in a burst when a member fails under load, and a megabyte at most.
+/// Lines in the queue: a burst when a member fails under load, and a megabyte at most.
 const LINES_MAX: usize = 4096;
 
 /// How long the end waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// What every target begins with.
+/// The prefix of every target of braid.
 const CRATES: &str = "braid";
 
 /// Options of the log.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Write a log to standard error: off, error, warn, info, debug or trace; or for each part of braid by itself,
-    /// as in `warn,braid_runtime::member=debug`. Without it $BRAID_LOG; without that there is none.
+    /// Write a log to standard error: off, error, warn, info, debug or trace; or for each part of
+    /// braid by itself, as in `warn,braid_runtime::member=debug`. Without it $BRAID_LOG; without
+    /// that there is none.
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
-    /// How the log is written; `auto` is fields in systemd's journal where that takes standard error, and text elsewhere.
+    /// How the log is written; `auto` is fields in systemd's journal where that takes standard
+    /// error, and text elsewhere.
     #[arg(long, value_enum, default_value_t = Format::Auto, value_name = "HOW")]
     log_format: Format,
 }
@@ -68,13 +71,12 @@ enum Format {
     Journald,
 }
 
-/// A log that is written.
 pub(crate) struct Log {
     lines: Lines,
 }
 
 impl Log {
-    /// Begins the log that the environment asks for, if it does.
+    /// Starts the log if the environment asks for it.
     ///
     /// # Errors
     /// As for [`Self::start`].
@@ -82,10 +84,10 @@ impl Log {
         Self::start(&LogArgs { log: None, log_format: Format::Auto })
     }
 
-    /// Begins the log that is asked for, if one is. To be called once, before threads are started.
+    /// Starts the log if it is asked for. Call it once, before threads start.
     ///
     /// # Errors
-    /// What is asked for cannot be understood, or written.
+    /// The filter is invalid, or the log cannot be written.
     pub(crate) fn start(args: &LogArgs) -> Result<Option<Self>, CliError> {
         let from_environment = || {
             let text = std::env::var_os("BRAID_LOG").filter(|text| !text.is_empty())?;
@@ -107,7 +109,7 @@ impl Log {
         }
         let (format, out) = match args.log_format {
             Format::Auto if is_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
-                // A journal that is not there after all has standard error.
+                // If the journal cannot be reached, lines go to standard error.
                 let socket = journal::connect(journal::SOCKET).ok();
                 socket.map_or((Format::Text, Out::Text), |socket| {
                     (Format::Journald, Out::Journal(socket))
@@ -130,13 +132,13 @@ impl Log {
 }
 
 impl Drop for Log {
-    /// Waits a moment for what is on its way.
+    /// Waits a moment for lines in the queue.
     fn drop(&mut self) {
         self.lines.flush(LAST_LINES);
     }
 }
 
-/// Formats events, and leaves them with `lines`.
+/// Formats events and queues them in `lines`.
 fn subscriber(format: Format, filter: Targets, lines: &Lines) -> Box<dyn Subscriber + Send + Sync> {
     let layer = || fmt::layer().with_ansi(false).with_writer(lines.clone());
     let filtered = registry().with(filter);
@@ -151,7 +153,8 @@ fn subscriber(format: Format, filter: Targets, lines: &Lines) -> Box<dyn Subscri
     }
 }
 
-/// A level for all, levels for targets, or both; what is neither is not taken for a target, as `tracing` would.
+/// A level for all, levels for targets, or both. An unknown word is an error; `tracing` would take
+/// it for a target.
 fn filter(text: &str) -> Result<Targets, String> {
     let level = |word: &str| {
         let is_word = ["off", "error", "warn", "info", "debug", "trace"].contains(&word);
@@ -173,7 +176,7 @@ fn filter(text: &str) -> Result<Targets, String> {
     Ok(targets)
 }
 
-/// Whether standard error leads into the journal: its device and inode, as systemd says them.
+/// Whether standard error leads to the journal, by the device and inode that systemd names.
 fn is_journal(stream: Option<&str>) -> bool {
     let told = || {
         let (device, inode) = stream?.split_once(':')?;
@@ -188,19 +191,18 @@ fn is_journal(stream: Option<&str>) -> bool {
 
 enum Message {
     Line(Vec<u8>),
-    /// Says when everything before it is written.
+    /// Answers when everything before it is written.
     Flush(Sender<()>),
 }
 
-/// Where lines are left. Never waits.
+/// The sending end of the queue. Never waits.
 #[derive(Clone)]
 struct Lines {
     queue: SyncSender<Message>,
-    /// How many found it full.
+    /// Lines dropped because the queue was full.
     lost: Arc<AtomicU64>,
 }
 
-/// Where lines go.
 enum Out {
     Text,
     Json,
@@ -226,13 +228,12 @@ impl Lines {
     fn flush(&self, patience: Duration) {
         let (done, heard) = channel();
         if self.queue.try_send(Message::Flush(done)).is_ok() {
-            // What takes longer is not waited for.
+            // A slower write is not waited for.
             let _ = heard.recv_timeout(patience);
         }
     }
 }
 
-/// The body of the log's thread.
 fn write(lines: &Receiver<Message>, out: &Out, lost: &AtomicU64) {
     for message in lines {
         let lost = lost.swap(0, Ordering::Relaxed);
@@ -241,18 +242,19 @@ fn write(lines: &Receiver<Message>, out: &Out, lost: &AtomicU64) {
         }
         match message {
             Message::Line(line) => out.put(&line),
-            // Who waited has given up.
+            // The waiter has given up.
             Message::Flush(done) => drop(done.send(())),
         }
     }
 }
 
 impl Out {
-    /// Nothing can be done about a line that cannot be written: where would that be said?
+    /// A line that cannot be written is dropped: there is no place to report it.
     fn put(&self, line: &[u8]) {
         let _ = match self {
             Self::Text => {
-                // What comes from a path or a client steers no terminal and forges no line.
+                // Escapes in a path or a client's words must not steer the terminal or forge a
+                // line.
                 let text = String::from_utf8_lossy(line);
                 writeln!(io::stderr(), "{}", printable(text.trim_end_matches('\n')))
             }
@@ -275,7 +277,7 @@ impl Out {
     }
 }
 
-/// A formatter writes each event with one call.
+/// The formatter writes each event with one call.
 struct Line(Lines);
 
 impl Write for Line {

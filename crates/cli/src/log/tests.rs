@@ -1,9 +1,9 @@
-//! The log by itself: levels, formats, a journal that is not there, and one that takes nothing.
+//! The log alone: levels, formats, a missing journal, and a blocked one.
 
 use super::*;
 use serde_json::Value;
 
-/// What a subscriber leaves of these events.
+/// The lines that a subscriber queues for these events.
 fn said(format: Format, level: &str, events: impl FnOnce()) -> Vec<Vec<u8>> {
     let (queue, lines) = sync_channel(LINES_MAX);
     let lines_in = Lines { queue, lost: Arc::default() };
@@ -39,7 +39,8 @@ fn a_level_lets_through_what_is_as_grave_and_no_more() {
     }
 }
 
-/// `tracing` takes any word for a target, and everything of it is let through: a mistake that looks like silence.
+/// `tracing` takes any word for a target and lets all of its events through, so a mistake goes
+/// unseen.
 #[test]
 fn what_is_no_level_is_refused() {
     for text in ["", "inof", "INFO", "3", "info,", "sqlx=debug", "braid_runtime=all", "=info"] {
@@ -131,7 +132,7 @@ fn a_log_that_nobody_reads_holds_up_nobody() {
             tracing::warn!(number, "said");
         }
     });
-    // The socket takes a few, and the queue what it holds.
+    // The socket takes a few lines, and the queue its capacity.
     let lost = lines.lost.load(Ordering::Relaxed);
     assert!(lost > 0, "a queue without an end");
     lines.flush(Duration::from_millis(10));

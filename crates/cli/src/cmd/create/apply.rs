@@ -1,13 +1,14 @@
-//! Doing what was planned, so that a failure half-way leaves things as they were.
+//! Carries out the plan, so that a failure half-way leaves things as they were.
 //!
 //! ```text
 //!   make files -> save what is wiped -> wipe -> zero -> superblocks, durable -> read back, assemble
 //!        on any failure: files made here are removed, first and last bytes of others put back
 //! ```
 //!
-//! A signal is a failure between two steps. `--zero` cannot be taken back; it is asked for by name. From its first
-//! byte on nothing is put back on any member: old superblocks over zeroes would be an array that looks healthy and
-//! has lost its contents (`tests::a_failure_after_zeroing_began_puts_no_old_superblock_back`).
+//! A signal counts as a failure between two steps. `--zero` cannot be taken back; the operator asks
+//! for it by name. From its first byte on nothing is put back on any member: old superblocks over
+//! zeroes would look like a healthy array that has lost its contents
+//! (`tests::a_failure_after_zeroing_began_puts_no_old_superblock_back`).
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
@@ -35,37 +36,35 @@ use braid_discovery::refusal;
 use braid_discovery::undo::unfinished::end;
 use braid_discovery::undo::{Deed, Mark, Overwrite, Saved, save, standing};
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes zeroed between two looks at the progress.
 const ZERO_STEP_BYTES: u64 = 64 << 20;
 
-/// What came of it.
 pub(super) struct Made {
     pub(super) array_uuid: [u8; 16],
-    /// The record of what was overwritten, if there was anything.
+    /// The record of the overwritten bytes, if any.
     pub(super) saved: Option<Saved>,
 }
 
-/// What has to be taken back if something fails; does so when dropped.
+/// The undo state of a half-done plan; a drop takes everything back.
 struct TakeBack<'a> {
     plan: &'a Plan,
-    /// Files made so far.
     files: Vec<PathBuf>,
     /// The record of the old bytes of members.
     saved: Option<Saved>,
-    /// Whether members that were there may have been written.
+    /// Whether a member that existed before may have been written.
     has_written: bool,
-    /// For each seat, what stood where something is written.
+    /// For each seat, the old bytes of every range that the plan writes.
     old: Vec<Vec<Snippet>>,
-    /// Members whose data area may have a zero in it that was not there.
+    /// Members whose data area may already hold new zeroes.
     zeroed: Vec<String>,
     is_done: bool,
 }
 
 impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
-        // Only for a panic: every other way has done it before, and said how it went.
+        // Only for a panic: every other path has taken things back before, and reported the
+        // outcome.
         let _ = self.take_back();
     }
 }
@@ -83,7 +82,8 @@ impl TakeBack<'_> {
         let mut failed = Vec::new();
         for (seat, old) in self.plan.seats.iter().zip(&self.old) {
             let Source::Existing(existing) = &seat.source else { continue };
-            // Not durable writes: after a failed flush those are refused, and this is worth a try.
+            // Not durable writes: a device refuses those after a failed flush, and the attempt is
+            // still worth it.
             let device = existing.device.as_ref();
             let mut is_back = true;
             for snippet in old {
@@ -97,7 +97,7 @@ impl TakeBack<'_> {
         failed
     }
 
-    /// Takes everything back and says in the error what that came to.
+    /// Takes everything back and adds the outcome to the error.
     fn explain(&mut self, mut error: CliError) -> CliError {
         let failed = self.take_back().join(", ");
         let record = self.saved.as_ref().map(|saved| saved.path.display().to_string());
@@ -126,7 +126,7 @@ impl TakeBack<'_> {
     }
 }
 
-/// Set by the signals that ask us to end.
+/// Set by SIGINT and its like.
 #[derive(Clone)]
 struct Signals(Arc<AtomicBool>);
 
@@ -146,7 +146,7 @@ impl Signals {
     }
 }
 
-/// Does all of it, or none of it: the error says which and where the old superblocks are.
+/// Does all of it, or none of it. The error says which, and where the old superblocks are saved.
 pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<Made, CliError> {
     let signals = Signals::watch()?;
     let mut back = TakeBack {
@@ -199,7 +199,7 @@ fn apply_steps(
     Ok(Made { array_uuid, saved: back.saved.clone() })
 }
 
-/// One for each seat: the new file, if it is one.
+/// One entry for each seat: the new file, or `None` for an existing member.
 fn make_files(
     plan: &Plan,
     made: &mut Vec<PathBuf>,
@@ -224,7 +224,7 @@ fn devices<'a>(plan: &'a Plan, files: &'a [Option<Box<dyn Member>>]) -> Vec<&'a 
     plan.seats.iter().zip(files).map(device).collect()
 }
 
-/// What stands at the ends of each member, and where else something is to be written.
+/// The bytes at both ends of each member, and wherever else the plan writes.
 fn read_old(plan: &Plan, devices: &[&dyn Member]) -> Result<Vec<Vec<Snippet>>, CliError> {
     let members = plan.seats.iter().zip(devices).zip(&plan.superblocks);
     let of_member = |((seat, device), superblock): ((&Seat, &&dyn Member), &Superblock)| {
@@ -237,12 +237,12 @@ fn read_old(plan: &Plan, devices: &[&dyn Member]) -> Result<Vec<Vec<Snippet>>, C
     members.map(of_member).collect()
 }
 
-/// What is written on a member, but for zeroes over its data.
+/// All writes to a member except the zeroes over its data.
 fn writes(plan: &Plan, seat: &Seat, superblock: &Superblock) -> Vec<Snippet> {
     wiped_sectors(plan, seat).map(zeroes).chain(metadata(plan, superblock)).collect()
 }
 
-/// Saves what is about to be overwritten, unless the ends of every member are all zero.
+/// Saves the bytes that the plan overwrites, unless the ends of every member are all zero.
 fn save_old(
     plan: &Plan,
     devices: &[&dyn Member],
@@ -269,13 +269,14 @@ fn save_old(
     });
     let command = plan.args.command_line();
     let zeroes = plan.sync == Sync::Zeroed;
-    // Over zeroed data no undo helps.
+    // After zeroing, no undo helps.
     let mark = if zeroes { Mark::Nothing } else { Mark::Unfinished };
     let deed = Deed { command: &command, array: &plan.wanted.name, zeroes, undoes: None, mark };
     save(&globals.state_dir, deed, overwritten.collect()).map(Some)
 }
 
-/// What is written on a member, in this order: its superblock last, for it names the bitmap or the log.
+/// The metadata writes of a member, in this order. The superblock comes last, because it names the
+/// bitmap or the log.
 fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
     let kept = match plan.bitmap_file {
         Some(_) => Vec::new(),
@@ -292,14 +293,14 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
 fn kept_for_a_crash(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
     let bitmap = plan.consistency.bitmap().zip(superblock.bitmap_offset_bytes());
     let bitmap = bitmap.map(|(head, offset)| {
-        // Until redundancy is right all of it is in doubt.
+        // Until redundancy is right, every bit is set.
         let bits = match plan.sync {
             Sync::Pending => Bits::all(head.sync_size_sectors, head.sectors_each()),
             _ => Bits::none(head.sync_size_sectors, head.sectors_each()),
         };
         let (sectors, each) = (head.sync_size_sectors, head.sectors_each());
         let is_lockless = head.kind == BitmapKind::Lockless;
-        // What members are said to hold is something; everything else is nothing yet.
+        // With `--assume-clean` every region counts as written; otherwise all are unwritten.
         let marks = is_lockless.then(|| match plan.args.assume_clean {
             true => LocklessMarks::clean(sectors, each),
             false => LocklessMarks::unwritten(sectors, each),
@@ -308,7 +309,8 @@ fn kept_for_a_crash(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
         Snippet { offset, bytes }
     });
     let log = plan.consistency.log_place(superblock).map(|place| {
-        // A log that holds a record is believed to name all that may not fit. Until parity is right it holds none.
+        // A log with a record claims to name every stripe that may be inconsistent. Until parity is
+        // right, the log stays empty.
         let generation = (plan.sync != Sync::Pending).then_some(1);
         let (sector, before, entries) = (0, 0, Vec::new());
         let record = ParityLogRecord {
@@ -326,7 +328,7 @@ fn kept_for_a_crash(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
     bitmap.into_iter().chain(log).collect()
 }
 
-/// Makes the bitmap file, with what is in it.
+/// Makes the bitmap file with its content.
 fn make_bitmap_file(
     plan: &Plan,
     made: &mut Vec<PathBuf>,
@@ -345,7 +347,7 @@ fn make_bitmap_file(
     bitmap_file::look(&*device, &label).map(Some)
 }
 
-/// The sectors of a member that something is recognised by.
+/// The sectors of a member that hold recognisable signatures.
 fn wiped_sectors(plan: &Plan, seat: &Seat) -> impl Iterator<Item = u64> + use<> {
     let sectors = match &seat.source {
         Source::Existing(existing) => signature_sectors(existing, &plan.kept_sectors(seat)),
@@ -372,8 +374,8 @@ fn wipe(plan: &Plan) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Zeroes the data areas of the members that were there; new files are zero already. `zeroed` grows by each member
-/// before its first byte goes.
+/// Zeroes the data areas of existing members; new files are zero already. `zeroed` gains each
+/// member before its first byte is written.
 fn zero(
     plan: &Plan,
     globals: &Globals,
@@ -414,7 +416,7 @@ fn zero(
     Ok(())
 }
 
-/// Reads back what was written: every member must be a part of the one array.
+/// Reads the members back: each must belong to the one array.
 fn check(
     plan: &Plan,
     devices: &[&dyn Member],

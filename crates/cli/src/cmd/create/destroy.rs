@@ -1,6 +1,6 @@
-//! What is on the members already, and whether all of it was named to be destroyed.
+//! Checks that `--destroy` named everything recognisable on the members.
 //!
-//! What there may be, and what each answers to, is said in [`braid_discovery::contents`].
+//! [`braid_discovery::contents`] lists the recognisable things and the names that each answers to.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,18 +12,18 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::contents::{self, Thing, keys_of};
 
-/// A thing that was named, for the plan: once, with all members that it is on.
+/// One named thing of the plan: listed once, with all members that hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Doomed {
-    /// As it was named.
+    /// The name as the operator gave it.
     pub(super) name: String,
     pub(super) kind: &'static str,
     pub(super) uuid: Option<String>,
     pub(super) members: Vec<String>,
 }
 
-/// Whether everything recognised was named, and nothing else, and each name means one thing.
-/// Returns all of it, each under the name that was given.
+/// Checks that every recognised thing was named, that nothing else was, and that each name means
+/// one thing. Returns all things, each under the name that was given.
 pub(super) fn check(args: &Args, opened: &[Opened]) -> Result<Vec<(String, Thing)>, CliError> {
     let things: Vec<Thing> = opened.iter().flat_map(things_on).collect();
     for name in &args.destroy {
@@ -42,7 +42,8 @@ pub(super) fn check(args: &Args, opened: &[Opened]) -> Result<Vec<(String, Thing
     Ok(named.collect())
 }
 
-/// What is destroyed, and what stays because it is within the sectors that are kept of its member.
+/// Splits the named things into destroyed ones and kept ones; a kept one lies within the kept
+/// sectors of its member.
 pub(super) fn split(
     named: &[(String, Thing)],
     kept_sectors: &BTreeMap<&str, Range<u64>>,

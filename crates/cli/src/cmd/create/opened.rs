@@ -1,6 +1,7 @@
-//! The members of a new array as they are found: opened, measured and looked at, or files that are to be made.
+//! The members of a new array as they are found: opened, measured and probed, or files still to be
+//! made.
 //!
-//! Opens alone, as for writing. Writes nothing and decides nothing about the array.
+//! Opens exclusively, as for writing. Writes nothing and decides nothing about the array.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,9 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::contents::Existing;
 use braid_discovery::probe::{open_error, open_member};
 
-/// Where a member comes from.
 pub(super) enum Source {
-    /// It is there: opened, and looked at.
+    /// An existing member, opened and probed.
     Existing(Existing),
-    /// A file that is to be made.
     ToMake,
 }
 
@@ -32,7 +31,8 @@ pub(super) struct Opened {
     pub(super) source: Source,
 }
 
-/// Opens members of the command line, and the journal's device, or finds that they are to be made.
+/// Opens the members of the command line and the journal's device; files that do not exist yet are
+/// noted as to be made.
 pub(super) fn open_all(
     args: &Args,
     wanted: &Wanted,
@@ -46,15 +46,16 @@ pub(super) fn open_all(
     Ok(opened)
 }
 
-/// What two names of one thing have in common.
+/// The identity that two names of one thing share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Existing(IdentityKey),
-    /// The folder without links in it, and the name.
+    /// The folder with links resolved, and the name.
     ToMake(PathBuf),
 }
 
-/// Looks at each without locking it, so that one member named twice is called that and not busy.
+/// Looks at each path without locking it, so that a member named twice is reported as that and not
+/// as busy.
 fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliError> {
     let mut seen: BTreeMap<Key, &Path> = BTreeMap::new();
     let mut reached: Vec<(&Path, Reach)> = Vec::new();

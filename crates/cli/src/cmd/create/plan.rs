@@ -1,7 +1,7 @@
-//! What would be written where, decided before anything is.
+//! The plan of `braid create`: every write and its place, decided before the first write.
 //!
-//! Has the members opened and looked at, and judges the shape. Writes nothing; a file that is to be made is only a size
-//! here.
+//! Takes the opened and probed members and judges the shape. Writes nothing; a file that is to be
+//! made is only a size here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,18 +30,16 @@ use braid_console::output::utc::now_seconds;
 use braid_discovery::policy::Policy;
 use braid_discovery::probe::open_error;
 
-/// The word for a slot without a member.
 const MISSING: &str = "missing";
 
-/// One member of the new array.
 pub(super) struct Seat {
     pub(super) label: String,
     pub(super) path: PathBuf,
     /// `None`: a spare, or the journal's device.
     pub(super) slot: Option<u16>,
-    /// It is to have the write journal.
+    /// It holds the write journal.
     pub(super) is_journal: bool,
-    /// It is read only where no other copy is.
+    /// It is read only if no other copy is available.
     pub(super) write_mostly: bool,
     pub(super) size_bytes: u64,
     pub(super) source: Source,
@@ -51,27 +49,24 @@ pub(super) struct Seat {
 /// Whether redundancy is right from the start, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sync {
-    /// The level keeps none, or none is left with the members that are missing.
+    /// The level keeps none, or the missing members leave none.
     NoRedundancy,
     /// Every member is a new file of zeroes.
     NewFiles,
-    /// The person said so.
+    /// `--assume-clean`.
     Assumed,
-    /// Data areas are zeroed first.
     Zeroed,
-    /// No client has written anything, and it is made right where one does.
+    /// No client has written anything; parity is made when a client writes.
     Unwritten,
-    /// It is not: superblocks will say so.
+    /// Redundancy is not right, and the superblocks say so.
     Pending,
 }
 
 impl Sync {
-    /// The superblock's word.
     pub(super) fn resync_offset(self) -> u64 {
         if self == Self::Pending { 0 } else { u64::MAX }
     }
 
-    /// One word for programs.
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::NoRedundancy => "no-redundancy",
@@ -97,32 +92,32 @@ impl fmt::Display for Sync {
     }
 }
 
-/// Sectors of a lockless bitmap at most, as mdadm has it.
+/// mdadm's limit for a lockless bitmap, in sectors.
 const LOCKLESS_SECTORS_MAX: u32 = 256;
 
-/// What keeps redundancy right over a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Consistency {
-    /// There is nothing to keep.
+    /// The level has no redundancy.
     NoRedundancy,
-    /// All of it is brought in sync again.
+    /// A full resync after a crash.
     Resync,
-    /// The same, for members have no room for a bitmap.
+    /// A full resync, because members have no room for a bitmap.
     NoRoom,
-    /// What a bitmap names is.
+    /// A resync of the regions that the bitmap names.
     Bitmap(BitmapSuperblock),
-    /// What a lockless one names is.
+    /// A resync of the regions that the lockless bitmap names.
     Lockless(BitmapSuperblock),
-    /// What the partial parity logs of members name is made right, whoever is missing.
+    /// md's partial parity logs restore parity, with any member missing.
     Ppl,
-    /// The same with our own logs; beside them a bitmap, where it has room, so that who was away is caught up.
+    /// braid's own logs, likewise; beside them a bitmap if it has room, so that a returning member
+    /// is caught up.
     Log(OwnLogPlace, Option<BitmapSuperblock>),
-    /// What a write journal has is written out, whoever is missing; the sequence of its first block.
+    /// A write journal is written out, with any member missing; the sequence of its first block.
     Journal(u32),
 }
 
 impl Consistency {
-    /// One word for programs, as md has them.
+    /// The word in JSON, as md has it.
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::NoRedundancy => "none",
@@ -143,7 +138,7 @@ impl Consistency {
         }
     }
 
-    /// The sequence of a journal's first block, if there is to be one.
+    /// The sequence of the journal's first block, if the array has a journal.
     pub(super) fn journal_sequence(self) -> Option<u64> {
         match self {
             Self::Journal(sequence) => Some(sequence.into()),
@@ -151,7 +146,7 @@ impl Consistency {
         }
     }
 
-    /// Where a member with this superblock keeps its parity log, if it keeps one.
+    /// Where a member with this superblock keeps its parity log, if any.
     pub(super) fn log_place(self, superblock: &Superblock) -> Option<LogPlace> {
         match self {
             Self::Log(place, _) => Some(LogPlace::Own(place)),
@@ -200,7 +195,6 @@ impl fmt::Display for Consistency {
     }
 }
 
-/// The whole plan.
 pub(super) struct Plan {
     pub(super) wanted: Wanted,
     pub(super) geometry: Geometry,
@@ -212,26 +206,25 @@ pub(super) struct Plan {
     pub(super) member_size_sectors: u64,
     pub(super) sync: Sync,
     pub(super) consistency: Consistency,
-    /// The file that bitmap and log are in, if members do not have them.
+    /// The file that holds bitmap and log, if members do not.
     pub(super) bitmap_file: Option<PathBuf>,
-    /// One for each seat; with a bitmap they say so.
+    /// One for each seat; they already name the bitmap or the logs.
     pub(super) superblocks: Vec<Superblock>,
-    /// What is destroyed, each once.
+    /// Destroyed things, each once.
     pub(super) destroyed: Vec<Doomed>,
-    /// What was named to be destroyed and stays, within the data areas (`--assume-clean`).
+    /// Things named to be destroyed that stay, because they lie within the data areas
+    /// (`--assume-clean`).
     pub(super) kept: Vec<Doomed>,
-    /// The command line again.
     pub(super) args: Args,
 }
 
 impl Plan {
-    /// Bytes of the bitmap file.
     pub(super) fn bitmap_file_bytes(&self) -> u64 {
         self.consistency.bitmap().map_or(0, |bitmap| BitmapFile::bytes_for(&bitmap))
     }
 
-    /// The sectors of a member on which foreign signatures stay: with `--assume-clean` its data
-    /// area, for what is there are then the contents of an array that is made again.
+    /// The sectors of a member on which foreign signatures stay. With `--assume-clean` that is its
+    /// data area, because its bytes are then the contents of an array that is made again.
     pub(super) fn kept_sectors(&self, seat: &Seat) -> Range<u64> {
         match seat.is_journal {
             true => 0..0,
@@ -249,7 +242,6 @@ fn kept_sectors(args: &Args, placement: Placement, member_size_sectors: u64) -> 
     placement.data_offset_sectors..placement.data_offset_sectors + size_sectors
 }
 
-/// Decides everything.
 pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     let wanted = words::read(args)?;
     let roster = roster(args, &wanted)?;
@@ -303,7 +295,7 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     })
 }
 
-/// The journal's device has data of its own size, which is the ring.
+/// The journal's device uses all of its own size as the ring.
 fn journal_seat(wanted: &Wanted, geometry: &Geometry, opened: Opened) -> Result<Seat, CliError> {
     let request = PlacementRequest {
         version: wanted.version,
@@ -339,12 +331,12 @@ fn journal_seat(wanted: &Wanted, geometry: &Geometry, opened: Opened) -> Result<
     })
 }
 
-/// Who sits where.
+/// Members and their slots.
 struct Roster {
     slot_count: u16,
-    /// Index into the command line, of members that are not missing.
+    /// Indexes into the command line, of members that are not missing.
     given: Vec<usize>,
-    /// One for each of those.
+    /// One for each entry of `given`.
     slots: Vec<Option<u16>>,
     missing: Vec<u16>,
 }
@@ -388,7 +380,7 @@ fn roster(args: &Args, wanted: &Wanted) -> Result<Roster, CliError> {
     Ok(roster)
 }
 
-/// A place on each member, and the size that all of them use.
+/// A data offset on each member, and the size that all of them use.
 fn places(
     wanted: &Wanted,
     roster: &Roster,
@@ -493,7 +485,7 @@ fn sync(
     let is_bare = match geometry.level() {
         Level::Linear | Level::Raid0 => true,
         Level::Raid1 => lost + 1 == geometry.slots(),
-        // As mdadm: with nothing left to compare with, there is nothing to bring in sync.
+        // As mdadm: with no redundancy left to compare, there is nothing to resync.
         Level::Raid4 | Level::Raid5 | Level::Raid6 => lost == geometry.lost_max(),
         Level::Raid10 => false,
     };
@@ -525,7 +517,7 @@ fn sync(
     Ok(Sync::Pending)
 }
 
-/// One superblock for each seat. Slots have the device numbers of their slot, spares those behind.
+/// One superblock for each seat. Slots use their number as device number; spares follow.
 fn superblocks(
     (wanted, geometry): (&Wanted, &Geometry),
     seats: &[Seat],
@@ -538,7 +530,7 @@ fn superblocks(
     for slot in seats.iter().filter_map(|seat| seat.slot) {
         roles[usize::from(slot)] = Role::Active(slot);
     }
-    // Its device is the last one.
+    // The journal's device comes last.
     if seats.iter().any(|seat| seat.is_journal) {
         roles.iter_mut().last().into_iter().for_each(|role| *role = Role::Journal);
     }
@@ -580,8 +572,8 @@ fn superblocks(
     Ok(superblocks)
 }
 
-/// Chooses the safest that members have room for, unless a person did, and has the superblocks name the bitmap or the logs if there are
-/// to be such. All members have the same.
+/// Chooses the safest policy that members have room for, unless the operator chose one. The
+/// superblocks then name the bitmap or the logs. All members have the same.
 fn consistency(
     args: &Args,
     (wanted, geometry): (&Wanted, &Geometry),
@@ -600,14 +592,15 @@ fn consistency(
         return parity_logs(args, superblocks);
     }
     if wanted.consistency == Some(Policy::Journal) {
-        // Whatever was on the device before does not follow it.
+        // A random start, so that old blocks on the device never continue the new sequence.
         let (sequence, ..) = Uuid::new_v4().as_fields();
         return Ok(Consistency::Journal(sequence));
     }
     let bitmap = bitmap(args, (wanted, geometry), superblocks)?;
     match wanted.consistency {
         Some(Policy::Log) => own_logs(args, superblocks, bitmap.bitmap()),
-        // Parity has a hole that copies do not have: what a crash left half written in one column is half written in all.
+        // Parity has a write hole that copies do not have: a crash that leaves one column half
+        // written makes every column of the stripe unsafe.
         None if geometry.level().family() == Family::Stripe => {
             Ok(own_logs(args, superblocks, bitmap.bitmap()).unwrap_or(bitmap))
         }
@@ -615,7 +608,7 @@ fn consistency(
     }
 }
 
-/// Chooses a bitmap, and has the superblocks name it.
+/// Chooses a bitmap, and makes the superblocks name it.
 fn bitmap(
     args: &Args,
     (wanted, geometry): (&Wanted, &Geometry),
@@ -646,7 +639,7 @@ fn bitmap(
     Ok(Consistency::Bitmap(BitmapSuperblock::new(sectors, bytes, reserved)))
 }
 
-/// The same where it is to be in a file: there is room for all of it.
+/// The same for a bitmap file, which has room for everything.
 fn in_file(
     args: &Args,
     (wanted, geometry): (&Wanted, &Geometry),
@@ -684,7 +677,7 @@ fn in_file(
     }
 }
 
-/// Sees to it that our own logs have room, beside the bitmap that superblocks name.
+/// Checks that braid's own logs have room beside the bitmap that superblocks name.
 fn own_logs(
     args: &Args,
     superblocks: &[Superblock],
@@ -705,7 +698,6 @@ fn own_logs(
     Ok(Consistency::Log(OwnLogPlace::of(size_sectors), bitmap))
 }
 
-/// Has the superblocks name a lockless bitmap.
 fn lockless(
     args: &Args,
     (sectors, asked): (u64, Option<u32>),
@@ -727,7 +719,6 @@ fn lockless(
     Ok(Consistency::Lockless(head))
 }
 
-/// Has the superblocks name partial parity logs.
 fn parity_logs(args: &Args, superblocks: &mut [Superblock]) -> Result<Consistency, CliError> {
     let places: Vec<Option<PplPlace>> = superblocks.iter().map(Superblock::ppl_place).collect();
     let room = |place: &Option<PplPlace>| place.map_or(0, |place| place.size_sectors);
@@ -752,7 +743,7 @@ fn no_room_for_logs(args: &Args, logs: &str, place: &str) -> CliError {
     error.remedy(Risk::Change, "Instead", better.command_line())
 }
 
-/// There is no room for the bitmap that was asked for; it would fit with so many bytes per bit.
+/// The requested bitmap does not fit; it would fit with this many bytes per bit.
 fn no_room(args: &Args, fitting_bytes: Option<u32>) -> CliError {
     let mut better = args.clone();
     better.bitmap_chunk = fitting_bytes.map(|bytes| format_size_exact(u64::from(bytes)));

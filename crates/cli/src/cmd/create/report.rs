@@ -14,10 +14,8 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::size::{format_size, format_size_exact};
 use braid_ondisk::format_uuid;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 
-/// `-n`.
 pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
     if globals.json {
         outjson!(&to_json(plan, None));
@@ -28,7 +26,6 @@ pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
     outln!("Run it again without -n to do it:\n  {}", command(plan, globals));
 }
 
-/// After it was done.
 pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
     if globals.json {
         outjson!(&to_json(plan, Some(made)));
@@ -44,7 +41,7 @@ pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
     outln!("Next:  {}", globals.paint_out.paint(Style::Command, &printable(&next(plan))));
 }
 
-/// What is said of a policy that nobody asked for.
+/// The remark about a policy that braid chose by default.
 fn default_words(plan: &Plan) -> Option<&'static str> {
     let has_parity = plan.geometry.level().family() == Family::Stripe;
     let is_default = plan.wanted.consistency.is_none() && has_parity;
@@ -167,7 +164,7 @@ fn capacity_bytes(plan: &Plan) -> u64 {
     plan.geometry.capacity_sectors() * SECTOR_BYTES
 }
 
-/// Bytes of the members in slots, each as large as it is.
+/// Bytes of the members in slots, each at its own size.
 fn raw_bytes(plan: &Plan) -> u64 {
     let active = plan.seats.iter().filter(|seat| seat.slot.is_some());
     active.map(|seat| seat.size_bytes).fold(0, u64::saturating_add)
@@ -183,7 +180,7 @@ fn capacity_words(plan: &Plan) -> String {
     format!("{usable} usable of {} ({}.{} %)", format_size(raw), permille / 10, permille % 10)
 }
 
-/// What a member has more than the smallest, in bytes.
+/// Bytes of a member beyond the size of the smallest.
 fn unused_bytes(plan: &Plan, seat: &Seat) -> u64 {
     if plan.member_size_sectors == 0 || seat.is_journal {
         return 0;

@@ -1,4 +1,5 @@
-//! A failure half-way leaves members as they were, unless zeroing had begun, and removes the files that were made.
+//! A failure half-way leaves members as they were, unless zeroing had begun, and removes the new
+//! files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use braid_console::error::CliError;
 use braid_console::error::code::Code;
 use braid_console::output::colour::Paint;
 
-/// What the error says when everything is back.
+/// The error's words if everything is back.
 const BACK: &str = "old superblocks put back";
 
 /// `Args` as a command line of its own.
@@ -94,7 +95,7 @@ fn a_signature_that_cannot_be_wiped_undoes_the_others() {
 
 #[test]
 fn a_failed_flush_undoes_everything() {
-    // The bytes are back, but it is not known whether they are on stable storage.
+    // The bytes are back, but may not be on stable storage.
     let words = "the old bytes may not be back on: ";
     failure_is_undone("-l 5", Fault::everywhere(Operation::Flush).times(1), words);
 }

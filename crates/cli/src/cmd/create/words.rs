@@ -1,4 +1,4 @@
-//! From the words of the command line to numbers, or to an error that lists what would do.
+//! Turns the words of the command line into numbers, or into an error that lists the valid ones.
 
 use braid_geometry::{Family, GeometryError, Level, default_layout, layout_name, parse_layout};
 use braid_ondisk::Version;
@@ -10,36 +10,33 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::size::{SizeError, format_size_exact, parse_size};
 use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Sectors of a chunk where nothing else was said; mdadm's default.
+/// mdadm's default chunk.
 const CHUNK_SECTORS_DEFAULT: u32 = 1024;
 /// A chunk is whole pages.
 const CHUNK_SECTORS_UNIT: u64 = 8;
 /// Bytes that md keeps for a name, less the zero at the end.
 const NAME_BYTES_MAX: usize = 31;
-/// The levels, as `--level` takes them.
 const LEVEL_WORDS: [&str; 7] = ["linear", "0", "1", "4", "5", "6", "10"];
 /// Layout numbers of raid0, 5 and 6 are below this one.
 const LAYOUT_NUMBERS_END: u32 = 32;
 
-/// What the command line says about the array.
+/// The array that the command line describes.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) level: Level,
     pub(super) layout: u32,
-    /// 0 where the level has no chunks.
+    /// 0 if the level has no chunks.
     pub(super) chunk_sectors: u32,
     pub(super) version: Version,
     /// Size of members that are to be made.
     pub(super) member_bytes: Option<u64>,
-    /// What was asked for; with a bitmap, what a bit is to stand for.
+    /// The requested policy; for a bitmap with the requested bytes per bit.
     pub(super) consistency: Option<Policy>,
     pub(super) bitmap_chunk_bytes: Option<u32>,
 }
 
-/// Reads all of it.
 pub(super) fn read(args: &Args) -> Result<Wanted, CliError> {
     let name = name(&args.name)?;
     let level = level(args)?;
@@ -112,7 +109,7 @@ fn nearest_level(word: &str) -> &'static str {
     LEVEL_WORDS.iter().min_by_key(|candidate| distance(candidate)).copied().unwrap_or("5")
 }
 
-/// Letters to insert, remove or change to make one word the other.
+/// The edit distance: letters to insert, remove or change.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -148,7 +145,6 @@ fn layout(args: &Args, level: Level) -> Result<u32, CliError> {
     })
 }
 
-/// The layouts that a level has, as `--layout` takes them.
 fn layout_words(level: Level) -> Vec<String> {
     if level == Level::Raid10 {
         return ["n2", "n3", "f2", "f3", "o2", "o3"].map(String::from).to_vec();
@@ -299,7 +295,7 @@ fn size(option: &str, text: &str) -> Result<u64, CliError> {
     })
 }
 
-/// What geometry says of a shape, as an error of the command line.
+/// A geometry error as an error of the command line.
 pub(super) fn geometry_error(error: GeometryError, args: &Args) -> CliError {
     let code = match error {
         GeometryError::SlotsOutOfRange { .. } | GeometryError::Raid10Copies { .. } => {

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use braid_console::output::size::format_size;
 use braid_discovery::refusal::tolerance_words;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// `clean`, `degraded`, `dirty` or `dirty, degraded`.
@@ -32,7 +31,6 @@ pub(super) fn line(array: &AssembledArray) -> String {
     format!("{capacity}{degraded}, {lose}{}", read_only.unwrap_or_default())
 }
 
-/// The object.
 pub(super) fn to_json(array: &AssembledArray) -> Value {
     let tolerance = array.tolerance();
     json!({

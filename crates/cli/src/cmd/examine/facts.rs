@@ -1,7 +1,7 @@
 //! One superblock, field by field: in words, and as JSON.
 //!
-//! The words stand in the order in which a person asks: which array, what shape, which part of it,
-//! how it was left, what else is kept on the member.
+//! The order follows an operator's questions: which array, what shape, which part of it, how it was
+//! left, and what else the member holds.
 
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
@@ -15,9 +15,8 @@ use braid_console::output::size::{format_size, format_size_exact};
 use braid_console::output::utc::format_utc;
 use braid_discovery::status::words::byte_order_words;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Most bad ranges printed in words; JSON has all.
+/// The text prints this many bad ranges; JSON has all.
 const BAD_RANGES_SHOWN: usize = 8;
 
 /// A heading and its words.
@@ -27,7 +26,6 @@ fn bytes(sectors: u64) -> u64 {
     sectors.saturating_mul(SECTOR_BYTES)
 }
 
-/// Everything that one superblock says.
 pub(super) fn lines(superblock: &Superblock) -> Vec<Line> {
     let (array, device, state) = (&superblock.array, &superblock.device, &superblock.state);
     let name = if array.name.is_empty() { "(no name)" } else { array.name.as_str() };
@@ -63,7 +61,7 @@ pub(super) fn lines(superblock: &Superblock) -> Vec<Line> {
     lines
 }
 
-/// What is only said if there is something to say.
+/// Lines that appear only if the superblock has the feature.
 fn optional(superblock: &Superblock) -> Vec<Line> {
     let (device, state) = (&superblock.device, &superblock.state);
     let mut lines = Vec::new();
@@ -120,7 +118,7 @@ fn optional(superblock: &Superblock) -> Vec<Line> {
     lines
 }
 
-/// What a parity log says.
+/// A parity log in words.
 fn parity_log_words(log: &Result<PplLog, PplLogError>) -> String {
     match log {
         Err(error) => format!("cannot be used: {error}"),
@@ -141,7 +139,7 @@ fn parity_log_words(log: &Result<PplLog, PplLogError>) -> String {
     }
 }
 
-/// What our own log says, and whether this member's superblock says that it counts.
+/// braid's own log in words, and whether this member's superblock says that it counts.
 fn own_log_words(member: &ProbedMember, own: &OwnLog) -> String {
     let place = match &own.place {
         Err(error) => return format!("cannot be used: {error}"),
@@ -171,7 +169,7 @@ fn bitmap_words(bitmap: &Bitmap) -> String {
     format!("{kind}, a {mark} for {each}, {set}, events {events} (cleared {cleared})")
 }
 
-/// What is in a bitmap file.
+/// A bitmap file in lines.
 pub(super) fn bitmap_file_lines(file: &BitmapFile) -> Vec<Line> {
     let mut lines = vec![
         ("holds", "the bitmap of an array: it is no member of it".to_string()),
@@ -232,7 +230,8 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     lines
 }
 
-/// How many marks of a lockless bitmap are in each state, in their order; states that none is in are left out.
+/// How many marks of a lockless bitmap are in each state, in their order. Empty states are left
+/// out.
 fn mark_states(counts: &MarkCounts) -> impl Iterator<Item = (&'static str, u64)> {
     let states = MarkState::ALL.map(|state| (state.name(), counts.of(state)));
     states.into_iter().chain([("unknown", counts.unknown)]).filter(|(_, count)| *count > 0)
@@ -244,7 +243,7 @@ fn mark_words(counts: &MarkCounts, marks: u64) -> String {
     format!("{} of {marks} marks", states.join("; "))
 }
 
-/// The same as JSON, all states.
+/// The same as JSON, with all states.
 pub(super) fn marks_json(counts: &MarkCounts) -> Value {
     let key = |name: &str| name.replace(", ", "_").replace(' ', "_");
     let states = MarkState::ALL.map(|state| (key(state.name()), json!(counts.of(state))));
@@ -252,7 +251,7 @@ pub(super) fn marks_json(counts: &MarkCounts) -> Value {
     Value::Object(all.collect())
 }
 
-/// The mode that a journal was written in, if it shows.
+/// The mode of a journal, if its records show it.
 pub(super) fn journal_mode(log: &JournalLog) -> Option<&'static str> {
     log.is_write_back.then_some("write-back")
 }
@@ -286,7 +285,7 @@ fn shape(superblock: &Superblock) -> String {
     parts.join(", ")
 }
 
-/// The layout's name; raid0 says it only with its feature bit.
+/// The layout's name; raid0 states it only with its feature bit.
 fn layout(superblock: &Superblock) -> Option<String> {
     let array = &superblock.array;
     let is_said = superblock.state.features.contains(Features::RAID0_LAYOUT);
@@ -294,7 +293,7 @@ fn layout(superblock: &Superblock) -> Option<String> {
     layout_name(array.level, number)
 }
 
-/// Sectors of the array, where one member is enough to know.
+/// Sectors of the array, if one member is enough to know.
 fn capacity_sectors(superblock: &Superblock) -> Option<u64> {
     let array = &superblock.array;
     let slots = u16::try_from(array.raid_slots).ok()?;

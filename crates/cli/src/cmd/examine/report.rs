@@ -11,7 +11,7 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 
-/// All of it: each member, the verdicts, and the array or why there is none.
+/// Each member, the verdicts, and the array or why there is none.
 pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
     let mut text = String::new();
     for look in &findings.looks {
@@ -140,7 +140,7 @@ fn verdict_table(findings: &Findings) -> String {
     table.render("")
 }
 
-/// Every member with its verdict, or with the error that kept it from having one.
+/// Every member with its verdict, or with the error that prevented one.
 fn judged(findings: &Findings) -> Vec<(&str, Result<&MemberVerdict, &CliError>)> {
     let mut verdicts = findings.assembly.verdicts.iter();
     let judge = |look| match look {
@@ -151,7 +151,7 @@ fn judged(findings: &Findings) -> Vec<(&str, Result<&MemberVerdict, &CliError>)>
     labels.zip(findings.looks.iter().map(judge)).collect()
 }
 
-/// The object; `refusal` is what the error of `braid serve` would be.
+/// The object; `refusal` is the error that `braid serve` would give.
 pub(super) fn to_json(findings: &Findings) -> Value {
     let members: Vec<Value> = findings
         .looks

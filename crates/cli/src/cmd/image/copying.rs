@@ -1,4 +1,5 @@
-//! The copy itself: what the plan asks for is read and written, and now and then made durable and noted down.
+//! The copy loop: reads and writes as the plan asks, and from time to time makes the image durable
+//! and the map current.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,29 +16,28 @@ use braid_console::error::{CliError, Risk};
 use braid_discovery::maps;
 use braid_discovery::probe::io_error;
 
-/// How long what was read may be lost again, if everything ends.
+/// A crash loses at most this long a time of reads.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
-/// Failing reads in a row after which it is asked whether the disk is there at all.
+/// After this many failing reads in a row, the command checks that the disk is still there.
 const FAILING_MAX: usize = 16;
 const SECTOR_BYTES: usize = 512;
-/// Zeroes of so many bytes are left out of the copy, and take no space there.
+/// Runs of this many zero bytes become holes of the image.
 const HOLE_BYTES: usize = 4096;
 
-/// How a copy came to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Everything has been asked for.
+    /// The plan has nothing left.
     Over,
     /// By a signal.
     Interrupted,
 }
 
-/// From where, to where.
+/// Source and target.
 pub(super) struct Copying<'a> {
     pub(super) source: &'a dyn Member,
     pub(super) image: &'a dyn Member,
     pub(super) map_path: &'a Path,
-    /// What the map begins with.
+    /// The map's first line.
     pub(super) remark: &'a str,
     pub(super) ends: &'a AtomicBool,
 }
@@ -47,9 +47,9 @@ impl Copying<'_> {
         let mut memory = Payload::zeroed(usize::try_from(PIECE_BYTES).expect("small"));
         let mut progress = Progress::new(plan.map(), globals);
         let mut noted = Instant::now();
-        // Asked for since the last that was read.
+        // Failing ranges since the last good read.
         let mut failing = Vec::new();
-        // Where nothing can be kept, nothing need be read.
+        // If the map cannot be written, reading is pointless.
         self.note(&plan)?;
         let ended = loop {
             if self.ends.load(Ordering::Relaxed) {
@@ -62,7 +62,7 @@ impl Copying<'_> {
             let is_read = match self.source.read_at(bytes, ask.range.start) {
                 Ok(()) => true,
                 Err(MemberError::Media { .. }) if !self.source.has_vanished() => false,
-                // It is the disk as a whole that is gone.
+                // The whole disk is gone.
                 Err(error) => {
                     self.note(&plan)?;
                     return Err(io_error(
@@ -73,7 +73,7 @@ impl Copying<'_> {
                 }
             };
             if is_read && let Err(error) = self.write(bytes, ask.range.start) {
-                // What was noted before is durable, and what came after is read once more.
+                // The state noted before is durable, and later ranges are read again next time.
                 return Err(io_error(
                     &self.image.identity().path.display().to_string(),
                     "writing",
@@ -104,20 +104,21 @@ impl Copying<'_> {
         Ok((plan.map().clone(), ended))
     }
 
-    /// Whether the disk does not give what it gave before either: then it is the cable, or the bus, or its end.
+    /// Whether reads fail even at places that succeeded before: then the cable, the bus or the
+    /// whole disk has failed.
     fn is_gone(&self, plan: &Plan) -> bool {
         let identity = self.source.identity();
         let number = identity.device.filter(|_| identity.kind == MemberKind::BlockDevice);
         let is_offline = number.is_some_and(|number| {
             let of = format!("/sys/dev/block/{}:{}", number.major, number.minor);
-            // Of a partition it is the disk's.
+            // The second path is for a partition: the state belongs to its disk.
             let states = ["device/state", "../device/state"].map(|state| format!("{of}/{state}"));
             let mut said = states.iter().filter_map(|state| std::fs::read_to_string(state).ok());
             said.any(|state| !["running", "live"].contains(&state.trim()))
         });
         let done: Vec<_> = plan.map().of(State::Done).collect();
         let mut sector = Payload::zeroed(SECTOR_BYTES);
-        // One that was read long ago, rather than one that the page cache has.
+        // Places read long ago, because the page cache may still hold recent ones.
         let mut places = [0, done.len() / 2].into_iter().filter_map(|index| done.get(index));
         let fails =
             |range: &std::ops::Range<u64>| self.source.read_at(&mut sector, range.start).is_err();
@@ -133,7 +134,7 @@ impl Copying<'_> {
             .remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
     }
 
-    /// Writes what is not zero; the rest has to read as zeroes, which in a file that was just made it does.
+    /// Writes the bytes that are not zero. The rest must read as zeroes, and a new file does.
     fn write(&self, bytes: &[u8], at: u64) -> Result<(), MemberError> {
         let is_zero = |piece: &[u8]| piece.iter().all(|byte| *byte == 0);
         let mut start = 0;
@@ -153,7 +154,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Makes durable what the image has, then says so.
+    /// Makes the image durable, then writes the map.
     fn note(&self, plan: &Plan) -> Result<(), CliError> {
         let flushed = self.image.flush();
         flushed.map_err(|error| {

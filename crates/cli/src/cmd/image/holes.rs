@@ -1,6 +1,8 @@
-//! Holes of a sparse file: they are zeroes, and the file system says where they are, so nobody has to read them.
+//! Holes of a sparse file: they read as zeroes, and the file system lists them, so no read is
+//! needed.
 //!
-//! What it does not do: ask a device, which has none; and hunt for short ones, each of which would be a line of the map.
+//! It does not ask block devices, which have no holes. It skips short holes, because each would be
+//! a line of the map.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,7 +15,7 @@ use braid_console::regular;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// Where a file of so many bytes has holes of some length, in order; none where that cannot be told.
+/// The long holes of a file of this size, in order; none if the file system cannot tell.
 fn holes(path: &Path, size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let file = regular::open(path).ok();
     let mut at = 0;
@@ -22,7 +24,7 @@ fn holes(path: &Path, size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
         let start: u64 = at;
         let end = match seek(file, SeekFrom::Data(start)) {
             Ok(data) => data.min(size_bytes),
-            // No data are left.
+            // No data follow.
             Err(rustix::io::Errno::NXIO) => size_bytes,
             Err(_) => return None,
         };
@@ -32,7 +34,7 @@ fn holes(path: &Path, size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     .filter(|hole| hole.end.saturating_sub(hole.start) >= PIECE_BYTES)
 }
 
-/// Says of the holes of the file that the copy has them, once it has.
+/// Marks the holes of the source file as copied in the map, once the copy has zeroes there.
 ///
 /// # Errors
 /// Zeroes cannot be written to the copy.
@@ -64,7 +66,7 @@ mod tests {
         file.as_file().set_len(size).expect("a length");
         let found = |size| holes(file.path(), size).collect::<Vec<_>>();
         assert_eq!(found(size), std::slice::from_ref(&(0..size)));
-        // Data in the middle, and a hole that is too short to be told.
+        // Data in the middle, and a hole below the minimum length.
         file.as_file().write_all_at(&[1; 1 << 16], 16 << 20).expect("data");
         file.as_file().write_all_at(&[1; 1 << 16], (16 << 20) + (1 << 18)).expect("data");
         let end = (16 << 20) + (1 << 18) + (1 << 16);

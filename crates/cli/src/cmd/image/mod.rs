@@ -1,16 +1,17 @@
-//! `braid image`: a disk that fails is copied into a file, as much of it as it still gives.
+//! `braid image`: copies the readable part of a failing disk into a file.
 //!
 //! ```text
 //!   SOURCE (read-only, locked, past the page cache) ─▶ plan (braid-imaging) ─▶ IMAGE, sparse
 //!                                                                          └─▶ IMAGE.map, after what it calls read is durable
 //! ```
 //!
-//! It can be ended at any moment and begun again; the map is ddrescue's, which can go on from it, as braid can from one of ddrescue's.
-//! What the disk does not give may be had from the other members: `braid rescue --fill`.
+//! The copy can be stopped at any moment and resumed. The map has ddrescue's format: ddrescue can
+//! resume from it, and braid from one of ddrescue's. `braid rescue --fill` computes unreadable
+//! sectors from the other members.
 //!
 //! Invariants:
 //! - nothing is written to the disk `[check: a_failing_disk_is_copied_as_far_as_it_can_be_read]`;
-//! - the map never calls read what the image does not durably have
+//! - the map calls no sector read that the image does not durably have
 //!   `[check: a_copy_that_was_killed_is_gone_on_with]`.
 
 mod copying;
@@ -41,32 +42,32 @@ use braid_discovery::maps;
 use braid_discovery::probe::{io_error, open_error, open_member};
 use copying::{Copying, Ended};
 
-/// Bytes of a sector of a file, and of a disk that does not say.
+/// The sector size of a file, and of a disk that reports none.
 const SECTOR_BYTES: u64 = 512;
-/// Places all over a disk at which a copy that is gone on with is held against it, and bytes of each.
+/// A resumed copy is compared with the disk at this many places, and this many bytes at each.
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: usize = 4096;
 
-/// Arguments of `braid image`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The disk: a block device, or a file.
     #[arg(value_name = "DISK")]
     source: PathBuf,
-    /// The copy: a file that is not there yet, or one that was begun.
+    /// The copy: a new file, or a copy that was begun.
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// Where is kept what has been read, as a map of ddrescue's; without it IMAGE.map.
+    /// The map of sectors read so far, in ddrescue's format; without it IMAGE.map.
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
-    /// How often sectors that cannot be read are asked for again at the end, by turns from both ends of the disk.
+    /// How often sectors that cannot be read are asked for again at the end, by turns from both
+    /// ends of the disk.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     retries: u32,
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let source = open_member(&args.source, Access::ReadOnly)?;
-    // What the page cache reads ahead would be read from bad places, too. Where it cannot be had it is as good.
+    // The page cache would read ahead into bad places. Without direct I/O the copy still works.
     let _ = source.go_direct();
     let map_path = args.map.clone().unwrap_or_else(|| maps::beside(&args.image));
     let (image, mut map) = image(args, source.as_ref(), &map_path)?;
@@ -118,7 +119,7 @@ fn image(
                 );
                 return Err(refused("the copy is not there, and its map is", why));
             }
-            // First the map: a copy without one would be nobody's.
+            // The map comes first, because a copy without a map could not be resumed.
             let map = Map::new(size_bytes);
             maps::write(map_path, &map.to_text(&[], (0, '?'), 1))?;
             let image = create_file(&args.image, size_bytes).map_err(|error| open_error(&error))?;
@@ -140,7 +141,7 @@ fn image(
                 );
                 return Err(refused("the file is there already", why));
             };
-            // ddrescue lets a copy grow, and who is killed may not have made it long.
+            // ddrescue lets a copy grow, so a killed run may have left it short.
             let is_shorter = there.len() < size_bytes
                 && map.of(State::Done).next_back().is_none_or(|done| done.end <= there.len());
             if is_shorter {
@@ -167,8 +168,8 @@ fn image(
     }
 }
 
-/// A place where the copy should have what the disk has, and has not: disks change their names when they come back. Nearly all disks differ where
-/// their superblocks are, at their ends.
+/// A place where the copy differs from the disk. Disks change their names when they come back.
+/// Nearly all disks differ at their ends, where superblocks lie.
 fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
     let mut of_disk = Payload::zeroed(SAMPLE_BYTES);
     let mut of_copy = Payload::zeroed(SAMPLE_BYTES);
@@ -182,7 +183,7 @@ fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
             (start + sample <= done.end).then_some(start)
         };
         let Some(start) = map.of(State::Done).find_map(start_in) else { continue };
-        // What cannot be read today says nothing.
+        // A read error now proves nothing.
         if source.read_at(&mut of_disk, start).is_ok()
             && image.read_at(&mut of_copy, start).is_ok()
             && of_disk[..] != of_copy[..]
@@ -193,7 +194,7 @@ fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
     None
 }
 
-/// A name beside one that is taken.
+/// A free file name beside a taken one.
 fn free_name(path: &Path) -> PathBuf {
     let name = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -210,7 +211,7 @@ fn word(path: &Path) -> String {
     shell_word(&path.display().to_string()).into_owned()
 }
 
-/// Bytes that a disk reads or does not read at once.
+/// The disk's unit of reading: it reads a whole one or fails.
 fn sector_bytes(source: &dyn Member) -> u64 {
     let identity = source.identity();
     let size = match identity.kind {
@@ -255,7 +256,7 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Glo
                     outln!("  {untried} were not asked for any more: it fails in too many places");
                 }
                 outln!("  ask the disk again:                   {}", again(" --retries 3"));
-                // A map that is not beside the copy has to be named, or the copy counts as whole.
+                // A map elsewhere must be named, or the copy counts as complete.
                 let named = args.map.as_ref().map(|map| {
                     let named = format!("{}={}", args.image.display(), map.display());
                     format!(" --map {}", printable(&shell_word(&named)))

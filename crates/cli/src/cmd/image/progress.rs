@@ -1,4 +1,4 @@
-//! How far a copy is, on a terminal.
+//! The progress of a copy, on a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -8,18 +8,16 @@ use braid_imaging::{Map, Plan, State, Step};
 use braid_console::Globals;
 use braid_console::output::size::format_size;
 
-/// How often it is said.
 const EVERY: Duration = Duration::from_millis(500);
-/// The rate is that of the last so long.
+/// The rate is averaged over this time.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// A line that is written again and again.
+/// A line that is overwritten in place.
 pub(super) struct Progress {
     is_shown: bool,
     shown: Instant,
-    /// When how many bytes had been read, for the rate.
+    /// Time and bytes read at the start of the rate's window.
     window: (Instant, u64),
-    /// Bytes a second.
     rate: Option<u64>,
 }
 
@@ -46,7 +44,7 @@ impl Progress {
             self.window = (Instant::now(), done);
         }
         let line = line(plan, self.rate.unwrap_or(0));
-        // Nothing depends on it.
+        // A failed write does not matter.
         let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
     }
 
@@ -75,7 +73,7 @@ fn line(plan: &Plan, bytes_per_second: u64) -> String {
         format!("{} of {}", format_size(done), format_size(size)),
         format!("{}/s", format_size(bytes_per_second)),
     ];
-    // What is left after the first passes goes by places, not by bytes.
+    // After the first passes the progress counts places, not bytes.
     if matches!(plan.step(), Step::Copy(_))
         && let Some(left) = map.bytes(State::Untried).checked_div(bytes_per_second)
     {

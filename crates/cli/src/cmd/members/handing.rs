@@ -1,7 +1,9 @@
-//! Devices that are opened here and handed over to a server that may open nothing by itself.
+//! Opens devices here and passes their descriptors to a confined server, which may open nothing
+//! itself.
 //!
-//! A device that cannot be opened is not handed over: it may be one that failed and is open in the server still, which opens it
-//! again by itself. Otherwise the server refuses it, and what is told is why it could not be opened here.
+//! A device that cannot be opened is not passed. It may be a failed member that the server still
+//! has open and opens again by itself. Otherwise the server refuses the device, and the error
+//! printed is why it could not be opened here.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -14,17 +16,16 @@ use braid_member::IdentityKey;
 use braid_console::error::CliError;
 use braid_discovery::probe::open_error;
 
-/// What goes with a request.
+/// Descriptors that go with a request.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
     pub(super) descriptors: Vec<OwnedFd>,
-    /// How many are of each device.
+    /// Number of descriptors of each device.
     pub(super) counts: Vec<u16>,
-    /// Why the first one that could not be opened was not.
+    /// Why the first device could not be opened.
     pub(super) why: Option<CliError>,
 }
 
-/// Opens the devices that are to become members.
 pub(super) fn over(wanted: &MembersWanted) -> Handed {
     let mut handed = Handed::default();
     let are_devices = match wanted.request {
@@ -38,7 +39,8 @@ pub(super) fn over(wanted: &MembersWanted) -> Handed {
     for (device, is_opened) in members.chain(with) {
         let path = Path::new(device);
         let key = braid_member::key_at(path).filter(|_| is_opened);
-        // What is named twice is for the server to say; a second opening would only find the lock of the first.
+        // The server reports a device that is named twice. A second opening here would only meet
+        // the lock of the first.
         let same = key.and_then(|key| before.iter().find(|(other, _)| *other == key));
         let again = same.map(|(_, one): &(_, Range<usize>)| {
             handed.descriptors[one.clone()].iter().map(OwnedFd::try_clone).collect()

@@ -1,16 +1,17 @@
-//! `braid serve --detach`: a server in the background, and a command that returns when clients may connect to it.
+//! `braid serve --detach`: starts a server in the background, and returns when clients may connect
+//! to it.
 //!
 //! ```text
-//!   braid serve --detach ... ──starts──▶ braid serve --detached=LOG ...   in a session of its own, what it says in LOG
-//!          │ ◀──────── READY=1 ───────────────┘                           as systemd is told it (`braid_events::service`)
-//!          ├─ ready: what it has said so far is printed, and 0
+//!   braid serve --detach ... ──starts──▶ braid serve --detached=LOG ...   in a session of its own, output to LOG
+//!          │ ◀──────── READY=1 ───────────────┘                           as for systemd (`braid_events::service`)
+//!          ├─ ready: prints the output so far, and exits with 0
 //!          └─ it has ended: the same, and its own exit status
 //! ```
 //!
-//! The log is `NAME.log` in the runtime folder (`UUID.log` while another server has that), is appended to, and is named by `braid
-//! status`. It is locked for as long as its server lives.
+//! The log is `NAME.log` in the runtime folder (`UUID.log` while another server has that). The
+//! server appends to it and keeps it locked; `braid status` names it.
 //!
-//! What it does not do: watch the server, or start it again. A service manager does.
+//! It does not watch the server or restart it. A service manager does.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -34,20 +35,20 @@ use braid_discovery::devices;
 use braid_discovery::ready::served_name;
 use braid_server::own_folder;
 
-/// How long the server's end is not noticed.
+/// Interval of checking for the server's end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Longer than what a service manager is told.
+/// Longer than any message for a service manager.
 const WORDS_BYTES_MAX: usize = 4096;
 
 /// Options about it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DetachArgs {
-    /// Serve in the background, and return when clients may connect, or say why they cannot. What the server says goes to a file,
-    /// which `braid status` names.
+    /// Serve in the background, and return when clients may connect, or say why they cannot. The
+    /// server's output goes to a file, which `braid status` names.
     #[arg(long, conflicts_with = "run")]
     pub(super) detach: bool,
-    /// This is the server, and this is where what it says goes.
+    /// Marks the process as the server, and names its log.
     #[arg(long, hide = true, value_name = "LOG", conflicts_with_all = ["detach", "run"])]
     pub(super) detached: Option<PathBuf>,
 }
@@ -76,7 +77,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut command = Command::new(own_program().map_err(failed)?);
     command.args(words).env("NOTIFY_SOCKET", &socket).stdin(Stdio::null());
     command.stdout(log.try_clone().map_err(failed)?).stderr(log.try_clone().map_err(failed)?);
-    // It has the umask that a person gave; its own is stricter.
+    // The server gets the umask of the caller; braid's own is stricter.
     let own = umask(globals.umask);
     let child = command.spawn();
     umask(own);
@@ -84,7 +85,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut said = String::new();
     log.seek(SeekFrom::Start(begin)).and_then(|_| log.read_to_string(&mut said)).map_err(failed)?;
     match ended {
-        // What it says of several arrays may come a moment later.
+        // With several arrays some output may arrive a moment later.
         Ended::Ready(status) if said.is_empty() && !globals.json => {
             outln!("{}", printable(&status));
             Ok(Exit::Done)
@@ -95,7 +96,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         }
         Ended::With(code) => {
             if begin == 0 {
-                // All of it is printed here; without it nothing is lost.
+                // Everything in it is printed here, so the file is no longer needed.
                 let _ = std::fs::remove_file(&path);
             }
             if globals.json {
@@ -103,18 +104,17 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             } else {
                 err!("{said}");
             }
-            // Nothing is left to be said or written; what it printed goes out first.
+            // `exit` runs no destructors, so flush first.
             braid_console::output::stdout::flush();
             std::process::exit(code)
         }
     }
 }
 
-/// What became of a server that was started.
+/// The outcome of starting a server.
 enum Ended {
-    /// It serves, and where.
+    /// It serves; the status text with its address.
     Ready(String),
-    /// It has ended, with this exit status.
     With(i32),
 }
 
@@ -130,13 +130,13 @@ fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<Ended> {
             return Ok(Ended::Ready(status.unwrap_or_default().to_owned()));
         }
         if let Some(status) = ended {
-            // One that was killed has none.
+            // A killed process has no exit code.
             return Ok(Ended::With(status.code().unwrap_or(i32::from(Exit::Failed.number()))));
         }
     }
 }
 
-/// The file for what it says, locked, and at its end.
+/// Opens and locks the log, at its end.
 fn log(args: &Args, folder: &Path) -> std::io::Result<(PathBuf, File)> {
     let member = args.members.iter().find_map(|path| devices::look_at(path));
     let uuid = member.as_ref().map(devices::Found::uuid);
@@ -156,13 +156,12 @@ fn log(args: &Args, folder: &Path) -> std::io::Result<(PathBuf, File)> {
 }
 
 impl DetachArgs {
-    /// Where what the server says goes.
     pub(super) fn log(&self) -> Option<String> {
         self.detached.as_ref().map(|path| path.display().to_string())
     }
 }
 
-/// This is the server: from now on no terminal ends it.
+/// Detaches from the terminal, so that its hangup does not end the server.
 pub(super) fn leave_terminal(args: &DetachArgs) -> Result<(), CliError> {
     if args.detached.is_none() {
         return Ok(());

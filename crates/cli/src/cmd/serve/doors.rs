@@ -1,11 +1,11 @@
-//! Where an array is served beside NBD, and how clients are let in, as options of `serve`.
+//! Options of `serve` for doors other than NBD, and for TLS.
 
 use std::path::PathBuf;
 
 use braid_server::{MetricsConfig, TlsConfig};
 use braid_ublk_proto::limits::IDS;
 
-/// Who comes in by TLS.
+/// The clients that TLS admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Who {
     /// Clients whose certificate `ca-cert.pem` signs for.
@@ -34,9 +34,8 @@ pub(crate) struct TlsArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A file")]
 pub(crate) struct FuseArgs {
-    /// Serve the array as this file as well, through FUSE: for losetup and for programs that know
-    /// no NBD. It is made if it is not there, and must be empty if it is. Users other than root
-    /// need fusermount3.
+    /// Serve the array as a file as well, through FUSE: for losetup and programs without NBD. A new
+    /// file is made; an existing one must be empty. Users other than root need fusermount3.
     #[arg(long = "fuse", value_name = "PATH")]
     path: Option<std::path::PathBuf>,
 }
@@ -59,7 +58,7 @@ pub(crate) struct UblkArgs {
     wish: Option<Wish>,
 }
 
-/// Which number the device is to have.
+/// The requested device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wish(Option<u32>);
 
@@ -99,7 +98,6 @@ pub(crate) struct MetricsArgs {
 }
 
 impl TlsArgs {
-    /// As the server takes it.
     pub(super) fn config(&self) -> TlsConfig {
         let admits_any = self.clients == Who::Any;
         TlsConfig { folder: self.folder.clone(), admits_any, is_optional: self.is_optional }
@@ -107,28 +105,24 @@ impl TlsArgs {
 }
 
 impl FuseArgs {
-    /// The path of the file.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.path.clone()
     }
 }
 
 impl UblkArgs {
-    /// The number of the device, or any.
     pub(super) fn device(&self) -> Option<Option<u32>> {
         self.wish.map(|Wish(id)| id)
     }
 }
 
 impl VhostUserArgs {
-    /// The path of the socket.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.machines.clone()
     }
 }
 
 impl MetricsArgs {
-    /// As the server takes it.
     pub(super) fn config(&self) -> Option<MetricsConfig> {
         let address = self.metrics.clone()?;
         Some(MetricsConfig { address, is_public: self.metrics_public, has_node_md: self.node_md })

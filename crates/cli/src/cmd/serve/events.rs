@@ -1,4 +1,4 @@
-//! Where events go, as options of `serve` and of `hook`.
+//! Destinations of events, as options of `serve` and of `hook`.
 
 use std::path::PathBuf;
 
@@ -22,13 +22,12 @@ pub(crate) struct TellingArgs {
     /// Mail critical events to this address.
     #[arg(long, value_name = "ADDRESS")]
     mail: Option<String>,
-    /// What mail is given to.
+    /// The program that mail is given to.
     #[arg(long, value_name = "PROGRAM", default_value = SENDMAIL)]
     sendmail: PathBuf,
 }
 
 impl TellingArgs {
-    /// As the server takes it.
     pub(crate) fn config(&self) -> EventConfig {
         EventConfig {
             on_event: self.on_event.clone(),

@@ -1,4 +1,4 @@
-//! `braid serve`: its arguments, and what the server is asked for by them.
+//! `braid serve`: its arguments, and the server configuration that they make.
 //!
 //! ```text
 //!   command line ─┬─ --name ─▶ [`named`]: the options of a file go before the others ─┐
@@ -28,37 +28,39 @@ use events::TellingArgs;
 use settings::SettingArgs;
 use words::{BUSY_POLL_US_MAX, Confine, Direct, Io, JobsWhen, hand_over_bytes};
 
-/// Arguments of `braid serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Never write: neither data nor superblocks.
     #[arg(long)]
     read_only: bool,
-    /// Start an array that is dirty and degraded, although so many stripes of it, or fewer, may read wrong. Without it such an
-    /// array is only served with --read-only, and what is at risk is an I/O error
+    /// Start an array that is dirty and degraded, although so many stripes of it, or fewer, may
+    /// read wrong. Without it such an array is only served with --read-only, and what is at risk is
+    /// an I/O error
     #[arg(long, value_name = "COUNT")]
     accept_risk: Option<u64>,
-    /// Believe members that are older than the array was when it was last served, or than others with as many events: they
-    /// were put back from a backup, and what was written since is given up.
+    /// Believe members that are older than the array was when it was last served, or than others
+    /// with as many events: they were put back from a backup, and what was written since is given
+    /// up.
     #[arg(long)]
     accept_older: bool,
-    /// Go on without the write journal if its device is not here or cannot be followed: it is given up, newest writes may be
-    /// missing, and all of the array is resynced.
+    /// Go on without the write journal if its device is not here or cannot be followed: it is given
+    /// up, newest writes may be missing, and all of the array is resynced.
     #[arg(long)]
     without_journal: bool,
-    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say it. It is not written to
-    /// them, and has to be said every time.
+    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not
+    /// say it. The choice is not written to them, and must be given every time.
     #[arg(long, value_parser = layout_word::parser(), value_name = "LAYOUT")]
     layout: Option<Raid0Layout>,
-    /// Which array, if the members are of several and not all are to be served: its name or UUID.
+    /// The array to serve, by name or UUID, if the members belong to several and not all are
+    /// wanted.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
-    /// Serve every array that the members are of, also those that lack some. Without it several are served by one server if each
-    /// has all its members.
+    /// Serve every array that the members are of, also those that lack some. Without it several are
+    /// served by one server if each has all its members.
     #[arg(long, conflicts_with_all = ["array", "bitmap_file"])]
     all: bool,
-    /// The file that has the array's write-intent bitmap, and braid's own log if there is one, beside the members, as md has it
-    /// (`mdadm --bitmap=FILE`). It is not on the array itself.
+    /// The file that has the array's write-intent bitmap, and braid's own log if there is one,
+    /// beside the members, as md has it (`mdadm --bitmap=FILE`). It is not on the array itself.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
     /// Where to serve, as an NBD URI; may be given more than once. Without it (and without --run)
@@ -73,8 +75,8 @@ pub(crate) struct Args {
     ublk: UblkArgs,
     #[command(flatten)]
     vhost_user: VhostUserArgs,
-    /// Run a shell command with $uri set, $file with --fuse, $device with --ublk and $vhost_user with --vhost-user, and stop when
-    /// it ends.
+    /// Run a shell command with $uri set, $file with --fuse, $device with --ublk and $vhost_user
+    /// with --vhost-user, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
     /// How clients are served and members used: by io_uring workers, or by threads that block;
@@ -84,12 +86,12 @@ pub(crate) struct Args {
     /// How many workers; without it as many as there are processors, at most four.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: Option<u16>,
-    /// How many microseconds a worker that has nothing to do looks for more before it sleeps. Answers come sooner, and a
-    /// processor is busy while clients are; 0 sleeps at once.
+    /// How many microseconds a worker that has nothing to do looks for more before it sleeps.
+    /// Answers come sooner, and a processor is busy while clients are; 0 sleeps at once.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=BUSY_POLL_US_MAX))]
     busy_poll: u32,
-    /// The shortest write that a worker leaves to one that sleeps, so that it can receive the next one meanwhile; done
-    /// where a client is seen to have several under way. Or `never`.
+    /// The shortest write that a worker leaves to one that sleeps, so that it can receive the next
+    /// one meanwhile; done where a client is seen to have several under way. Or `never`.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = hand_over_bytes)]
     hand_over: u64,
     /// Whether members are used past the page cache of the system; `auto` does where they allow it,
@@ -101,22 +103,23 @@ pub(crate) struct Args {
     /// Whether resyncs, recoveries and checks may begin, or wait for `braid resume`.
     #[arg(long, value_enum, default_value_t = JobsWhen::On, value_name = "WHEN", help_heading = "Jobs beside clients")]
     jobs: JobsWhen,
-    /// Takes a spare of another array that is served here with the same group, when this one lacks a member and has none itself,
-    /// and gives its own likewise.
+    /// Lends and borrows spares within a group of arrays served here: this array takes one if it
+    /// lacks a member and has no spare, and gives its own likewise.
     #[arg(long, value_name = "NAME", value_parser = braid_server::check_spare_group, help_heading = "Jobs beside clients")]
     spare_group: Option<String>,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Where this array is looked at, set and stopped: the path of a Unix socket, as HTTP. Without it (and without --run) in
-    /// the runtime folder, where `braid status` and the other verbs find it by its name.
+    /// Where this array is looked at, set and stopped: the path of a Unix socket, as HTTP. Without
+    /// it (and without --run) in the runtime folder, where `braid status` and the other verbs find
+    /// it by its name.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     #[command(flatten)]
     telling: TellingArgs,
     #[command(flatten)]
     log: LogArgs,
-    /// Seconds that a stop goes on without any answer from members that were asked for something; then it is
-    /// given up.
+    /// Seconds that a stop goes on without any answer from members that were asked for something;
+    /// then it is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stop_patience: u64,
@@ -135,7 +138,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What the server is asked for.
     fn config(&self) -> Result<ServerConfig, CliError> {
         let nbd = self.uris.iter().map(|uri| Address::parse(uri)).collect::<Result<Vec<_>, _>>()?;
         let assembly = braid_assembly::Options {

@@ -1,13 +1,15 @@
-//! `braid serve --name NAME`: the array is served as its file says, and as the command line says beside it.
+//! `braid serve --name NAME`: serves the array with the options of its file and of the command
+//! line.
 //!
 //! ```text
 //!   braid serve --name tank --read-only
 //!     └─▶ /etc/braid/tank.toml ─▶ --nbd ... --cache-memory ... MEMBER ... ─clap─▶ the same Args as from a command line
 //! ```
 //!
-//! An option of the command line takes the place of the file's; members that it names come beside those of the file.
+//! An option of the command line replaces the file's; members of the command line are added to the
+//! file's.
 //!
-//! What it does not do: know any option by itself. What there is, and what values are taken, clap knows.
+//! This file knows no option by itself. clap knows all options and their valid values.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,8 +28,8 @@ use braid_discovery::running;
 /// Options that choose a file.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct NamedArgs {
-    /// Serve as the file of this name says: NAME.toml in the folder of --config-dir. What else is given here goes before what the
-    /// file says.
+    /// Serve as the file of this name says: NAME.toml in the folder of --config-dir. Options given
+    /// here go before the file's.
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
     /// Where these files are; without it $BRAID_CONFIG_DIR, or /etc/braid.
@@ -36,7 +38,6 @@ pub(crate) struct NamedArgs {
 }
 
 impl NamedArgs {
-    /// The file that was chosen.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -53,7 +54,7 @@ pub(crate) fn known() -> Vec<Known> {
     serve.get_arguments().filter_map(known).collect()
 }
 
-/// The arguments with what their file says, if one is named.
+/// The arguments, merged with the chosen file's.
 pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> {
     let Some(name) = &args.named.name else { return Ok(args) };
     let folder = args.named.config_dir.clone().unwrap_or_else(config::folder);
@@ -61,7 +62,7 @@ pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> 
     config::check_own(&config)?;
     let given: Vec<OsString> = std::env::args_os().collect();
     let line = with_options(&given, &config, args.array.is_some());
-    // What is wrong with the options is found before anything is waited for.
+    // Option errors are reported before waiting for members.
     let mut args = parsed(&line, &config)?;
     args.members.extend(config::members::members(&config, &globals.state_dir)?);
     Ok(args)
@@ -105,8 +106,8 @@ pub(super) fn check_words(members: &[PathBuf]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The command line, with the options of a file that it does not give itself. They stand right behind the verb, before any
-/// member.
+/// The command line plus the file's options that it does not give itself. They stand right behind
+/// the verb, before any member.
 fn with_options(given: &[OsString], config: &Config, has_array: bool) -> Vec<OsString> {
     let is_given = |key: &str| {
         let (whole, begin) = (format!("--{key}"), format!("--{key}="));

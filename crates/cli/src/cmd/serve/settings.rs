@@ -102,7 +102,7 @@ pub(crate) struct ReadErrorArgs {
     /// older than two a quarter, and so on: a number, or `off` for any [default: 20, as md has it].
     #[arg(long, value_name = "COUNT")]
     read_errors_max: Option<String>,
-    /// What becomes of a member with more: `warn`, `replace` (copied to a spare, if one waits) or
+    /// The action for a member with more: `warn`, `replace` (copied to a spare, if one waits) or
     /// `fail` (the same, and put out where none waits and the others bear it) [default: replace].
     #[arg(long, value_name = "WHAT")]
     on_read_errors: Option<String>,
@@ -165,7 +165,7 @@ pub(crate) struct SettingArgs {
 }
 
 impl SettingArgs {
-    /// Those that were given, by their keys.
+    /// The given options, by their keys.
     pub(crate) fn words(&self) -> SettingWords {
         let Self { cache, scheduling, sit_out, read_errors, job_pace, clients } = self;
         SettingWords::new([

@@ -2,10 +2,10 @@
 
 use braid_console::output::size::{SizeError, parse_size};
 
-/// What one wait may be spent looking, at most: longer than any member that is worth it takes.
+/// Longest busy poll: more than any fast member takes.
 pub(super) const BUSY_POLL_US_MAX: i64 = 10_000;
 
-/// What `--io` says.
+/// The words of `--io`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Io {
     /// Workers, or threads where io_uring is not allowed.
@@ -16,7 +16,7 @@ pub(crate) enum Io {
     Threads,
 }
 
-/// What `--direct` says.
+/// The words of `--direct`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Direct {
     /// Block devices, where they allow it.
@@ -47,7 +47,7 @@ impl From<Direct> for braid_runtime::Direct {
     }
 }
 
-/// Reads what `--hand-over` says, in bytes; 0 for never.
+/// Parses `--hand-over`, in bytes; 0 for never.
 pub(crate) fn hand_over_bytes(text: &str) -> Result<u64, SizeError> {
     if text == "never" { Ok(0) } else { parse_size(text) }
 }
@@ -61,12 +61,12 @@ pub(crate) enum JobsWhen {
     Paused,
 }
 
-/// How much of it.
+/// How much to confine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Confine {
     /// Nothing is taken away.
     Off,
-    /// What this kernel and these options allow; what that is, is told.
+    /// As much as this kernel and these options allow; the server reports how much.
     Auto,
     /// All of it, or the array is not served.
     Full,

@@ -1,11 +1,14 @@
-//! `braid set NAME kernel-compat MEMBER...`: has the superblocks of a stopped array say nothing of its logical block.
+//! `braid set NAME kernel-compat MEMBER...`: clears the logical block size in the superblocks of a
+//! stopped array.
 //!
-//! Linux writes it since 6.19, and kernels before refuse an array that says it. Of 512 bytes it says nothing that is not so anyway, and
-//! may go; of more it may not, for what is on the array may go by it.
+//! Linux 6.19 and later write the field, and older kernels refuse an array that has it. A value of
+//! 512 bytes is the default anyway and may be cleared. A larger value may not, because the data on
+//! the array may depend on it.
 //!
-//! A running array is for braid, which reads it either way; whoever is to take it over wants it stopped. Nothing but this word changes,
-//! no count and no time, and whoever of several members has it and who has not is the same to everybody: so a power cut in between
-//! costs nothing, and `braid undo` puts it back.
+//! braid reads a running array either way; another program takes over only a stopped one. Only this
+//! field and the checksum change, not the event count or the time. Members with and without the
+//! field agree for every reader. So a power cut in between does no harm, and `braid undo` restores
+//! the field.
 
 use std::path::Path;
 
@@ -26,12 +29,11 @@ use braid_discovery::refusal::{self, words};
 use braid_discovery::running;
 use braid_discovery::undo::{self, Deed, Mark, Overwrite};
 
-/// The setting.
 pub(super) const WORD: &str = "kernel-compat";
-/// What every kernel goes by where nothing is said.
+/// The block size that every kernel assumes without the field.
 const SECTOR_BYTES: u32 = 512;
 
-/// A member whose word is to go.
+/// A member whose field is cleared.
 struct Seat<'a> {
     label: &'a str,
     device: &'a dyn Member,
@@ -80,7 +82,7 @@ pub(super) fn run(
     Ok(Exit::Done)
 }
 
-/// The array that the members are of: what is not clear about it is not made less so by writing to it.
+/// The array of these members. If assembly is ambiguous, writing to the members would not help.
 fn assembled(
     array: &str,
     probed: &[ProbedMember],
@@ -92,7 +94,7 @@ fn assembled(
     let name = uuid.is_none().then(|| array.to_owned());
     let options = Options {
         choice: Choice { uuid, name },
-        // Nothing of it is served: what serving would risk is no matter here.
+        // Nothing is served, so the risks of serving do not matter here.
         read_only: true,
         accept_risk: Some(u64::MAX),
         ..Options::default()
@@ -102,7 +104,7 @@ fn assembled(
     assembly.array.map_err(refused)
 }
 
-/// Saves the superblocks, and writes them without the word.
+/// Saves the superblocks, and writes them without the field.
 fn clear(
     array: &str,
     members: &[String],
@@ -182,7 +184,8 @@ fn tell(
     }
 }
 
-/// Its members were not named: they are known only while it is served, and then it has to be stopped first.
+/// The members were not given. They are known only while the array is served, and then it must be
+/// stopped first.
 fn not_named(array: &str) -> CliError {
     let running = match running::find(array) {
         Ok(running) => running,

@@ -1,4 +1,4 @@
-//! An array as a person sees it: a headline, what is wrong and what to do, and a row for each slot.
+//! An array in words: a headline, problems and remedies, and a row for each slot.
 
 use braid_control::model::{
     Array, Bitmap, JobKind, JobResult, JobState, ParityLogs, Slot, SlotState, State,
@@ -16,10 +16,10 @@ use braid_discovery::status::words::{
     progress_words, run_words, sectors_words, silent_word, state_word,
 };
 
-/// So many runs that the last check found are shown; `--json` has more.
+/// Runs of the last check shown here; `--json` has more.
 const RUNS_SHOWN: usize = 5;
 
-/// An array that a person calls `word`.
+/// An array, which the operator calls `word`.
 pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> String {
     let mut text = headline(array, paint);
     let mut line = |label: &str, words: &str| {
@@ -114,7 +114,7 @@ fn headline(array: &Array, paint: Paint) -> String {
     format!("{name}  {}  {size}  {state} ({lose}{access})  {places}\n", printable(&level))
 }
 
-/// How the check goes, or how the last one went.
+/// A running check's progress, or the last one's result.
 fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
     if let Some(job) = array.job(JobKind::Check) {
         return Some(match job.state {
@@ -174,7 +174,8 @@ fn shape(array: &Array) -> String {
     parts.join(", ")
 }
 
-/// Every slot in a word for its state, before those that came the ones whose place they take, and spares that failed.
+/// Every slot with a word for its state. A member being replaced stands before its replacement;
+/// failed spares come last.
 fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> {
     let with_replaced = |row: &'a Slot| {
         let is_here = |out: &&Slot| out.slot.is_some() && out.slot == row.slot;
@@ -222,7 +223,7 @@ fn slots(array: &Array) -> Table {
     table
 }
 
-/// Which slots have a member that is up to date, as `/proc/mdstat` shows it: `[UU_U]`.
+/// Slots with an up-to-date member, as `/proc/mdstat` shows it: `[UU_U]`.
 fn pattern(rows: &[Slot]) -> String {
     let letters = rows.iter().filter(|row| row.slot.is_some()).map(|row| match row.state {
         SlotState::Ok | SlotState::Slow => 'U',
@@ -231,7 +232,7 @@ fn pattern(rows: &[Slot]) -> String {
     format!("[{}]", letters.collect::<String>())
 }
 
-/// A socket at which no array can be asked.
+/// A socket whose array does not answer.
 pub(super) fn silent(silent: &Silent, paint: Paint) -> String {
     let name = silent.control.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let state = paint.paint(Style::Error, silent_word(&silent.error));

@@ -1,4 +1,4 @@
-//! Looks at arrays: one, or all that are served here; for as long as somebody wants to know.
+//! Polls arrays, one or all that are served here, while the asker lives.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,21 +9,21 @@ use braid_control::model::Elevators;
 use braid_console::error::CliError;
 use braid_discovery::running::{self, All, Running};
 
-/// What is seen of an array.
+/// The answers of one array.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) running: Running,
-    /// None if they could not be asked.
+    /// `None` if the request failed.
     pub(super) elevators: Option<Elevators>,
 }
 
-/// Arrays at one time.
+/// All arrays at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
-    /// When, counted from any time.
+    /// Time since an arbitrary start.
     pub(super) at: Duration,
     pub(super) arrays: Vec<Seen>,
-    /// Why others could not be asked.
+    /// Why other arrays did not answer.
     pub(super) silent: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Look {
     }
 }
 
-/// Looks at what a word means, or at all.
+/// Looks at the array that a word means, or at all.
 ///
 /// # Errors
 /// No array is meant, it cannot be asked, or none is served.
@@ -62,7 +62,7 @@ fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Looks again and again on a thread of its own, which is not waited for: it ends at its next look after this is dropped.
+/// Polls on a thread of its own. A drop does not wait for it: it ends at its next look.
 pub(super) struct Asker {
     answers: Receiver<Result<Look, CliError>>,
     _wanted: Sender<()>,
@@ -72,7 +72,7 @@ impl Asker {
     /// Starts the thread.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// No thread could be started.
     pub(super) fn start(word: Option<&str>, interval: Duration) -> std::io::Result<Self> {
         let (teller, answers) = channel();
         let (wanted, ends) = channel();
@@ -88,7 +88,7 @@ impl Asker {
         Ok(Self { answers, _wanted: wanted })
     }
 
-    /// The next look, if there is one by now.
+    /// The next look, if it has arrived.
     pub(super) fn answer(&self) -> Option<Result<Look, CliError>> {
         self.answers.try_recv().ok()
     }

@@ -1,6 +1,6 @@
-//! What is shown of one array: lines of text, each with its tone. Pure.
+//! The page of one array: lines of text, each with its tone. Pure.
 //!
-//! The words are those of `braid status`, so that nobody learns two.
+//! The words are those of `braid status`, so that an operator learns one set.
 
 use braid_control::model::{
     Array, Elevators, Job, JobPace, JobState, MemberRates, PacePhase, Rates, SettingValue,
@@ -18,44 +18,40 @@ use braid_discovery::status::words::{
     Manner, can_lose_words, doing_word, level_word, place_of, progress_words, state_word,
 };
 
-/// How a line is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
-    /// Headings.
     Strong,
     /// All is well.
     Good,
-    /// Something is wrong, and made up for.
+    /// Something is wrong, and redundancy makes up for it.
     Warning,
     /// Something is lost.
     Error,
 }
 
-/// A line and its tone; printable.
+/// A printable line and its tone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) tone: Tone,
     pub(super) text: String,
 }
 
-/// What lines depend on beside the array.
+/// The inputs of a page besides the array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
-    /// What a person calls the array.
+    /// The operator's name for the array.
     pub(super) word: &'a str,
     pub(super) manner: Manner,
-    /// Columns that a line may have.
+    /// Width of the terminal.
     pub(super) columns: usize,
 }
 
-/// Marks of the multiplexer's periods, from a share of nothing to one of all.
+/// Bars for the multiplexer's periods, from a share of 0 to 1.
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Periods that are shown.
 const MARKS_MAX: usize = 40;
 
-/// All that is shown of an array.
 pub(super) fn lines(seen: &Seen, rates: Option<&Rates>, frame: Frame<'_>) -> Vec<Line> {
     let array = &seen.running.array;
     let mut page = Page { lines: Vec::new(), frame };
@@ -99,7 +95,7 @@ impl Page<'_> {
         self.push(Tone::Plain, &format!("  {label:<8} {words}"));
     }
 
-    /// Words that may take more than one line.
+    /// Adds text that may take several lines.
     fn long(&mut self, tone: Tone, label: &str, words: &str) {
         const INDENT: usize = 11;
         let columns = self.frame.columns.saturating_sub(INDENT).max(20);
@@ -132,7 +128,7 @@ impl Page<'_> {
     }
 }
 
-/// Lines of at most so many columns, cut between words; a word that is longer has a line to itself.
+/// Lines of at most `columns`, cut between words; a longer word has a line to itself.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

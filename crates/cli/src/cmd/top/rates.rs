@@ -1,5 +1,5 @@
-//! What went on between two looks at an array: pure. Counts only grow while one process serves one array; where they do not,
-//! the looks are of two runs, or of two members, and nothing is said.
+//! The rates between two looks at an array: pure. Counters only grow while one process serves one
+//! array. If one shrank, the looks are of two runs or two members, and there is no rate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use braid_control::model::{Array, Elevators, MemberRates, Rates};
 
 use super::asker::{Look, Seen};
 
-/// What went on at the array behind a socket.
+/// The rates of the array behind a socket.
 pub(super) fn between(before: &Look, now: &Look, control: &Path) -> Option<Rates> {
     rates(before.of(control)?, now.of(control)?, now.at.saturating_sub(before.at))
 }

@@ -1,4 +1,4 @@
-//! What is on the terminal: one array of those that are seen, and a line of keys under it.
+//! The state of the terminal: one of the polled arrays, and a line of keys under it.
 
 use std::path::PathBuf;
 
@@ -19,20 +19,19 @@ use braid_console::output::printable::printable;
 use braid_console::output::utc::format_utc;
 use braid_discovery::status::words::Manner;
 
-/// What comes of a key.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     GoesOn,
     Ends,
 }
 
-/// See the module.
 pub(super) struct View {
     before: Option<Look>,
     now: Look,
-    /// The socket of the array that is shown.
+    /// The socket of the shown array.
     chosen: PathBuf,
-    /// Lines that are above the terminal's first.
+    /// Lines scrolled off above the terminal's first.
     scrolled: usize,
     interval_seconds: u64,
     is_coloured: bool,
@@ -41,17 +40,16 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Of the first look.
     pub(super) fn new(now: Look, interval_seconds: u64, is_coloured: bool) -> Self {
         let chosen = first(&now);
         let (before, trouble) = (None, None);
         Self { before, now, chosen, scrolled: 0, interval_seconds, is_coloured, trouble }
     }
 
-    /// The next look.
+    /// Takes the next look.
     ///
     /// # Errors
-    /// There is nothing to be looked at any more. A server that does not answer may answer again.
+    /// No array is left to show. A server that does not answer may answer again.
     pub(super) fn take(&mut self, answer: Result<Look, CliError>) -> Result<(), CliError> {
         match answer {
             Ok(look) => {
@@ -88,7 +86,7 @@ impl View {
         Next::GoesOn
     }
 
-    /// The array that is so many further.
+    /// Moves the choice by this many arrays.
     fn choose(&mut self, further: usize) {
         let place = (self.place() + further) % self.now.arrays.len();
         self.chosen.clone_from(&self.now.arrays[place].running.control);
@@ -147,7 +145,7 @@ fn first(look: &Look) -> PathBuf {
     look.arrays.first().expect("a look sees an array").running.control.clone()
 }
 
-/// The lines of an array, and what else was seen.
+/// The lines of an array, and notes about the others.
 fn shown(
     look: &Look,
     place: usize,
@@ -176,7 +174,6 @@ fn style(tone: Tone, is_coloured: bool) -> Style {
     }
 }
 
-/// Two looks as text.
 pub(super) fn text(before: &Look, now: &Look, manner: Manner) -> String {
     let page = |place: usize, seen: &Seen| {
         let rates = between(before, now, &seen.running.control);

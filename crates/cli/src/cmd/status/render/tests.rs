@@ -1,4 +1,4 @@
-//! What a person sees of arrays in each state.
+//! The text for arrays in each state.
 
 use braid_control::model::{
     Advice, Array, Failure, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobResult,
@@ -32,7 +32,8 @@ fn what_could_not_be_made_is_told_with_what_to_type() {
     assert!(advice[0].problem.contains("8 sectors (4 KiB) of /dev/sdc (slot 1)"), "{advice:?}");
     assert!(advice[0].now.contains("until it is written again"), "{advice:?}");
     assert_eq!(advice[0].command.as_deref(), Some("braid check tank"));
-    // What a check has left the others cannot give: it is tried.
+    // The other members cannot give the sectors that the check left: the advice tries
+    // `--retry-bad`.
     let check = LastJob { named_sectors: 8, ..last(JobKind::Check, JobResult::Completed, 0) };
     array.last_jobs = vec![check];
     let advice = self::advice(&array, "tank");
@@ -208,7 +209,7 @@ fn a_check_is_told_and_what_it_found_is_a_problem() {
     let found = with(Vec::new(), vec![last(JobKind::Check, JobResult::Completed, 16)]);
     assert!(said(&found).ends_with("16 sectors (8 KiB) do not agree"), "{}", said(&found));
     assert_eq!(advice(&found, "tank")[0].command.as_deref(), Some("braid check tank"));
-    // What is known to be wrong can be repaired; what has been is no problem any more.
+    // Known wrong stripes can be repaired; repaired ones are no problem any more.
     let mut known = found;
     known.last_jobs[0].found = Found {
         located_sectors: 8,
