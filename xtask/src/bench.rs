@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: a fixed set of the lab's cells, this tree beside another revision of it, and what has moved.
+//! `cargo xtask bench`: compares a fixed set of the lab's cells between this tree and another
+//! revision.
 //!
 //! ```text
 //!   a round of a cell:    reference ─▶ this tree ─▶ reference again
@@ -6,14 +7,15 @@
 //!                              └── noise: the second over the first ────────┘
 //! ```
 //!
-//! A machine that becomes slower in the course of a round slows both neighbours, so that the mean of them is what the tree in
-//! the middle is to be held against; and how far they are from each other, though they are one program, is what the machine
-//! does by itself. A cell has *moved* if every round says so in the same direction, and by more than the median of that.
-//! By chance alone every round agrees once in 2^(rounds - 1) cells.
+//! A machine that slows down during a round slows both neighbours, so this tree is compared with
+//! their mean. The difference between the two neighbours, which are one program, is the machine's
+//! noise. A cell has *moved* if every round says so in the same direction, and by more than the
+//! median noise. By chance alone every round agrees once in 2^(rounds - 1) cells.
 //!
-//! The reference is a revision of git, built in a folder of its own (`target/bench`) and kept there.
+//! The reference is a revision of git, built and kept in a folder of its own (`target/bench`).
 //!
-//! - A cell that is noise is not called moved, and one that is twice as fast is [check: what_moved_is_told_from_noise].
+//! - Noise is not reported as a move, and a factor of two is
+//!   [check: what_moved_is_told_from_noise].
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +26,6 @@ use serde_json::{Value, json};
 use crate::build::{Program, command};
 use crate::tidy::repository_root;
 
-/// Rounds, unless said otherwise.
 const ROUNDS_DEFAULT: usize = 5;
 
 /// Which of two figures is the better one.
@@ -34,16 +35,15 @@ enum Better {
     Less,
 }
 
-/// One figure of the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     suite: &'static str,
     case: &'static str,
     metric: &'static str,
     better: Better,
-    /// Tried on so little work that it means nothing, so that this does not go wrong unseen.
+    /// `cargo xtask test` tries this cell with little work, so that a broken cell is noticed.
     is_tried: bool,
-    /// Instructions: one round says it, and any difference is one.
+    /// The figure counts instructions: one round suffices, and any difference is a move.
     is_counted: bool,
 }
 
@@ -82,7 +82,6 @@ const CELLS: [Cell; 20] = [
     Cell { is_tried: true, ..cell("elevator", "null member, 4 threads", "requests") },
 ];
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The revision that this tree is held against
@@ -106,7 +105,6 @@ fn rounds(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The chore.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let wanted = |cell: &&Cell| format!("{}: {}", cell.suite, cell.case).contains(&options.only);
     let cells: Vec<&Cell> = CELLS.iter().filter(wanted).collect();
@@ -134,7 +132,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Some cells, of this tree beside itself, on so little work that the figures mean nothing. How many.
+/// Runs some cells of this tree against itself, with so little work that the figures mean nothing.
+/// Returns how many.
 pub(crate) fn try_out() -> Result<usize> {
     let lab = Program::Lab.dev()?;
     let tried: Vec<&Cell> = CELLS.iter().filter(|cell| cell.is_tried).collect();
@@ -146,7 +145,6 @@ pub(crate) fn try_out() -> Result<usize> {
     Ok(tried.len())
 }
 
-/// A revision's full name.
 fn revision(words: &str) -> Result<String> {
     let root = repository_root()?;
     let mut git = Command::new("git");
@@ -174,7 +172,7 @@ fn reference(hash: &str) -> Result<PathBuf> {
         git.arg("worktree").args(words).arg(tree).current_dir(&root);
         git
     };
-    // One that was broken off left its tree behind.
+    // An aborted run leaves its worktree behind.
     let _ = git(&["remove", "--force"], &tree).output();
     succeed(git(&["add", "--quiet", "--detach"], &tree).arg(hash))?;
     let mut cargo = command(&["build", "--release", "--quiet", "--package", "braid-lab"]);
@@ -192,7 +190,7 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a cell has come to.
+/// The rounds of one cell.
 #[derive(Debug)]
 struct Compared {
     unit: String,
@@ -201,7 +199,7 @@ struct Compared {
     better: Better,
 }
 
-/// Measures a cell; none if the reference has it not.
+/// Measures a cell; `None` if the reference lacks it.
 fn compare(
     cell: &Cell,
     (there, here): (&Path, &Path),
@@ -223,14 +221,13 @@ fn compare(
     Ok(Some(Compared { unit, rounds: figures, better: cell.better }))
 }
 
-/// One figure and its unit, of a run of the lab.
 fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, String)>> {
     let folder = tempfile::tempdir().context("a folder for the rows")?;
     let file = folder.path().join("lab.json");
     let mut command = Command::new(lab);
     command.args([cell.suite, "--runs", "1", "--case", cell.case, "--json"]).arg(&file).args(words);
     let output = command.output().with_context(|| format!("{command:?}"))?;
-    // A suite that is not there is refused; a case that is not there is left out.
+    // The lab refuses an unknown suite, and leaves out an unknown case.
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("no suite is called") {
         return Ok(None);
@@ -238,7 +235,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
     ensure!(output.status.success(), "{command:?}: {}: {}", output.status, said.trim_end());
     let text = std::fs::read_to_string(&file).context("the lab's rows")?;
     let rows = crate::lab::rows_of(&text)?;
-    // Of "4 KiB read" there is a degraded one as well.
+    // A case such as "4 KiB read" also exists degraded.
     let is_it = |row: &&Value| {
         let names = ["suite", "case", "metric", "variant"].map(|key| row[key].as_str());
         names == [Some(cell.suite), Some(cell.case), Some(cell.metric), Some("braid")]
@@ -250,7 +247,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
 }
 
 impl Compared {
-    /// Of each round, how many times as good this tree is as the reference.
+    /// For each round, how many times as good this tree is as the reference.
     fn ratios(&self) -> Vec<f64> {
         let ratio = |[before, here, after]: &[f64; 3]| {
             let there = f64::midpoint(*before, *after);
@@ -259,7 +256,7 @@ impl Compared {
         self.rounds.iter().map(ratio).collect()
     }
 
-    /// How far one program is from itself: the median of the rounds.
+    /// The median difference between two runs of one program.
     fn noise(&self) -> f64 {
         median(self.rounds.iter().map(|[before, _, after]| (after / before - 1.0).abs()))
     }
@@ -337,7 +334,7 @@ mod tests {
         assert_eq!(verdict(Better::More, &noise), "same", "rounds do not agree");
         let small = [[100.0, 107.0, 110.0], [100.0, 107.0, 112.0], [100.0, 108.0, 110.0]];
         assert_eq!(verdict(Better::More, &small), "same", "the reference moves as much by itself");
-        // The machine becomes slower all the while: the one in the middle is what both neighbours are on average.
+        // The machine slows down steadily: this tree equals the mean of its neighbours.
         let drift = [[120.0, 100.0, 80.0], [120.0, 101.0, 80.0], [120.0, 99.0, 80.0]];
         assert_eq!(verdict(Better::More, &drift), "same");
     }

@@ -1,9 +1,10 @@
-//! The workspace's own programs, built in as few ways as will do.
+//! Builds the workspace's programs, in as few configurations as possible.
 //!
-//! Cargo chooses the features of dependencies for what is built together: `cargo build --package braid` after
-//! `cargo test --workspace` builds half of the tree again, because another crate's tests want more of libc. So every step
-//! that runs a program asks here, and names the whole workspace: programs for development are those that the step `test`
-//! has built, and are what the steps after it run. Only the simulator runs in release there, which builds a third of the tree.
+//! Cargo unifies the features of packages that are built together. `cargo build --package braid`
+//! after `cargo test --workspace` builds half of the tree again, because another crate's tests want
+//! more of libc. So every step that runs a program asks here and names the whole workspace.
+//! Development programs are those that the step `test` has built. Only the simulator runs in
+//! release there, which builds a third of the tree.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,23 +22,20 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// Where what is built is.
+/// The target folder.
 pub(crate) fn folder() -> Result<PathBuf> {
     let set = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     set.map_or_else(|| tidy::repository_root().map(|root| root.join("target")), Ok)
 }
 
-/// What a program is built for, if not for development.
+/// Profiles other than development.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// To be used here.
     Release,
-    /// To be packaged.
     Dist,
 }
 
 impl Profile {
-    /// Cargo's word for it, and for the folder.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
@@ -46,7 +44,6 @@ impl Profile {
     }
 }
 
-/// A program of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Braid,
@@ -63,7 +60,8 @@ impl Program {
         }
     }
 
-    /// An integration test of its package: cargo builds programs for those, as `cargo test` does.
+    /// An integration test of its package: cargo builds a package's programs for those, as `cargo
+    /// test` does.
     const fn test(self) -> &'static str {
         match self {
             Self::Braid => "commands",
@@ -72,17 +70,17 @@ impl Program {
         }
     }
 
-    /// Where it is, for development (quick if it is built already).
+    /// The development build (quick if it is built already).
     pub(crate) fn dev(self) -> Result<PathBuf> {
         self.build(&["test", "--no-run", "--test", self.test()])
     }
 
-    /// Where it is, for release (quick if it is built already).
+    /// The release build (quick if it is built already).
     pub(crate) fn release(self) -> Result<PathBuf> {
         self.built(Profile::Release)
     }
 
-    /// The same by one of the profiles for those who use it.
+    /// A build with one of these profiles.
     pub(crate) fn built(self, profile: Profile) -> Result<PathBuf> {
         self.build(&["build", "--profile", profile.name(), "--bin", self.name()])
     }
@@ -101,7 +99,7 @@ impl Program {
 /// A program that cargo made of tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestProgram {
-    /// Its package's folder: where cargo would run it.
+    /// The package's folder, where cargo would run it.
     pub(crate) folder: PathBuf,
     pub(crate) name: String,
     pub(crate) path: PathBuf,
@@ -130,7 +128,7 @@ fn programs_of_tests(messages: &str) -> Vec<TestProgram> {
     .collect()
 }
 
-/// The program in cargo's messages, which is not the harness of its tests.
+/// The named program in cargo's messages, not its test harness.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter(|message| {

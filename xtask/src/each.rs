@@ -1,9 +1,9 @@
-//! The same work for many items, some at a time.
+//! Maps items in parallel, with a bound on the number of threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does it to every item, some at a time; results in the order of items.
+/// Applies the function to every item, a few at a time; results in the order of items.
 pub(crate) fn each<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

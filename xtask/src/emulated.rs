@@ -1,4 +1,5 @@
-//! `cargo xtask emulated`: braid for another processor, under qemu-user: its pure crates' tests, and arrays that both make alike.
+//! `cargo xtask emulated`: tests braid for another processor under qemu-user: the pure crates'
+//! tests, and arrays that both processors write alike.
 //!
 //! ```text
 //!   tests    the crates that compute: parity (its vector kernel against the definition), formats, protocols, geometry, engine
@@ -7,7 +8,8 @@
 //!            a member taken away from those that the other one wrote: this processor's reads the image back, and the reverse
 //! ```
 //!
-//! qemu-user has no io_uring: both serve with `--io threads`. Speed says nothing under an emulator, and is not looked at.
+//! qemu-user has no io_uring, so both serve with `--io threads`. Speed under an emulator means
+//! nothing and is not measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use anyhow::{Context, Result, ensure};
 use crate::build::{Profile, Program};
 use crate::dist::target::{Library, Processor};
 
-/// The crates that compute, and ask the system for nothing.
+/// Crates that compute without system calls.
 const PURE: [&str; 9] = [
     "geometry",
     "ondisk",
@@ -31,7 +33,8 @@ const PURE: [&str; 9] = [
     "engine",
 ];
 
-/// Levels, how many members, and which of them is then taken away. Without logs, which have what was under way and when.
+/// Level, number of members, and the member that is removed afterwards. Without logs, because a log
+/// depends on timing.
 const ARRAYS: [(&str, usize, Option<usize>); 6] = [
     ("0", 3, None),
     ("1", 2, Some(0)),
@@ -42,7 +45,6 @@ const ARRAYS: [(&str, usize, Option<usize>); 6] = [
 ];
 const MEMBER_SIZE: &str = "16M";
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Leave the tests of the crates out
@@ -77,14 +79,14 @@ fn tests(other: Processor) -> Result<()> {
         ensure!(status.success(), "{command:?}: {status}");
         Ok(())
     };
-    // Not its third program, which compares speeds.
+    // Not the third program, which compares speeds.
     run(&["--package", "braid-parity", "--lib", "--test", "kernels"])?;
     let packages = PURE.map(|name| format!("braid-{name}"));
     let packages = packages.iter().flat_map(|name| ["--package", name]);
     run(&packages.chain(["--tests"]).collect::<Vec<_>>())
 }
 
-/// One array, made once and written by each.
+/// One array, made once and written by each processor's braid.
 struct Array<'a> {
     programs: &'a [(Processor, PathBuf); 2],
     folder: &'a Path,
@@ -111,12 +113,12 @@ impl Array<'_> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Has one of them serve these members while a command runs.
+    /// Serves these members with one of the two programs while a command runs.
     fn serve(&self, whose: usize, command: &str, members: &[PathBuf]) -> Result<()> {
         self.braid(whose, &["serve", "--io", "threads", "--run", command], members).map(|_| ())
     }
 
-    /// How many bytes of members were compared.
+    /// Compares both arrays; returns the number of compared bytes.
     fn compared(&self, level: &str, lost: Option<usize>) -> Result<usize> {
         fs::create_dir_all(self.folder)?;
         let chunk: &[&str] = if level == "1" { &[] } else { &["--chunk", "64K"] };
@@ -136,13 +138,14 @@ impl Array<'_> {
             self.serve(whose, &copy, &self.members(whose))?;
         }
         let bytes = self.alike()?;
-        // Each reads what the other wrote, with a member missing.
+        // Each reads the other's array, with a member missing.
         for (reader, writer) in [(0, 1), (1, 0)] {
             let mut members = self.members(writer);
             if let Some(lost) = lost {
                 members.remove(lost);
             }
-            // What it knows of its own members it would miss in the other's, which are older copies to it.
+            // The state folder knows the reader's own members, so it would report the other's as
+            // older copies.
             fs::remove_dir_all(self.state(reader))?;
             let back = self.folder.join("back");
             let copy = format!("nbdcopy \"$uri\" {}", back.display());
@@ -153,7 +156,7 @@ impl Array<'_> {
         Ok(bytes)
     }
 
-    /// The members that one wrote and those of the other, byte for byte, but for the times in superblocks and their sums.
+    /// Compares both sets of members byte for byte, except for times and checksums in superblocks.
     fn alike(&self) -> Result<usize> {
         let mut bytes = 0;
         for (one, other) in self.members(0).iter().zip(self.members(1)) {
@@ -174,7 +177,7 @@ impl Array<'_> {
     }
 }
 
-/// Of a superblock 1.2: when it was written (bytes 192 to 200), and its sum (216 to 220).
+/// The update time (bytes 192 to 200) and the checksum (216 to 220) of a superblock 1.2.
 fn superblock_times(member: &mut [u8]) -> [&mut [u8]; 2] {
     const AT: usize = 4096;
     let (before, after) = member[AT..].split_at_mut(208);

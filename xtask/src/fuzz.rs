@@ -1,13 +1,13 @@
-//! `cargo xtask fuzz`: every target in `fuzz/`, for a bounded time.
+//! `cargo xtask fuzz`: runs every target in `fuzz/` for a bounded time.
 //!
-//! Builds with the nightly toolchain, coverage counters and the address sanitizer, by plain
-//! cargo: the flags below are what `cargo fuzz` would pass, so that it need not be installed.
-//! Without nightly nothing runs, and that is said, not hidden.
+//! Builds with the nightly toolchain, coverage counters and the address sanitizer, by plain cargo.
+//! The flags below are those of `cargo fuzz`, which need not be installed. Without nightly no
+//! target runs, and the report says so.
 //!
-//! Inputs found stay below the target folder, in `corpus/TARGET` and `crashes/TARGET`, and are not
-//! committed; seeds made by hand in `fuzz/seeds/TARGET` and the minimised corpus in
-//! `fuzz/corpus/TARGET` are, and are only read. A crash is printed with the command that repeats it,
-//! and becomes a unit test in the crate it broke.
+//! New inputs stay below the target folder, in `corpus/TARGET` and `crashes/TARGET`, and are not
+//! committed. Handmade seeds in `fuzz/seeds/TARGET` and the minimised corpus in
+//! `fuzz/corpus/TARGET` are committed, and only read. A crash is printed with the command that
+//! repeats it, and becomes a unit test in the crate it broke.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,11 +17,10 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::each::each;
 use crate::tidy::repository_root;
 
-/// How long each target runs unless `--seconds` says otherwise.
 const SECONDS_DEFAULT: u64 = 60;
 /// Longest input, in bytes: two superblocks and a page of log.
 const INPUT_BYTES_MAX: u64 = 16 * 1024;
-/// Most memory that one allocation may ask for, in MiB: what is on a disk or a socket says no sizes.
+/// Largest allocation, in MiB: a size field on a disk or a socket must not decide it.
 const MALLOC_MIB_MAX: u64 = 128;
 /// The only machine the project's continuous integration has; sanitizers need it named.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
@@ -38,7 +37,6 @@ const FLAGS: [&str; 9] = [
     "-Ccodegen-units=1",
 ];
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// How long each target runs
@@ -50,20 +48,17 @@ pub(crate) struct Options {
     targets: Vec<String>,
 }
 
-/// Whether the targets ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Ran,
-    /// No nightly toolchain on this machine.
+    /// This machine has no nightly toolchain.
     Skipped,
 }
 
-/// The chore.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     run_targets(options.seconds, &options.targets)
 }
 
-/// Builds and runs the named targets, or all, `seconds` each.
 pub(crate) fn run_targets(seconds: u64, named: &[String]) -> Result<Outcome> {
     if !has_nightly() {
         println!("SKIPPED: no nightly toolchain (rustup toolchain install nightly)");
@@ -78,7 +73,7 @@ pub(crate) fn run_targets(seconds: u64, named: &[String]) -> Result<Outcome> {
     let chosen = if named.is_empty() { &known } else { named };
     let target = target_folder(&folder);
     build(&folder, &target)?;
-    // A target has one thread: as many side by side as there are cores.
+    // A target has one thread, so as many run at once as there are cores.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let ended = each(cores, chosen, |_, name| run_one(&folder, &target, name, seconds));
     ended.into_iter().collect::<Result<Vec<()>>>()?;
@@ -94,7 +89,6 @@ fn has_nightly() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The names of the files in `fuzz/fuzz_targets`.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let folder = folder.join("fuzz_targets");
     let mut names = Vec::new();
@@ -111,13 +105,11 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Where programs, inputs found and crashes go.
 fn target_folder(folder: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| folder.join("target"), |shared| PathBuf::from(shared).join("fuzz"))
 }
 
-/// Builds all targets.
 fn build(folder: &Path, target: &Path) -> Result<()> {
     let status = Command::new("rustup")
         .args(["run", "nightly", "cargo", "build", "--quiet", "--release", "--bins"])
@@ -148,7 +140,7 @@ fn run_one(folder: &Path, target: &Path, name: &str, seconds: u64) -> Result<()>
         .args(["-rss_limit_mb=1024".to_owned(), format!("-malloc_limit_mb={MALLOC_MIB_MAX}")])
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
-    // The first folder is written to, the others are only read.
+    // libFuzzer writes to the first folder, and only reads the others.
     let seeds = ["seeds", "corpus"].map(|kind| folder.join(kind).join(name));
     command.args(seeds.iter().filter(|seeds| seeds.is_dir()));
     let before = names_in(&crashes)?;

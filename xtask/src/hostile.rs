@@ -1,16 +1,16 @@
-//! `cargo xtask hostile-memory`: clients that only say that they will send much, or that never read what they asked for,
-//! against `braid serve`, and beside it against nbdkit and qemu-nbd.
+//! `cargo xtask hostile-memory`: attacks the memory of `braid serve`, and of nbdkit and qemu-nbd
+//! for comparison, with clients that announce large writes or never read replies.
 //!
-//! Where it stands: a chore for people, and the figures in docs/clients.md; the tests hold the bounds. Each server serves
-//! a file (braid: a RAID-5 of four) under each limit: none, or on addresses (`ulimit -v`), or a control group where one
-//! can be made. 63 clients attack at once, every fourth with:
+//! It is run by hand and produces the figures in docs/clients.md; the tests hold the bounds. Each
+//! server serves a file (braid: a RAID-5 of four) under each limit: none, an address limit (`ulimit
+//! -v`), or a control group if one can be made. 63 clients attack at once, every fourth with:
 //!
 //! ```text
 //!   a WRITE and one byte of it │ a WRITE and 4 KiB of it │ a READ that is not read │ twenty of those
 //! ```
 //!
-//! Meanwhile a client that behaves reads and writes 4 KiB in turn. What is told of each: whether it lives, how much more
-//! memory it held at most, and how long the good client waited.
+//! Meanwhile a good client reads and writes 4 KiB in turn. The table says for each server whether
+//! it survives, its peak memory growth, and the good client's longest wait.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -29,24 +29,19 @@ mod raw_client;
 
 use raw_client::RawClient;
 
-/// Attackers.
 const CLIENTS: usize = 63;
 /// Longest request that all three servers take.
 const REQUEST_BYTES: u32 = 32 << 20;
-/// How long the good client goes on, after the attack has begun.
+/// How long the good client continues after the attack has begun.
 const SERVED: Duration = Duration::from_secs(5);
-/// A server that lives answers within this.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks.
 const POLL: Duration = Duration::from_millis(5);
 
-/// What bounds a server.
+/// The memory limit of a server.
 #[derive(Clone, Copy)]
 enum Bound {
     None,
-    /// Mebibytes of addresses.
     Addresses(u64),
-    /// Mebibytes of memory in a control group.
     Group(u64),
 }
 
@@ -60,7 +55,7 @@ impl Bound {
     }
 }
 
-/// Control groups that hold memory, of either version; none if none can be made here.
+/// A control group with a memory limit, of either version; `None` if none can be made here.
 struct Group(PathBuf);
 
 impl Group {
@@ -80,16 +75,16 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It is empty once its process has ended; one that stays harms nothing.
+        // The group is empty once its process has ended; a leftover harms nothing.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// A server under attack. It is killed when this is dropped.
+/// A server under attack. A drop kills it.
 struct Server {
     child: Child,
     socket: PathBuf,
-    // Removed after the process has ended.
+    // Dropped last, after the process has ended.
     _group: Option<Group>,
 }
 
@@ -123,7 +118,7 @@ impl Server {
         Ok(Some(server))
     }
 
-    /// Bytes of memory that it has now.
+    /// Resident memory now.
     fn resident_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(path).unwrap_or_default();
@@ -140,12 +135,11 @@ impl Drop for Server {
     }
 }
 
-/// A client that gets an answer soon, or an error.
+/// A client whose calls time out soon.
 fn connect(socket: &Path) -> std::io::Result<RawClient> {
     RawClient::connect(socket, PATIENCE)
 }
 
-/// Writes 4 KiB, or reads them.
 fn ask(client: &mut RawClient, round: u64) -> std::io::Result<()> {
     let (offset, mut data) = (round / 2 % 1000 * 4096, [7; 4096]);
     let mut reply = [0; 16];
@@ -158,13 +152,12 @@ fn ask(client: &mut RawClient, round: u64) -> std::io::Result<()> {
     client.0.read_exact(&mut data)
 }
 
-/// What came of an attack.
 struct Outcome {
     before_bytes: u64,
     most_bytes: u64,
-    /// Attackers that were let in.
+    /// Attackers that connected.
     attackers: usize,
-    /// How long the good client waited each time, or why it did no longer.
+    /// The good client's waits, or the error that ended it.
     waits: Vec<Duration>,
     served: std::io::Result<()>,
     end: Option<std::process::ExitStatus>,
@@ -194,7 +187,7 @@ fn attack(server: &mut Server) -> Result<Outcome> {
         most_bytes = most_bytes.max(server.resident_bytes());
         std::thread::sleep(POLL / 5);
     }
-    // One that is being killed may take a moment.
+    // A process that is being killed may take a moment.
     std::thread::sleep(POLL * 20);
     let end = server.child.try_wait()?;
     waits.sort_unstable();
@@ -222,7 +215,7 @@ impl Outcome {
     }
 }
 
-/// The servers, and how each is started on a socket; those that are not installed are left out.
+/// The installed servers, with the command that starts each on a socket.
 fn servers(folder: &Path, braid: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
     let socket = folder.join("nbd.sock").display().to_string();
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
@@ -257,7 +250,6 @@ fn servers(folder: &Path, braid: &Path) -> Result<Vec<(&'static str, Vec<String>
     Ok(all.into_iter().filter(|(_, words)| is_there(&words[0])).collect())
 }
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The braid to try, instead of one built from this tree

@@ -1,7 +1,8 @@
-//! The lab, run on so little work that its figures mean nothing: a benchmark that is not run goes wrong unseen.
+//! Runs every suite of the lab on so little work that its figures mean nothing, so that a broken
+//! benchmark is noticed.
 //!
-//! What is held: every suite runs to its end, and its rows say what they are: numbers, of every variant, in every case.
-//! No figure is compared with anything; a busy machine fails nothing here.
+//! Every suite must end well, with complete rows: numbers, for every variant, in every case. No
+//! figure is compared, so a busy machine fails nothing here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -11,10 +12,10 @@ use serde_json::Value;
 
 use crate::build::Program;
 
-/// Suites that show a mechanism beside the state before it and the seed's fix.
+/// Suites that compare a mechanism with the state before it and with the seed's fix.
 const COMPARED: [&str; 3] = ["wait", "lookup", "priority"];
 
-/// Runs every suite briefly; a word about what was found.
+/// Runs every suite briefly; returns a summary.
 pub(crate) fn run() -> Result<String> {
     let folder = tempfile::tempdir().context("a folder for the rows")?;
     let file = folder.path().join("lab.json");
@@ -41,14 +42,15 @@ pub(crate) fn run() -> Result<String> {
     Ok(format!("{} suites", suites.len()))
 }
 
-/// The rows of what the lab wrote with `--json`; in revisions before `braid-lab report` there was nothing but rows.
+/// The rows in the lab's `--json` output. Revisions before `braid-lab report` printed only rows.
 pub(crate) fn rows_of(text: &str) -> Result<Vec<Value>> {
     let written: Value = serde_json::from_str(text).context("the rows are JSON")?;
     let rows = written.get("rows").unwrap_or(&written);
     Ok(rows.as_array().context("no rows")?.clone())
 }
 
-/// The suites that have rows; every row is whole, and no variant of a suite is missing in a metric of a case.
+/// Checks that every row is whole and no variant of a suite lacks a metric of a case. Returns the
+/// suites with rows.
 fn check(text: &str) -> Result<BTreeSet<String>> {
     let rows = rows_of(text)?;
     let mut variants: BTreeMap<[&str; 3], BTreeSet<&str>> = BTreeMap::new();
@@ -78,7 +80,7 @@ fn check(text: &str) -> Result<BTreeSet<String>> {
         let mut of = variants.iter().filter(|([name, ..], _)| *name == suite).peekable();
         ensure!(of.peek().is_some(), "{suite} has no rows");
         for ([_, case, metric], found) in of {
-            // Some have more beside them: the same with an elevator, or in turns.
+            // Some suites have more variants: with an elevator, or with the multiplexer.
             ensure!(found.is_superset(&all), "{suite}, {case}, {metric}: {found:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the project's own chores, in the project's own language.
+//! `cargo xtask`: the project's own chores.
 //!
 //! | Chore | What it does |
 //! |---|---|
@@ -81,7 +81,7 @@ enum Chore {
     HostileMemory(hostile::Options),
     /// braid for another processor, under an emulator: tests, and the same bytes on members
     Emulated(emulated::Options),
-    /// What is installed: packages, an archive, an image, a bill of materials
+    /// Packages, an archive, an image, a bill of materials
     Dist(dist::Args),
 }
 

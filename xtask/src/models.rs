@@ -1,8 +1,9 @@
-//! `cargo xtask models`: the hand-overs between threads under every schedule, or very many.
+//! `cargo xtask models`: runs the hand-overs between threads under every schedule, or very many.
 //!
-//! Builds the combiner and the scheduler, the runtime and the NBD server against loom and against shuttle instead of the standard
-//! library's threads, in a target folder of their own, and runs their models. A line for each
-//! model says how many schedules it went through; the sum is the report. One checker's models run while the other's are built.
+//! Builds the combiner and the scheduler, the runtime and the NBD server against loom and against
+//! shuttle instead of the standard library's threads, in a target folder of their own, and runs
+//! their models. Each model prints its number of schedules, and the report is the sum. One
+//! checker's models run while the other's are built.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -26,11 +27,11 @@ const CHECKERS: [Checker; 2] = [
     },
 ];
 
-/// What is slow to compile and quick to run, and is not what models look at. The kernels of parity stay as they are: their frames do not
-/// fit the stacks that shuttle gives its threads, unless they are optimised.
+/// Crates that compile slowly, run quickly, and are not under test. Parity's kernels stay
+/// optimised, because their unoptimised frames overflow the stacks that shuttle gives its threads.
 const NOT_OPTIMISED: [&str; 3] = ["braid-engine", "braid-assembly", "braid-ondisk"];
 
-/// The chore; answers how many models and schedules there were.
+/// Returns the number of models and of schedules.
 pub(crate) fn run() -> Result<(u64, u64)> {
     let (mut models, mut schedules) = (0, 0);
     for lines in each(CHECKERS.len(), &CHECKERS, |_, checker| check(checker)) {
@@ -46,7 +47,7 @@ pub(crate) fn run() -> Result<(u64, u64)> {
     Ok((models, schedules))
 }
 
-/// Runs one checker's models; the lines they told.
+/// Runs one checker's models; returns their lines.
 fn check(checker: &Checker) -> Result<Vec<String>> {
     let root = repository_root()?;
     let target =
@@ -71,7 +72,7 @@ fn check(checker: &Checker) -> Result<Vec<String>> {
         .stderr(Stdio::piped());
     let mut child = command.spawn().context("cargo test")?;
     let errors = child.stderr.take().context("the errors of cargo test")?;
-    // What the flawed models say when they are caught is of use only if something else fails.
+    // The output of flawed models, which fail on purpose, matters only if something else fails.
     let errors = std::thread::spawn(move || BufReader::new(errors).lines().collect::<Vec<_>>());
     let output = child.stdout.take().context("the output of cargo test")?;
     let lines = BufReader::new(output).lines().collect::<Result<Vec<_>, _>>()?;
@@ -95,7 +96,7 @@ fn check(checker: &Checker) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The number in `model NAME: N schedules, HOW`; flawed models are caught before they tell one.
+/// The number in `model NAME: N schedules, HOW`; a flawed model prints none.
 fn schedules_of(line: &str) -> Option<u64> {
     let (before, _) = line.split_once(" schedules, ")?;
     let (name, count) = before.rsplit_once(": ")?;

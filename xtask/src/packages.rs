@@ -1,11 +1,12 @@
-//! What the tests need from the distribution, and getting it.
+//! The distribution's packages that the tests need, and their installation.
 //!
-//! Debian's names. As root, what is missing is installed; otherwise the one line to run is
+//! Names are Debian's. As root, missing packages are installed; otherwise the one line to run is
 //! printed and the run fails. On a system without dpkg the list is only printed, and a step that
-//! misses its tool will say so itself.
+//! misses its tool says so itself.
 //!
-//! A QEMU that knows NBD's extended headers (8.2) is newer than Debian 12's. Its backport is unpacked under `target`, beside
-//! what is installed: nothing else is to change. Where that cannot be had the test that wants it says so ([`newer`]).
+//! A QEMU with NBD's extended headers (8.2) is newer than Debian 12's. Its backport is unpacked
+//! under `target`, beside the installed one, so that the system does not change. Without it the
+//! test that wants it says so ([`newer`]).
 
 use std::process::{Command, Stdio};
 
@@ -15,10 +16,13 @@ mod newer;
 
 pub(crate) use newer::kernel as newer_kernel;
 
-/// Clients (one of them libnbd's, from Python, and one the kernel's), the kernel with md and what boots it (QEMU, and GRUB from an array), QEMU's storage daemon, LVM and its pools, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
-/// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
-/// a browser for the page, what judges units (systemd-analyze) and packages, a root to install one in, who uses a file (fuser), what a program asks of the
-/// kernel (strace), what counts instructions (valgrind), what copies disks that fail (ddrescue), and what writes tables of partitions over them (sfdisk).
+/// Clients: libnbd's tools, libnbd from Python, the kernel's. The kernel with md, and QEMU and GRUB
+/// to boot it. QEMU's storage daemon, LVM and its pools, file systems, and the programs that cut
+/// their power and load them. Python for two tests' helpers, an HTTP client, fusermount3 for mounts
+/// by users. ISA-L to compare parity with, libFuzzer's compiler, promtool for alerts, a browser for
+/// the page. Judges of units (systemd-analyze) and of packages, and debootstrap for a root. Users
+/// of a file (fuser), system calls (strace), instruction counts (valgrind). Copies of failing disks
+/// (ddrescue), and partition tables on them (sfdisk).
 const NEEDED: [&str; 36] = [
     "qemu-system-x86",
     "qemu-system-common",
@@ -61,7 +65,7 @@ const NEEDED: [&str; 36] = [
 /// The language of a test's client.
 const GO: &str = "golang-go";
 
-/// Installs what is missing, or says how to.
+/// Installs missing packages, or prints how to.
 pub(crate) fn ensure() -> Result<()> {
     if Command::new("dpkg-query").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("no dpkg here; the tests need what Debian calls: {}", NEEDED.join(" "));
@@ -69,7 +73,7 @@ pub(crate) fn ensure() -> Result<()> {
     }
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
-    // One that is not the distribution's is as good, and usually newer.
+    // A Go from elsewhere is as good, and usually newer.
     if !braid_test_needs::is_installed("go") {
         missing.push(GO);
     }
@@ -91,7 +95,7 @@ pub(crate) fn ensure() -> Result<()> {
     Ok(())
 }
 
-/// The one line for a person who is not root.
+/// The one line for an operator who is not root.
 fn line(missing: &[&str]) -> String {
     let names = missing.join(" ");
     format!("sudo apt-get update && sudo apt-get install --yes --no-install-recommends {names}")

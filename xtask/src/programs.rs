@@ -1,15 +1,15 @@
-//! Other people's programs, run to their end.
+//! Runs other programs to their end.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Runs a program to its end, which must be a good one.
+/// Runs a program, which must succeed.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     output(command).map(|_| ())
 }
 
-/// What it printed.
+/// Its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");

@@ -1,8 +1,8 @@
-//! Which of the commands that refusals offer were run by a test.
+//! Checks that a test ran every command that refusals offer.
 //!
 //! ```text
 //!   crates/{cli,console,discovery,server,rescue}: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
-//!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ──────┴─▶ those that nobody has run: an error, unless they are set apart
+//!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ──────┴─▶ a label that no test ran: an error, unless it is set apart
 //! ```
 //!
 //! A label stands for its commands: the same words stand before commands of one kind.
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tidy::files;
 
-/// Names the file that labels are noted in.
+/// Names the file with the noted labels.
 pub(crate) const VARIABLE: &str = "BRAID_REMEDIES_RUN";
 
 /// Labels of commands that no test runs, and why.
@@ -47,7 +47,7 @@ const APART: &[(&str, &str)] = &[
     ("Stop swapping to it", "no test has its machine swap"),
 ];
 
-/// Where the labels are noted, and nothing in it.
+/// Makes the empty file for noted labels.
 pub(crate) fn begin() -> Result<PathBuf> {
     let folder = std::env::current_dir().context("the folder")?.join("target");
     std::fs::create_dir_all(&folder).context("target/")?;
@@ -56,13 +56,14 @@ pub(crate) fn begin() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// How many there are and were run. Those that were not are an error where every test could run; else they are named.
+/// Counts labels and those that ran. A label that did not run is an error if every test could run;
+/// else it is named.
 pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     let notes = std::fs::read_to_string(notes).with_context(|| notes.display().to_string())?;
     let run: BTreeSet<&str> = notes.lines().collect();
     let mut labels = BTreeSet::new();
     for (path, text) in sources()? {
-        // What tests make up is printed to nobody.
+        // A label in a test module is not printed to operators.
         if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
             labels.extend(labels_of(
                 text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default(),
@@ -85,11 +86,10 @@ pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     Ok(format!("{run} kinds of remedies run, {} set apart", apart.len()))
 }
 
-/// The crates whose errors a person reads.
+/// The crates whose errors an operator reads.
 const CRATES: [&str; 5] =
     ["cli", "service/console", "service/discovery", "service/server", "rescue/rescue"];
 
-/// Their files.
 fn sources() -> Result<Vec<(PathBuf, String)>> {
     let mut sources = Vec::new();
     for name in CRATES {
@@ -98,7 +98,7 @@ fn sources() -> Result<Vec<(PathBuf, String)>> {
     Ok(sources)
 }
 
-/// The labels that are written where remedies are made.
+/// The labels in calls of `remedy`.
 fn labels_of(source: &str) -> Vec<String> {
     let calls = source.split(".remedy(").skip(1);
     let label = |call: &str| {

@@ -1,7 +1,6 @@
-//! `braid serve` as a process that is started, spoken to and killed.
+//! `braid serve` as a child process: started, spoken to and killed.
 //!
-//! Where it stands: who holds one says where its members and its socket are, and how it serves. Nothing here knows what
-//! the array holds.
+//! The caller chooses members, socket and options. Nothing here knows the array's content.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -15,22 +14,20 @@ use serde_json::Value;
 
 /// Longer than a start or a stop takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Between two looks at something that is waited for.
 const POLL: Duration = Duration::from_millis(2);
 
-/// The control socket of the server whose folder it is.
+/// The control socket of the server in this folder.
 pub(crate) fn control_of(folder: &Path) -> PathBuf {
     folder.join("control.sock")
 }
 
-/// How a start went.
 pub(crate) enum Started {
     Serving(Server),
-    /// Its code.
+    /// With its error code.
     Refused(String),
 }
 
-/// A running server. It is killed when this is dropped.
+/// A running server. A drop kills it.
 pub(crate) struct Server {
     child: Child,
     events: Receiver<Value>,
@@ -41,7 +38,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it with more options; it may not be serving yet. `folder` is for the sockets and its state.
+    /// Starts it with more options, without waiting. `folder` is for the sockets and its state.
     pub(crate) fn spawn(
         braid: &Path,
         folder: &Path,
@@ -51,7 +48,7 @@ impl Server {
         Self::spawn_with(braid, (folder, None), members, options)
     }
 
-    /// The same with a runtime folder, for what outlives it.
+    /// The same with a runtime folder, for state that outlives the server.
     pub(crate) fn spawn_with(
         braid: &Path,
         (folder, runtime): (&Path, Option<&Path>),
@@ -82,7 +79,6 @@ impl Server {
         Ok(Self { child, events, socket, dirty: false, degraded: 0 })
     }
 
-    /// Starts it and waits until it serves or refuses.
     pub(crate) fn start(
         braid: &Path,
         folder: &Path,
@@ -92,7 +88,6 @@ impl Server {
         Self::spawn(braid, folder, members, options)?.serving()
     }
 
-    /// Waits until it serves or refuses.
     pub(crate) fn serving(mut self) -> Result<Started> {
         let begun = Instant::now();
         loop {
@@ -119,7 +114,7 @@ impl Server {
         }
     }
 
-    /// Waits until it says so.
+    /// Waits for this event.
     pub(crate) fn hear(&self, event: &str, limit: Duration) -> Result<Value> {
         let begun = Instant::now();
         loop {
@@ -131,18 +126,17 @@ impl Server {
         }
     }
 
-    /// Its process, to be killed.
     pub(crate) fn process(&self) -> Result<Pid> {
         Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a number")
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// SIGKILL, and waits for the end.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.ended().map(|_| ())
     }
 
-    /// It was told to stop and must do so well: everything flushed, superblocks told, and status 0.
+    /// A stop was requested: the server must flush everything, update superblocks, and exit with 0.
     pub(crate) fn stopped(mut self) -> Result<()> {
         let status = self.ended()?;
         let said: Vec<Value> = self.events.iter().collect();
@@ -152,7 +146,6 @@ impl Server {
         Ok(())
     }
 
-    /// Asks it to stop and waits until it has.
     pub(crate) fn stop(self) -> Result<()> {
         send(self.process()?, Signal::TERM)?;
         self.stopped()

@@ -1,12 +1,12 @@
-//! `cargo xtask sim`: the simulator in release, for a bounded time.
+//! `cargo xtask sim`: runs the simulator in release, for a bounded time.
 //!
-//! First the same seed in debug and in release, whose traces must have one number; then many seeds
-//! for most of the time, beside histories of clones and strangers, and the small worlds. Last every planted bug must be noticed,
-//! and every marked path be taken. What the program prints is the report. The simulator has one thread, so two processes run at a
-//! time; each decides by its seed alone.
+//! First it compares the traces of one seed in debug and in release. Then it runs many seeds for
+//! most of the time, beside histories of clones and strangers, and the small worlds. Last every
+//! planted bug must be noticed, and every marked path be taken. The program's output is the report.
+//! The simulator has one thread, so two processes run at a time; each decides by its seed alone.
 //!
-//! The program in release has hooks (`--cfg braid_sim_hooks`), which do nothing unless they are asked to; that in debug has none. So
-//! what is compared first says that, too.
+//! The release build has hooks (`--cfg braid_sim_hooks`), which do nothing until asked; the debug
+//! build has none. So the first comparison checks that, too.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,24 +17,24 @@ use crate::build::{Program, command};
 use crate::each::each;
 use crate::tidy::repository_root;
 
-/// How long the random worlds run unless `--seconds` says otherwise.
 const SECONDS_DEFAULT: u64 = 60;
 /// Seeds whose traces are compared between debug and release.
 const SEEDS_COMPARED: u64 = 5;
 /// Starts of arrays among clones and strangers, for each second of random worlds.
 const STARTS_PER_SECOND: u64 = 2000;
-/// Of each small story: tellings without and with a failing member, and states of each crash point.
+/// Limits of each small story: choices without and with a failing member, and states of each crash
+/// point.
 const SMALL: &str = "--tellings-max 1 --failures-max 1 --states-max 1";
 
 /// Crash-and-recover cycles with rare choices, in which every mark must be reached and every legal
 /// state be visited.
 const SHAKEN_CYCLES: u64 = 80_000;
-/// Shares of the planted bugs. Some bugs take a hundred times as long as others, so there are many more shares than cores.
+/// Shares of the planted bugs. Some bugs take a hundred times as long as others, so there are many
+/// more shares than cores.
 const PLANTERS: usize = 24;
-/// Processes at a time; what they find does not depend on it.
+/// Processes at a time; the results do not depend on it.
 const CORES: usize = 2;
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// How long random worlds run
@@ -45,12 +45,11 @@ pub(crate) struct Options {
     from: u64,
 }
 
-/// The chore.
 pub(crate) fn run(options: &Options) -> Result<()> {
     run_for(options.seconds, options.from)
 }
 
-/// Runs seeds from `from` on for `seconds` seconds, and what goes with it.
+/// Runs seeds from `from` on for `seconds` seconds, and the fixed parts.
 pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
     let (debug, release) = (Program::Sim.dev()?, with_hooks()?);
     let seeds: Vec<u64> = (from..from + SEEDS_COMPARED).collect();
@@ -58,7 +57,7 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         same?;
     }
     println!("{SEEDS_COMPARED} seeds are the same twice, and in debug and release");
-    // Every story when there is time, otherwise an even share of them.
+    // Every story if there is time, otherwise an even share of them.
     let shares = (SECONDS_DEFAULT / seconds.max(1)).max(1);
     let part = format!("{}/{shares}", from % shares);
     let starts = seconds * STARTS_PER_SECOND;
@@ -78,7 +77,6 @@ fn is_the_same(seed: u64, (debug, release): (&Path, &Path)) -> Result<()> {
     Ok(())
 }
 
-/// The program in release, with hooks.
 fn with_hooks() -> Result<PathBuf> {
     let root = repository_root()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
@@ -93,7 +91,7 @@ fn with_hooks() -> Result<PathBuf> {
 /// Every planted bug is noticed, and every marked path is taken.
 fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     let shaken = format!("run --shake --marks --no-shrink --cycles {SHAKEN_CYCLES} --from {from}");
-    // The stories are told once with nothing planted, for all shares.
+    // All shares use one control run of the stories, without planted bugs.
     let control = "planted --control".to_owned();
     let share = |part| format!("planted --controlled --part {part}/{PLANTERS}");
     let planted = (0..PLANTERS).map(share);
@@ -101,8 +99,8 @@ fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     show(release, &runs)
 }
 
-/// Runs the program with each of these lines, as many at once as there are cores, and prints what each said once it has
-/// ended.
+/// Runs the program with each of these lines, one process per core, and prints each output at its
+/// end.
 fn show(program: &Path, lines: &[String]) -> Result<()> {
     let said = each(CORES, lines, |_, line| {
         let said = output(program, line)?;
@@ -112,7 +110,7 @@ fn show(program: &Path, lines: &[String]) -> Result<()> {
     said.into_iter().collect()
 }
 
-/// What the program says; if it fails, that is printed, and an error.
+/// The program's output; on failure it is printed, and an error.
 fn output(program: &Path, line: &str) -> Result<String> {
     let mut command = Command::new(program);
     let output = command.args(line.split(' ')).stderr(Stdio::inherit()).output();

@@ -5,9 +5,9 @@
 //!   -> oracle, crash-loop, lab, package, guests, filesystems (three at a time) -> demo -> summary
 //! ```
 //!
-//! Those that wait run beside each other, each as a process of its own, whose output is shown when
-//! it has ended. Cheap steps come first. The first step that fails ends the run with its name; a
-//! step that cannot run on this machine says so and stands in the summary as skipped.
+//! Steps that wait more than they compute run beside each other, each in its own process, whose
+//! output is shown at its end. Cheap steps come first. The first failing step ends the run with its
+//! name. A step that cannot run on this machine says so, and the summary lists it as skipped.
 //!
 //! Invariants:
 //! - the summary of a failed run names the failing step and nothing after it
@@ -29,43 +29,37 @@ use crate::{
     tidy,
 };
 
-/// What the whole may take on two cores; a longer run is said at the end.
+/// Time limit of the whole run on two cores; a longer run is reported at the end.
 const BUDGET: Duration = Duration::from_secs(30 * 60);
-/// Tests at a time for each core, where they wait more than they compute.
+/// Tests at a time for each core, if they wait more than they compute.
 const WAITING_PER_CORE: usize = 2;
-/// What stands before a step's line of the summary, when it ends.
+/// The prefix of a step's summary line.
 const SAID: &str = "== ";
-/// Steps that run at a time, of those that wait: each keeps about 0.8 of a core busy, and the
-/// oracle 1.6.
+/// Waiting steps that run at a time: each keeps about 0.8 of a core busy, and the oracle 1.6.
 const STEPS_AT_A_TIME: usize = 3;
-/// Programs of tests that run at a time.
 const PROGRAMS_AT_A_TIME: usize = 2;
-/// The program that takes longest, and therefore begins.
+/// The slowest test program, which starts first.
 const LONGEST: &str = "e2e";
-/// Seconds that a program of tests may take: one that hangs is ended, so that what it has said is seen.
+/// Seconds that a test program may take: a hanging one is ended, so that its output is seen.
 const PROGRAM_SECONDS_MAX: u64 = 20 * 60;
-/// And seconds until it is killed, if it does not end by itself then.
+/// Seconds from SIGTERM to SIGKILL.
 const GRACE_SECONDS: u64 = 30;
-/// What `timeout` exits with if it had to end the program, or to kill it.
+/// Exit codes of `timeout` after it ended the program, or killed it.
 const TIMED_OUT: [i32; 2] = [124, 137];
-/// What all steps together write to the disk, from nothing: most of it is what is built.
+/// Disk space that all steps write from scratch, most of it by the build.
 const ROOM_BYTES: u64 = 12 << 30;
-/// The same where they have been built before.
+/// The same after an earlier build.
 const ROOM_BUILT_BYTES: u64 = 4 << 30;
-/// How long the simulator's random worlds run here.
 const SIM_SECONDS: u64 = 10;
-/// How long `braid serve` is killed and restarted here.
 const CRASH_SECONDS: u64 = 12;
-/// Crashes of each policy on each level, members withheld, here.
+/// Crashes of each policy on each level, with members withheld.
 const MATRIX_CRASHES: u64 = 2;
-/// How long each fuzz target runs here.
 const FUZZ_SECONDS: u64 = 3;
 
-/// Every broken link is an error; a link to a private item is none, since readers of the source
-/// are who the documentation is for.
+/// Every broken link is an error. A link to a private item is none, because the documentation is
+/// for readers of the source.
 const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
-/// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Ending {
     /// Done, with a word about it or none.
@@ -73,12 +67,11 @@ enum Ending {
     Skipped(String),
 }
 
-/// A name and what to do.
 #[derive(Clone, Copy)]
 struct Step {
     name: &'static str,
     run: fn() -> Result<Ending>,
-    /// Whether it may run beside its neighbours that may too.
+    /// Whether it may run beside neighbouring steps of this kind.
     beside: bool,
 }
 
@@ -87,7 +80,7 @@ impl Step {
         Self { name, run, beside: false }
     }
 
-    /// One that waits more than it computes.
+    /// A step that waits more than it computes.
     const fn beside(name: &'static str, run: fn() -> Result<Ending>) -> Self {
         Self { name, run, beside: true }
     }
@@ -112,7 +105,6 @@ const STEPS: [Step; 16] = [
     Step::alone("demo", || finish(Command::new(Program::Braid.dev()?).arg("demo"))),
 ];
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Leave a step out; the summary says so
@@ -123,7 +115,6 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// The chore.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
     let is_wanted = |step: &Step| args.only.as_ref().is_none_or(|only| only == step.name);
@@ -147,7 +138,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Refuses to begin where the disk would be full before the end: programs that are tested hang there, or fail far from the cause.
+/// Refuses to start if the disk would fill up: programs under test then hang, or fail far from the
+/// cause.
 fn has_room() -> Result<()> {
     let (target, temporary) = (folder()?, std::env::temp_dir());
     let is_built = ["debug", "hooks/release", "models/debug"]
@@ -166,7 +158,7 @@ fn has_room() -> Result<()> {
     Ok(())
 }
 
-/// A step's line of the summary, and what failed.
+/// A step's line of the summary, and its error.
 type Gone = (String, Option<anyhow::Error>);
 
 /// Runs the steps; returns a line for each that was reached, and the failure that ended it.
@@ -195,7 +187,6 @@ fn go_through(
     (summary, None)
 }
 
-/// Runs a step here.
 fn go(step: &Step, skip: &[String]) -> Gone {
     println!("\n== {}", step.name);
     let (started, busy) = (Instant::now(), busy());
@@ -216,13 +207,13 @@ fn go(step: &Step, skip: &[String]) -> Gone {
     (line, failure)
 }
 
-/// Runs a step in a process of its own, and shows what it said when it has ended.
+/// Runs a step in a process of its own, and shows its output at the end.
 fn go_apart(step: &Step, skip: &[String]) -> Gone {
     if skip.iter().any(|name| name == step.name) {
         return go(step, skip);
     }
     let run = || -> Result<(String, bool)> {
-        // This program, also if cargo has put another one in its place since.
+        // This program, also if cargo has replaced its file since.
         let mut program = Command::new("/proc/self/exe");
         program.args(["test", "--only", step.name]).stdin(Stdio::null());
         let output = program.output().with_context(|| format!("{program:?}"))?;
@@ -240,23 +231,24 @@ fn go_apart(step: &Step, skip: &[String]) -> Gone {
     }
 }
 
-/// The line of the summary in what such a process said.
+/// The summary line in such a process's output.
 fn line_of(said: &str) -> Option<String> {
     let mut lines = said.lines().filter_map(|line| line.strip_prefix(SAID));
     lines.find(|line| line.starts_with("  ")).map(str::to_owned)
 }
 
-/// How long processors were busy with this program, and with what it started and waited for; none if the system does not say.
+/// CPU time of this program and of its finished children; `None` if the system does not say.
 fn busy() -> Option<Duration> {
     let said = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program may have spaces; it ends with the last parenthesis, and is field 2 of proc_pid_stat(5).
+    // The program's name may contain spaces; it ends with the last parenthesis, and is field 2 of
+    // proc_pid_stat(5).
     let (_, fields) = said.rsplit_once(')')?;
     let ticks = fields.split_whitespace().skip(14 - 3).take(4);
     let ticks: u64 = ticks.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
     Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?)
 }
 
-/// How many of the machine's cores that was on average, since processors had been busy for so long, and for `time`.
+/// The average number of busy cores since `before`, over `time`.
 fn busy_cores(before: Option<Duration>, time: Duration) -> String {
     let cores = busy().map(|busy| busy.saturating_sub(before.unwrap_or_default()));
     cores.map_or_else(String::new, |cores| format!("{:.1}", cores.div_duration_f64(time)))
@@ -315,7 +307,8 @@ fn boot_guests() -> Result<Ending> {
     Ok(Ending::Done(format!("{} scenes", guests::run(&guests::Options::short())?)))
 }
 
-/// The package of the program that is tested, installed where nothing else is, used as its unit would, and removed.
+/// Installs the tested program's package in an empty root, uses it as its unit would, and removes
+/// it.
 fn install_package() -> Result<Ending> {
     if !packages::is_root()? {
         return Ok(Ending::Skipped("only root may make a root of its own".to_string()));
@@ -330,9 +323,9 @@ fn fuzz_briefly() -> Result<Ending> {
     })
 }
 
-/// What `cargo test` does, with two of its programs at a time: half of them wait for servers, and half compute. What a program
-/// says is passed on when it has ended. A test that is skipped although the machine has what it needs fails; the others that
-/// are skipped are counted, and named.
+/// Runs the tests as `cargo test` does, but two programs at a time: half of them wait for servers,
+/// and half compute. A program's output is shown at its end. A test that is skipped although the
+/// machine has its needs fails; other skipped tests are counted and named.
 fn test() -> Result<Ending> {
     let notes = remedies::begin()?;
     let mut programs: Vec<TestProgram> = test_programs()?;
@@ -344,7 +337,8 @@ fn test() -> Result<Ending> {
         command.arg(format!("--kill-after={GRACE_SECONDS}"));
         command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-        // The longest waits for servers more than it computes; what runs beside it computes.
+        // The longest program waits for servers more than it computes; the program beside it
+        // computes.
         let per_core = if program.name == LONGEST { WAITING_PER_CORE } else { 1 };
         let end = output_of(&mut command, &notes, per_core);
         if let Ok((output, _)) = &end {
@@ -366,7 +360,7 @@ fn test() -> Result<Ending> {
     Ok(Ending::Done(format!("{counts}; {remedies}")))
 }
 
-/// What tests say, and whether they pass.
+/// The tests' output, and whether they pass.
 fn output_of(command: &mut Command, notes: &Path, per_core: usize) -> Result<(String, bool)> {
     command
         .env(braid_test_needs::VARIABLE, braid_test_needs::found())
@@ -386,7 +380,7 @@ fn output_of(command: &mut Command, notes: &Path, per_core: usize) -> Result<(St
     Ok((said, output.status.success()))
 }
 
-/// Sums over the `test result:` lines, and why tests were skipped.
+/// Sums over the `test result:` lines, and the reasons for skipped tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -396,7 +390,7 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, line: &str) {
-        // It may stand behind what the harness has begun to say.
+        // The mark may stand behind words of the harness.
         if let Some((_, why)) = line.split_once(braid_test_needs::MARK) {
             *self.skipped.entry(why.to_owned()).or_default() += 1;
         }

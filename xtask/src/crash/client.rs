@@ -1,9 +1,10 @@
-//! The client that knows what must be there: NBD over a Unix socket, several requests in flight.
+//! The client that knows the array's expected content: NBD over a Unix socket, several requests in
+//! flight.
 //!
-//! Where it stands: `round` lets it load a server that dies under it, and read everything afterwards; it tells the
-//! `model` what it asked and heard. One thread, blocking.
+//! `round` makes it load a server that dies, and read everything afterwards. It reports its
+//! requests and their answers to the `model`. One thread, blocking.
 //!
-//! No two requests in flight touch one sector, so that the order of writes to a sector is known.
+//! No two requests in flight touch one sector, so the order of writes to a sector is known.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,18 +18,16 @@ use fastrand::Rng;
 
 use super::model::{End, Found, Model, SECTOR_BYTES, content};
 
-/// Requests in flight.
 const DEPTH: usize = 16;
 /// Longest write, in sectors: more than a row of the arrays used here.
 const WRITE_SECTORS_MAX: u64 = 600;
-/// A read of the whole array goes in such pieces.
+/// Piece size for reading the whole array.
 const READ_SECTORS: usize = 512;
-/// So little is read at once of what may fail in part.
+/// Piece size for reads that may fail in part.
 const COMPARED_SECTORS: usize = 8;
-/// A server that lives answers within this, even on a busy machine.
+/// A live server answers within this, even on a busy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// One request in flight.
 #[derive(Debug)]
 enum Asked {
     Write { range: Range<usize>, version: u32, durable: bool },
@@ -46,34 +45,31 @@ impl Asked {
     }
 }
 
-/// Why the server is spoken to.
 #[derive(Clone, Copy)]
 enum Phase<'a> {
-    /// It lives until this is set; errors are right only after that.
+    /// Load until this is set; errors are legal only after that.
     Load(&'a AtomicBool),
-    /// It was started after such an end, and has to answer.
+    /// The server was restarted after such an end, and must answer.
     Verify(End),
 }
 
-/// A connection.
 pub(super) struct Client {
     client: braid_nbd_client::Client,
     in_flight: BTreeMap<u64, Asked>,
 }
 
 impl Client {
-    /// Connects and negotiates.
     pub(super) fn connect(socket: &Path) -> Result<Self> {
         let client = braid_nbd_client::Client::connect(socket, plan_for(""), ANSWER_LIMIT);
         Ok(Self { client: client.context("connecting")?, in_flight: BTreeMap::new() })
     }
 
-    /// How large the array is.
     pub(super) fn size_bytes(&self) -> u64 {
         self.client.info().size_bytes
     }
 
-    /// Writes, reads and flushes within `sectors` until the connection ends, which it may once `dying` is set.
+    /// Writes, reads and flushes within `sectors` until the connection ends, which is legal once
+    /// `dying` is set.
     pub(super) fn load(
         &mut self,
         model: &mut Model,
@@ -111,7 +107,6 @@ impl Client {
         Ok(())
     }
 
-    /// Reads `sectors` and judges them.
     pub(super) fn verify(
         &mut self,
         model: &mut Model,
@@ -130,7 +125,8 @@ impl Client {
         Ok(())
     }
 
-    /// Reads all `sectors` of an array that lacks members, and compares; what cannot be read is counted.
+    /// Reads all `sectors` of an array without some members, and compares; unreadable sectors are
+    /// counted.
     pub(super) fn compare(&mut self, model: &Model, sectors: usize) -> Result<Found> {
         let (mut found, mut next) = (Found::default(), 0);
         while next < sectors || !self.in_flight.is_empty() {
@@ -156,7 +152,6 @@ impl Client {
         Ok(found)
     }
 
-    /// Data of a read.
     fn take(&mut self, cookie: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let asked = self.in_flight.get_mut(&cookie);
         let Some(Asked::Read { range, bytes: whole }) = asked else {
@@ -167,7 +162,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether it could be sent.
+    /// Sends one random request; `false` if the connection is gone.
     fn ask_something(
         &mut self,
         model: &mut Model,
@@ -218,7 +213,7 @@ impl Client {
         self.send(command, Asked::Read { range, bytes }, &[])
     }
 
-    /// A range that nothing in flight touches; short ones are likelier.
+    /// A range without a request in flight; short ones are likelier.
     fn free_range(&self, random: &mut Rng, sectors: &Range<usize>) -> Option<Range<usize>> {
         for _ in 0..8 {
             let longest = [1, 8, 8, 128, WRITE_SECTORS_MAX][random.usize(..5)];
@@ -246,7 +241,7 @@ impl Client {
         }
     }
 
-    /// Hears an answer and takes note; false at the end of the connection.
+    /// Handles one answer; `false` at the end of the connection.
     fn step(&mut self, model: &mut Model, phase: Phase<'_>) -> Result<bool> {
         let Some((cookie, result)) = self.hear()? else { return Ok(false) };
         let asked = self.in_flight.remove(&cookie).context("an answer to nothing")?;
@@ -254,7 +249,7 @@ impl Client {
         Ok(true)
     }
 
-    /// The next answer, with the data of reads taken on the way; none at the end of the connection.
+    /// The next answer, taking data of reads on the way; `None` at the end of the connection.
     fn hear(&mut self) -> Result<Option<(u64, Result<(), ErrorCode>)>> {
         loop {
             match self.client.hear() {
@@ -278,7 +273,7 @@ fn on_answer(
     result: Result<(), ErrorCode>,
 ) -> Result<()> {
     if let Err(error) = result {
-        // While the array stops or breaks that is right, and what a write did is open.
+        // While the array stops or breaks, an error is legal and leaves the write open.
         let expected = matches!(phase, Phase::Load(dying) if dying.load(Ordering::SeqCst));
         ensure!(expected, "{error:?} to {}", asked.words());
         return Ok(());

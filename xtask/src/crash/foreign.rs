@@ -1,9 +1,9 @@
-//! fio as the client that is not ours.
+//! fio as an independent client.
 //!
-//! It writes each block of its part of the array at most once, at random, with a checksum and a number in it, and
-//! syncs every few writes; its log says which blocks were answered. After the crash it reads back all that it had
-//! begun (`verify_state_load`) and names each block that is not what it wrote. Such a block must be one that was in
-//! flight.
+//! It writes each block of its part of the array at most once, at random, with a checksum and a
+//! number in it, and syncs every few writes. Its log lists the acknowledged blocks. After the crash
+//! it reads back every block that it had begun (`verify_state_load`) and names each mismatch. A
+//! mismatch is legal only for a block in flight.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,20 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Its blocks.
 const BLOCK_BYTES: u64 = 4096;
-/// More of them in flight than fio's state file remembers would be no trial.
+/// Must not exceed the number of requests in flight that fio's state file records.
 const DEPTH: &str = "--iodepth=8";
 
-/// Writes after which it syncs.
 const SYNC: &str = "--fsync=8";
-/// Blocks answered last that no completed sync need have covered: those since it was sent, those in flight
-/// when it was, and those that came before it was answered.
+/// The last acknowledged blocks that no completed sync need cover. They are those since the sync
+/// was sent, those in flight then, and those before it was acknowledged.
 const UNSYNCED_MAX: usize = 32;
 
-/// Which blocks were answered, and what it had begun, as fio calls these files.
+/// fio's names for the log of acknowledged blocks, and for its state file.
 const LOG: &str = "foreign_bw.1.log";
 const STATE: &str = "local-foreign-0-verify.state";
 
-/// What it does, for one part of one array.
+/// fio on one part of one array.
 pub(super) struct Foreign {
     folder: PathBuf,
     socket: PathBuf,
@@ -36,7 +34,7 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// `folder` is for its notes.
+    /// `folder` is for its files.
     pub(super) fn new(folder: &Path, offset_bytes: u64, size_bytes: u64, seed: u64) -> Self {
         let socket = folder.join("nbd.sock");
         let size_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
@@ -59,7 +57,6 @@ impl Foreign {
         command
     }
 
-    /// Begins to write.
     pub(super) fn write(&self) -> Result<Child> {
         let mut command = self.command();
         command.args(["--do_verify=0", "--verify_state_save=1"]);
@@ -72,8 +69,8 @@ impl Foreign {
         self.folder.join(LOG).exists() && self.folder.join(STATE).exists()
     }
 
-    /// Reads back what was written; how many blocks were answered and are there. If what was not
-    /// synced may be gone, of the last ones any may be.
+    /// Reads the blocks back; returns how many acknowledged blocks are intact. If unsynced blocks
+    /// may be lost, any of the last ones may be.
     pub(super) fn verify(&self, may_lose_unsynced: bool) -> Result<u64> {
         let mut answered = self.answered()?;
         let may_be_lost = if may_lose_unsynced { UNSYNCED_MAX } else { 0 };
@@ -93,7 +90,7 @@ impl Foreign {
         Ok(answered.len() as u64)
     }
 
-    /// Offsets of the blocks that were answered, in that order, by fio's log.
+    /// Offsets of the acknowledged blocks, in order, from fio's log.
     fn answered(&self) -> Result<Vec<u64>> {
         let log = std::fs::read_to_string(self.folder.join(LOG)).context(LOG)?;
         Ok(answered_blocks(&log))
@@ -109,8 +106,8 @@ fn answered_blocks(log: &str) -> Vec<u64> {
     log.lines().filter_map(block).collect()
 }
 
-/// From lines like `verify: bad magic header 0, wanted acca at file x offset 19955712, length 4096 (...)` and
-/// `crc32c: verify failed at file x offset 8192, length 4096 (...)`.
+/// From lines like `verify: bad magic header 0, wanted acca at file x offset 19955712, length 4096
+/// (...)` and `crc32c: verify failed at file x offset 8192, length 4096 (...)`.
 fn wrong_blocks(words: &str) -> BTreeSet<u64> {
     let block = |line: &str| {
         let is_about_a_block =

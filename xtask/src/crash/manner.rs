@@ -1,14 +1,13 @@
-//! How a server serves in a round: as options of `braid serve`.
+//! How a server serves in a round, as options of `braid serve`.
 
-/// How it serves.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Manner {
     ReadOnly,
-    /// As `--cache` says it.
+    /// The word of `--cache`.
     Writing {
         cache: &'static str,
     },
-    /// The same; jobs pass so much of a member in a second.
+    /// The same, with jobs paced to this much of a member per second.
     Paced {
         cache: &'static str,
         pace: &'static str,

@@ -1,4 +1,5 @@
-//! `cargo xtask crash-loop --matrix`: each policy on each level with parity, killed in the middle of writes and started without members.
+//! `cargo xtask crash-loop --matrix`: kills each policy on each level with parity in the middle of
+//! writes, and starts it without members.
 //!
 //! ```text
 //!   all members: load ─ kill -9 ─▶ as many withheld as the level bears: serve --read-only, every sector ─▶ all members: serve, every sector ─┐
@@ -6,8 +7,9 @@
 //!        └───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A sector is right if it holds what was answered last. One that was being written is not judged: with its member missing it may hold
-//! anything. What is at risk is an I/O error (`--read-only` serves it so), and counted.
+//! A sector is right if it holds the last acknowledged write. A sector in flight is not judged:
+//! with its member missing it may hold anything. A sector at risk is an I/O error under
+//! `--read-only`, and counted.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,14 +37,12 @@ const POLICIES: [(&str, &[&str]); 6] = [
     ("log", &["4", "5", "6"]),
     ("journal", &["4", "5", "6"]),
 ];
-/// Of a member.
 const MEMBER_SIZE: &str = "6M";
-/// A bit of a bitmap is for so much, so that it says something of arrays as small as these.
+/// Bytes for each bit of the bitmap, so that a bitmap is meaningful on arrays this small.
 const BIT_SIZE: &str = "64K";
-/// Longest load before a kill.
 const LOAD_MS_MAX: u64 = 120;
 
-/// Runs all of it, and prints a line for each policy and level.
+/// Runs the matrix, and prints a line for each policy and level.
 pub(super) fn run(braid: &Path, shapes: &[Shape], crashes: u64, seed: u64) -> Result<()> {
     println!(
         "policy   level  crashes  served whole  sectors right  at risk (I/O errors)  being written  wrong"
@@ -75,7 +75,7 @@ struct Array<'a> {
     shape: Shape,
     folder: PathBuf,
     members: Vec<PathBuf>,
-    /// The device of its write journal: always there.
+    /// The device of its write journal; never withheld.
     journal: Option<PathBuf>,
     model: Model,
     sectors: usize,

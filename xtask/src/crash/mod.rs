@@ -1,4 +1,4 @@
-//! `cargo xtask crash-loop`: `braid serve` as a process on real files, killed and restarted again and again.
+//! `cargo xtask crash-loop`: kills and restarts `braid serve` on real files, again and again.
 //!
 //! ```text
 //! mod          which rounds; the summary
@@ -9,9 +9,10 @@
 //!    | model       what must be there   | offline  mdadm, parity and copies on the files
 //! ```
 //!
-//! The simulator tries the engine under virtual time; this tries what is around it: threads, system calls, sockets, a
-//! file system's journal. Choices come from a printed seed; when they take effect is up to the machine, so that a seed
-//! repeats a round's plan and not its every step. On a failure the files are kept.
+//! The simulator tries the engine under virtual time. This loop tries the layers around it:
+//! threads, system calls, sockets, a file system's journal. A printed seed makes the choices, and
+//! the machine decides their timing, so a seed repeats a round's plan and not its every step. On a
+//! failure the files are kept.
 
 mod client;
 mod foreign;
@@ -33,13 +34,11 @@ use crate::build::Program;
 use place::{Kind, Place};
 use round::{Counts, Plan, Round, SHAPES, Shape};
 
-/// Rounds unless something else is said.
 const ROUNDS_DEFAULT: u64 = 30;
 
-/// Between two lines about what was found so far.
+/// Time between two progress lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// What the command line asks for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// How many rounds
@@ -60,7 +59,7 @@ pub(crate) struct Options {
     /// Only the crash matrix: each policy on each level with parity, so many crashes of each, started without members
     #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds", "jobs"])]
     matrix: Option<u64>,
-    /// With the program that the tests have built, not that for release
+    /// With the development build, not the release build
     #[arg(long)]
     dev: bool,
     /// Where members are
@@ -84,7 +83,6 @@ fn now() -> u64 {
 }
 
 impl Options {
-    /// For `cargo xtask test`.
     pub(crate) fn short(seconds: u64) -> Self {
         Self {
             rounds: u64::MAX,
@@ -98,7 +96,6 @@ impl Options {
         }
     }
 
-    /// The crash matrix for `cargo xtask test`.
     pub(crate) fn short_matrix(crashes: u64) -> Self {
         Self { matrix: Some(crashes), members: Members::Tmpfs, ..Self::short(0) }
     }
@@ -121,7 +118,7 @@ fn shapes(options: &Options) -> Vec<Shape> {
     SHAPES.into_iter().filter(wanted).collect()
 }
 
-/// Runs the rounds; what was left out, and why, or nothing.
+/// Runs the rounds; returns the omitted parts and why, if any.
 pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
     let braid = if options.dev { Program::Braid.dev()? } else { Program::Braid.release()? };
@@ -152,7 +149,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
             break;
         }
         one(&braid, options, (index, &kinds), &mut counts)?;
-        // A run that is ended by hand is worth what it has found so far.
+        // A run ended by hand has then printed its findings so far.
         if told.elapsed() >= REPORT_INTERVAL {
             told = Instant::now();
             println!("so far, the next round is seed {}:", options.seed.wrapping_add(index + 1));
@@ -163,7 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     Ok(left_out)
 }
 
-/// One round of its own seed, so that it can be tried again alone.
+/// One round with its own seed, so that it can be repeated alone.
 fn one(
     braid: &Path,
     options: &Options,
@@ -172,7 +169,7 @@ fn one(
 ) -> Result<()> {
     let seed = options.seed.wrapping_add(index);
     let mut random = Rng::with_seed(seed);
-    // From the seed alone, in turn: the same seed is the same level, place and plan.
+    // The seed alone chooses level, place and plan, so the same seed repeats them.
     let (shapes, turn) = (shapes(options), usize::try_from(seed % (1 << 30))?);
     let kind = kinds[turn % kinds.len()];
     let shape = shapes[turn / kinds.len() % shapes.len()];

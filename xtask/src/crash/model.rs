@@ -1,7 +1,7 @@
-//! What a client may find: per sector, the writes that may be there.
+//! The model of the array: per sector, the writes that a client may find.
 //!
-//! Where it stands: `client` tells it what it asked and what was answered; after a crash it judges every sector that
-//! is read, and then knows what was found.
+//! `client` reports its requests and their answers. After a crash the model judges every sector
+//! that is read, and then pins the version it found.
 //!
 //! ```text
 //!   base ── write ── write ── write        in the order asked; no two in flight touch one sector
@@ -13,60 +13,57 @@
 //! ```
 //!
 //! Invariants:
-//! - an answered write that is missing after a kill is found `[check: an_answered_write_must_survive_a_kill]`;
-//! - a flushed one that is missing after a power cut is found, one that was not flushed may be missing
+//! - an acknowledged write that is missing after a kill is found
+//!   `[check: an_answered_write_must_survive_a_kill]`;
+//! - a flushed write that is missing after a power cut is found; an unflushed one may be missing
 //!   `[check: only_flushed_writes_must_survive_a_power_cut]`;
-//! - what is found once must stay `[check: what_was_found_must_stay]`.
+//! - a version found once must stay `[check: what_was_found_must_stay]`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::{Result, bail};
 
-/// Bytes in a sector.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// A version with this bit is zeroes.
 const ZERO: u32 = 1 << 31;
-/// What a new file holds.
+/// The content of a new file.
 pub(super) const NEVER_WRITTEN: u32 = ZERO;
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Stopped, or killed.
     Process,
-    /// Power was cut: what was not flushed may be gone.
+    /// Power was cut: unflushed writes may be lost.
     Unflushed,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
     version: u32,
-    /// The count of answers when it was answered; `None` while it was not.
+    /// The count of answers at the time of its answer; `None` while in flight.
     answered: Option<u64>,
 }
 
-/// What judging has compared so far.
+/// The comparisons so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Writes that were answered before a crash and were looked for after it.
+    /// Writes acknowledged before a crash and checked after it.
     pub(super) answered: u64,
-    /// Of them, those flushed, by FLUSH or FUA.
+    /// Those of them that a FLUSH or FUA made durable.
     pub(super) flushed: u64,
-    /// Sectors compared.
     pub(super) sectors: u64,
 }
 
-/// What was found in sectors of an array that lacks members.
+/// Sectors of an array without some members, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Sectors that hold what was answered last.
+    /// Sectors that hold the last acknowledged write.
     pub(super) right: u64,
-    /// Those that could not be read.
+    /// Unreadable sectors.
     pub(super) failed: u64,
-    /// Those that were being written.
+    /// Sectors in flight.
     pub(super) open: u64,
-    /// Those that hold anything else.
+    /// Sectors with any other content.
     pub(super) wrong: u64,
 }
 
@@ -86,13 +83,13 @@ pub(super) struct Model {
     later: BTreeMap<usize, Vec<Write>>,
     last_version: u32,
     answers: u64,
-    /// Answered and not yet judged; the second is whether it was flushed.
+    /// Acknowledged and not yet judged; the second is whether it was flushed.
     unjudged: Vec<(u64, bool)>,
     pub(super) tally: Tally,
 }
 
 impl Model {
-    /// Nothing was ever written to `sectors` sectors.
+    /// `sectors` sectors that were never written.
     pub(super) fn new(sectors: usize) -> Self {
         Self {
             base: vec![NEVER_WRITTEN; sectors],
@@ -104,7 +101,7 @@ impl Model {
         }
     }
 
-    /// A write is sent; its version.
+    /// Sends a write; returns its version.
     pub(super) fn ask(&mut self, range: &Range<usize>, zeroes: bool) -> u32 {
         self.last_version += 1;
         let version = self.last_version | if zeroes { ZERO } else { 0 };
@@ -114,7 +111,7 @@ impl Model {
         version
     }
 
-    /// It was answered well; with `durable` it was a FUA.
+    /// The write succeeded; `durable` marks a FUA.
     pub(super) fn answer(&mut self, range: &Range<usize>, version: u32, durable: bool) {
         self.answers += 1;
         self.unjudged.push((self.answers, durable));
@@ -129,12 +126,12 @@ impl Model {
         }
     }
 
-    /// Answers so far: what a FLUSH that is sent now will cover.
+    /// Answers so far: a FLUSH sent now will cover them.
     pub(super) fn answers(&self) -> u64 {
         self.answers
     }
 
-    /// A FLUSH was answered well that was sent when there were `covered` answers.
+    /// A FLUSH succeeded that was sent when there were `covered` answers.
     pub(super) fn flushed(&mut self, covered: u64) {
         let sectors: Vec<usize> = self.later.keys().copied().collect();
         for sector in sectors {
@@ -157,7 +154,7 @@ impl Model {
         }
     }
 
-    /// The versions that may be in a sector after such an end.
+    /// The versions that a sector may hold after such an end.
     fn allowed(&self, sector: usize, end: End) -> Vec<u32> {
         let writes = self.later.get(&sector).map_or(&[][..], Vec::as_slice);
         let last = writes.iter().rposition(|write| write.answered.is_some());
@@ -170,7 +167,8 @@ impl Model {
         }
     }
 
-    /// Judges what was read of `first` and the sectors behind it after a crash; what is found is pinned.
+    /// Judges the bytes of `first` and the sectors behind it after a crash; pins the versions
+    /// found.
     pub(super) fn judge(&mut self, first: usize, bytes: &[u8], end: End) -> Result<()> {
         for (index, found) in bytes.chunks(SECTOR_BYTES).enumerate() {
             let sector = first + index;
@@ -180,7 +178,7 @@ impl Model {
         Ok(())
     }
 
-    /// Judges what was read of a server that lives; of durability it says nothing.
+    /// Judges bytes read from a live server, which proves no durability.
     pub(super) fn look(&mut self, first: usize, bytes: &[u8]) -> Result<()> {
         for (index, found) in bytes.chunks(SECTOR_BYTES).enumerate() {
             self.find(first + index, found, End::Process)?;
@@ -188,7 +186,7 @@ impl Model {
         Ok(())
     }
 
-    /// Compares what was read of `first` and the sectors behind it, but for what was being written.
+    /// Compares the bytes of `first` and the sectors behind it, except for sectors in flight.
     pub(super) fn compare(&self, first: usize, bytes: &[u8]) -> Found {
         let mut found = Found::default();
         for (sector, bytes) in (first..).zip(bytes.chunks(SECTOR_BYTES)) {
@@ -204,7 +202,7 @@ impl Model {
         found
     }
 
-    /// Which of the versions that may be there it is.
+    /// The legal version that these bytes are.
     fn find(&mut self, sector: usize, found: &[u8], end: End) -> Result<u32> {
         self.tally.sectors += 1;
         let allowed = self.allowed(sector, end);
@@ -216,7 +214,7 @@ impl Model {
         bail!("sector {sector} holds {}; allowed are the writes {allowed}", describe(found))
     }
 
-    /// All sectors were judged: what was answered until now has been looked for.
+    /// All sectors were judged, so every write acknowledged until now has been checked.
     pub(super) fn judged_all(&mut self) {
         self.tally.answered += self.unjudged.len() as u64;
         let flushed = self.unjudged.iter().filter(|(_, flushed)| *flushed).count();
@@ -225,7 +223,7 @@ impl Model {
     }
 }
 
-/// The bytes of a version in a sector: both are in it, and the rest depends on both.
+/// The bytes of a version in a sector: both numbers are in it, and the rest depends on both.
 pub(super) fn content(version: u32, sector: usize) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     if version & ZERO != 0 {
@@ -247,7 +245,7 @@ fn name(version: u32) -> String {
     }
 }
 
-/// Whose bytes these are, as far as they say.
+/// The write that these bytes come from, as far as they say.
 fn describe(found: &[u8]) -> String {
     if found.iter().all(|byte| *byte == 0) {
         return "zeroes".to_owned();

@@ -1,8 +1,10 @@
-//! What the members hold when no server has them.
+//! Checks the members' files while no server has them open.
 //!
-//! - `mdadm --examine`: every member's superblock is sound, of this array, in its slot, and they agree.
-//! - Parity and copies, by arithmetic on the files alone: the members' data areas of RAID-4 and 5 add up to zero
-//!   whatever the layout; those of RAID-1 are equal; of RAID-10 with two near copies, two by two.
+//! - `mdadm --examine`: every member's superblock is sound, of this array, in its slot, and they
+//!   agree.
+//! - Parity and copies, by arithmetic on the files alone: the members' data areas of RAID-4 and 5
+//!   add up to zero in every layout; those of RAID-1 are equal; of RAID-10 with two near copies,
+//!   two by two.
 //!
 //! Q is not computed here: `round` reads an array of RAID-6 without two of its members instead.
 
@@ -16,12 +18,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::programs::output;
 
-/// Members are compared in such pieces.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 
-/// What mdadm says of one member.
+/// mdadm's words about one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Examined {
     words: BTreeMap<String, String>,
@@ -38,7 +38,6 @@ impl Examined {
         self.words.get(key).map(String::as_str).with_context(|| format!("mdadm says no {key}"))
     }
 
-    /// A number of sectors.
     fn sectors(&self, key: &str) -> Result<u64> {
         let word = self.word(key)?.split(' ').next().unwrap_or_default();
         word.parse().with_context(|| format!("{key} : {word}"))
@@ -49,8 +48,8 @@ impl Examined {
     }
 }
 
-/// Examines members; the superblocks must be sound. In the order of slots, of which some may be missing:
-/// a member's name ends with its slot.
+/// Examines members, whose superblocks must be sound. In the order of slots, some of which may be
+/// missing: a member's name ends with its slot.
 pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<Examined>> {
     let mut all = Vec::new();
     for member in members {
@@ -67,7 +66,7 @@ pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<Examined>> {
     Ok(all)
 }
 
-/// The members of an array that was stopped in order agree in everything they all say.
+/// The members of an array that was stopped in order must agree in all common fields.
 pub(super) fn assert_agree(all: &[Examined]) -> Result<()> {
     for key in ["Array UUID", "Events", "Raid Level", "Raid Devices", "Array State", "State"] {
         for examined in all {
@@ -78,19 +77,20 @@ pub(super) fn assert_agree(all: &[Examined]) -> Result<()> {
     Ok(())
 }
 
-/// Whether every member says that the array is clean, and all have as many events.
+/// Whether every member says clean, and all have the same events.
 pub(super) fn is_clean(all: &[Examined]) -> bool {
     let events = |examined: &Examined| examined.words.get("Events").cloned();
     all.iter().all(|examined| examined.is_clean() && events(examined) == events(&all[0]))
 }
 
-/// Parity and copies of a clean array, where files alone can tell. How many sectors were compared.
+/// Checks parity and copies of a clean array, as far as files alone can show. Returns the number of
+/// compared sectors.
 pub(super) fn assert_redundant(level: &str, members: &[PathBuf], all: &[Examined]) -> Result<u64> {
     assert_redundant_below(u64::MAX, level, members, all)
 }
 
-/// The same of an array whose job was interrupted: below what is saved of it. Nothing is compared of one that was left dirty, or
-/// whose spare has no slot yet.
+/// The same for an array whose job was interrupted, below its saved offset. A dirty array, or one
+/// whose spare has no slot yet, is not compared.
 pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
     let mut all = Vec::new();
     for member in members {
@@ -105,7 +105,7 @@ pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
             below = below.min(examined.sectors("Recovery Offset")?);
         }
         if examined.words.contains_key("Resync Offset") {
-            // Of two near copies on four members, half as many lie on each.
+            // With two near copies on four members, half as many lie on each.
             let share = if level == "10" { members.len() as u64 / 2 } else { 1 };
             below = below.min(examined.sectors("Resync Offset")? / share);
         } else if !examined.is_clean() {
@@ -115,8 +115,8 @@ pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
     assert_redundant_below(below, level, members, &all)
 }
 
-/// What superblocks count as copied of a member that is being replaced is in its replacement. Nothing is compared of what was left
-/// dirty, has not begun or is over. How many sectors were compared.
+/// Compares a replacement with the replaced member, as far as superblocks count it as copied. Skips
+/// a dirty array, and a job that has not begun or is over. Returns the number of compared sectors.
 pub(super) fn assert_copied(old: &Path, new: &Path) -> Result<u64> {
     let of = |path: &Path| Command::new("mdadm").arg("--examine").arg(path).output();
     let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(of(path)?.stdout)?);
@@ -189,7 +189,7 @@ fn add(sum: &mut [u8], file: &File, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Keeps only members that are there and have something in them.
+/// Keeps only members that exist and are not empty.
 pub(super) fn present(members: &[PathBuf]) -> Vec<PathBuf> {
     let is_there =
         |path: &&PathBuf| Path::new(path).metadata().is_ok_and(|metadata| metadata.len() > 0);

@@ -1,10 +1,10 @@
-//! Where members are: in memory (tmpfs), or on ext4 over a loop device, whose power can be cut.
+//! Places for members: memory (tmpfs), or ext4 over a loop device, whose power can be cut.
 //!
-//! Power is cut by the shutdown that ext4 has for such trials (`xfs_io -x -c shutdown`, without flushing its log): from
-//! that moment nothing more reaches the loop device. What was written back by then is what the disk holds; mounting it
-//! again replays the journal, as after a real power cut.
+//! ext4's shutdown for such trials cuts the power (`xfs_io -x -c shutdown`, without flushing its
+//! log): from that moment nothing more reaches the loop device. The disk then holds the blocks
+//! written back so far. Mounting it again replays the journal, as after a real power cut.
 //!
-//! Needs root, loop devices and xfs_io for ext4; where they are not, it says which.
+//! ext4 needs root, loop devices and xfs_io; the error names the missing one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,16 +14,14 @@ use anyhow::{Context, Result};
 
 use crate::programs::run;
 
-/// Where Linux keeps files in memory.
 const TMPFS: &str = "/dev/shm";
 /// Room for the largest array here, its file system's journal, and some.
 const IMAGE_BYTES: u64 = 128 << 20;
-/// The file system's own commits come so late that only what was flushed counts.
+/// The file system's own commits come so late that only flushed writes count.
 const MOUNT_OPTIONS: &str = "loop,commit=300";
-/// Another program may still look at it for a moment, as udev does.
+/// Another program, such as udev, may still have it open for a moment.
 const UNMOUNT_TRIES: u32 = 50;
 
-/// A folder for members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Tmpfs,
@@ -39,12 +37,12 @@ impl Kind {
     }
 }
 
-/// A folder of one round, and the file system under it. It is removed when this is dropped, unless kept.
+/// A folder of one round, and the file system under it. A drop removes it, unless kept.
 pub(super) struct Place {
     folder: Option<tempfile::TempDir>,
-    /// In memory, whatever the members are: it outlives the server, and no power cut.
+    /// In memory, even with members on ext4: it survives the server, but no power cut.
     _runtime: tempfile::TempDir,
-    /// A folder there that braid makes.
+    /// braid's folder in it.
     run: PathBuf,
     kind: Kind,
     mounted: bool,
@@ -89,7 +87,7 @@ impl Place {
         Ok(())
     }
 
-    /// For sockets and state, and for what outlives the server.
+    /// The folder for sockets and state, and the one for data that outlives the server.
     pub(super) fn folders(&self) -> (&Path, Option<&Path>) {
         (self.folder(), Some(&self.run))
     }
@@ -99,7 +97,6 @@ impl Place {
         self.folder.as_ref().expect("it is there until it is kept").path()
     }
 
-    /// For members.
     pub(super) fn members(&self) -> PathBuf {
         self.folder().join("members")
     }
@@ -108,13 +105,13 @@ impl Place {
         self.folder().join("ext4.img")
     }
 
-    /// Nothing more reaches the disk.
+    /// After this, nothing more reaches the disk.
     pub(super) fn cut_power(&self) -> Result<()> {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.members()))
     }
 
-    /// Power was cut: what was in memory is gone. The server of an array without parity keeps
-    /// nothing there, and makes no folder for it.
+    /// The power cut emptied memory. The server of an array without parity keeps nothing there, and
+    /// makes no folder for it.
     pub(super) fn forget_answered(&self) -> Result<()> {
         if !self.run.exists() {
             return Ok(());
@@ -125,7 +122,7 @@ impl Place {
         Ok(())
     }
 
-    /// Mounts again what the disk holds. Processes that had files open must be gone.
+    /// Mounts the disk again. Processes with open files must be gone.
     pub(super) fn restore_power(&mut self) -> Result<()> {
         self.unmount()?;
         self.mount()
@@ -151,7 +148,7 @@ impl Place {
         Ok(())
     }
 
-    /// Leaves everything where it is; says where.
+    /// Leaves everything in place; returns the path.
     pub(super) fn keep(mut self) -> String {
         let folder = self.folder.take().expect("kept once").keep();
         let what = match self.kind {

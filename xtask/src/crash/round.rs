@@ -1,15 +1,16 @@
-//! One round: an array is made, loaded, crashed, started again, read, and stopped in order at the end.
+//! One round: an array is made, loaded, crashed, started again, read, and stopped in order at the
+//! end.
 //!
 //! ```text
 //!   kills   load ─ SIGTERM under load ─ SIGKILL under load, then any of: SIGKILL while starting,
 //!           SIGKILL while stopping, SIGKILL under load, SIGTERM under load; verified after each
 //!   loss    load ─ a member is deleted or cut ─ SIGKILL or SIGTERM; verified, or refused as a write hole
 //!   jobs    a resync, a recovery and a replacement, SIGKILL at one percent after another; verified after each ([`jobs`])
-//!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; what was flushed is verified
+//!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; flushed writes are verified
 //! ```
 //!
-//! The model client has the lower part of the array, fio (in rounds of kills) the upper; their border is in the
-//! middle of a stripe. What was never written is compared, too.
+//! The model client has the lower part of the array, fio (in rounds of kills) the upper; their
+//! border is in the middle of a stripe. Sectors that were never written are compared, too.
 
 mod jobs;
 
@@ -42,17 +43,15 @@ const STARTING_MS_MAX: u64 = 40;
 const KILLS: usize = 3;
 /// Percents from one kill of a job to the next.
 const STEP: u32 = 14;
-/// What a write hole is refused with.
+/// The refusal of a write hole.
 const WRITE_HOLE: &str = "B031";
-/// Size of each member, as `braid create` reads it.
 const MEMBER_SIZE: &str = "8M";
-/// The same in rounds of jobs, which are to have a middle.
+/// The same in rounds of jobs, large enough for a kill in mid-job.
 const MEMBER_SIZE_JOBS: &str = "16M";
 
-/// When writes are answered, as `braid serve --cache` calls it.
 const CACHES: [&str; 2] = ["writeback", "writethrough"];
 
-/// A level as `braid create` calls it, how many members, and how many may be lost.
+/// A level as `braid create` calls it, its number of members, and how many may be lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) level: &'static str,
@@ -60,7 +59,7 @@ pub(super) struct Shape {
     pub(super) lost_max: usize,
 }
 
-/// What is tried, in turn.
+/// The arrays that are tried in turn.
 pub(super) const SHAPES: [Shape; 5] = [
     Shape { level: "5", members: 4, lost_max: 1 },
     Shape { level: "1", members: 2, lost_max: 1 },
@@ -69,19 +68,19 @@ pub(super) const SHAPES: [Shape; 5] = [
     Shape { level: "4", members: 4, lost_max: 1 },
 ];
 
-/// What befalls the array.
+/// The crash of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     Kills,
     Loss,
     PowerCut,
-    /// A job is killed after every so many percent.
+    /// Kills a job after every so many percent.
     Jobs {
         step: u32,
     },
 }
 
-/// What was done and found, over all rounds.
+/// The counts over all rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) rounds: u64,
@@ -106,13 +105,13 @@ pub(super) struct Round<'a> {
     shape: Shape,
     place: &'a mut Place,
     members: Vec<PathBuf>,
-    /// Waits for a member to be lost, in rounds of jobs.
+    /// The spare that takes over for a lost member, in rounds of jobs.
     spare: Option<PathBuf>,
-    /// Is to replace a member, or has done so, in rounds of jobs.
+    /// The device that replaces a member, or has done so, in rounds of jobs.
     new: Option<PathBuf>,
     model: Model,
     random: Rng,
-    /// How it is served, one after another.
+    /// The current cache mode.
     cache: &'static str,
     /// Power was cut since fio wrote.
     foreign_lost: bool,
@@ -125,7 +124,7 @@ pub(super) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    /// Makes the array and writes it, or leaves it as it is made.
+    /// Makes the array, and fills it or leaves it empty.
     pub(super) fn new(
         braid: &'a Path,
         (shape, plan): (Shape, Plan),
@@ -173,7 +172,7 @@ impl<'a> Round<'a> {
         Ok(round)
     }
 
-    /// The first start says how large the array is.
+    /// The first start tells the array's size.
     fn begin(&mut self, plan: Plan) -> Result<()> {
         let server = self.start(false)?;
         let mut client = Client::connect(&server.socket)?;
@@ -197,7 +196,7 @@ impl<'a> Round<'a> {
         self.check_stopped()
     }
 
-    /// Does what the plan says, then stops in order and looks at everything once more.
+    /// Carries out the plan, then stops in order and checks everything once more.
     pub(super) fn run(mut self, plan: Plan) -> Result<()> {
         let goes_on = match plan {
             Plan::Kills => self.kills()?,
@@ -247,7 +246,7 @@ impl<'a> Round<'a> {
         let kind = if self.random.bool() { Signal::KILL } else { Signal::TERM };
         self.load_and(server, kind, losses)?;
         self.counts.members_lost += lost as u64;
-        // By name: a request that was under way may have made one of them grow again.
+        // Remove by name: a request in flight may have made a cut file grow again.
         let names = slots.iter().map(|slot| self.members[*slot].clone()).collect::<Vec<_>>();
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
@@ -296,7 +295,6 @@ impl<'a> Round<'a> {
         Ok(true)
     }
 
-    /// Loads a healthy array until the signal.
     fn load_until(&mut self, signal: Signal) -> Result<()> {
         let server = self.start(false)?;
         if !self.foreign_wrote
@@ -308,7 +306,8 @@ impl<'a> Round<'a> {
         self.load_and(server, signal, Vec::new())
     }
 
-    /// Loads, loses these members on the way (deleted if so, or else cut to nothing), then the signal.
+    /// Loads, loses these members on the way (deleted, or else cut to nothing), then sends the
+    /// signal.
     fn load_and(
         &mut self,
         server: Server,
@@ -353,13 +352,12 @@ impl<'a> Round<'a> {
     fn foreign_ended(&mut self) -> Result<()> {
         if let Some(mut child) = self.foreign_runs.take() {
             child.wait().context("fio")?;
-            // On a busy machine it may come too late; then it is asked again.
+            // On a busy machine fio may start too late; then the round waits again.
             self.foreign_wrote = self.foreign.as_ref().is_some_and(Foreign::has_begun);
         }
         Ok(())
     }
 
-    /// Once or twice.
     fn kill_while_starting(&mut self) -> Result<()> {
         for _ in 0..=self.random.u64(..2) {
             let manner = Manner::Writing { cache: self.cache };
@@ -377,7 +375,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// SIGTERM under load, and SIGKILL before it can have finished.
+    /// SIGTERM under load, and SIGKILL before the stop can have finished.
     fn kill_while_stopping(&mut self) -> Result<()> {
         let server = self.start(false)?;
         let mut client = Client::connect(&server.socket)?;
@@ -390,7 +388,7 @@ impl<'a> Round<'a> {
                 dying.store(true, Ordering::SeqCst);
                 send(process, Signal::TERM)?;
                 std::thread::sleep(more);
-                // Not waited for yet, so the number is still its own.
+                // Not waited for yet, so the process id is still its own.
                 send(process, Signal::KILL)
             })
         };
@@ -406,13 +404,13 @@ impl<'a> Round<'a> {
         Duration::from_micros(self.random.u64(..most_ms * 1000))
     }
 
-    /// Starts it on what is there, with the cache that was chosen last.
+    /// Starts it on the members, with the last chosen cache.
     fn open(&self) -> Result<Started> {
         let options = ["--cache", self.cache];
         Server::spawn_with(self.braid, self.place.folders(), &self.members, &options)?.serving()
     }
 
-    /// Starts it, with one cache or the other; a crash costs no member.
+    /// Starts it with one of the caches; a crash must cost no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
         match self.open()? {
@@ -425,7 +423,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What the crash left is looked at, started, read and stopped.
+    /// Examines, starts, reads and stops the array after a crash.
     fn restart(&mut self, end: End) -> Result<()> {
         self.foreign_lost |= end == End::Unflushed;
         let examined = offline::examine(&self.members)?;
@@ -439,7 +437,7 @@ impl<'a> Round<'a> {
         {
             self.counts.fio_blocks += foreign.verify(self.foreign_lost)?;
         }
-        // How it ends now is part of what is tried: it has written nothing.
+        // The random end is part of the trial: this server has written nothing.
         if self.random.bool() {
             server.stop()?;
             self.counts.stops += 1;
@@ -450,7 +448,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// All that the model knows.
+    /// Verifies all sectors of the model.
     fn verify(&mut self, server: &Server, end: End) -> Result<()> {
         let mut client = Client::connect(&server.socket)?;
         client.verify(&mut self.model, 0..self.own_sectors, end)?;
@@ -458,7 +456,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// After an orderly stop: the superblocks agree, and if the array is clean so does its redundancy.
+    /// After an orderly stop: the superblocks agree, and a clean array has its redundancy.
     fn check_stopped(&mut self) -> Result<()> {
         if self.members.len() < self.shape.members {
             return Ok(());
@@ -489,7 +487,7 @@ impl<'a> Round<'a> {
             bail!("a clean array is refused with {} of its members", members.len());
         };
         let mut client = Client::connect(&server.socket)?;
-        // On a copy: what is found without some members settles nothing.
+        // On a copy: versions found without some members pin nothing.
         let mut model = self.model.clone();
         model.tally.sectors = 0;
         client.verify(&mut model, 0..self.own_sectors, end)?;
@@ -510,7 +508,7 @@ impl Drop for Round<'_> {
     }
 }
 
-/// Which plans there are for a place.
+/// The possible plans of a place.
 pub(super) fn plans(kind: Kind) -> &'static [Plan] {
     match kind {
         Kind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills, Plan::Jobs { step: STEP }],
@@ -518,7 +516,6 @@ pub(super) fn plans(kind: Kind) -> &'static [Plan] {
     }
 }
 
-/// The percents at which a job is killed.
 fn percents(step: u32) -> Vec<u32> {
     (1..100).step_by(step as usize).collect()
 }

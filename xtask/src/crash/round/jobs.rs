@@ -1,13 +1,14 @@
-//! A job that is killed at one percent after another: a resync, the recovery of a member that was lost, and a replacement.
+//! Kills a job at one percent after another: a resync, the recovery of a lost member, and a
+//! replacement.
 //!
 //! ```text
 //!   start, paced ─ verify ─ wait for p % ─┬─ pause, which saves, and within a moment SIGKILL ─ the files: what is saved is true
 //!                                         └─ load, and SIGKILL (SIGTERM where that would be a write hole)
-//!   ... at last without pace, until the job is over: redundancy is whole, and what was written is there
+//!   ... at last without pace, until the job is over: redundancy is whole, and all writes are there
 //! ```
 //!
-//! An array of parity that is degraded is loaded and stopped, but not loaded and killed: what is left then is refused, as it must
-//! be, and has a round of its own.
+//! A degraded array with parity is loaded and stopped, but not loaded and killed: braid must refuse
+//! it then, and that has a round of its own.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -25,14 +26,12 @@ use super::super::offline;
 use super::Round;
 use crate::server::{Server, Started, control_of, send};
 
-/// What a job is paced to: a member is passed in a second.
+/// The pace of a job: one second for each member.
 const PACE: &str = "16M";
-/// Longest time from asking for a pause to SIGKILL.
 const PAUSING_MS_MAX: u64 = 12;
 /// Longest that a job takes, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The job that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Recovery,
@@ -41,12 +40,9 @@ enum Kind {
     Replace(usize),
 }
 
-/// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Progress {
-    /// Percent.
     At(f64),
-    /// There is no job.
     Over,
 }
 
@@ -67,7 +63,8 @@ impl Round<'_> {
         self.verify_and_wait(server)?;
         let slot = self.random.usize(..self.members.len());
         let spare = self.spare.take().context("such a round has a spare")?;
-        // The next start finds the member gone and the spare in its place, under the name of the slot.
+        // The next start finds the member gone and the spare in its place, under the name of the
+        // slot.
         std::fs::rename(spare, &self.members[slot])?;
         for percent in percents {
             self.kill_at(Kind::Recovery, f64::from(*percent))
@@ -103,18 +100,19 @@ impl Round<'_> {
         self.verify(&server, End::Process)?;
         server.stop()?;
         self.counts.stops += 1;
-        // It has the slot now, and the name that goes with it.
+        // The new device now has the slot, so it gets the slot's name.
         std::fs::rename(new, &self.members[slot])?;
         self.new = None;
         self.check_stopped()
     }
 
-    /// The members, and what is to replace one.
+    /// The members, and the replacement if any.
     fn named(&self) -> Vec<PathBuf> {
         self.members.iter().chain(&self.new).cloned().collect()
     }
 
-    /// Has the new device replace the member in the slot, unless it does so, or has done so.
+    /// Asks the server to replace the member in the slot with the new device, unless that runs or
+    /// is done.
     fn ask_to_replace(&self, slot: usize) -> Result<()> {
         let new = self.new.as_ref().context("there is one")?.display().to_string();
         let said = said(&self.ask("status").output().context("braid status")?)?;
@@ -132,7 +130,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// One run of the server, which ends badly when the job is there, or is over.
+    /// One run of the server, killed when the job has come so far, or is over.
     fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
@@ -166,7 +164,6 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Loads it until the job is there.
     fn load_to(&mut self, server: Server, percent: f64, signal: Signal) -> Result<()> {
         let mut client = Client::connect(&server.socket)?;
         let (process, dying) = (server.process()?, AtomicBool::new(false));
@@ -193,7 +190,7 @@ impl Round<'_> {
         }
     }
 
-    /// Looks at everything, lets the job come to its end, and stops.
+    /// Verifies everything, lets the job end, and stops.
     fn verify_and_wait(&mut self, server: Server) -> Result<()> {
         self.verify(&server, End::Process)?;
         wait_for(|| self.ask("status"), f64::INFINITY)?;
@@ -210,14 +207,12 @@ impl Round<'_> {
     }
 }
 
-/// `braid VERB` of the server in this folder.
 fn ask(braid: &std::path::Path, folder: &std::path::Path, verb: &str) -> Command {
     let mut command = Command::new(braid);
     command.args(["--json", verb]).arg(control_of(folder));
     command
 }
 
-/// Waits until its job has come so far, or is over.
 fn wait_for(status: impl Fn() -> Command, percent: f64) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -237,7 +232,7 @@ fn said(output: &Output) -> Result<Value> {
         .with_context(|| format!("braid status says {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// A job that was begun, or one that will be: the array is not whole, or was dirty, or a member is to be replaced.
+/// A job that runs or will run: the array is degraded, was dirty, or a member is being replaced.
 fn progress(array: &Value) -> Option<Progress> {
     let jobs = array["jobs"].as_array()?;
     if let Some(job) = jobs.first() {
