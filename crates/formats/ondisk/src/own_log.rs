@@ -51,6 +51,7 @@ use crate::log_place::{LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
 use crate::ppl::PPL_HEADER_BYTES;
 use crate::ppl_log::{PplLog, PplLogError};
 
+/// Bytes of a head of the log.
 pub const OWN_LOG_HEAD_BYTES: usize = 4096;
 /// Sectors of the head.
 pub const OWN_LOG_HEAD_SECTORS: u64 = OWN_LOG_HEAD_BYTES as u64 / SECTOR_BYTES;

@@ -94,6 +94,7 @@ pub struct PplHeader {
     pub generation: u64,
     /// Number of earlier records that count beside this one; zero in md's logs.
     pub before: u32,
+    /// The entries, in the order of the header.
     pub entries: Vec<PplEntry>,
 }
 

@@ -31,6 +31,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::limits::SECTORS_MAX;
 
+/// Bytes of the header of a backup.
 pub const RESHAPE_BACKUP_BYTES: usize = 512;
 /// Sectors from the header on a member to the end of the part that the array uses.
 pub const RESHAPE_BACKUP_BEFORE_END_SECTORS: u64 = 8;
