@@ -1,20 +1,18 @@
-//! `braid demo`: the main job, shown on temporary files by this very program.
+//! `braid demo`: a RAID-6 of six temporary files, served, written by four clients, and two members
+//! lost on the way.
 //!
-//! Where it stands: beside the other verbs, and it calls none of them: it runs `braid` as a person
-//! would (`process`), speaks NBD as a client would (`client`, `load`), and checks everything it says
-//! (`story`). Needs no other program, no root and no kernel module.
+//! The demo runs `braid` as an operator would ([`process`]) and speaks NBD as a client would
+//! ([`load`]). Its seven steps are in [`story`], their output in [`report`]. It needs no other
+//! program, no root and no kernel module.
 //!
-//! Invariants:
-//! - a check that does not hold is an error, B082, and the folder stays, to be looked at
-//!   (`tests/demo.rs`);
-//! - otherwise nothing is left: no process and, without `--keep`, no file (`tests/demo.rs`).
+//! Invariants (`tests/demo.rs`):
+//! - a check that fails is the error B082, and the folder stays for a look;
+//! - otherwise the demo leaves no process and, without `--keep`, no file.
 
-mod files;
-mod image;
 mod load;
 mod process;
+mod report;
 mod story;
-mod tell;
 
 use std::path::Path;
 
@@ -26,13 +24,12 @@ use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::{SizeError, format_size, parse_size};
 use process::{Interrupt, system};
+use report::Report;
 use story::Story;
-use tell::Teller;
 
-/// Smallest member, in bytes: with less, the image and the regions of the clients do not fit.
+/// Smallest member, in bytes, that holds the image and the regions of the clients.
 const MEMBER_BYTES_MIN: u64 = 8 << 20;
-
-/// Creating and serving: what fails there is mostly the surroundings, and nothing is lost.
+/// Steps before the array holds data: create and serve.
 const STEPS_BEFORE_DATA: usize = 2;
 
 /// Arguments of `braid demo`.
@@ -46,7 +43,7 @@ pub(crate) struct Args {
     size: String,
 }
 
-/// Plays it.
+/// Plays the story, and keeps the members if it fails once they hold data.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let member_bytes = member_bytes(&args.size)?;
     let interrupt =
@@ -55,28 +52,20 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let folder = folder.map_err(|error| {
         CliError::new(Code::SocketFolder, "no temporary folder can be made").caused_by(&error)
     })?;
-    let mut teller = Teller::new(globals);
-    teller.introduce(&folder.path().to_string_lossy());
-    let played = Story::new(folder.path(), &interrupt, &mut teller).play(member_bytes);
-    match played {
-        Ok((rows, counted)) => {
-            let next = next(args.keep.then_some(folder.path()));
-            teller.summary(&rows, &counted, &next);
-            if args.keep {
-                let _ = folder.keep();
-            }
-            Ok(Exit::Done)
-        }
-        Err(error) => {
-            teller.break_off();
-            // A signal reaches the children, too: whatever failed, failed because of it.
-            interrupt.check()?;
-            Err(keep_evidence(error, folder, teller.steps_done()))
-        }
+    let mut report = Report::new(globals);
+    report.introduce(&folder.path().to_string_lossy());
+    if let Err(error) = Story::new(folder.path(), &interrupt, &mut report).play(member_bytes) {
+        // A signal reaches the children as well, so it explains any failure.
+        interrupt.check()?;
+        return Err(keep_evidence(error, folder, report.steps_done()));
     }
+    report.summary(&next(args.keep.then_some(folder.path())));
+    if args.keep {
+        let _ = folder.keep();
+    }
+    Ok(Exit::Done)
 }
 
-/// Once there is something in the array, the members are what a report needs, whatever failed.
 fn keep_evidence(error: CliError, folder: TempDir, steps_done: usize) -> CliError {
     if steps_done < STEPS_BEFORE_DATA && error.code() != Code::VerifyFailed {
         return error;
@@ -91,17 +80,16 @@ fn members_of(folder: &Path) -> String {
     format!("{}/disk*", shell_word(&folder.to_string_lossy()))
 }
 
-/// Three commands to go on with: on the members that were kept, or on new ones right here.
+/// Three commands to go on with: for the members that were kept, or for new ones right here.
 fn next(kept: Option<&Path>) -> [(&'static str, String); 3] {
     let program = std::env::args_os().next().unwrap_or_else(|| "braid".into());
     let program = shell_word(&program.to_string_lossy()).into_owned();
     if let Some(folder) = kept {
         let members = members_of(folder);
-        let folder = shell_word(&folder.to_string_lossy()).into_owned();
         return [
             ("See what is on them", format!("{program} examine {members}")),
             ("Serve them again", format!("{program} serve {members}")),
-            ("Remove them", format!("rm -r {folder}")),
+            ("Remove them", format!("rm -r {}", shell_word(&folder.to_string_lossy()))),
         ];
     }
     let here = std::env::current_dir().unwrap_or_default();
@@ -115,7 +103,6 @@ fn next(kept: Option<&Path>) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The size that was asked for, in bytes.
 fn member_bytes(text: &str) -> Result<u64, CliError> {
     let bytes = parse_size(text).map_err(|error| {
         let code = match error {

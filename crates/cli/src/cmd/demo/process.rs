@@ -1,10 +1,8 @@
-//! This very program, run as a person would run it: `braid create`, `braid examine`, and a
-//! `braid serve` whose events are read while it runs.
+//! This program, run as an operator runs it: commands that end, and a `braid serve` whose events
+//! the demo reads while it runs.
 //!
-//! Where it stands: below the demo's steps. Children are ended when their owner goes out of scope,
-//! by their own process id, so that an error half-way leaves nothing behind.
+//! A server is killed when its owner leaves scope, so that an error leaves no process behind.
 
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,31 +18,24 @@ use braid_console::error::code::Code;
 use braid_console::own_program::own_program;
 use braid_console::signals::flag_ending;
 
-/// Longest wait for any event of a child; half a second is the longest that is normal.
+/// Longest wait for an event of the server; half a second is normal.
 const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Time between two looks at whether a signal has come.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Whether a person has had enough.
+/// Whether a signal asked the demo to end.
 #[derive(Clone)]
-pub(super) struct Interrupt {
-    flag: Arc<AtomicBool>,
-}
+pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Takes the signals over: from now on they end nothing by themselves.
     pub(super) fn new() -> std::io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         flag_ending(&flag)?;
-        Ok(Self { flag })
+        Ok(Self(flag))
     }
 
-    /// Whether a signal has come.
-    pub(super) fn has_come(&self) -> bool {
-        self.flag.load(Ordering::Relaxed)
-    }
-
-    /// Waits, but not on after a signal.
+    /// Sleeps, and fails as soon as a signal has come.
     pub(super) fn sleep(&self, duration: Duration) -> Result<(), CliError> {
         let start = Instant::now();
         while start.elapsed() < duration {
@@ -54,9 +45,9 @@ impl Interrupt {
         Ok(())
     }
 
-    /// An error if a signal has come.
+    /// Fails if a signal has come.
     pub(super) fn check(&self) -> Result<(), CliError> {
-        if !self.has_come() {
+        if !self.0.load(Ordering::Relaxed) {
             return Ok(());
         }
         let error = CliError::new(Code::Interrupted, "interrupted; the temporary folder is gone");
@@ -79,8 +70,7 @@ pub(super) fn member_error(what: impl Into<String>, error: &std::io::Error) -> C
     CliError::new(Code::MemberIo, what).caused_by(error)
 }
 
-/// This program with `arguments`.
-fn command<Word: AsRef<OsStr>>(arguments: &[Word]) -> Result<Command, CliError> {
+fn command(arguments: &[String]) -> Result<Command, CliError> {
     let program =
         own_program().map_err(|error| system("the path of this program is not known", &error))?;
     let mut command = Command::new(program);
@@ -88,10 +78,8 @@ fn command<Word: AsRef<OsStr>>(arguments: &[Word]) -> Result<Command, CliError> 
     Ok(command)
 }
 
-/// Runs this program to its end: its exit status, and each line of JSON that it printed.
-pub(super) fn run_to_end<Word: AsRef<OsStr>>(
-    arguments: &[Word],
-) -> Result<(Option<i32>, Vec<Value>), CliError> {
+/// Runs this program to its end. Returns its exit status and each line of JSON that it printed.
+pub(super) fn run_to_end(arguments: &[String]) -> Result<(Option<i32>, Vec<Value>), CliError> {
     let output = command(arguments)?.output();
     let output = output.map_err(|error| system("this program cannot be run again", &error))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -105,11 +93,11 @@ pub(super) fn run_to_end<Word: AsRef<OsStr>>(
     Ok((output.status.code(), values))
 }
 
-/// The error that a command ended with, under its own code; one of ours if it told none.
+/// The error that a command printed, under its own code, or B082 if it printed none.
 pub(super) fn passed_on(command: &str, values: &[Value]) -> CliError {
     let told = values.iter().rev().find_map(|value| {
-        let code = value.get("code")?.as_str()?.parse().ok()?;
-        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+        let code = value["code"].as_str()?.parse().ok()?;
+        let text = |key: &str| value[key].as_str().unwrap_or_default();
         let error = CliError::new(code, format!("`{command}` failed: {}", text("title")));
         Some(text("cause").lines().fold(error, CliError::because))
     });
@@ -119,25 +107,19 @@ pub(super) fn passed_on(command: &str, values: &[Value]) -> CliError {
 /// A running `braid serve --json`.
 pub(super) struct Serve {
     child: Child,
-    /// Its lines of standard output; closed when it ends.
+    /// Lines of its standard output.
     lines: Receiver<Value>,
-    /// All lines taken so far.
     seen: Vec<Value>,
     interrupt: Interrupt,
-    has_ended: bool,
 }
 
 impl Serve {
-    /// Starts it. `arguments` begin with `serve`.
-    pub(super) fn start<Word: AsRef<OsStr>>(
-        arguments: &[Word],
-        interrupt: &Interrupt,
-    ) -> Result<Self, CliError> {
+    pub(super) fn start(arguments: &[String], interrupt: &Interrupt) -> Result<Self, CliError> {
         let child = command(arguments)?.stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| system("`braid serve` did not start", &error))?;
         let output = child.stdout.take().expect("standard output is a pipe");
         let (sender, lines) = channel();
-        // Ends with the child, whose end of the pipe it reads.
+        // The thread ends with the child, whose end of the pipe it reads.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
@@ -146,23 +128,18 @@ impl Serve {
                 }
             }
         });
-        let interrupt = interrupt.clone();
-        Ok(Self { child, lines, seen: Vec::new(), interrupt, has_ended: false })
+        Ok(Self { child, lines, seen: Vec::new(), interrupt: interrupt.clone() })
     }
 
     /// Waits for the next event of this name.
     pub(super) fn wait_for(&mut self, event: &str) -> Result<Value, CliError> {
         let start = Instant::now();
-        loop {
+        while start.elapsed() < EVENT_WAIT_MAX {
             self.interrupt.check()?;
-            if start.elapsed() > EVENT_WAIT_MAX {
-                let waited = EVENT_WAIT_MAX.as_secs();
-                return Err(failed(format!("`braid serve` did not say {event} in {waited} s")));
-            }
             match self.lines.recv_timeout(LOOK_INTERVAL) {
                 Ok(value) => {
                     self.seen.push(value.clone());
-                    if value.get("event").and_then(Value::as_str) == Some(event) {
+                    if value["event"] == event {
                         return Ok(value);
                     }
                 }
@@ -173,9 +150,10 @@ impl Serve {
                 }
             }
         }
+        Err(failed(format!("`braid serve` did not say {event} in {EVENT_WAIT_MAX:?}")))
     }
 
-    /// Asks it to stop, and waits until it has: what it said last.
+    /// Asks the server to stop, and returns its last event.
     pub(super) fn stop(mut self) -> Result<Value, CliError> {
         let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let id = id.expect("a child has a process id");
@@ -183,9 +161,8 @@ impl Serve {
             .map_err(|error| system("`braid serve` cannot be stopped", &error.into()))?;
         let stopped = self.wait_for("stopped")?;
         let status = self.child.wait();
-        self.has_ended = true;
         let status = status.map_err(|error| system("`braid serve` cannot be awaited", &error))?;
-        if stopped.get("clean") != Some(&Value::Bool(true)) || !status.success() {
+        if stopped["clean"] != true || !status.success() {
             let error = failed("`braid serve` did not stop cleanly").because(stopped.to_string());
             return Err(error.because(status.to_string()));
         }
@@ -195,10 +172,8 @@ impl Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        if !self.has_ended {
-            // It may have ended by itself meanwhile; then there is nothing left to end.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        // Both do nothing to a child that has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
