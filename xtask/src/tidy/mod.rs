@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! Tree ── text ───┐
+//!      ── prose ──┤
 //!      ── rooms ──┤
 //!      ── circles ┼── findings ── printed
 //!      ── plants ─┤
@@ -23,6 +24,7 @@ mod docs;
 mod licence;
 mod plants;
 mod programs;
+mod prose;
 mod rooms;
 mod source;
 #[cfg(test)]
@@ -56,11 +58,13 @@ enum Rule {
     PlantedBugs,
     TestPrograms,
     Examples,
+    Columns,
+    PlainWords,
 }
 
 impl Rule {
     /// Every rule; a rule that is missing here could not be named by a document.
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
         Self::Dependencies,
         Self::Licences,
         Self::ForbidUnsafe,
@@ -77,6 +81,8 @@ impl Rule {
         Self::PlantedBugs,
         Self::TestPrograms,
         Self::Examples,
+        Self::Columns,
+        Self::PlainWords,
     ];
 
     const fn name(self) -> &'static str {
@@ -97,6 +103,8 @@ impl Rule {
             Self::PlantedBugs => "planted-bugs",
             Self::TestPrograms => "test-programs",
             Self::Examples => "examples",
+            Self::Columns => "columns",
+            Self::PlainWords => "plain-words",
         }
     }
 }
@@ -145,11 +153,13 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
     let mut findings = Vec::new();
     for source in &tree.sources {
         text::check_source(source, &mut findings);
+        prose::check_source(source, &mut findings);
         rooms::check(source, &mut findings);
         plants::check(source, &mut findings);
     }
     for document in &tree.documents {
         text::check_document(document, &mut findings);
+        prose::check_document(document, &mut findings);
         docs::links(document, root, &mut findings);
     }
     rooms::rooms_exist(&tree, &mut findings);
