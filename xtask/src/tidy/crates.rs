@@ -27,7 +27,7 @@ struct Row {
 const ANY: &[&str] = &["*"];
 /// What pure crates may take from the registry: nothing that knows the world.
 const PURE_REGISTRY: &[&str] =
-    &["thiserror", "zerocopy", "crc32c", "rangemap", "slotmap", "smallvec"];
+    &["thiserror", "zerocopy", "crc32c", "crc32fast", "rangemap", "slotmap", "smallvec"];
 /// Crates that a dev-dependency may always name: the pure ones, and what a test asks of the machine before it asks anything
 /// else of the world.
 const FOR_TESTS: [&str; 13] = [
@@ -57,14 +57,15 @@ const ROWS: [Row; 44] = [
     Row { name: "braid-prefetch", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-byte-reader", workspace: &[], registry: PURE_REGISTRY },
     Row {
         name: "braid-solver",
-        workspace: &["braid-geometry", "braid-parity"],
+        workspace: &["braid-byte-reader", "braid-geometry", "braid-parity"],
         registry: PURE_REGISTRY,
     },
     Row {
         name: "braid-external-metadata",
-        workspace: &["braid-geometry"],
+        workspace: &["braid-byte-reader", "braid-geometry"],
         registry: PURE_REGISTRY,
     },
     Row { name: "braid-nbd-proto", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
@@ -95,9 +96,13 @@ const ROWS: [Row; 44] = [
         ],
         registry: PURE_REGISTRY,
     },
-    Row { name: "braid-signatures", workspace: &["braid-ondisk"], registry: PURE_REGISTRY },
+    Row {
+        name: "braid-signatures",
+        workspace: &["braid-byte-reader", "braid-ondisk"],
+        registry: PURE_REGISTRY,
+    },
     Row { name: "braid-imaging", workspace: &[], registry: PURE_REGISTRY },
-    Row { name: "braid-lvm", workspace: &[], registry: PURE_REGISTRY },
+    Row { name: "braid-lvm", workspace: &["braid-byte-reader"], registry: PURE_REGISTRY },
     // What tests ask of the machine; in no product.
     Row { name: "braid-test-needs", workspace: &[], registry: &["rustix"] },
     // The simulator takes the place of everything that talks to the world.

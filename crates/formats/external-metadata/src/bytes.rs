@@ -1,33 +1,10 @@
-//! Numbers out of bytes that nobody has validated: beyond the end they are nothing.
+//! Fields of IMSM and DDF that are no plain numbers.
 
-/// Little-endian, 2 bytes.
-pub(crate) fn le16(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|it| u16::from_le_bytes(*it))
-}
-
-/// Little-endian, 4 bytes.
-pub(crate) fn le32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|it| u32::from_le_bytes(*it))
-}
+use braid_byte_reader::le32;
 
 /// Two little-endian halves that do not lie side by side.
 pub(crate) fn halves(bytes: &[u8], low: usize, high: usize) -> Option<u64> {
     Some(u64::from(le32(bytes, low)?) | (u64::from(le32(bytes, high)?) << 32))
-}
-
-/// Big-endian, 2 bytes.
-pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|it| u16::from_be_bytes(*it))
-}
-
-/// Big-endian, 4 bytes.
-pub(crate) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|it| u32::from_be_bytes(*it))
-}
-
-/// Big-endian, 8 bytes.
-pub(crate) fn be64(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|it| u64::from_be_bytes(*it))
 }
 
 /// The text in a field: up to the first zero byte, without blanks at its ends, what is no letter left out.

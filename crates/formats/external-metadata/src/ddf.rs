@@ -17,7 +17,9 @@
 use braid_geometry::Level;
 
 use crate::Read;
-use crate::bytes::{be16, be32, be64, guid, text};
+use braid_byte_reader::{be16, be32, be64};
+
+use crate::bytes::{guid, text};
 use crate::crc::is_sound;
 use crate::label::{Damage, DiskEntry, Element, Kind, Label, Record, State};
 

@@ -16,7 +16,9 @@
 use braid_geometry::Level;
 
 use crate::Read;
-use crate::bytes::{halves, le16, le32, text};
+use braid_byte_reader::{le16, le32};
+
+use crate::bytes::{halves, text};
 use crate::label::{Damage, DiskEntry, Element, Kind, Label, Record, State};
 
 const SECTOR_BYTES: u64 = 512;

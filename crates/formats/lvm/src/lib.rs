@@ -35,7 +35,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
-mod bytes;
 mod described;
 mod fault;
 mod group;

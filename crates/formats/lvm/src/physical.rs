@@ -6,10 +6,10 @@
 //! ```
 
 use crate::Read;
-use crate::bytes::{array, le32, le64, sum};
 use crate::described::Described;
 use crate::fault::Fault;
 use crate::limits::{AREAS_MAX, TEXT_BYTES_MAX};
+use braid_byte_reader::{array, le32, le64, raw_crc32};
 
 const SECTOR_BYTES: usize = 512;
 /// Sectors that a label is looked for in.
@@ -156,4 +156,28 @@ fn text(
         return Err(Fault::Sum("its metadata"));
     }
     Ok(Some(text))
+}
+
+/// LVM's sum of labels, areas and texts: CRC-32 from a start of LVM's own, not inverted at the end.
+fn sum(bytes: &[u8]) -> u32 {
+    raw_crc32(0xf597_a6cf, [bytes])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+
+    #[test]
+    fn the_sum_is_the_one_of_a_label_that_lvm_wrote() {
+        // The label from its byte 20 on: offset, kind, UUID, size, areas; then zeroes.
+        let mut label = vec![0; 512 - 20];
+        label[..12].copy_from_slice(b"\x20\0\0\0LVM2 001");
+        label[12..44].copy_from_slice(b"hTr3FKqaqS3jt1Hr21bINoH2D7j5m0vh");
+        for (at, value) in
+            [(47, 0x10), (54, 0x10), (85, 0x10), (93, 0xf0), (94, 0x0f), (116, 2), (120, 1)]
+        {
+            label[at] = value;
+        }
+        assert_eq!(sum(&label), 0x319d_649e);
+    }
 }

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use crc32c::crc32c;
 
-use crate::bytes::{le32, le64};
 use crate::fault::Fault;
 use crate::group::Pool;
 use crate::limits::{RUNS_MAX, TREE_DEPTH_MAX};
 use crate::map::{Data, Map, Run, Thin};
+use braid_byte_reader::{le32, le64};
 
 const SECTOR_BYTES: u64 = 512;
 /// Bytes of a node: everybody's, and QNAP's.

@@ -23,7 +23,6 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
-mod bytes;
 mod says;
 mod table;
 

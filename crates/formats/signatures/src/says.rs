@@ -5,7 +5,7 @@
 
 use braid_ondisk::{Foreign, ForeignKind, Snippet};
 
-use crate::bytes::{array, be16, be32, be64, le16, le32, le64};
+use braid_byte_reader::{array, be16, be32, be64, le16, le32, le64};
 
 /// What it says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use crate::bytes::{array, crc32, le16, le32, le64};
 use crate::{PARTITIONS_MAX, Read};
+use braid_byte_reader::{array, crc32, le16, le32, le64};
 
 /// Bytes in a sector of an MBR.
 const SECTOR_BYTES: u64 = 512;

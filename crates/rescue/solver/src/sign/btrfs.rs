@@ -4,7 +4,9 @@
 //! tree of chunks, whose leaves are nodes like all others.
 
 use super::{Belongs, Walk};
-use crate::bytes::{le16, le32, le64, small, uuid};
+use braid_byte_reader::{array, le16, le32, le64};
+
+use crate::bytes::small;
 
 const SECTOR: u64 = 512;
 /// What a chunk of an array has whole.
@@ -84,7 +86,7 @@ impl Super {
             rest = rest.get(KEY + length..).unwrap_or_default();
         }
         Some(Self {
-            uuid: uuid(bytes, 0x20)?,
+            uuid: array(bytes, 0x20)?,
             place,
             bytes: le64(bytes, 0x70)?,
             node_bytes,
@@ -101,7 +103,7 @@ impl Super {
 
     /// This is of the file system, and no superblock.
     fn is_ours(&self, bytes: &[u8]) -> bool {
-        uuid(bytes, 0x20) == Some(self.uuid) && bytes.get(0x40..0x48) != Some(MAGIC)
+        array(bytes, 0x20) == Some(self.uuid) && bytes.get(0x40..0x48) != Some(MAGIC)
     }
 
     /// The address of the node that stands here; its checksum fits.

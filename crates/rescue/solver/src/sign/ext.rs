@@ -5,7 +5,8 @@ mod classic;
 pub(crate) use classic::{Lists, Tables};
 
 use super::Walk;
-use crate::bytes::{le16, le32, uuid};
+use braid_byte_reader::{array, le16, le32};
+
 use crate::crc::{raw, unwound};
 
 const SECTOR: u64 = 512;
@@ -76,7 +77,7 @@ impl Super {
         }
         let is_wide = incompatible & WIDE != 0;
         let high = if is_wide { u64::from(le32(bytes, 0x150)?) } else { 0 };
-        let uuid = uuid(bytes, 0x68)?;
+        let uuid = array(bytes, 0x68)?;
         let is_old = le32(bytes, 0x4c)? == 0;
         let it = Self {
             uuid,

@@ -1,6 +1,6 @@
 //! What says where volumes begin: partition tables (GPT, MBR), and LVM's physical volumes with their text.
 
-use crate::bytes::{le32, le64, uuid};
+use braid_byte_reader::{array, le32, le64};
 
 /// Sectors; more is nothing that an array has.
 const SECTORS_MAX: u64 = 1 << 54;
@@ -30,7 +30,7 @@ impl Gpt {
             && first <= last
             && last < place.max(other)
             && place.max(other) < SECTORS_MAX;
-        is_sound.then(|| Some(Self { uuid: uuid(bytes, 56)?, place, other })).flatten()
+        is_sound.then(|| Some(Self { uuid: array(bytes, 56)?, place, other })).flatten()
     }
 
     pub(crate) fn size_sectors(&self) -> u64 {
@@ -86,7 +86,7 @@ impl Label {
         let is_one = bytes.starts_with(b"LABELONE") && bytes.get(24..32)? == b"LVM2 001";
         let size_sectors = le64(bytes, 64)? / 512;
         (is_one && place < 4 && size_sectors < SECTORS_MAX)
-            .then(|| Some(Self { uuid: uuid(bytes, 32)?, place, size_sectors }))
+            .then(|| Some(Self { uuid: array(bytes, 32)?, place, size_sectors }))
             .flatten()
     }
 }

@@ -1,6 +1,6 @@
 //! XFS: the headers of its allocation groups, and from version 5 on every block of metadata, which has its address in it.
 
-use crate::bytes::{be16, be32, be64, uuid};
+use braid_byte_reader::{array, be16, be32, be64};
 
 /// A superblock, or a copy in another allocation group: copies do not say which.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +29,11 @@ impl Super {
         let (block_bytes, sector_bytes) = (be32(bytes, 4)?, u32::from(be16(bytes, 102)?));
         let is_size = |bytes: u32, max| bytes.is_power_of_two() && (512..=max).contains(&bytes);
         let is_version_5 = be16(bytes, 100)? & 0xf == 5;
-        let own = uuid(bytes, 32)?;
+        let own = array(bytes, 32)?;
         let has_own = is_version_5 && be32(bytes, 216)? & METADATA_UUID != 0;
         let it = Self {
             uuid: own,
-            metadata_uuid: if has_own { uuid(bytes, 248)? } else { own },
+            metadata_uuid: if has_own { array(bytes, 248)? } else { own },
             block_sectors: u64::from(block_bytes / 512),
             blocks: be64(bytes, 8)?,
             group_blocks: u64::from(be32(bytes, 84)?),
@@ -66,7 +66,7 @@ impl Super {
     /// The allocation group that a header of free space names.
     pub(crate) fn header_group(&self, bytes: &[u8]) -> Option<u32> {
         let group = be32(bytes, 8)?;
-        let is_ours = !self.is_version_5 || uuid(bytes, 64)? == self.metadata_uuid;
+        let is_ours = !self.is_version_5 || array(bytes, 64)? == self.metadata_uuid;
         let blocks = u64::from(be32(bytes, 12)?);
         let is_sound = bytes.starts_with(b"XAGF") && group < self.groups;
         let is_last = group + 1 == self.groups;
@@ -92,13 +92,13 @@ impl Super {
 
     /// An address in sectors of 512 bytes, if the UUID beside it is ours.
     fn named(&self, bytes: &[u8], address: usize, owner: usize) -> Option<u64> {
-        let is_ours = self.is_version_5 && uuid(bytes, owner)? == self.metadata_uuid;
+        let is_ours = self.is_version_5 && array(bytes, owner)? == self.metadata_uuid;
         is_ours.then(|| be64(bytes, address)).flatten()
     }
 
     /// An inode's number is its address: allocation group, block, place in the block.
     fn inode(&self, bytes: &[u8]) -> Option<u64> {
-        let is_ours = *bytes.get(4)? == 3 && uuid(bytes, 160)? == self.metadata_uuid;
+        let is_ours = *bytes.get(4)? == 3 && array(bytes, 160)? == self.metadata_uuid;
         let number = be64(bytes, 152).filter(|_| is_ours && self.is_version_5)?;
         let in_group = self.group_bits + self.inode_bits;
         let group = number.checked_shr(in_group)?;

@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 
 use super::{Super, looks_like_inode};
-use crate::bytes::{is_blank, le16, le32, small};
+use braid_byte_reader::{le16, le32};
+
+use crate::bytes::{is_blank, small};
 use crate::sign::Belongs;
 
 /// Blocks in a list from which on what looks like one says where it is, though no inode is known to name it.
