@@ -725,7 +725,7 @@ pub const CATALOGUE: [Entry; 102] = [
         explanation: "`--tls FOLDER` has files named as QEMU, libvirt and nbdkit name them: server-cert.pem (the \
                       server's certificate, and those between it and the authority), server-key.pem (its key, which \
                       not everybody may read), ca-cert.pem (who signs clients' certificates), and ca-crl.pem (what was \
-                      called back) if there is one. docs/clients.md has the five commands of certtool that make them.",
+                      called back) if there is one. docs/clients.md has the openssl commands that make them.",
     },
     // Files that say how arrays are served.
     Entry {
