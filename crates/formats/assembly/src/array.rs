@@ -1,6 +1,6 @@
-//! From the members in their slots to an array that can be run, or to what stands in the way.
+//! Turns members in their slots into an array that can run, or into a refusal.
 //!
-//! What it does not do: look at members again; who is in which slot is settled (`judge`).
+//! Which member has which slot is settled before (`judge`); this file does not look at that again.
 
 use braid_sim_hooks::{Bug, planted, spoiled};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,15 +23,15 @@ use crate::replay::{AssembledReplay, has_logs_that_count, keeps_logs, parity_log
 use crate::risk::at_risk;
 use crate::{Options, ProbedMember};
 
-/// Who occupies a slot.
+/// The member in a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
     /// Index into the members that were given.
     pub member: usize,
     /// Sectors of its data area before this one are up to date; `u64::MAX`: all of them.
     pub recovered_until: u64,
-    /// Sectors of its data area that cannot be read, within what the array uses, as its bad-block log has them: the sector of the log, and
-    /// what a record names.
+    /// Unreadable sectors of the data area that the array uses, from the member's bad-block log:
+    /// the log's sector and the range that its record names.
     pub bad_records: Vec<(u16, Range<u64>)>,
 }
 
@@ -68,8 +68,8 @@ pub struct AssembledArray {
     pub geometry: Geometry,
     /// One per slot.
     pub slots: Vec<Option<Occupant>>,
-    /// Who is to take the place of the member in a slot, which holds all itself: one for a slot at most. It takes every
-    /// write, and is not read.
+    /// Replacements, at most one for a slot, each for a member that holds all its data. A
+    /// replacement takes every write and is not read.
     pub replacements: Vec<(Slot, Occupant)>,
     /// Indices into the members that were given, of those that wait.
     pub spares: Vec<usize>,
@@ -81,63 +81,70 @@ pub struct AssembledArray {
     pub bitmap: Option<AssembledBitmap>,
     /// The bitmap file beside it, if one was given: the bitmap is that of the file.
     pub bitmap_file: Option<AssembledBitmapFile>,
-    /// What is to be replayed before redundancy is right: of an array with a parity log that was not stopped cleanly.
+    /// The replay that makes redundancy right, for an array with a parity log that was not stopped
+    /// cleanly.
     pub replay: Option<AssembledReplay>,
-    /// The parity logs of its members, by their index, spares among them; none if it keeps none that can be written.
+    /// Parity logs by member index, also of spares; `None` if the array has none that braid can
+    /// write.
     pub parity_logs: Option<BTreeMap<usize, AssembledParityLog>>,
     /// Its write journal, which is to be replayed before anything is read.
     pub journal: Option<AssembledJournal>,
-    /// Why the journal that it has does not count: all of it is in doubt. The array may only be read, or goes on without
-    /// ([`Options::without_journal`]).
+    /// Why the journal does not count. The whole array is then in doubt: it may only be read, or
+    /// goes on without its journal ([`Options::without_journal`]).
     pub journal_fault: Option<JournalFault>,
-    /// Redundancy is right before this sector (of each member; of the array for raid10); `u64::MAX`: everywhere.
+    /// Redundancy is right before this sector (of each member; of the array for raid10). `u64::MAX`
+    /// means everywhere.
     pub resync_offset: u64,
     /// Whether the array was not stopped cleanly.
     pub dirty: bool,
     /// Slots without a member that is wholly up to date.
     pub degraded: u16,
-    /// What could read wrong, and was accepted.
+    /// The risk of wrong reads that the operator accepted.
     pub accepted_risk: Option<AtRisk>,
-    /// What could read wrong and was not accepted, of an array that is only read: it is not computed, and reads of it fail.
+    /// The risk that was not accepted, on an array that is only read: these sectors are not
+    /// computed, and their reads fail.
     pub withheld_risk: Option<AtRisk>,
     /// Why the array may only be read, whatever was asked for.
     pub read_only: Option<ReadOnlyReason>,
 }
 
-/// What the bitmaps of its members say.
+/// The merged content of the members' bitmaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledBitmap {
-    /// What they say of themselves: that with the most events.
+    /// The bitmap superblock with the most events.
     pub superblock: BitmapSuperblock,
     /// Whether their bits are believed.
     pub is_current: bool,
     /// Where members may differ: what any bitmap says that is believed; everything if none is.
     pub bits: Bits,
-    /// Of a lockless one: what all that are believed call unwritten, and what any of them wants synced: everything if none is believed.
+    /// Marks of a lockless bitmap. A region is unwritten if all believed members say so, and needs
+    /// sync if any member says so. If none is believed, everything needs sync.
     pub marks: Option<LocklessMarks>,
 }
 
-/// What an array bears, as it stands.
+/// The losses that an array tolerates in its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tolerance {
-    /// How many more members may be lost, whichever they are, without the array being refused at the next start or any of
-    /// it becoming unreadable.
+    /// How many more members, whichever they are, may fail before the next start is refused or a
+    /// sector becomes unreadable.
     pub can_lose: u16,
-    /// Fewer than its level bears otherwise: parity may not fit, so nothing is computed from it until it is resynced.
+    /// Parity may be wrong, so nothing is computed from it until resync: the array tolerates fewer
+    /// losses than its level.
     pub parity_in_doubt: bool,
-    /// Copies may differ where it was being written when it was interrupted: each sector is read from one of them, and
-    /// reads as another one if that is lost, until they are resynced.
+    /// Copies may differ where an interrupted write was in flight. Each sector is read from one
+    /// copy; if that member is lost before resync, the sector may change its content.
     pub copies_in_doubt: bool,
 }
 
 impl Tolerance {
-    /// What an array bears of which these slots are in sync, and of which redundancy is right before this sector. By level, of
-    /// an array that was not stopped cleanly (`resync_offset` is not `u64::MAX`) and was not resynced since:
+    /// The losses that an array tolerates if these slots are in sync and redundancy is right before
+    /// this sector. By level, for an array that was not stopped cleanly (`resync_offset` is not
+    /// `u64::MAX`) and not resynced since:
     ///
     /// ```text
-    ///   linear, 0     nothing is borne, nothing is in doubt
-    ///   1, 10         as when clean; what was being written may change its content once when a member is lost
-    ///   4, 5, 6       no member that holds data: dirty and degraded is refused, for RAID-6 as for RAID-5
+    ///   linear, 0     no loss tolerated, nothing in doubt
+    ///   1, 10         as when clean; sectors in flight may change content once when a member is lost
+    ///   4, 5, 6       no data member: dirty and degraded is refused, for RAID-6 as for RAID-5
     /// ```
     #[must_use]
     pub fn of(geometry: &Geometry, resync_offset: u64, in_sync: &dyn Fn(Slot) -> bool) -> Self {
@@ -171,7 +178,8 @@ impl AssembledArray {
         self.slots.iter().flatten().chain(replacements)
     }
 
-    /// Whether a member that is not here counts in the newest superblock: if it comes back it is believed, whatever it missed.
+    /// Whether the newest superblock counts in a member that is not here. If that member comes back
+    /// it is believed, whatever it missed.
     #[must_use]
     pub fn may_return(&self) -> bool {
         let is_active = |role: &&Role| matches!(role, Role::Active(_));
@@ -179,8 +187,8 @@ impl AssembledArray {
         counted > self.occupants().count()
     }
 
-    /// Takes note that its logs were replayed, to its members or in memory, and whether all that they name was made to fit. What is in
-    /// doubt all the same stays so.
+    /// Records that the logs were replayed, to members or in memory, and whether all stripes that
+    /// they name became consistent. Other doubts remain.
     pub fn note_replayed(&mut self, is_all: bool) {
         if is_all && settles(self.replay.as_ref(), self.resync_offset) {
             self.resync_offset = u64::MAX;
@@ -189,7 +197,7 @@ impl AssembledArray {
         self.replay = None;
     }
 
-    /// What it bears: [`Tolerance::of`] it as it stands.
+    /// [`Tolerance::of`] the array in its present state.
     #[must_use]
     pub fn tolerance(&self) -> Tolerance {
         let in_sync = |slot: Slot| {
@@ -212,7 +220,8 @@ pub(crate) fn build(
     let lost = lost_slots(roster, slot_count);
     let mut shape = shape(roster, slot_count, &lost)?;
     if shape.level == Level::Raid0 && shape.layout == RAID0_UNSPECIFIED {
-        // Members go on saying nothing, as under md: the choice is the reader's, and is taken back by another.
+        // Superblocks keep an unspecified layout, as under md: the reader chose one, and another
+        // reader may choose differently.
         shape.layout = options.raid0_layout.unwrap_or(RAID0_UNSPECIFIED);
     }
     let geometry = Geometry::new(&shape)?;
@@ -381,7 +390,7 @@ fn shape(roster: &Roster<'_>, slots: u16, lost: &[u16]) -> Result<Shape, Refusal
     })
 }
 
-/// The least that any member in use knows to be right. Without redundancy nothing can be wrong with it.
+/// The lowest resync offset of the members in use. Without redundancy nothing can be wrong with it.
 fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     if geometry.level().family() == Family::Direct {
         return u64::MAX;
@@ -412,7 +421,8 @@ fn journal_of(
     }
 }
 
-/// Whether the array goes on without its journal. Where others are newer than the members that are here it does not: those are wanted.
+/// Whether the array goes on without its journal. It does not if newer members are missing: the
+/// operator must attach those.
 fn is_given_up(fault: &JournalFault, options: &Options) -> bool {
     let is_lost = matches!(fault, JournalFault::Absent { .. } | JournalFault::Unusable { .. });
     options.without_journal && is_lost
@@ -423,7 +433,7 @@ fn settles(replay: Option<&AssembledReplay>, resync_offset: u64) -> bool {
     resync_offset == 0 && replay.is_some_and(|replay| replay.unread.is_empty())
 }
 
-/// What was accepted of what is at risk, and what is withheld; a refusal if it can be neither.
+/// Splits the sectors at risk into accepted and withheld ones; refuses if neither is allowed.
 fn risk(
     at_risk: Option<AtRisk>,
     (lost, replay, has_log): (&[u16], Option<&AssembledReplay>, bool),
@@ -459,7 +469,8 @@ fn read_only(
     bitmap_reason(roster).or(replaced)
 }
 
-/// Whether the array has a bitmap: one may have been made, or given up, and not all members' superblocks say so.
+/// Whether any superblock names a bitmap: an interrupted update may have added or dropped one on
+/// some members only.
 fn names_bitmap(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.bitmap_offset_sectors.is_some()
 }
@@ -470,7 +481,8 @@ fn with_bitmap<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Candidate
     active.filter(|candidate| candidate.superblock.intent.bitmap_offset_sectors.is_some())
 }
 
-/// Bitmaps that could be read, of members that are wholly up to date: of one that is being recovered nothing is said yet.
+/// Readable bitmaps of members that are fully recovered: the bitmap of a member in recovery does
+/// not count yet.
 fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
     let is_whole =
         |one: &&'a Candidate<'a>| one.superblock.device.recovery_offset_sectors.is_none();
@@ -485,7 +497,7 @@ fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
         BitmapKind::Classic | BitmapKind::Lockless => None,
         BitmapKind::HostEndian => Some(ReadOnlyReason::BitmapKind("version 3")),
     });
-    // Another kind than md has today may say what nobody should write over.
+    // A bitmap of a kind that md adds later may hold data that braid must not overwrite.
     let is_unknown = |one: &Candidate<'_>| {
         matches!(one.member.bitmap, Some(Err(BitmapError::VersionUnknown { .. })))
     };
@@ -508,7 +520,7 @@ pub fn resync_sectors(geometry: &Geometry) -> u64 {
     }
 }
 
-/// A bitmap for members that should have one and have none that can be read.
+/// A new bitmap, if the members should have one and none is readable.
 fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
     let place = |one: &Candidate<'_>| {
         let offset_sectors = one.superblock.intent.bitmap_offset_sectors?;
@@ -521,7 +533,7 @@ fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
     Some(BitmapSuperblock::new(sectors, chunk_bytes, 0))
 }
 
-/// What the bitmaps of the members say together, or that of the file.
+/// The members' bitmaps merged, or the bitmap of the file.
 fn bitmap(
     roster: &Roster<'_>,
     file: Option<&BitmapFile>,
@@ -534,7 +546,7 @@ fn bitmap(
     let kept = bitmaps().filter(|one| one.superblock.kind != BitmapKind::HostEndian);
     let newest = kept.max_by_key(|bitmap| bitmap.superblock.events);
     let superblock = match newest {
-        // Of another size, it is one that was not resized with its array: md makes it anew.
+        // A bitmap of another size was not resized with its array: md makes it anew.
         Some(newest) => BitmapSuperblock { sync_size_sectors: sectors, ..newest.superblock },
         None => anew(roster, sectors)?,
     };
@@ -560,8 +572,9 @@ fn bitmap(
     Some(AssembledBitmap { superblock, is_current, bits, marks })
 }
 
-/// What several lockless bitmaps say beyond bits: what any of them calls written is. Where none is believed nobody knows what was never
-/// written, so that it has no parity: nothing is unwritten, and all is to be synced, also of an array that was stopped cleanly.
+/// Merges the marks of several lockless bitmaps: a region is written if any of them says so. If
+/// none is believed, braid cannot tell which regions are unwritten and have no parity. Then nothing
+/// counts as unwritten and everything needs sync, even after a clean stop.
 fn together<'a, T>(
     mut all: impl Iterator<Item = &'a (LocklessMarks, T)>,
     bits: &Bits,
@@ -606,7 +619,8 @@ fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occup
     }
 }
 
-/// The bad-block log counts from the start of the device and may run into parts that the array does not use.
+/// The bad-block log counts sectors from the start of the device and may name parts that the array
+/// does not use.
 fn bad_records(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<(u16, Range<u64>)> {
     let superblock = candidate.superblock;
     if !superblock.state.features.contains(Features::BAD_BLOCKS) {

@@ -1,7 +1,9 @@
-//! A bitmap file that a person gives along with the members ([`braid_ondisk::bitmap_file`]).
+//! A bitmap file that the operator passes along with the members ([`braid_ondisk::bitmap_file`]).
 //!
-//! What it does not do: read the file. No superblock names one, so an array that is given without its file has no bitmap; but one that was
-//! interrupted while its own parity log was in a file says so, and is brought in sync as a whole, or refused where a member is missing.
+//! The caller reads the file. No superblock names a bitmap file, so an array that is started
+//! without its file has no bitmap. But if its parity log was in the file and the array was
+//! interrupted, superblocks say so: the array is resynced as a whole, or refused if a member is
+//! missing.
 
 use braid_geometry::{Family, Slot};
 use braid_ondisk::{
@@ -18,18 +20,18 @@ use crate::refusal::{BitmapFileFault, Refusal};
 /// A bitmap file that was given.
 #[derive(Debug, Clone)]
 pub struct GivenBitmapFile {
-    /// What the person calls it.
+    /// The operator's name for it.
     pub label: String,
-    /// What is in it, or why it is none.
+    /// Its content, or why it is not a bitmap file.
     pub file: Result<BitmapFile, BitmapFileError>,
 }
 
 /// The bitmap file of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledBitmapFile {
-    /// What the person calls it.
+    /// The operator's name for it.
     pub label: String,
-    /// The index that it has as if it followed the members that were given.
+    /// The index of the file, counted after the last member.
     pub member: usize,
     /// Its length in bytes.
     pub size_bytes: u64,
@@ -37,7 +39,7 @@ pub struct AssembledBitmapFile {
     pub parity_log: Option<AssembledParityLog>,
 }
 
-/// The file, if it is one of this array's that can be kept; a refusal if it is not.
+/// Accepts a file that belongs to this array and can be kept; refuses any other.
 pub(crate) fn check<'a>(
     given: Option<&'a GivenBitmapFile>,
     roster: &Roster<'_>,
@@ -72,7 +74,7 @@ fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
     is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
 }
 
-/// A bitmap that was not resized with its array may be longer than the file has room for before its log.
+/// A bitmap that was not resized with its array may be longer than the space before the file's log.
 pub(crate) fn check_room(
     file: Option<(&str, &BitmapFile)>,
     roster: &Roster<'_>,
@@ -96,7 +98,8 @@ pub(crate) fn log_place(file: &BitmapFile, roster: &Roster<'_>) -> Option<OwnLog
     place.filter(|_| is_stripe)
 }
 
-/// What the log in the file says of the slots that have a member: entries of each slot by themselves, as if each member had its own.
+/// The entries of the file's log, separately for each slot that has a member, as if each member had
+/// a log of its own.
 pub(crate) fn logs_by_slot(
     file: Option<&BitmapFile>,
     roster: &Roster<'_>,
@@ -116,7 +119,7 @@ pub(crate) fn logs_by_slot(
     roster.active.iter().map(of_slot).collect()
 }
 
-/// Whether nobody wrote to the array without the file.
+/// Whether every write to the array since was made with the file.
 fn is_as_new(file: &BitmapFile, roster: &Roster<'_>) -> bool {
     if planted(Bug::OldFileBelieved) {
         return true;
@@ -135,8 +138,8 @@ fn entries_of(log: &PplLog, slot: Slot) -> PplLog {
     PplLog { newest: log.newest.as_ref().map(of_slot), older }
 }
 
-/// Whether the newest superblock says that a log counts which is kept there, or, where an update that was to say clean was cut short, one
-/// before it does.
+/// Whether the newest superblock says that the log in this place counts. If an update to clean was
+/// cut short, an older superblock may say so too.
 pub(crate) fn counts(roster: &Roster<'_>, home: LogHome) -> bool {
     let newest = &roster.newest.superblock.state;
     // An update to clean follows one that had the log count, and nothing was written between them.
@@ -145,7 +148,6 @@ pub(crate) fn counts(roster: &Roster<'_>, home: LogHome) -> bool {
     newest.log_counts == Some(home) || was_cut_short
 }
 
-/// What is to be known of the file from here on.
 pub(crate) fn assembled(
     (label, file): (&str, &BitmapFile),
     roster: &Roster<'_>,

@@ -1,18 +1,20 @@
-//! From a member to its one superblock, or to a verdict at once.
+//! Finds the one superblock of each member, or gives a verdict at once.
 //!
-//! What it does not do: compare superblocks. Only a device that is there twice is noticed here.
+//! It does not compare superblocks with each other, except to notice a device that is given twice.
 //!
 //! # A disk and its last partition
 //!
-//! 0.90 and 1.0 live at the end, so the superblock of a disk's last partition can be where the disk's own would be.
-//! Taken for the disk's it would move all data by the partition's start, and put the first stripe over the table.
+//! 0.90 and 1.0 live at the end, so the superblock of a disk's last partition can be where the
+//! disk's own would be. Taken for the disk's, it would move all data by the partition's start, and
+//! the first stripe would overwrite the partition table.
 //!
-//! - 0.90 does not say where it is. With a partition table at the start of the disk it is not used, unless the array
-//!   uses more than a partition could have
+//! - 0.90 does not record its position. With a partition table at the start of the disk it is not
+//!   used, unless the array uses more than a partition could have
 //!   (`a_0_90_superblock_behind_a_partition_table_is_not_the_disks`).
-//! - 1.0 says where it is, counted from the start of its own device. Seen from the disk, that number is off by the
-//!   partition's start, and validation has already refused it: `SuperblockFault::WrongPlace`.
-//! - 1.1 and 1.2 are at the start, which a disk and its partition do not share.
+//! - 1.0 records its own position, counted from the start of its device. Seen from the disk, that
+//!   number is off by the partition's start, and validation has already refused it:
+//!   `SuperblockFault::WrongPlace`.
+//! - 1.1 and 1.2 are at the start, which differs between a disk and its partition.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +25,8 @@ use crate::{MemberVerdict, ProbedMember};
 
 /// Sectors are 512 bytes.
 const SECTOR_BYTES: u64 = 512;
-/// A partition table at the start of a disk has its signature here or before: GPT's with sectors of 4096 bytes.
+/// A partition table has its signature within these first bytes of a disk: GPT's with sectors of
+/// 4096 bytes.
 const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
 /// The first multiple of 64 KiB behind a partition table.
 const PARTITION_START_SECTORS_MIN: u64 = 128;
@@ -112,7 +115,7 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
     if could_be_a_partitions(member, superblock) {
         return Err((Verdict::NotAMember, Reason::LastPartition));
     }
-    // Checked when it was probed, against the size that was given then; this is the size that counts.
+    // The probe checked it against the device size given then; the present size counts.
     let device = &superblock.device;
     let used = match (superblock.array.member_size_sectors, superblock.state.role) {
         // A journal is as large as its own device, whatever members are.
@@ -126,9 +129,10 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
     }
 }
 
-/// Whether this 0.90 superblock may belong to the disk's last partition. A partition that begins at a multiple of
-/// 64 KiB and ends with the disk has its superblock where the whole disk would have its own. A table at the start says
-/// that there are partitions; only an array that uses more than such a partition could have is the disk's own for sure.
+/// Whether this 0.90 superblock may belong to the disk's last partition. A partition that begins at
+/// a multiple of 64 KiB and ends with the disk has its superblock where the disk's would be. With a
+/// partition table at the start, the superblock is surely the disk's only if the array uses more
+/// than such a partition has.
 fn could_be_a_partitions(member: &ProbedMember, superblock: &Superblock) -> bool {
     let has_table = member.probe.foreign.iter().any(|foreign| {
         matches!(foreign.kind, ForeignKind::Mbr | ForeignKind::Gpt)

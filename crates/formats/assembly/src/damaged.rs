@@ -1,22 +1,25 @@
 //! Damaged superblocks that may be newer than every sound one.
 //!
-//! A superblock of more than one sector can be cut in the middle by a power failure. If that happens to all who were told
-//! that a member is out, the only sound superblock is that member's, which calls everything well; what it holds is old.
+//! A power failure can tear a superblock of more than one sector. If it tears those of all members
+//! that recorded the loss of a member, only the lost member's superblock is sound: it says that
+//! nothing failed, and its data is old.
 //!
 //! ```text
-//!   told that C is out:  A, B          events 7, 7      C stays at 5
-//!   the next update:     A, B cut in the middle: damaged, their first sectors say 7 or 8
-//!   alone it would be    C with events 5, and everything since is gone
+//!   record that C is out:  A, B        events 7, 7      C stays at 5
+//!   the next update:       A, B torn: damaged, their first sectors say 7 or 8
+//!   C alone would be       the array with events 5, and all later writes are gone
 //! ```
 //!
-//! A superblock of one sector is never cut in the middle, so what is wrong with it is something else, and it claims nothing.
-//! What a longer one says is believed only as far as to refuse. It is refused if both may be true:
+//! A superblock of one sector is never torn, so damage to it has another cause, and it claims
+//! nothing. The claim of a longer one can only cause a refusal. Assembly refuses if both may be
+//! true:
 //!
-//! - *The sound ones may all be out.* The claim is two events or more ahead; or it is one ahead and counts at least as
-//!   many members out as there are sound ones. (One ahead with fewer out, some sound one is in its table, and would have
-//!   been told if that update had ended: so it did not, and no member missed anything.)
-//! - *The others may be an array.* Slots without a sound member are at least as many as the level needs. So a raid5 of
-//!   which one superblock rots starts as ever.
+//! - *The sound ones may all be out.* The claim is two events or more ahead; or it is one ahead and
+//!   counts at least as many members out as there are sound ones. (If it is one ahead with fewer
+//!   out, its table has a sound member in. A finished update would have reached that member, so the
+//!   update did not finish and no member missed anything.)
+//! - *The others may be an array.* Slots without a sound member are at least as many as the level
+//!   needs. So a raid5 with one rotten superblock starts as usual.
 //!
 //! [check: a_stale_copy_is_not_served_when_the_newer_ones_are_damaged]
 
@@ -61,7 +64,7 @@ pub(crate) fn check(
     Err(Refusal::NewestDamaged { labels, events, sound_events })
 }
 
-/// What a member without a sound superblock claims.
+/// The claim of a member without a sound superblock.
 fn claim_of(member: &ProbedMember) -> Option<Claim> {
     if member.probe.newest().is_some() {
         return None;

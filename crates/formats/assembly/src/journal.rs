@@ -1,11 +1,13 @@
-//! The write journal of an array: which device has it, and whether it can be believed.
+//! The write journal of an array: which device has it, and whether it counts.
 //!
-//! What it does not do: read it (`braid_ondisk::journal_log`), or replay it (the engine does).
+//! This file does not read the journal (`braid_ondisk::journal_log`) and does not replay it (the
+//! engine).
 //!
-//! md counts its device in as it counts members: its events may be one behind the newest. Superblocks of an array with a journal say
-//! "clean" while it is written, as the journal knows what was. So without it nobody knows whether any stripe was being written: members
-//! may lack writes that were acknowledged, and parity may not fit, anywhere. The array then counts as one that was not stopped cleanly, all
-//! of it in doubt.
+//! md treats the journal device as a member: its events may be one behind the newest. Superblocks
+//! of an array with a journal say "clean" while it is written, because the journal covers writes in
+//! flight. Without the journal any stripe may have been in flight: members may lack acknowledged
+//! writes, and parity may be wrong. The array then counts as not stopped cleanly, and all of it is
+//! in doubt.
 
 use braid_geometry::Geometry;
 use braid_ondisk::{
@@ -21,8 +23,9 @@ const UNIT_SECTORS_MAX: u64 = 128;
 /// A record is written, one waits for room, and there is some to spare.
 const BATCHES_MIN: u64 = 4;
 
-/// Sectors of a ring that can be written for such an array: so that a batch always finds room when those before it are on the members. None
-/// if no journal can be: its blocks are of 4 KiB, and a meta block names all that are beside each other.
+/// Least size of a ring in sectors, so that a batch always finds room once the batches before it
+/// are on the members. `None` if the array can have no journal: journal blocks are 4 KiB, and a
+/// meta block must name all blocks that belong together.
 #[must_use]
 pub fn journal_sectors_min(geometry: &Geometry) -> Option<u64> {
     let Geometry::Stripe(stripe) = geometry else { return None };
@@ -40,14 +43,15 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
     journal_sectors_min(geometry).is_some_and(|min| ring_sectors >= min)
 }
 
-/// An update of superblocks that was cut short may have reached the journal's device alone. Two have not: who knows of those is missing, and
-/// what the journal has is newer than what the members hold that are here.
+/// One interrupted superblock update may have reached the journal device alone. If it is two ahead,
+/// the members that those updates reached are missing, and the journal is newer than the members
+/// that are here.
 const EVENTS_AHEAD_MAX: u64 = 1;
 
 /// Whether those are missing who know what the journal knows.
 fn is_ahead(roster: &Roster<'_>, journal: &Candidate<'_>) -> bool {
     let newest = roster.newest.events();
-    // The members that the update was written for are none of these.
+    // The update was written for other members than these.
     let roles = &journal.superblock.state.roles;
     let is_in = |(slot, one): &(u16, Candidate<'_>)| {
         let number = usize::try_from(one.superblock.device.number).ok();
@@ -62,7 +66,7 @@ fn is_ahead(roster: &Roster<'_>, journal: &Candidate<'_>) -> bool {
 pub struct AssembledJournal {
     /// Index into the members that were given.
     pub member: usize,
-    /// What it says.
+    /// The journal's content.
     pub log: JournalLog,
 }
 

@@ -1,7 +1,7 @@
 //! One verdict for each member of the chosen array, against the newest superblock.
 //!
-//! The rules and why they are safe are in the crate's own documentation. What it does not do: ask whether
-//! there are enough members, or whether we can serve the array at all (`array`).
+//! The crate's documentation has the rules and why they are safe. This file does not ask whether
+//! enough members are left, or whether braid can serve the array (`array`).
 //!
 //! ```text
 //!   newest = most events among those whose own role is a slot
@@ -10,13 +10,13 @@
 //!                     two or more events behind ............ stale
 //!                     equally new, table the same, older ... stale
 //!                     equally new, tables differ ........... contradictory, and no array
-//!                       (unless one of them counts in some of the other's members and no more: its word is later)
+//!                       (unless one table counts in a subset of the other's members: it is the later one)
 //!                     calls the newest out ................. faulty: it ran apart
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
 //!   own role journal: two or more events behind ............ stale
 //!                     newest table: faulty, or no journal .. faulty
-//!   several claim one slot, or one device is there twice: replacement steps back; otherwise one is a clone,
+//!   several claim one slot, or one device is given twice: replacement steps back; otherwise one is a clone,
 //!                         and there is no array
 //! ```
 
@@ -34,27 +34,27 @@ const EVENTS_BEHIND_MAX: u64 = 1;
 
 /// A slot, and who may have it.
 type Claim<'a> = (u16, Candidate<'a>);
-/// The slot that a member may claim, or what else it is.
+/// The slot that a member may claim, or its verdict.
 type Judged = Result<u16, (Verdict, Reason)>;
 
-/// Who is in the array.
+/// The members of the array, by their part in it.
 #[derive(Debug)]
 pub(crate) struct Roster<'a> {
     pub(crate) newest: Candidate<'a>,
-    /// Who occupies a slot, in order of slots; slots may be missing, none is there twice.
+    /// Members in slots, in order of slots; slots may be missing, no slot occurs twice.
     pub(crate) active: Vec<(u16, Candidate<'a>)>,
     /// Indices into the input, in order of labels.
     pub(crate) spares: Vec<usize>,
-    /// Who is to replace the member in a slot that holds all; one for a slot at most.
+    /// Replacements of members that hold all their data; at most one for a slot.
     pub(crate) replacements: Vec<(u16, Candidate<'a>)>,
     /// Slots whose member was being replaced in a way that cannot be gone on with.
     pub(crate) replaced: Vec<u16>,
-    /// Who has the write journal; more than one if a device is there twice.
+    /// Devices with the write journal; more than one if a device is given twice.
     pub(crate) journals: Vec<Candidate<'a>>,
 }
 
 impl<'a> Roster<'a> {
-    /// Who takes writes: those in slots, and their replacements.
+    /// The members that take writes: those in slots, and their replacements.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Candidate<'a>> {
         self.active.iter().chain(&self.replacements).map(|(_, candidate)| candidate)
     }
@@ -132,7 +132,8 @@ pub(crate) fn judge<'a>(
     Ok(Roster { newest, active, spares, replacements, replaced, journals })
 }
 
-/// Sets aside who says less than what is known. Of a clone and its member the older one goes, too: for once it can be told.
+/// Sets aside members that are older than what is known. The older of a clone and its member goes
+/// too, since here the two can be told apart.
 fn set_old_aside<'a>(
     group: &[Candidate<'a>],
     known: Option<&Known>,
@@ -145,7 +146,7 @@ fn set_old_aside<'a>(
     group.iter().copied().partition(|candidate| !is_old(candidate))
 }
 
-/// What is said of a member that was set aside.
+/// The verdict on a member that was set aside.
 fn judge_old(
     candidate: &Candidate<'_>,
     newest: Option<Candidate<'_>>,
@@ -173,8 +174,8 @@ fn only_old(old: &[Candidate<'_>], known: &Known) -> Option<Refusal> {
     Some(Refusal::OlderThanKnown { events, known_events, members })
 }
 
-/// The slot that the same device claims under another label: one of the two is a clone. 0.90 gives
-/// devices no name of their own; there only one with as many events and the same table is known for it.
+/// The slot that the same device claims under another label: one of the two is a clone. 0.90 has no
+/// device names, so there a clone is recognized only with as many events and the same table.
 fn slot_of_twin<'a>(
     candidate: &Candidate<'_>,
     reason: &Reason,
@@ -199,16 +200,16 @@ fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Ca
     spares.iter().find(|spare| spare.superblock.device.number == number).copied()
 }
 
-/// The candidate whose superblock counts: of the newest the one with the lowest number, and of those the first
-/// label. They agree, or there is no array.
+/// The candidate whose superblock counts: among the newest, the lowest number, then the first
+/// label. Newest members agree, or assembly refuses.
 fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'a>> {
     newest_members(group, accept_older)
         .into_iter()
         .min_by_key(|candidate| candidate.superblock.device.number)
 }
 
-/// The members with most events, without those that are superseded or of an older update; if they supersede each other in a
-/// circle, all of them.
+/// The members with most events, without superseded ones and those of an older update; all of them
+/// if they supersede each other in a circle.
 fn newest_members<'a>(group: &[Candidate<'a>], accept_older: bool) -> Vec<Candidate<'a>> {
     let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
     let counts = || active().map(|candidate| candidate.events());
@@ -239,12 +240,12 @@ fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
     role.copied().unwrap_or(Role::Spare)
 }
 
-/// Whether an equally new member has put this one out, and this one never heard of it.
+/// Whether an equally new member has put this one out while this one still counts it in.
 ///
-/// md and braid count one event back when the array turns clean. If a member cannot be told, it stays
-/// at the higher count, and the update that puts it out brings the others to that same count again. It
-/// still counts them in and they do not count it in: theirs is the later word. (If both call each
-/// other out, nothing tells which is right.)
+/// md and braid count one event back when the array turns clean. A member that misses this update
+/// stays at the higher count. The update that puts it out brings the others to that same count
+/// again. They are then later: it counts them in, they do not count it in. (If both call each other
+/// out, nothing tells which is right.)
 fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let counts_in = |table_of: &Candidate<'_>, whom: &Candidate<'_>| {
         own_slot(whom).is_some_and(|slot| role_in(table_of, whom) == Role::Active(slot))
@@ -257,12 +258,12 @@ fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     })
 }
 
-/// Whether an equally new member counts in some of those that this one counts in, and no other.
+/// Whether an equally new member counts in a proper subset of the members that this one counts in.
 ///
-/// Between two updates of one count members only leave. So the shorter table is the later word, also on a member that
-/// is in both: an update that was cut short has reached one of them, and the other was then brought level without it.
-/// Nothing is lost by that. A write is answered only after an update that tells who is missing, with a count of
-/// its own.
+/// Between two updates of one count members only leave, so the shorter table is later, also on a
+/// member that is in both. An interrupted update reached one of the two, and the other was brought
+/// level without it. No data is lost: a write is acknowledged only after an update with a count of
+/// its own records which members are missing.
 fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let own = slots_in(one);
     group.iter().any(|other| {
@@ -274,11 +275,13 @@ fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     })
 }
 
-/// Whether another member's superblock is of a later update with the same count and the same table. md, and braid with a
-/// sleeping spare, count one event back when the array turns clean, so the same count comes again. All members of one
-/// update have its time; so this one has missed the last, and what was written since.
+/// Whether another superblock has the same count and the same table, but a later update time. md,
+/// and braid with a sleeping spare, count one event back when the array turns clean, so the same
+/// count comes again. All members of one update have its time, so this member missed the last
+/// update and the writes since.
 ///
-/// With another table the tables decide: a member that was brought level has the time of whom it was brought level with.
+/// If the tables differ, the tables decide: a member that was brought level has the time of the
+/// member that it was levelled with.
 fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
     let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
     other.events() == one.events()
@@ -287,9 +290,9 @@ fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
         && slots_in(one) == slots_in(other)
 }
 
-/// The newest members that disagree with another of them about who has which slot; each with whom it disagrees.
-/// One update writes one table to every member, so equally new tables are equal. Spare and faulty are not compared:
-/// no member is read on account of either.
+/// The newest members whose slots disagree with those of another newest member, each with that
+/// other's label. One update writes one table to every member, so equally new tables are equal.
+/// Spare and faulty are not compared: no member is read on account of either.
 fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, String)> {
     let newest = newest_members(group, accept_older);
     let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);
@@ -299,7 +302,7 @@ fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, Str
     newest.iter().filter_map(|one| find(one).map(|other| (one.index, other))).collect()
 }
 
-/// Who has which slot by this member's table: device numbers and slots, in order of numbers.
+/// Device numbers and their slots by this member's table, in order of numbers.
 fn slots_in(candidate: &Candidate<'_>) -> Vec<(usize, u16)> {
     let roles = candidate.superblock.state.roles.iter().enumerate();
     roles
@@ -310,7 +313,6 @@ fn slots_in(candidate: &Candidate<'_>) -> Vec<(usize, u16)> {
         .collect()
 }
 
-/// The slot that a member may claim, or what else it is.
 fn judge_alone(
     candidate: &Candidate<'_>,
     newest: Option<Candidate<'_>>,
@@ -351,8 +353,8 @@ fn judge_alone(
     }
     let calls_newest_out = spoiled(Bug::SupersededCounts, calls_newest_out, false);
     match table_role {
-        // Updates only put members out: one that the newest counts in and that calls it out is of another line, in
-        // which a clone stood for one of the two.
+        // Updates only put members out. So if the newest counts in a member that calls the newest
+        // out, a clone stood for one of the two.
         Some(Role::Active(_)) if calls_newest_out => return Err((Verdict::Faulty, apart)),
         Some(Role::Active(in_table)) if in_table == slot => {}
         Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),
@@ -427,8 +429,8 @@ fn settle<'a>(
         let mut claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
         claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
         claimants.sort_by_key(Candidate::label);
-        // A clone beside its member, whatever the counts say: if either ran without the other, both may have
-        // answered writes that the other lacks.
+        // A clone beside its member, whatever the counts say: if either ran without the other, both
+        // may have acknowledged writes that the other lacks.
         match claimants.as_slice() {
             [only] => {
                 let (verdict, reason) = occupies(slot, only, newest_events);
@@ -460,7 +462,7 @@ fn set_replacements_aside<'a>(
         verdicts.give(replacement.index, Verdict::Replacement { slot }, reason);
     }
     let is_whole = original.superblock.device.recovery_offset_sectors.is_none();
-    // A clone has its number: nobody could tell the two apart in the table.
+    // A clone has the same number, so the table cannot tell the two apart.
     let number = |one: &Candidate<'_>| one.superblock.device.number;
     match replacements[..] {
         [] => {}

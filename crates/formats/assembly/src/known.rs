@@ -1,8 +1,9 @@
-//! What is known of an array from elsewhere: how new it was when it was last seen.
+//! An array's newest known state, recorded elsewhere, and the comparison of superblocks with it.
 //!
-//! Superblocks tell which of them are older than the others. That all of them are old, or the only ones that are there, or one
-//! within an event of the others, they cannot tell; the machine that ran the array last can have written it down. This is that
-//! memory, and the comparison with it. It only ever makes members stale, never fresh.
+//! Superblocks tell which of them are older than the others. They cannot tell that all of them are
+//! old, that only old ones are attached, or that one within an event of the others is old. The
+//! machine that ran the array last can have recorded the newest state. The comparison makes members
+//! stale, never fresh.
 //!
 //! ```text
 //!   known: all said (events E, time T)        a superblock with (e, t) is older if
@@ -13,7 +14,7 @@
 //!     e > E + 1                                 never    (whatever the clock said)
 //! ```
 //!
-//! What it does not do: keep anything (the command does), or judge members that say the same (`judge`).
+//! The record itself is kept by the command; members with equal counts are judged by `judge`.
 
 use braid_ondisk::{Superblock, Timestamp};
 
@@ -39,12 +40,12 @@ pub struct Known {
     pub events: u64,
     /// The update's time.
     pub update_time: Timestamp,
-    /// Who had it.
+    /// The members that had this state.
     pub members: Vec<KnownMember>,
 }
 
 impl Known {
-    /// Whether it is known of the array that this superblock is of.
+    /// Whether this record is about the array of this superblock.
     #[must_use]
     pub fn is_of(&self, superblock: &Superblock) -> bool {
         let array = &superblock.array;

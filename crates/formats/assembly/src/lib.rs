@@ -1,10 +1,11 @@
 //! From an unordered list of members to one verdict each and an array, or a refusal.
 //!
-//! Where it stands: a pure crate above `braid-ondisk` and `braid-geometry`. The caller has opened and read the
-//! members; this crate decides which of them are the array; the engine runs what was decided.
+//! Where it stands: a pure crate above `braid-ondisk` and `braid-geometry`. The caller has opened
+//! and read the members; this crate decides which of them are the array; the engine runs what was
+//! decided.
 //!
-//! What it does not do: read or write anything, wait for members that may still appear, or repair. It never
-//! guesses: two answers that are equally good are a refusal that names both.
+//! It does not read or write anything, wait for members that may still appear, or repair. It never
+//! guesses: it refuses two equally good answers, and names both.
 //!
 //! ```text
 //!  members --candidates--> one superblock each, or a verdict at once
@@ -15,98 +16,111 @@
 //!
 //! # Which superblock counts
 //!
-//! md adds one to `events` in every member's superblock whenever it writes them, before the writes that the change
-//! allows: the array becomes active before the first data write, a member is marked faulty before a write that it
-//! missed is acknowledged. So of the members whose own role is a slot, those with most events know best, and:
+//! md adds one to `events` in every member's superblock whenever it writes them, before the writes
+//! that the change allows. The array becomes active before the first data write; a member is marked
+//! faulty before a write that it missed is acknowledged. So among the members whose own role is a
+//! slot, those with most events count, and:
 //!
-//! - **A member one event behind is still up to date, a member two behind is stale.** Superblocks are written one
-//!   after the other. If power fails in between, some members have the new count and some the old one, and no data
-//!   write that the change was to allow has happened: no member has missed anything. The next change starts only when
-//!   this one is on every member that still belongs to the array, so an honest difference is never more than one.
-//!   The kernel and mdadm draw the same line.
-//! - **The newest superblock's role table decides, not the count alone.** A member that failed in the very last
-//!   change is also one behind; but the newest table calls it faulty, and it is not used.
-//! - **Active before clean.** If any member in use says that the array was being written, it was. md goes by the
-//!   newest superblock only; a power failure in the middle of marking the array clean can leave the member that was
-//!   not yet told with unflushed data, so we are stricter.
-//! - **A damaged superblock that claims more events** is never believed, and can be reason enough to refuse: all who were
-//!   told of a loss may have been cut in the middle of the next update, and who missed everything since is the only
-//!   sound one (`damaged`).
+//! - **A member one event behind is still up to date, a member two behind is stale.** Superblocks
+//!   are written one after the other. If power fails in between, some members have the new count
+//!   and some the old one. No data write that the change allows has happened yet, so no member
+//!   missed anything. The next change starts only when this one is on every member that still
+//!   belongs to the array. So an honest difference is never more than one. The kernel and mdadm
+//!   draw the same line.
+//! - **The newest superblock's role table decides, not the count alone.** A member that failed in
+//!   the very last change is also one behind; but the newest table calls it faulty, and it is not
+//!   used.
+//! - **Active before clean.** If any member in use says that the array was being written, it was.
+//!   md goes by the newest superblock only. braid is stricter: a power failure during the update to
+//!   clean can leave unflushed data on a member that the update did not reach.
+//! - **A damaged superblock that claims more events** is never believed, but can cause a refusal.
+//!   The next update may have been torn on all members that recorded a loss; the only sound
+//!   superblock is then that of the lost member, which missed everything since (`damaged`).
 //! - **Spares need no count**: md skips them in some updates. Nothing is read from them.
-//! - **A clone of a member beside the member** (a snapshot, a `dd`): nothing tells which of the two is right, whatever
-//!   the counts say. The count steps back when the array turns clean, so a clone taken before has one event more and
-//!   older data; and if either was started without the other, each may hold writes that the other lacks. Refused, by
-//!   name, unless neither is in the array any more. A clone that is presented
-//!   *instead* of its member is an old copy, see below.
-//! - **A member that calls the newest out, and that the newest counts in**, is of another line: updates only put members out,
-//!   so a clone stood for one of the two meanwhile. Not used; mdadm draws the same line.
-//! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the array, and the other
-//!   is refused with that reason. If their counts are equal nothing tells which is right, and the array is refused.
-//! - **Equally new members, one of which puts out a member that the other counts in**, and counts in no other: the
-//!   shorter table is the later word. Counts step back when the array turns clean, and an update that a power failure
-//!   cuts short reaches some; members only leave between two updates of one count. A member that is in both tables is used.
+//! - **A clone of a member beside the member** (a snapshot, a `dd`): nothing tells which of the two
+//!   is right, whatever the counts say. The count steps back when the array turns clean, so a clone
+//!   taken before has one event more and older data; and if either was started without the other,
+//!   each may hold writes that the other lacks. Refused, by name, unless neither is in the array
+//!   any more. A clone that is presented *instead* of its member is an old copy, see below.
+//! - **A member that calls the newest out, and that the newest counts in**, ran apart: updates only
+//!   put members out, so a clone stood for one of the two meanwhile. Not used; mdadm draws the same
+//!   line.
+//! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the
+//!   array, and the other is refused with that reason. If their counts are equal nothing tells
+//!   which is right, and the array is refused.
+//! - **Equally new members with different tables**: if one table counts in a proper subset of the
+//!   other's members, it is the later one. Counts step back when the array turns clean, and an
+//!   interrupted update reaches some members; members only leave between two updates of one count.
+//!   A member that is in both tables is used.
 //!
 //! # Old copies
 //!
-//! A member that was put back from a backup, or that comes from another machine, is as sound as any other; it is only old.
+//! A member that was restored from a backup, or comes from another machine, is sound but old.
 //!
-//! - *Fewer events, by two or more*: stale, as above. braid says every change twice, with an event each, so a member that
-//!   was away while anything was written is two behind, but for a few milliseconds ([`Reason::OneBehind`] is then an update that
-//!   a power cut kept from it).
-//! - *As many events and the same table, but an earlier update time*: stale ([`Reason::OlderUpdate`]). md takes an event
-//!   back when the array turns clean, so a run that was stopped ends with the count that it began with. All members of
-//!   one update have one time.
-//! - *Less than what is known from elsewhere* ([`Known`]): stale ([`Reason::OlderThanKnown`]), and refused if there is
-//!   no other ([`Refusal::OlderThanKnown`]): an array all of which was put back looks like one whose newer members are
-//!   not there, and only a person can tell ([`Options::accept_older`]).
+//! - *Fewer events, by two or more*: stale, as above. braid writes every change in two updates with
+//!   an event each. So a member that missed writes is two behind, except within a few milliseconds
+//!   ([`Reason::OneBehind`] then means that a power cut kept an update from it).
+//! - *As many events and the same table, but an earlier update time*: stale
+//!   ([`Reason::OlderUpdate`]). md takes an event back when the array turns clean, so a run that
+//!   was stopped ends with the count that it began with. All members of one update have one time.
+//! - *Older than a record from elsewhere* ([`Known`]): stale ([`Reason::OlderThanKnown`]), and
+//!   refused if there is no other ([`Refusal::OlderThanKnown`]). An array whose members were all
+//!   restored looks like one whose newer members are missing, and only the operator can tell
+//!   ([`Options::accept_older`]).
 //!
 //! docs/on-disk.md has the table of what can be told and what cannot, with a test for each row.
 //!
 //! # Bitmaps
 //!
-//! Every member has one, and all say the same unless an update was cut short. A bit that any of them has, of those that are
-//! believed, counts ([`AssembledBitmap::bits`]). A bitmap is believed if it counts as many events as the newest superblock, or
-//! one more: md and braid write it before the superblocks. With fewer, somebody has written without keeping it; then every bit
-//! counts as set, as md does it.
+//! Every member has a bitmap, and all are equal unless an update was interrupted. A bit counts if
+//! any believed bitmap has it ([`AssembledBitmap::bits`]). A bitmap is believed if it has as many
+//! events as the newest superblock, or one more: md and braid write it before the superblocks. With
+//! fewer events, the array was written without the bitmap; then every bit counts as set, as in md.
 //!
-//! One that no member has a sound superblock of is made anew: every bit counts as set. A bitmap of version 3, a lockless one,
-//! or one of an unknown version is not kept: read-only.
+//! If no member has a sound bitmap superblock, the bitmap is made anew with every bit set. Bitmaps
+//! of version 3 (lockless) or of an unknown version are not kept: the array is read-only.
 //!
 //! # Bitmap file
 //!
-//! Where a file is given ([`Options::bitmap_file`]) the bitmap is there, and our own log if it has the head of one, and neither is looked for on
-//! members. A file of another array, or beside an internal bitmap, is refused: whoever gave it meant something else. Without it an array
-//! that says that its log is in a file has no log that can be read.
+//! A file that the caller passes ([`Options::bitmap_file`]) holds the bitmap, and braid's own log
+//! if it has a log head; neither is then looked for on members. A file of another array, or beside
+//! an internal bitmap, is refused, because the operator must have meant something else. An array
+//! whose superblocks say that the log is in a file has no readable log without that file.
 //!
 //! # PPL
 //!
-//! Such a log names what was being written, and has what it takes to make parity fit again. So an array that was not stopped cleanly
-//! is to be replayed ([`AssembledArray::replay`]), and with a member missing it is then as good as one that was: nothing is at risk.
-//! A log that cannot be read, or a resync that was not finished, leaves the array refused as any other that is dirty and degraded.
+//! A partial parity log names the stripes in flight and holds what makes their parity right again.
+//! So an array that was not stopped cleanly is replayed ([`AssembledArray::replay`]). Even with a
+//! member missing, nothing is at risk afterwards. If a log cannot be read, or a resync was not
+//! finished, the array is refused as any other that is dirty and degraded.
 //!
-//! A log that holds no record at all is not believed: the array is brought in sync as if it had none. braid leaves logs so for as long as
-//! parity need not fit everywhere; md's own recovery then believes a log that says nothing of it.
+//! A log without any record is not believed: the array is resynced as if it had no log. braid
+//! leaves logs empty as long as parity may be wrong anywhere; md's own recovery would trust such an
+//! empty log.
 //!
-//! md replays logs into any array that was not stopped cleanly. Records of an earlier run would be applied to stripes that were
-//! written since, and leave wrong parity behind. So where logs cannot be written (a member without room of its own for
-//! one, another level than RAID-5) the array is read-only.
+//! md replays logs into any array that was not stopped cleanly. Records of an earlier run would be
+//! applied to stripes that were written since, and leave wrong parity behind. So the array is
+//! read-only if its logs cannot be written (a member without space for a log, a level other than
+//! RAID-5).
 //!
 //! # Journal
 //!
-//! Of an array with a write journal the journal's device is found like a member, and counts while its events are at most one behind
-//! ([`AssembledArray::journal`]). What it says is to be replayed before anything is read. A ring that has no room for a few batches at once is
-//! not written ([`journal_sectors_min`]), and then neither is the array. Without its journal nothing is known of what was being written ([`JournalFault`]): it can be read, what
-//! would be computed is withheld, and all of it may lack writes that were acknowledged.
+//! The journal device is found like a member, and counts while its events are at most one behind
+//! ([`AssembledArray::journal`]). Its content is replayed before anything is read. If the ring has
+//! no room for a few batches at once, neither the ring nor the array is written
+//! ([`journal_sectors_min`]). Without the journal the stripes in flight are unknown
+//! ([`JournalFault`]): the array can be read, computed sectors are withheld, and any sector may
+//! lack acknowledged writes.
 //!
 //! # By force
 //!
-//! Where the sound ones are too few, [`rescue`] says which of the others to believe, and what they lack. It writes superblocks in memory
-//! and lets [`assemble`] judge them, so there is one set of rules.
+//! If too few members are sound, [`rescue`] says which others to believe and what they lack. It
+//! writes superblocks in memory and lets [`assemble`] judge them, so there is one set of rules.
 //!
 //! # Reshape
 //!
-//! An array in the middle of one is refused; [`reshape`] makes of its superblocks those of two arrays that are in none, and says which
-//! sectors are in which.
+//! An array in the middle of a reshape is refused. [`reshape`] turns its superblocks into those of
+//! two arrays without a reshape, and says which sectors are in which.
 //!
 //! # Invariants
 //! - The order of the members changes nothing but indices: `tests/properties.rs`.
@@ -148,10 +162,10 @@ use braid_ondisk::{
     PplLogError, Probe,
 };
 
-/// One device that may belong to the array, and what was read from it.
+/// One device that may belong to the array, and the metadata read from it.
 #[derive(Debug, Clone)]
 pub struct ProbedMember {
-    /// What the person calls it, usually its path.
+    /// The operator's name for it, usually its path.
     pub label: String,
     /// Size of the device in bytes.
     pub size_bytes: u64,
@@ -161,44 +175,46 @@ pub struct ProbedMember {
     pub probe: Probe,
     /// Its bad-block log; empty where the superblock has none.
     pub bad_blocks: Result<Vec<BadRecord>, BadBlockLogError>,
-    /// Its bitmap; `None` where there is no bitmap or its magic is not there.
+    /// Its bitmap; `None` without a bitmap or without its magic.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
     /// Its partial parity log; `None` where the superblock has none.
     pub ppl: Option<Result<PplLog, PplLogError>>,
     /// Our own parity log; `None` where no head of one is before its data.
     pub own_log: Option<OwnLog>,
-    /// What the journal on it says; `None` where the superblock is not of a journal's device.
+    /// The journal's content; `None` if the superblock is not that of a journal device.
     pub journal: Option<Result<JournalLog, JournalLogError>>,
 }
 
-/// What the person asked for.
+/// The operator's choices.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Which array, if the members are of several.
     pub choice: Choice,
     /// Nothing will be written.
     pub read_only: bool,
-    /// Start a dirty and degraded array all the same, if no more stripes than so many are at risk; they are then in
+    /// Start a dirty and degraded array if at most so many stripes are at risk; they are then in
     /// [`AssembledArray::accepted_risk`].
     pub accept_risk: Option<u64>,
-    /// Believe members that are older than the array was when it was last seen, or than members with the same count.
+    /// Believe members that are older than the known state, or than members with the same count.
     pub accept_older: bool,
-    /// Go on without a write journal that is not here, or cannot be followed: it is given up, and all of the array is resynced.
+    /// Go on without a write journal that is missing or cannot be replayed: the array drops it and
+    /// is resynced as a whole.
     pub without_journal: bool,
-    /// md's number of the layout of a RAID-0 whose superblocks do not say it: it matters where members are of unequal size.
+    /// md's layout number for a RAID-0 whose superblocks do not name a layout. It matters if
+    /// members are of unequal size.
     pub raid0_layout: Option<u32>,
     /// The bitmap file that the array has beside its members, as superblocks do not name it.
     pub bitmap_file: Option<GivenBitmapFile>,
-    /// What is known of arrays from elsewhere; those that the members are not of do no harm.
+    /// Known states of arrays, recorded elsewhere; records of other arrays do no harm.
     pub known: Vec<Known>,
 }
 
-/// What one member is.
+/// The verdict on one member, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberVerdict {
     /// As given.
     pub label: String,
-    /// What it is.
+    /// The verdict.
     pub verdict: Verdict,
     /// Why.
     pub reason: Reason,

@@ -7,6 +7,7 @@ use braid_ondisk::LogPlace;
 pub struct AssembledParityLog {
     /// Where it is, and of which kind.
     pub place: LogPlace,
-    /// The generation of its newest record, and sectors from the start of the area to behind it; none if it has no record.
+    /// The generation of its newest record, and sectors from the area's start to the record's end;
+    /// `None` without records.
     pub newest: Option<(u64, u64)>,
 }

@@ -28,8 +28,8 @@ impl fmt::Display for ArrayName {
     }
 }
 
-/// What may read wrong if a dirty and degraded array is started: sectors of missing members that would be computed
-/// from parity that may not match.
+/// Sectors that may read wrong if a dirty and degraded array starts: sectors of missing members,
+/// computed from parity that may not match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AtRisk {
     /// Slots that are missing or not recovered, and hold data.
@@ -55,8 +55,8 @@ pub enum ReadOnlyReason {
     /// A member has no parity log of its own, or no room for a band in it.
     #[error("its members have no room of their own for their parity logs")]
     Ppl,
-    /// What is written has to go through its journal, or md's next start would undo it; and that is not here, has no room for a few
-    /// batches, or is of an array whose blocks it cannot name.
+    /// Writes must go through the journal, or md's next start would undo them. The journal is
+    /// missing, too small for a few batches, or its meta blocks cannot name the array's blocks.
     #[error(
         "it has a write journal that cannot be written: its device is not here, or is too small for the array"
     )]
@@ -64,7 +64,7 @@ pub enum ReadOnlyReason {
     /// Its bitmap is of a kind that is not kept.
     #[error("it has a bitmap of a kind that braid does not keep yet ({0})")]
     BitmapKind(&'static str),
-    /// Its bitmap is of a version that md did not have when this was written.
+    /// Its bitmap has a version newer than braid knows.
     #[error("it has a bitmap of a version that braid does not know")]
     BitmapUnknown,
     /// On a member its bitmap would reach into data or other metadata.
@@ -78,7 +78,7 @@ pub enum ReadOnlyReason {
     },
 }
 
-/// Why there is no journal that counts, of an array that has one.
+/// Why the journal of an array does not count.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFault {
     /// Its device was not named, or is older than the array.
@@ -100,9 +100,9 @@ pub enum JournalFault {
     Ahead {
         /// Its device.
         label: String,
-        /// What it counts.
+        /// Its events.
         events: u64,
-        /// What the newest member counts.
+        /// The newest member's events.
         newest_events: u64,
     },
     /// It cannot be followed.
@@ -124,7 +124,7 @@ pub enum BitmapFileFault {
     /// It is of another array.
     #[error("it belongs to another array")]
     OtherArray,
-    /// What it says makes no bitmap.
+    /// It holds no valid bitmap.
     #[error("{0}")]
     Unreadable(BitmapError),
     /// It is of a kind that md keeps in no file.
@@ -149,9 +149,9 @@ pub enum BitmapFileFault {
         "it counts {events} events, and the members here {newest_events}: they have missed what others, which are not here, have"
     )]
     Ahead {
-        /// What it counts.
+        /// Its events.
         events: u64,
-        /// What the newest member counts.
+        /// The newest member's events.
         newest_events: u64,
     },
 }
@@ -181,7 +181,7 @@ pub enum Refusal {
     /// Equally new members that contradict each other: the array ran in two halves.
     #[error("equally new members disagree about who is in the array: {}", .labels.join(", "))]
     RolesContradict {
-        /// Who disagrees.
+        /// The members that disagree.
         labels: Vec<String>,
     },
     /// Several members claim one slot, within one event of each other: one is a clone of the other.
@@ -189,7 +189,7 @@ pub enum Refusal {
     SlotClaimedTwice {
         /// The slot.
         slot: u16,
-        /// Who claims it.
+        /// The members that claim it.
         labels: Vec<String>,
     },
     /// Features that neither we nor any md we know has.
@@ -230,7 +230,7 @@ pub enum Refusal {
         .labels.join(", "), if .labels.len() == 1 { "its" } else { "their" }
     )]
     NewestDamaged {
-        /// Who.
+        /// The members concerned.
         labels: Vec<String>,
         /// The most events that one of them claims.
         events: u64,
@@ -245,9 +245,9 @@ pub enum Refusal {
     OlderThanKnown {
         /// The most events that one of them has.
         events: u64,
-        /// Those that are known.
+        /// Events of the known state.
         known_events: u64,
-        /// Who had those.
+        /// Members that had the known state.
         members: Vec<KnownMember>,
     },
     /// Members that belong together and do not fit together.
@@ -257,7 +257,7 @@ pub enum Refusal {
         label: String,
         /// The other, with the newest superblock.
         other: String,
-        /// What about.
+        /// The field in which they differ.
         field: &'static str,
     },
     /// The superblock's numbers make no geometry.
@@ -271,7 +271,8 @@ pub enum Refusal {
     TooFewMembers {
         /// Members that are up to date.
         have: u16,
-        /// How many are needed: with fewer there is never an array. A raid10 can miss the wrong ones earlier.
+        /// The least number of members that can form the array. A raid10 can need more, depending
+        /// on which are missing.
         need: u16,
         /// Slots of the array.
         slots: u16,
@@ -284,7 +285,7 @@ pub enum Refusal {
         list(&.0.slots), .0.stripes
     )]
     DirtyAndDegraded(AtRisk),
-    /// As [`Refusal::DirtyAndDegraded`], and the logs that should have the answer do not have all of it.
+    /// As [`Refusal::DirtyAndDegraded`], and the parity logs do not cover everything at risk.
     #[error(
         "it was interrupted while writing, slot {} is missing, and its partial parity log has not the answer: {}",
         list(.missing), unread_words(.unread)
@@ -292,15 +293,15 @@ pub enum Refusal {
     PplNotReplayed {
         /// Slots without a member that is up to date.
         missing: Vec<u16>,
-        /// Logs that cannot be read, and why; none if a resync was not finished, of which logs know nothing.
+        /// Unreadable logs, and why; empty if a resync was not finished, which logs do not cover.
         unread: Vec<(Slot, PplLogError)>,
         /// Stripes that could read wrong.
         stripes: u64,
     },
-    /// The bitmap file that was given is not one of this array's.
+    /// The bitmap file does not belong to this array.
     #[error("{label} cannot be its bitmap file: {fault}")]
     BitmapFile {
-        /// What the person calls it.
+        /// The operator's name for it.
         label: String,
         /// Why not.
         fault: BitmapFileFault,

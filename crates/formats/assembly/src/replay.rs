@@ -1,20 +1,25 @@
-//! What parity logs, md's (PPL) or our own, have to say about an array that was not stopped cleanly.
+//! Selects the parity logs, md's (PPL) or braid's own, that apply to an array that was not stopped
+//! cleanly.
 //!
-//! What it does not do: replay (the engine does), or read logs (`braid_ondisk::ppl_log`).
+//! The engine replays them, and `braid_ondisk::ppl_log` reads them.
 //!
-//! A log is about the rows whose parity is on its own member, so those count whose member is in its slot; of one that is stale,
-//! foreign or missing nothing is asked. md says 0 for `resync_offset` of an array that is being written, and of one whose resync was
-//! interrupted alike, so an array with logs that can be read is believed to fit but for what they name, as md believes it. Where
-//! `resync_offset` says how far a resync came, no log knows about what comes after.
+//! A log covers the rows whose parity is on its own member. So the log of a member counts if that
+//! member is in its slot, and not if it is stale, foreign or missing. md writes a `resync_offset`
+//! of 0 both while an array is written and while a resync is unfinished. Like md, braid takes an
+//! array with readable logs for consistent except where they name stripes. If `resync_offset`
+//! records the progress of a resync, no log covers the sectors after it.
 //!
-//! Logs may be made, or given up, while the array runs, and not all superblocks, or heads, be written yet. Whether it keeps md's the newest
-//! superblock says; our own if there are heads for half of the slots, or superblocks say that it counts. Either comes about
-//! and goes while superblocks say clean.
+//! Logs may be added or dropped while the array runs, and an update may have reached only some
+//! superblocks or log heads. The newest superblock says whether md's log is kept. braid's own log
+//! is kept if half of the slots have heads, or if superblocks say that it counts. Each of these
+//! changes only while superblocks say clean.
 //!
-//! Our own may also be one for all, in a bitmap file beside the array ([`crate::bitmap_file`]): each slot is then given the entries that name it.
+//! braid's own log may also be one for all members, in a bitmap file ([`crate::bitmap_file`]): each
+//! slot is then given the entries that name it.
 //!
-//! Our own log counts only where superblocks say so ([`braid_ondisk::own_log`]): md writes without it. An update that was to say clean may
-//! have come to some members only; then the others still say that the log counts, and rightly.
+//! braid's own log counts only if superblocks say so ([`braid_ondisk::own_log`]), because md writes
+//! without it. An interrupted update to clean reaches only some members; then the others still say
+//! that the log counts, and are right.
 
 use std::collections::BTreeMap;
 
@@ -37,9 +42,9 @@ const BAND_SECTORS_MAX: u32 = 128;
 /// Logs of the members that are in their slots, in order of slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledReplay {
-    /// Those that could be read.
+    /// Readable logs.
     pub logs: Vec<(Slot, PplLog)>,
-    /// Those that could not, and why.
+    /// Unreadable logs, and why.
     pub unread: Vec<(Slot, PplLogError)>,
 }
 
@@ -66,7 +71,7 @@ fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
     if let Some(file) = file {
         return bitmap_file::log_place(file, roster).map(|_| Kept::File);
     }
-    // No head that a member has is of a log that is in a file.
+    // If the log is in a file, the members' log heads do not count.
     if bitmap_file::counts(roster, LogHome::File) {
         return None;
     }
@@ -83,7 +88,8 @@ fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
     if 2 * (places.len() as u64) < slots && !log_counts(roster) {
         return None;
     }
-    // What was never synced has no parity that partial parity could be about. None of ours is made beside such a bitmap.
+    // Unsynced regions have no parity that partial parity could repair. braid's own log is never
+    // used with such a bitmap.
     let is_lockless = |(_, one): &(u16, Candidate<'_>)| {
         let bitmap = one.member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
         bitmap.is_some_and(|bitmap| bitmap.superblock.kind == BitmapKind::Lockless)
@@ -94,7 +100,6 @@ fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
     (level.family() == Family::Stripe).then_some(Kept::Own(smallest))
 }
 
-/// What a member's log of the kind says.
 fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, PplLogError> {
     let (log, absent) = match kept {
         Kept::Ppl(_) => (candidate.member.ppl.as_ref(), PplLogError::Absent),
@@ -106,7 +111,8 @@ fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, Pp
     log.ok_or(absent)?.as_ref().map_err(|error| *error)
 }
 
-/// Where a member keeps such a log, or is to, if that is apart from everything else and has room for a band.
+/// A member's place for a partial parity log; `None` if it overlaps other areas or has no room for
+/// a band.
 fn place(superblock: &Superblock, size_sectors: u16) -> Option<PplPlace> {
     let place = superblock.ppl_place_of(size_sectors)?;
     let start = superblock.log_start_bytes(place.into())?;
@@ -124,7 +130,8 @@ fn place(superblock: &Superblock, size_sectors: u16) -> Option<PplPlace> {
     (is_own && place.used_sectors() >= PPL_HEADER_SECTORS + band).then_some(place)
 }
 
-/// Where a member keeps our own log: as its head says, or where it would come to be. None if it would be in the way of something.
+/// A member's place for braid's own log, from its head or the default; `None` if it does not fit or
+/// cannot hold a band.
 fn own_place(
     superblock: &Superblock,
     member: &ProbedMember,
@@ -140,7 +147,7 @@ fn own_place(
     (fits && holds_a_band).then_some(place)
 }
 
-/// The logs of everybody, by index; none if the array keeps none that can be written.
+/// The parity logs of all members, by index; `None` if the array has none that braid can write.
 pub(crate) fn parity_logs(
     roster: &Roster<'_>,
     members: &[ProbedMember],
@@ -202,14 +209,15 @@ fn has_ppl(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.ppl.is_some()
 }
 
-/// What is to be replayed: nothing of an array that is clean, or has no log that counts.
+/// The logs to replay; `None` for a clean array, or one without a log that counts.
 pub(crate) fn replay(
     roster: &Roster<'_>,
     file: Option<&BitmapFile>,
     resync_offset: u64,
 ) -> Option<AssembledReplay> {
     let kept = kept(roster, file);
-    // mdadm's force says clean of what was not, and leaves the mark: what the log names is to be made right all the same.
+    // mdadm's --force writes "clean" over a dirty array and leaves the log's mark; the stripes that
+    // the log names still need repair.
     let is_forced = match kept {
         Some(Kept::Ppl(_)) => false,
         Some(Kept::Own(_) | Kept::File) | None => {

@@ -1,28 +1,35 @@
-//! Which members to believe by force, where those that are sound are too few: the newest set that is consistent, and what it lacks.
+//! Chooses the members to believe by force if too few are sound: the newest consistent set, and
+//! what it lacks.
 //!
 //! ```text
-//!   assemble, as it stands ──▶ enough ─────────────────────────────────────────▶ nobody is believed by force
+//!   assemble, as it stands ──▶ enough ─────────────────────────────────────────▶ no member is believed by force
 //!                          └─▶ too few ─▶ those left out, newest first, in tiers ─▶ whole tiers, until it is enough
 //! ```
 //!
-//! Superblocks say who dropped out before whom: each has the count of the last update that reached it. A *tier* are members that the
-//! same update reached last: neither has missed a write that the other has, so they come in together or not at all. A member of a
-//! lower tier is older than what it would stand beside, and stays out as soon as there are enough without it.
+//! Superblocks show who dropped out before whom: each has the count of the last update that reached
+//! it. A *tier* is the members that the same update reached last. None of them missed a write that
+//! another one has, so a tier comes in as a whole or stays out. A member of a lower tier is older
+//! than those above it, and stays out once there are enough without it.
 //!
-//! The newest table of roles keeps its say: a member that it calls faulty is left out as long as there are enough others, however few
-//! events it is behind. One of another line (the array ran in two halves) comes in only where a person asks for it, and one whose
-//! superblock is damaged, that is there twice, or that was not recovered to its end, not at all.
+//! The newest table of roles still counts: a member that it calls faulty stays out while there are
+//! enough others, however few events it is behind. A member that ran apart (the array ran in two
+//! halves) comes in only if the operator names it. A member with a damaged superblock, one that is
+//! given twice, or one that was not fully recovered never comes in.
 //!
-//! What a believed member lacks is what was written since it dropped out. Where a bitmap is believed that has forgotten nothing since,
-//! it names these sectors; else they may be anywhere. The array counts as interrupted, so that nothing is computed from parity that may
-//! not fit.
+//! A believed member lacks the writes since it dropped out. A believed bitmap that has cleared no
+//! bit since names these sectors; without one they may be anywhere. The array counts as
+//! interrupted, so that nothing is computed from parity that may be wrong.
 //!
-//! What it does not do: write. [`Plan::superblocks`] are what would have to stand on the members; the command puts them into an overlay.
+//! This file does not write. [`Plan::superblocks`] are those that the members would need; the
+//! command puts them into an overlay.
 //!
 //! Invariants:
-//! - nobody is believed by force while there are enough without `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
-//! - nobody is left out who is newer than one who is believed `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
-//! - what a plan would write makes the array that it shows `[check: what_a_plan_would_write_makes_its_array]`.
+//! - no member is believed by force while there are enough without
+//!   `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
+//! - no member is left out that is newer than a believed one
+//!   `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
+//! - the superblocks of a plan make the array that the plan shows
+//!   `[check: what_a_plan_would_write_makes_its_array]`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -34,7 +41,7 @@ use braid_ondisk::{BitmapKind, Features, Role, Superblock, SuperblockUpdate, Tim
 use crate::verdict::{Reason, Verdict};
 use crate::{AssembledArray, Assembly, MemberVerdict, Options, ProbedMember, Refusal, assemble};
 
-/// What becomes of one member.
+/// A member's part in the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stand {
     /// It is in the array as it stands.
@@ -43,7 +50,7 @@ pub enum Stand {
     Believed {
         /// Its slot.
         slot: u16,
-        /// What was written without it.
+        /// The writes that it missed.
         missed: Missed,
     },
     /// It was in the array, and is not needed.
@@ -66,10 +73,10 @@ pub enum Missed {
     Anywhere,
 }
 
-/// What would be done.
+/// A plan to start the array, by force if necessary.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What the members are as they stand.
+    /// The verdicts on the members without force.
     pub verdicts: Vec<MemberVerdict>,
     /// Why there is no array as they stand.
     pub refusal: Option<Refusal>,
@@ -77,11 +84,11 @@ pub struct Plan {
     pub stands: Vec<Stand>,
     /// The array with those that are believed; only to be read, as far as this decides.
     pub array: Result<AssembledArray, Refusal>,
-    /// What would stand on members, by their index: none where nobody is believed by force.
+    /// New superblocks by member index; empty if no member is believed by force.
     pub superblocks: Vec<(usize, Superblock)>,
 }
 
-/// What would come of other members than these.
+/// The result with another choice of members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The array can be read.
@@ -124,13 +131,13 @@ impl Plan {
         }
     }
 
-    /// The members as they would be with what the plan would write.
+    /// The members with the plan's superblocks in place.
     #[must_use]
     pub fn members(&self, members: &[ProbedMember]) -> Vec<ProbedMember> {
         let mut members = members.to_vec();
         for (index, superblock) in &self.superblocks {
             put(&mut members[*index], superblock);
-            // What it says is of writes that others have missed.
+            // Its log is about writes that other members missed.
             members[*index].ppl = None;
             members[*index].own_log = None;
         }
@@ -138,14 +145,15 @@ impl Plan {
     }
 }
 
-/// What would be done with these members; those that are `asked` for are believed whether they are needed or not.
+/// The plan for these members; those in `asked` are believed whether they are needed or not.
 #[must_use]
 pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>) -> Plan {
     let options = Options { read_only: true, accept_risk: None, ..options.clone() };
     let Assembly { mut verdicts, array: as_it_stands } = assemble(members, &options);
     let mut options = options;
     let mut base = as_it_stands.clone();
-    // What is known from elsewhere says that all of them are old; which of them is the newest they say themselves.
+    // The record from elsewhere says that all of them are old; their superblocks still tell which
+    // is the newest.
     if let Err(Refusal::OlderThanKnown { .. }) = as_it_stands {
         options.known.clear();
         Assembly { verdicts, array: base } = assemble(members, &options);
@@ -196,7 +204,7 @@ pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>
     Plan { verdicts, refusal, stands, array, superblocks }
 }
 
-/// What would come of the members without one of them.
+/// The result if one of the members stays out.
 #[must_use]
 pub fn without(
     members: &[ProbedMember],
@@ -227,7 +235,8 @@ fn superblock(member: &ProbedMember) -> Option<&Superblock> {
     member.probe.newest()
 }
 
-/// Whose superblock counts: of those in slots the one with most events, and of these the lowest number.
+/// The member whose superblock counts: among those in slots the one with most events, then the
+/// lowest number.
 fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize> {
     let in_slot = |index: &usize| verdicts[*index].verdict.slot().is_some();
     let rank = |index: &usize| {
@@ -240,7 +249,7 @@ fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize>
 /// How far a member's superblock has come.
 type Reached = (u64, Timestamp);
 
-/// The slot that a member may be believed for, and how far it has come; none if it cannot be.
+/// The slot for which a member may be believed, and its last update; `None` if it may not.
 fn claim(
     members: &[ProbedMember],
     verdicts: &[MemberVerdict],
@@ -276,7 +285,7 @@ fn claim(
                 of_newest.array.member_size_sectors,
                 of_newest.array.creation_time,
             );
-    // A slot that somebody has who is sound is not given to an older one.
+    // An older member never takes the slot of a sound one.
     let is_taken = verdicts.iter().any(|other| other.verdict.slot() == Some(slot));
     let is_twice = (0..members.len()).any(|other| {
         let twin = superblock(&members[other]).filter(|twin| twin.array.uuid == own.array.uuid);
@@ -302,7 +311,7 @@ fn has_slots(own: &Superblock, roles: &[Role]) -> bool {
     roles.iter().all(|role| !matches!(role, Role::Active(slot) if u32::from(*slot) >= slots))
 }
 
-/// Who may be believed without being asked for, newest first; those of one tier together.
+/// The members that may be believed without being named, in tiers, newest first.
 fn tiers(
     members: &[ProbedMember],
     verdicts: &[MemberVerdict],
@@ -329,7 +338,7 @@ fn tiers(
     tiers
 }
 
-/// The array with these believed, and what would have to stand on its members.
+/// The array with these members believed, and the superblocks that they need.
 fn believe(
     members: &[ProbedMember],
     (verdicts, newest): (&[MemberVerdict], usize),
@@ -374,7 +383,8 @@ fn believe(
     (superblocks, assemble(&others, &options).array)
 }
 
-/// Every device's role with these believed. Who is left out is called faulty, whoever counted it in.
+/// Every device's role with these members believed. All others are faulty, whichever table counted
+/// them in.
 fn roles(
     members: &[ProbedMember],
     (verdicts, of_newest): (&[MemberVerdict], &Superblock),
@@ -393,7 +403,7 @@ fn roles(
     }
     for &index in believed {
         let Some(own) = superblock(&members[index]) else { continue };
-        // A device that is not here may have had the slot since.
+        // A missing device may have taken the slot since.
         roles.iter_mut().filter(|role| **role == own.state.role).for_each(|role| {
             *role = Role::Faulty;
         });

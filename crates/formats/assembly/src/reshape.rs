@@ -1,49 +1,56 @@
-//! An array in the middle of a reshape: two arrays of the same members, and which sectors are in which.
+//! An array in the middle of a reshape: two arrays of the same members, and which sectors are in
+//! which.
 //!
 //! ```text
 //!   array sectors    0 ............ position ............ end
-//!   forwards         [    after     ][       before        ]      members are added, or nothing changes in their number
-//!   backwards        [    before    ][       after         ]      members are given up, or the superblocks say so
+//!   forwards         [    after     ][       before        ]      more members, or the same number
+//!   backwards        [    before    ][       after         ]      fewer members, or the superblocks say so
 //!
-//!   members' superblocks ─▶ of(): what is being done ─▶ members(Before), members(After): plain superblocks, in memory
+//!   members' superblocks ─▶ of(): the reshape ─▶ members(Before), members(After): plain superblocks, in memory
 //!                                                        └─▶ `assemble` and `rescue::plan` judge each as any other array
 //! ```
 //!
-//! The position in the superblocks is a checkpoint. md moves on behind it, and saves it again before it writes over anything that is still
-//! needed if it has to begin there again. So what the two arrays say on their own side of the position is right, also where md was further:
-//! what was moved there is still where it came from. Between two checkpoints nobody writes to the array in that range.
+//! The position in the superblocks is a checkpoint. md moves data beyond it, and saves it again
+//! before it overwrites any data that a restart from there still needs. So each of the two arrays
+//! is right on its own side of the position, even if md was further: moved data is still at its
+//! origin. Between two checkpoints no client writes to that range of the array.
 //!
 //! # The critical section
 //!
-//! What was said holds as long as md writes behind where it reads. Rows of the new shape begin elsewhere than those of the old one, so there
-//! are places where it does not: where the shapes hold the same number of sectors in a row and the data does not move, everywhere; else at
-//! the start (the end of the way, when it goes backwards), until the one is ahead of the other by a row.
+//! This holds as long as md writes behind its reads. Rows of the new shape begin elsewhere than
+//! those of the old one, so in some places md overtakes itself. If both shapes hold the same number
+//! of sectors in a row and the data does not move, this is everywhere. Otherwise it is at the start
+//! (backwards: at the end), until reads are a row ahead of writes.
 //!
 //! ```text
 //!   3 data members become 4, from sector 0 on     reads row  0  1  2  3 ...        position 4 c: read from row 1, written to row 1
 //!                                                 writes row 0  0  1  2 ...        position 12 c: read from row 4, written to row 3
 //! ```
 //!
-//! There mdadm makes a copy first, in its backup file, or on a member that is added. Without it the sectors from the position to the end of
-//! that section may have been written over in part, and they are at risk. Of a reshape in place that is all that is ahead: md saves its
-//! position every ten seconds then, and with mdadm 4.2 on Linux 6.1 was seen to go through a whole array meanwhile, of which mdadm had
-//! copied the first two pieces. A row is in the same place of the members in both shapes then, so that it is whole in one of them unless md
-//! was at it, or a disk lost what it had in its cache when the power went. Whoever knows from elsewhere how far md got says so (`got_to`), and
-//! all but what md had in hand there is at no risk.
+//! There mdadm makes a copy first, in its backup file or on an added member. Without the copy, the
+//! sectors from the position to the end of that section may be partly overwritten, and are at risk.
+//! In a reshape in place, all sectors ahead are in that section. md saves its position every ten
+//! seconds then. mdadm 4.2 on Linux 6.1 was seen to pass through a whole array in that time, when
+//! mdadm had copied only the first two pieces. A row has the same place in both shapes. So it is
+//! whole in one of them unless md was at it, or a disk lost its cache when power failed. A caller
+//! that knows how far md got passes it on (`got_to`), and then only the rows that md had in hand
+//! there are at risk.
 //!
 //! # Members
 //!
-//! Of two members with different positions the newer is right, and the older, if it is one event behind, has missed nothing. One that is
-//! older than that and has another position says what was so on its own way, and is believed by nobody.
+//! If two members have different positions the newer is right. The older one missed nothing if it
+//! is one event behind. A member that is more events behind, with another position, is on an
+//! earlier state and is not believed.
 //!
-//! A member that is being filled while md reshapes holds what has been moved, and nothing in the old shape. So a RAID-0 that grows as a RAID-4
-//! without its parity bears what that bears: nothing.
+//! A member that is recovered during the reshape holds moved data only, and nothing in the old
+//! shape. So a RAID-0 that grows as a RAID-4 without its parity tolerates no loss.
 //!
-//! What it does not do: read backups or data, and go on with a reshape.
+//! This file does not read backups or data, and does not continue a reshape.
 //!
 //! Invariants:
 //! - every sector of the array is on one side `[check: every_sector_is_on_one_side]`;
-//! - what is not at risk is right at any checkpoint that md could have been cut at `[check: what_is_at_no_risk_was_not_written_over]`.
+//! - sectors not at risk are right at any checkpoint at which md could stop
+//!   `[check: what_is_at_no_risk_was_not_written_over]`.
 
 use std::ops::Range;
 
@@ -54,21 +61,23 @@ use crate::{ProbedMember, Refusal};
 
 /// Events that a member may be behind and still have missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
-/// Sectors of md's cache of stripes, for each member: 256 pages unless somebody said otherwise (`stripe_cache_size` in the kernel's
-/// `Documentation/admin-guide/md.rst`). It wants four times the larger chunk for a reshape, and mdadm asks for more: for what it copies at
-/// a time, which is at most this, and of small members at most a part of them.
+/// Sectors of md's stripe cache on each member: 256 pages by default (`stripe_cache_size` in the
+/// kernel's `Documentation/admin-guide/md.rst`). A reshape needs four times the larger chunk. mdadm
+/// asks for more, to hold the piece that it copies at a time; that piece is at most this, and on
+/// small members at most a part of them.
 const CACHE_SECTORS: u64 = 256 * 8;
 const COPIED_SECTORS: u64 = 65536;
 const COPIED_PART: u64 = 16;
 
-/// What is being done to an array, and how far it is.
+/// A reshape and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reshaping {
     /// As it was.
     pub before: Shape,
     /// As it will be.
     pub after: Shape,
-    /// Up to where it is moved: a sector of the array. The checkpoint, unless it is known how far md got behind that.
+    /// The array sector up to which data is moved: the checkpoint, unless the caller knows that md
+    /// got further.
     pub position_sectors: u64,
     /// The checkpoint.
     pub recorded_sectors: u64,
@@ -80,7 +89,7 @@ pub struct Reshaping {
     pub moves_data: bool,
     /// Sectors that may have been written over unless there is a backup of them.
     pub at_risk: Option<Range<u64>>,
-    /// What the newest member says.
+    /// The newest member's superblock.
     newest: Superblock,
 }
 
@@ -93,10 +102,10 @@ fn newest(members: &[ProbedMember]) -> Option<&Superblock> {
 }
 
 impl Reshaping {
-    /// What is being done to the array that these are members of; none if nothing is.
+    /// The reshape of the array of these members; `None` if there is none.
     ///
     /// # Errors
-    /// It is nothing that md could be doing.
+    /// md has no such reshape.
     #[must_use]
     pub fn of(members: &[ProbedMember]) -> Option<Result<Self, Refusal>> {
         let newest = newest(members)?.clone();
@@ -151,7 +160,8 @@ impl Reshaping {
         Ok(reshaping)
     }
 
-    /// Whether it is a RAID-0 that grows: md has it be a RAID-4 meanwhile, whose parity comes last and is on no member.
+    /// Whether a RAID-0 grows: md turns it into a RAID-4 meanwhile, whose parity slot is last and
+    /// has no member.
     #[must_use]
     pub fn is_striping(&self) -> bool {
         /// md's number of the layout that has parity on the last member.
@@ -184,7 +194,8 @@ impl Reshaping {
             && (mine.position_sectors == reshape.position_sectors || behind <= EVENTS_BEHIND_MAX)
     }
 
-    /// The members as they would be if the array were of one of the shapes, and in no reshape. Those that take no part are as they are.
+    /// The members with superblocks of an array of one shape without a reshape. Members that take
+    /// no part stay unchanged.
     #[must_use]
     pub fn members(&self, members: &[ProbedMember], side: ReshapeSide) -> Vec<ProbedMember> {
         let mut members = members.to_vec();
@@ -203,7 +214,8 @@ impl Reshaping {
         members
     }
 
-    /// Sectors of a member's data that hold what has been moved, where that begins at their start; all, where it does not.
+    /// Sectors at the start of a member's data that hold moved data; `u64::MAX` for a backwards
+    /// reshape.
     fn moved_sectors(&self) -> u64 {
         let Some(Ok(Geometry::Stripe(after))) =
             (!self.backwards).then(|| Geometry::new(&self.after))
@@ -222,8 +234,9 @@ impl Reshaping {
         self.at_risk.is_some() && !self.moves_data && before.is_some() && before == after
     }
 
-    /// Takes it that md got to somewhere between these sectors, which are ahead of its position, and most likely to one of them: that
-    /// becomes the position, and what md had in hand around any of them is what is at risk. Only of a reshape in place.
+    /// Records that md got to a place in this range, most likely to `likely`. That place becomes
+    /// the position, and only what md may have had in hand around the range is at risk. The range
+    /// is ahead of the checkpoint. Only for a reshape in place.
     pub fn got_to(&mut self, between: &Range<u64>, likely: u64) {
         assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
         let around = self.around(between);
@@ -232,8 +245,7 @@ impl Reshaping {
         self.at_risk = Some(around).filter(|range| !range.is_empty());
     }
 
-    /// These sectors, with all that md may have had in hand when it was at any of them, in whole rows, as far as it is ahead of the
-    /// checkpoint.
+    /// Whole rows ahead of the checkpoint that md may have had in hand at any of these sectors.
     #[must_use]
     pub fn around(&self, sectors: &Range<u64>) -> Range<u64> {
         let ahead = self.ahead_of_checkpoint();
@@ -309,8 +321,9 @@ impl Reshaping {
         self.newest.state.update_time.seconds
     }
 
-    /// What of a part of a backup is needed: sectors of the array, and where in the backup they are. What the checkpoint has passed was
-    /// written since, perhaps; what is ahead of it is as it was, also where md has moved it, as nobody writes there before the next one.
+    /// The needed range of a backup part: array sectors, and their place in the backup. Sectors
+    /// before the checkpoint may have been written since. Sectors ahead of it are unchanged even if
+    /// md has moved them, because no client writes there before the next checkpoint.
     #[must_use]
     pub fn needed(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let ahead = self.ahead_of_checkpoint();
@@ -335,7 +348,7 @@ fn data_slots(shape: &Shape) -> Option<u16> {
     }
 }
 
-/// What both shapes have, in whole chunks of both.
+/// Sectors that both shapes hold, in whole chunks of both.
 fn common_sectors((before, after): &(Geometry, Geometry), member_sectors: u64) -> u64 {
     let of = |geometry: &Geometry| match geometry {
         // Chunks are powers of two.
@@ -348,7 +361,8 @@ fn common_sectors((before, after): &(Geometry, Geometry), member_sectors: u64) -
     of(before).min(of(after)).min(before.capacity_sectors()).min(after.capacity_sectors())
 }
 
-/// What may have been written over. Numbers are below 2^54, slots below 2^11, so that 128 bits hold every product.
+/// Sectors that md may have overwritten. Numbers are below 2^54, slots below 2^11, so 128 bits hold
+/// every product.
 fn critical(
     reshaping: &Reshaping,
     (before, after): &(Geometry, Geometry),
@@ -357,7 +371,7 @@ fn critical(
     let (position, size) = (reshaping.position_sectors, reshaping.size_sectors);
     let ahead = reshaping.on(ReshapeSide::Before);
     let chunk = u128::from(reshaping.row_sectors());
-    // The one that has the least room between what is read and what is written.
+    // The member with the least room between reads and writes.
     let worst = match reshaping.backwards {
         false => moves.iter().max(),
         true => moves.iter().min(),
@@ -378,7 +392,7 @@ fn critical(
         let (read, written) = (row(old), row(new).saturating_add(worst));
         if reshaping.backwards { written > read } else { written < read }
     };
-    // Forwards rows must become longer, and backwards shorter: else one never gets ahead of the other.
+    // Rows must grow going forwards and shrink going backwards, or reads never get ahead of writes.
     let gets_apart = (new > old) != reshaping.backwards;
     if !gets_apart {
         return Some(ahead);

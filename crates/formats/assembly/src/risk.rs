@@ -1,9 +1,10 @@
-//! What a member that is missing from a dirty array puts at risk.
+//! The sectors that a missing member of a dirty array puts at risk.
 //!
-//! Parity of a stripe that was being written may not match its data. With every member there that does no harm:
-//! data is read, not computed. With one missing, its data would be computed from such parity, and wrong. A slot that
-//! holds only parity (raid4's last, parity-first and parity-last layouts) can be missing without harm.
-//! Mirrors are never at risk: a copy is a copy. Where a bitmap is believed, only stripes that it names were being written.
+//! Parity of a stripe in flight may not match its data. With every member present that does no
+//! harm: data is read, not computed. If a member is missing, its data would be computed from such
+//! parity, and wrong. A slot that holds only parity (raid4's last, parity-first and parity-last
+//! layouts) can be missing without harm. Mirrors are never at risk: a copy is a copy. With a
+//! believed bitmap, only the stripes that it names were in flight.
 
 use std::ops::Range;
 
@@ -13,8 +14,8 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::refusal::{AtRisk, RangeAtRisk};
 
-/// What is at risk if these slots are missing and redundancy is right only before `resync_offset`, and behind it where no bit of `doubt`
-/// is set.
+/// The sectors at risk if these slots are missing. Redundancy is right before `resync_offset`, and
+/// after it where no bit of `doubt` is set.
 pub(crate) fn at_risk(
     geometry: &Geometry,
     lost: &[u16],
@@ -64,7 +65,8 @@ pub(crate) fn at_risk(
     Some(AtRisk { slots, stripes, ranges: rows.into_iter().map(range).collect() })
 }
 
-/// Whether any row has data in this slot. The rotation of every layout repeats after as many rows as slots.
+/// Whether any row has data in this slot. Every layout's rotation repeats after as many rows as
+/// slots.
 fn holds_data(stripe: &StripeGeometry, slot: u16) -> bool {
     let rows = stripe.rows().min(u64::from(stripe.slots()));
     (0..rows).any(|row| matches!(stripe.row_map(ChunkRow(row)).role(Slot(slot)), Role::Data(_)))

@@ -1,12 +1,13 @@
-//! What a member is, and why, in words that stay the same.
+//! Verdicts on members, and their reasons, in stable words.
 //!
-//! [`Verdict::code`] is for programs and never changes; the sentences of [`Reason`] are for people and may.
+//! [`Verdict::code`] is for programs and never changes; the sentences of [`Reason`] are for people
+//! and may.
 
 use std::fmt;
 
 use braid_ondisk::{BadBlockLogError, ForeignKind, SuperblockError, Timestamp, format_uuid};
 
-/// What a member is to the array.
+/// A member's part in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Occupies its slot, all of it up to date.
@@ -102,8 +103,9 @@ pub enum Reason {
         /// Its events.
         events: u64,
     },
-    /// One event behind: an update that a power cut kept from it, in whose course nothing is written. With superblocks that
-    /// md wrote, or that braid wrote in its last milliseconds, an old copy can look the same.
+    /// One event behind: a power cut kept an update from it, and no data is written during an
+    /// update. With superblocks of md, or of braid's last milliseconds, an old copy can look the
+    /// same.
     OneBehind {
         /// Its events.
         events: u64,
@@ -117,7 +119,7 @@ pub enum Reason {
     SaysSpare,
     /// It says that it waits, but the newest superblock has an active device under its number.
     NumberTaken {
-        /// Who has the newest superblock.
+        /// The member with the newest superblock.
         newest: String,
     },
     /// It says that it waits, and so does another device of the same number: one is a clone.
@@ -129,7 +131,7 @@ pub enum Reason {
     NotInNewestTable {
         /// The slot that it claims.
         slot: u16,
-        /// Who has the newest superblock.
+        /// The member with the newest superblock.
         newest: String,
     },
     /// Its original is still there.
@@ -146,7 +148,8 @@ pub enum Reason {
         /// The newest.
         newest_events: u64,
     },
-    /// As many events as the newest, and an older update: they were counted back when the array turned clean.
+    /// As many events as the newest, from an older update: the count stepped back when the array
+    /// turned clean.
     OlderUpdate {
         /// Its events, and the newest.
         events: u64,
@@ -159,7 +162,7 @@ pub enum Reason {
     OlderThanKnown {
         /// Its events.
         events: u64,
-        /// Those that are known.
+        /// Events of the known state.
         known_events: u64,
     },
     /// It and the newest member each ran without the other, and call each other faulty.
@@ -168,22 +171,22 @@ pub enum Reason {
         events: u64,
         /// The newest.
         newest_events: u64,
-        /// Who has them.
+        /// The member that has them.
         newest: String,
     },
     /// The newest superblock calls it faulty.
     MarkedFaulty {
-        /// Who has the newest superblock.
+        /// The member with the newest superblock.
         newest: String,
     },
     /// It says that it has the write journal, and the newest superblock knows of none.
     NoJournal {
-        /// Who has the newest superblock.
+        /// The member with the newest superblock.
         newest: String,
     },
     /// Its own superblock calls it faulty.
     SaysFaulty,
-    /// Of another array than the one that is assembled, or of one of several.
+    /// It belongs to another array than the assembled one, or to one of several.
     OtherArray {
         /// That array.
         uuid: [u8; 16],
@@ -210,16 +213,16 @@ pub enum Reason {
         /// The label that is used.
         used: String,
     },
-    /// Another member of the same number has the same slot, and which of them is newer cannot be told.
+    /// Another member with the same number has the same slot, and nothing tells which is newer.
     SlotContested {
         /// The slot.
         slot: u16,
-        /// Who else claims it.
+        /// The other member that claims it.
         by: String,
     },
     /// An equally new member has another role table.
     TablesDiffer {
-        /// Who.
+        /// The other member.
         other: String,
     },
 }

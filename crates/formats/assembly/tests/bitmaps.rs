@@ -1,4 +1,4 @@
-//! What the bitmaps of an array's members say together, and when they are believed.
+//! Merging the bitmaps of an array's members, and when they are believed.
 
 use crate::kit::{EVENTS, add_bitmap, array, judge, superblock};
 use braid_assembly::AssembledBitmap;
@@ -19,7 +19,8 @@ fn with_bitmaps(events: [u64; 3]) -> Vec<braid_assembly::ProbedMember> {
     members
 }
 
-/// The first member's bitmap is a lockless one, whose marks are these bytes; the others' have the same, each with its own change.
+/// Gives the first member a lockless bitmap with these marks, and the others the same, each with
+/// its own changes.
 fn with_marks(events: [u64; 3], marks: [&[(u64, u8)]; 3]) -> Vec<braid_assembly::ProbedMember> {
     let mut members = array(Level::Raid5, 3);
     for ((member, events), marks) in members.iter_mut().zip(events).zip(marks) {
@@ -111,7 +112,8 @@ fn what_any_lockless_bitmap_calls_written_is() {
     assert_eq!(set(&marks.unsynced), [1, 2], "a byte that no state has needs sync");
 }
 
-/// Nobody knows then what was never written, and has no parity: so all is to be synced, also after a clean stop.
+/// Which regions were never written, and have no parity, is then unknown: everything needs sync,
+/// also after a clean stop.
 #[test]
 fn of_a_lockless_bitmap_that_is_not_believed_nothing_is_unwritten() {
     let bitmap = together(&with_marks([EVENTS - 1; 3], [&[(0, 0)]; 3]));

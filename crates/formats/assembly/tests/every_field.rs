@@ -1,8 +1,9 @@
-//! Every field and every feature of md's 1.x superblock, as two tables of `docs/on-disk.md` list them: each is changed by itself in
-//! the superblocks of an array, and what comes of that is what its row says.
+//! Every field and every feature of md's 1.x superblock, as two tables of `docs/on-disk.md` list
+//! them. Each is changed alone in the superblocks of an array, and the result must be as its row
+//! says.
 //!
-//! The rows here and the rows there are compared, so that neither can have one that the other lacks
-//! (`the_tables_of_the_page_are_these`), and the fields cover the whole fixed part (`no_byte_is_left_out`).
+//! The rows here and there are compared (`the_tables_of_the_page_are_these`). The fields cover the
+//! whole fixed part (`no_byte_is_left_out`).
 
 use crate::kit::{DEVICE_BYTES, EVENTS, array_with, judge, superblock};
 use braid_assembly::{AssembledArray, Assembly, ProbedMember, ReadOnlyReason, Refusal};
@@ -30,7 +31,7 @@ const UPDATED: [&str; 8] = [
     "max_dev",
 ];
 
-/// What braid does with a field or a feature.
+/// How braid handles a field or a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Understood,
@@ -49,13 +50,13 @@ impl How {
     }
 }
 
-/// What is seen of a change.
+/// The visible result of a change.
 enum Sees {
     /// It is no superblock.
     Nothing,
-    /// One that is not fit to be used.
+    /// The superblock is invalid.
     Fault(fn(&SuperblockFault) -> bool),
-    /// A fact of the superblock, which is that of an array that is served.
+    /// The array is served, and its superblock has this fact.
     Says(fn(&Superblock) -> bool),
     /// A fact of the array.
     Serves(fn(&AssembledArray) -> bool),
@@ -78,7 +79,7 @@ use Whose::{All, One};
 /// Bytes, where they are put, and in whose superblock.
 type Put = (Whose, usize, Vec<u8>);
 
-/// One change, to an array of this level with a spare, and what is seen of it.
+/// One change to an array of this level with a spare, and its visible result.
 struct Try(Level, Vec<Put>, Sees);
 
 struct Field {
@@ -347,7 +348,7 @@ fn of_the_device() -> Vec<Field> {
                 Says(|found| found.device.number != 0 || found.device.uuid == [0xcd; 16]),
             )],
         ),
-        // Flags that nobody has are kept as well.
+        // Undefined flags are kept as well.
         field_of(
             (184, 1, "devflags"),
             Understood,
@@ -601,7 +602,7 @@ fn all_features() -> Vec<Feature> {
     ]
 }
 
-/// The members with these bytes in their superblocks, or what is wrong with one of those.
+/// The members with these bytes in their superblocks, or a superblock's fault.
 fn changed(
     level: Level,
     puts: &[Put],
@@ -695,7 +696,7 @@ fn tried(name: &str, Try(level, puts, sees): &Try, kept: Option<(usize, usize)>)
     }
 }
 
-/// What a row calls itself must be seen of it.
+/// The tries of a row must show the handling that the row claims.
 fn assert_shown(name: &str, how: How, tries: &[Try]) {
     let shows = |Try(_, _, sees): &Try| match how {
         Understood => !matches!(sees, Ignores),

@@ -22,7 +22,7 @@ fn a_head_of_one_is_no_log_of_all() {
             let is_kept = 2 * heads >= slots;
             assert_eq!(found.parity_logs.is_some(), is_kept, "{level}: {heads} of {slots}");
         }
-        // It counts: whoever has one is believed.
+        // The superblocks say that the log counts, so one head is enough.
         members[1..].iter_mut().for_each(|member| member.own_log = None);
         edit_all(&mut members, |superblock| {
             superblock.state.log_counts = Some(LogHome::Members);
@@ -33,7 +33,8 @@ fn a_head_of_one_is_no_log_of_all() {
     }
 }
 
-/// The newest superblock says whether there is a partial parity log, and where one goes that another member does not name yet.
+/// The newest superblock says whether a partial parity log is kept, and where it goes on a member
+/// that does not name one yet.
 #[test]
 fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
     const SIZE: u16 = 512;

@@ -131,7 +131,7 @@ fn spares_wait_whatever_their_events() {
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "spare", "faulty"]);
     assert_eq!(assembly.array.expect("an array").spares, [3]);
-    // Spares alone are no array, and do not say who is in it.
+    // Spares alone do not form an array, and do not know its members.
     let assembly = judge(&members[3..]);
     assert_eq!(codes(&assembly), ["spare", "spare"]);
     assert_eq!(assembly.array.expect_err("no array").code(), "no-members");
@@ -191,8 +191,9 @@ fn the_same_device_twice_is_used_once() {
     assert_eq!(assembly.verdicts[0].reason, Reason::SameDevice { used: "another name".into() });
 }
 
-/// The clone was taken while the array was being written; then the array turned clean, which takes the
-/// count back by one. The clone had one event more than its member, and was believed instead of it.
+/// The clone was taken while the array was being written; then the array turned clean, which takes
+/// the count back by one. The clone had one event more than its member, and was believed instead of
+/// it.
 #[test]
 fn a_clone_within_one_event_of_its_member_is_no_array() {
     for (true_one_ahead, clone_ahead) in [(0, 0), (1, 0), (0, 1)] {
@@ -227,7 +228,7 @@ fn a_clone_is_no_array_beside_its_member_however_far_behind() {
     assert_eq!(codes(&assembly), ["fresh", "duplicate", "duplicate"]);
     let labels = vec!["clone".into(), "m1".into()];
     assert_eq!(assembly.array, Err(Refusal::SlotClaimedTwice { slot: 1, labels }));
-    // Where neither is in the array any more, it does not matter.
+    // If neither is in the array any more, the clone does not matter.
     for index in [0, 1, 2] {
         set_role(&mut members[index], 1, Role::Faulty);
     }
@@ -329,7 +330,7 @@ fn bad_blocks_are_counted_from_the_data_and_merged_and_clipped() {
     let of = |slot: usize| slots[slot].as_ref().expect("an occupant").bad_sectors();
     assert_eq!(of(0), [0..2, 100..110, used - 1..used]);
     assert_eq!(of(1), []);
-    // Whoever writes the log next is told where each record is.
+    // The next writer of the log finds each record's place here.
     let records = &slots[0].as_ref().expect("an occupant").bad_records;
     let expected = [(0, 0..2), (0, 100..108), (3, 108..110), (0, 104..105), (7, used - 1..used)];
     assert_eq!(*records, expected);
@@ -427,9 +428,9 @@ fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
     assert_eq!(assembly.verdicts[3].reason, Reason::NumberTaken { newest: "m0".to_owned() });
 }
 
-/// The array turned clean (one event back), one member could not be told, and putting it out brought
-/// the others to its count again: it knows of nothing and they know better. Found by the simulator,
-/// seed 0.
+/// The array turned clean (one event back) in an update that missed one member. Putting that member
+/// out brought the others back to its count: its table is older than theirs. Found by the
+/// simulator, seed 0.
 #[test]
 fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     for untold in 0..4_usize {
@@ -463,9 +464,9 @@ fn equally_new_members_of_which_some_put_out_a_third_are_an_array_without_it() {
     assert_eq!(assembly.array.expect("an array").degraded, 1);
 }
 
-/// As above, but power was cut when only one of the others was told who is out, and the array was then
-/// started without that one: the second other was brought level with a table that counts all in. Found
-/// by the simulator, seed 1452.
+/// As above, but power failed when only one of the others had recorded who is out. The array was
+/// then started without that one: the second other was levelled with a table that counts all in.
+/// Found by the simulator, seed 1452.
 #[test]
 fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     let mut members = array(Level::Raid1, 3);
@@ -479,7 +480,7 @@ fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     assert!(array.dirty && array.degraded == 1 && array.slots[0].is_none());
 }
 
-/// What `tolerance` says is what a start without members does.
+/// `tolerance` agrees with a start without those members.
 #[test]
 fn what_an_array_can_lose_is_what_it_starts_without() {
     let levels = [

@@ -1,5 +1,5 @@
-//! Old copies of members: what superblocks tell, what a record tells, and what nothing does. A test for each row of the table
-//! in docs/on-disk.md.
+//! Old copies of members: those that superblocks reveal, those that a record reveals, and those
+//! that nothing reveals. One test for each row of the table in docs/on-disk.md.
 
 use crate::kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
 use braid_assembly::{
@@ -14,7 +14,8 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp { seconds: 1_700_000_000 + seconds, microseconds: 0 }
 }
 
-/// Every member is told the same: how many events since the array was made, when, and whether it is clean.
+/// Writes the same state to every member: events since creation, time, and whether the array is
+/// clean.
 fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: u64) {
     edit_all(members, |superblock| {
         superblock.state.events = EVENTS + events;
@@ -23,7 +24,7 @@ fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: 
     });
 }
 
-/// What was written down when these had said the same.
+/// The record of these members' state.
 fn known(members: &[ProbedMember]) -> Known {
     let newest = superblock(&members[0]);
     let member = |(slot, member): (u16, &ProbedMember)| {
@@ -251,8 +252,8 @@ fn of_a_clone_and_its_member_the_record_tells_the_older() {
     assert_eq!(codes(&judge_knowing(&members, &record)), ["fresh", "fresh", "fresh", "stale"]);
 }
 
-/// A member and its clone that each ran alone, as often: the one that ran later was believed, though either had writes that
-/// the other lacked. 0.90 gives devices no UUID.
+/// A member and its clone each ran alone, equally often. The one that ran later was believed,
+/// though either had writes that the other lacked. 0.90 gives devices no UUID.
 #[test]
 fn a_clone_that_ran_as_often_as_its_member_is_refused() {
     for uuid in [[7; 16], [0; 16]] {
@@ -270,8 +271,8 @@ fn a_clone_that_ran_as_often_as_its_member_is_refused() {
     }
 }
 
-/// A member ran alone, and its clone ran with the others, who count the clone in: they were mixed, for the member was one
-/// event behind.
+/// A member ran alone, and its clone ran with the others, which count the clone in. The two were
+/// mixed, because the member was one event behind.
 #[test]
 fn a_member_that_calls_the_newest_out_is_of_another_line() {
     let mut members = array(Level::Raid1, 3);
@@ -286,7 +287,8 @@ fn a_member_that_calls_the_newest_out_is_of_another_line() {
     assert!(matches!(judged.verdicts[0].reason, Reason::RanApart { .. }));
 }
 
-/// A record of another array, or of one made anew under the same UUID, says nothing; nor does one that is older.
+/// A record has no effect if it is older, of another array, or of an array made anew under the same
+/// UUID.
 #[test]
 fn a_record_of_something_else_harms_nobody() {
     let mut members = array(Level::Raid5, 3);

@@ -1,4 +1,5 @@
-//! What holds for every mess: the order does not matter, and nothing that missed a write is read.
+//! Properties under any mishaps: the members' order does not matter, and no member that missed a
+//! write is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,8 @@ fn mishap() -> impl Strategy<Value = Mishap> {
     ]
 }
 
-/// An array after a number of mishaps, in the order of its labels; sometimes with a second array among it.
+/// An array after a number of mishaps, in the order of its labels; sometimes mixed with a second
+/// array.
 fn mess() -> impl Strategy<Value = Vec<ProbedMember>> {
     let level = prop_oneof![
         Just(Level::Raid0),

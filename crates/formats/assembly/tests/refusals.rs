@@ -68,7 +68,7 @@ fn a_stale_copy_is_not_served_when_the_newer_ones_are_damaged() {
         expected.to_string(),
         "m0, m1 may be newer than all the others (events 43 against 40), but their superblock is damaged"
     );
-    // Who is left out is not asked.
+    // Members that are left out do not count.
     assert_eq!(judge(&members[2..]).array.expect("a copy is enough").degraded, 2);
     // A third one that is sound and newer settles it.
     let sound = array(Level::Raid1, 3);
@@ -80,7 +80,7 @@ fn a_stale_copy_is_not_served_when_the_newer_ones_are_damaged() {
 
 #[test]
 fn one_update_that_was_cut_short_stops_nobody_who_cannot_be_out() {
-    // All were in, and the first to be told was cut in the middle.
+    // No member was out, and the first write of the update was torn.
     let mut members = array(Level::Raid1, 2);
     add_events(&mut members[0], 1);
     damage(&mut members[0]);
@@ -90,7 +90,7 @@ fn one_update_that_was_cut_short_stops_nobody_who_cannot_be_out() {
     fail(&mut members, 1);
     damage(&mut members[0]);
     assert!(matches!(refusal(&members), Refusal::NewestDamaged { .. }));
-    // One of two sound ones is in its table, and was not told.
+    // The torn update's table has one of the two sound members in, which the update did not reach.
     let mut members = array(Level::Raid1, 3);
     fail(&mut members, 2);
     damage(&mut members[0]);
@@ -286,7 +286,7 @@ fn a_journal_device_is_named() {
     edit(&mut members[3], |superblock| superblock.device.data_size_sectors = 64);
     members[3].size_bytes = 4 << 20;
     assert!(judge_read_only(&members).array.expect("it can be read").journal.is_some());
-    // One event behind it counts as a member does, and with two it does not.
+    // Like a member, the journal counts if it is one event behind, and not if it is two behind.
     let events = |superblock: &mut Superblock, less: u64| superblock.state.events -= less;
     edit(&mut members[3], |superblock| events(superblock, 1));
     assert!(judge_read_only(&members).array.expect("it can be read").journal.is_some());
@@ -317,7 +317,7 @@ fn capacity(members: &[ProbedMember]) -> u64 {
     read.geometry.capacity_sectors()
 }
 
-/// An array of three members with a journal, whose superblocks say that it is clean, as they always do.
+/// An array of three members with a journal; its superblocks say clean, as always with a journal.
 fn with_journal() -> Vec<ProbedMember> {
     let mut members = array_with(Level::Raid5, 3, 1, 7);
     add_feature(&mut members, Features::JOURNAL);
@@ -359,7 +359,7 @@ fn without_its_journal_all_of_an_array_is_in_doubt() {
     let mut labels = labels;
     labels.sort();
     assert_eq!(named, labels);
-    // One that the array gave up counts as little.
+    // A journal that the array gave up does not count either.
     let mut given_up = with_journal();
     let three = &mut given_up[..3];
     three.iter_mut().for_each(|member| set_role(member, 3, Role::Faulty));
@@ -369,7 +369,7 @@ fn without_its_journal_all_of_an_array_is_in_doubt() {
     assert_eq!(fault, Some(JournalFault::Absent { number: None }));
 }
 
-/// It is given up where a person says so, and all of the array is resynced; but not where others are newer.
+/// The operator can drop the journal; the array is then resynced. Not if other members are newer.
 #[test]
 fn an_array_goes_on_without_a_journal_that_is_lost() {
     let given_up = Options { without_journal: true, ..Options::default() };
@@ -398,7 +398,8 @@ fn an_array_goes_on_without_a_journal_that_is_lost() {
     assert!(array.accepted_risk.is_some() && array.read_only.is_none());
 }
 
-/// What one member says of a journal, and the newest does not, counts as little as the other way round.
+/// If an older superblock names a journal and the newest does not, there is none, and the other way
+/// round.
 #[test]
 fn the_newest_superblock_says_whether_there_is_a_journal() {
     let mut members = with_journal();
@@ -486,7 +487,8 @@ fn a_bitmap_without_room_makes_an_array_read_only() {
     };
     let data = i32::try_from(superblock(&array(Level::Raid5, 3)[0]).device.data_offset_sectors);
     let data = data.expect("near the start");
-    // The superblock of 1.2 is in sector 8, the bad-block log in 24, and the bitmap takes one sector.
+    // The superblock of 1.2 is in sector 8, the bad-block log in 24, and the bitmap takes one
+    // sector.
     for (offset_sectors, is_refused) in [
         (0, true),
         (8, false),
@@ -530,7 +532,8 @@ fn a_ppl_array_is_read_only_and_is_replayed_when_it_is_dirty() {
     assert_eq!(array.replay.as_ref().map(AssembledReplay::entries), Some(3));
     array.note_replayed(true);
     assert_eq!((array.dirty, array.resync_offset, array.replay), (false, u64::MAX, None));
-    // With a member missing only the other logs are there, and nothing is at risk once they are replayed.
+    // With a member missing only the other logs remain, and nothing is at risk once they are
+    // replayed.
     members.remove(0);
     let array = judge_read_only(&members).array.expect("the logs have the answer");
     let replay = array.replay.expect("it is dirty");
@@ -544,7 +547,7 @@ fn a_ppl_that_has_not_the_answer_is_refused_when_a_member_is_missing() {
     set_dirty(&mut members, 0);
     members[1].ppl = Some(Err(PplLogError::Unreadable));
     members[2].ppl = None;
-    // With everybody there parity is not read, and stays in doubt.
+    // With every member present parity is not read, and stays in doubt.
     let mut array = judge_read_only(&members).array.expect("whole");
     array.note_replayed(true);
     assert!(array.dirty && array.resync_offset == 0);

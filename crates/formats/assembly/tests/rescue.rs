@@ -1,4 +1,5 @@
-//! Who is believed by force: every combination of states that four members of a RAID-5, or five of a RAID-6, can be in.
+//! Believing by force, with every combination of states of four members of a RAID-5 or five of a
+//! RAID-6.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +50,7 @@ fn members_in(level: Level, states: &[State]) -> Vec<ProbedMember> {
     members
 }
 
-/// What is to be believed, said plainly: the highest counts that suffice, all of one count together.
+/// The expected choice: the highest counts that suffice, all members of one count together.
 fn expected(level: Level, states: &[State]) -> Option<BTreeSet<usize>> {
     let needed = states.len() - if level == Level::Raid6 { 2 } else { 1 };
     let is_sound = |state: &State| matches!(state, State::Newest | State::Behind);
@@ -122,7 +123,8 @@ fn what_a_plan_would_write_makes_its_array() {
     });
 }
 
-/// A disk that failed in the very last update is one event behind, and was believed: a RAID-6 was ruined by it.
+/// A disk that failed in the very last update is one event behind, and was believed: a RAID-6 was
+/// ruined by it.
 #[test]
 fn a_faulty_member_one_event_behind_follows_the_newest_table() {
     let mut members = array(Level::Raid6, 5);
@@ -185,7 +187,8 @@ fn views_say_what_comes_of_the_others() {
     let view = |index| without(&members, &Options::default(), &none, index);
     let runs = |degraded, believed| Outcome::Runs { degraded, believed, stripes_at_risk: 0 };
     assert_eq!(view(3), runs(1, 0));
-    // Without a sound one the old one is needed; everything may be stale then, and nothing is computed.
+    // Without a sound one the old one is needed; everything may be stale then, and nothing is
+    // computed.
     match view(0) {
         Outcome::Runs { degraded: 1, believed: 1, stripes_at_risk } => {
             assert!(stripes_at_risk > 0);

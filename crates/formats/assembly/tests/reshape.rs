@@ -1,4 +1,5 @@
-//! Arrays in the middle of a reshape: which sectors are in which shape, what of them is at risk, and whom that makes a member of what.
+//! Arrays in the middle of a reshape: the shape of each sector, the sectors at risk, and the
+//! members of both shapes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::kit::{array, edit, edit_all};
 const MEMBER_SECTORS: u64 = 40 * CHUNK;
 const CHUNK: u64 = 128;
 
-/// What is being done.
+/// A reshape to simulate.
 #[derive(Clone, Copy, Debug)]
 struct Story {
     level: Level,
@@ -127,7 +128,8 @@ fn every_sector_is_on_one_side() {
     }
 }
 
-/// Where a sector of the array is on members, as sectors of the device, counted from where data began before.
+/// The places of an array sector on members, in device sectors, counted from the old start of the
+/// data.
 fn places(geometry: &Geometry, sector: u64, moved: i64) -> Vec<(Slot, i64)> {
     let at = |sector: u64| i64::try_from(sector).expect("small") + moved;
     match geometry {
@@ -147,8 +149,9 @@ fn places(geometry: &Geometry, sector: u64, moved: i64) -> Vec<(Slot, i64)> {
     }
 }
 
-/// md goes on from its checkpoint, row by row, and saves its position before it writes where the row that it would begin again with still
-/// is. Cut at any time, what is at no risk is where it was; and where it could not go on without writing there, something is at risk.
+/// md goes on from its checkpoint row by row, and saves its position before it overwrites the row
+/// at which a restart would begin. Stopped at any time, sectors not at risk are still in place; and
+/// if md could not go on without overwriting, some sectors are at risk.
 #[test]
 fn what_is_at_no_risk_was_not_written_over() {
     let (mut safe, mut at_risk) = (0, 0);
@@ -169,7 +172,7 @@ fn what_is_at_no_risk_was_not_written_over() {
                 panic!("parity");
             };
             let row = u64::from(new.data_slots()) * chunk;
-            // What md writes next: a row of the larger chunk.
+            // md's next write: a row of the larger chunk.
             let next = match story.backwards {
                 false => position..(position + row).min(found.size_sectors),
                 true => position.saturating_sub(row)..position,
@@ -205,7 +208,8 @@ fn the_critical_section_is_where_mdadm_makes_its_backup() {
     assert_eq!(reshaping(in_place, 6 * CHUNK).at_risk, Some(6 * CHUNK..size));
 }
 
-/// What md had in hand is on both sides of where it got to, in whole rows of both shapes; all else is in one shape.
+/// The rows that md had in hand are on both sides of its place, in whole rows of both shapes; all
+/// other sectors are in one shape.
 #[test]
 fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     let in_place =
@@ -218,7 +222,7 @@ fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     found.got_to(&(place..place + 5), place + 1);
     assert_eq!(found.at_risk, Some(2 * row..size));
     assert_eq!(found.on(ReshapeSide::After), 0..in_hand + 2 * row);
-    // What was copied since the checkpoint is as it was then.
+    // Sectors copied since the checkpoint are still as they were at it.
     let part = BackupPart { array_start_sectors: 0, length_sectors: 4 * row, at_sectors: 8 };
     assert_eq!(found.needed(&part), Some((row..4 * row, 8 + row)));
     // It is nowhere behind the position, nor beyond the end.

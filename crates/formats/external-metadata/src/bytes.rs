@@ -1,4 +1,4 @@
-//! Fields of IMSM and DDF that are no plain numbers.
+//! Reads numbers from unvalidated bytes; reads beyond the end return `None`.
 
 use braid_byte_reader::le32;
 
@@ -7,7 +7,10 @@ pub(crate) fn halves(bytes: &[u8], low: usize, high: usize) -> Option<u64> {
     Some(u64::from(le32(bytes, low)?) | (u64::from(le32(bytes, high)?) << 32))
 }
 
-/// The text in a field: up to the first zero byte, without blanks at its ends, what is no letter left out.
+/// Big-endian, 2 bytes.
+/// Big-endian, 4 bytes.
+/// Big-endian, 8 bytes.
+/// The text in a field: up to the first zero byte, trimmed, without unprintable characters.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let seen = bytes.get(..end).unwrap_or(&[]);

@@ -1,7 +1,8 @@
 //! The sum of a DDF section: CRC-32 with the polynomial of Ethernet.
 //!
-//! Two variants exist: zlib's, inverted at both ends, and mdadm's, which begins with zero and is not
-//! inverted. A section is sound if either fits: 32 bits fit by chance once in 2^32.
+//! Two variants are in use: zlib's, which starts with all bits set and inverts the result, and
+//! mdadm's, which starts with zero and does not invert. Either one matches by chance once in four
+//! thousand million times, so both are accepted.
 
 use braid_byte_reader::{be32, raw_crc32};
 

@@ -1,4 +1,4 @@
-//! SNIA's Common RAID Disk Data Format 2.0, as far as it is read.
+//! SNIA's Common RAID Disk Data Format 2.0, the part that braid reads.
 //!
 //! ```text
 //!   ... │ primary header · its sections ... │ secondary header · its sections ... │ anchor: the last sector
@@ -10,9 +10,10 @@
 //!   physical disk data          0x33333333   which of the disks this is
 //! ```
 //!
-//! Numbers are big-endian; places of sections are counted from their header. Each section has a CRC, and one that is wrong sends
-//! us to the other header. A volume with a secondary level has a configuration record for each part, and a disk may know only its
-//! own part: `gather` puts them together.
+//! Numbers are big-endian; places of sections are counted from their header. Each section has a
+//! CRC; if one is wrong, the other header is used. A volume with a secondary level has a
+//! configuration record for each part, and a disk may know only its own part: `gather` puts them
+//! together.
 
 use braid_geometry::Level;
 
@@ -37,7 +38,7 @@ const ENTRY_BYTES: usize = 64;
 const MEMBERS_AT: usize = 512;
 /// Members of a part, and parts of a volume: braid reads no larger array of these.
 const MEMBERS_MAX: usize = 256;
-/// Nobody.
+/// No disk.
 const NONE: u32 = u32::MAX;
 
 /// Of a disk's type and state.
@@ -55,7 +56,6 @@ fn damaged(what: &'static str) -> Damage {
     Damage { kind: Kind::Ddf, what }
 }
 
-/// What the disk says.
 pub(crate) fn look(size_bytes: u64, read: Read<'_>) -> Option<Result<Label, Damage>> {
     let last = (size_bytes / SECTOR_BYTES).checked_sub(1)?;
     let anchor = read(last.checked_mul(SECTOR_BYTES)?, 512)?;
@@ -144,7 +144,8 @@ fn label(
             let entry = volumes.iter().find(|entry| entry.get(..24) == bytes.get(8..32));
             let record = record(bytes, members_max, entry, &disks);
             found.extend(record.map(|record| {
-                // A disk that is given up shows in the tables only, a change of the volume in its record; both only ever rise.
+                // The failure of a disk shows in the tables only, a change of the volume in its
+                // record only; both counts never fall.
                 let generation = record.generation.saturating_add(generation.into());
                 Record { generation, ..record }
             }));
@@ -243,8 +244,8 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         ))
     };
     if parts > 1 {
-        // Mirrors that are striped, or "spanned", which is the same where all are of one size (`gather` sees to that). All else that is
-        // joined is no shape of md's.
+        // Striped mirrors, or "spanned" ones, which are the same if all disks have one size
+        // (`gather` checks it). md has no other joined level.
         return match (level, secondary) {
             (1, 0 | 3) if count > 1 => Ok((Level::Raid10, near, chunk)),
             _ => unknown(),
@@ -254,7 +255,8 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         (0, 0) => Ok((Level::Raid0, 0, chunk)),
         (1, 0 | 1) => Ok((Level::Raid1, 0, 0)),
         (4, 1) => Ok((Level::Raid4, 0, chunk)),
-        // Parity first goes to member 0 or to the last; data begin with the first again, or go on behind it.
+        // The first row's parity is on member 0 or on the last; data restarts at the first member,
+        // or continues after parity.
         (5, 0) => Ok((Level::Raid5, 1, chunk)),
         (5, 2) => Ok((Level::Raid5, 0, chunk)),
         (5, 3) => Ok((Level::Raid5, 2, chunk)),

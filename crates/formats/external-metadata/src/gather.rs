@@ -1,10 +1,10 @@
-//! What several disks say together: for each volume who holds which slot.
+//! Combines the labels of several disks: for each volume, which disk has which slot.
 //!
 //! ```text
-//!   labels ─▶ containers ─▶ the newest record of each part ─▶ slots ─▶ who has which: by identity, else by what is left over
+//!   labels ─▶ containers ─▶ the newest record of each part ─▶ slots ─▶ their disks: by identity, else by elimination
 //! ```
 //!
-//! A pure decision of labels and of serial numbers that the caller knows.
+//! It decides from labels and the serial numbers that the caller knows, without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::label::{Element, Kind, Label, Record, State};
 /// A disk, as far as it says something.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// What it says; none where it has no metadata that counts.
+    /// Its label; `None` without valid metadata.
     pub label: Option<&'a Label>,
-    /// Its serial number, if somebody knows it.
+    /// Its serial number, if the caller knows it.
     pub serial: Option<&'a str>,
 }
 
@@ -28,19 +28,20 @@ pub struct Array {
     pub kind: Kind,
     /// The same for the same volume whenever it is looked at.
     pub id: [u8; 16],
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Level, layout in md's numbers, and sectors of a chunk (0 in a mirror); or why it is not read.
+    /// Level, layout in md's numbers, and chunk sectors (0 in a mirror); or why braid does not read
+    /// it.
     pub shape: Result<(Level, u32, u32), String>,
     /// Sectors of the whole volume.
     pub size_sectors: u64,
     /// Slot by slot.
     pub slots: Vec<Slot>,
-    /// Who is here, sound or older.
+    /// The disks that are here and have a slot, current or older.
     pub seats: Vec<Seat>,
-    /// Disks of its container that are here, and of which nobody knows which they are.
+    /// Disks of its container that are here but could not be identified.
     pub unknown: Vec<usize>,
-    /// What was going on.
+    /// Whether it is clean, or what was interrupted.
     pub state: State,
     /// Of the newest record.
     pub generation: u64,
@@ -49,13 +50,13 @@ pub struct Array {
 /// A slot, as the newest record has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// Whose it is; empty where there is nobody.
+    /// The identity of its disk; empty without one.
     pub identity: String,
     /// Where its data begin.
     pub start_sector: u64,
     /// How many sectors of data.
     pub sectors: u64,
-    /// Whoever has it does not hold all.
+    /// Its disk does not hold all data.
     pub is_incomplete: bool,
 }
 
@@ -76,7 +77,7 @@ pub struct Seat {
     pub is_stale: bool,
 }
 
-/// The volumes of all disks, by container and in the order in which they are listed there.
+/// The volumes of all disks, by container, in the order of its table.
 #[must_use]
 pub fn gather(disks: &[Seen<'_>]) -> Vec<Array> {
     let mut containers: BTreeMap<(Kind, &[u8]), Vec<usize>> = BTreeMap::new();
@@ -93,7 +94,8 @@ fn of_container(disks: &[Seen<'_>], members: &[usize]) -> Vec<Array> {
     let newest_label = labels().map(|(_, label)| label.generation).max().unwrap_or(0);
     let mut order: Vec<&[u8]> = Vec::new();
     for (_, label) in labels() {
-        // What only an older table lists was deleted since; DDF keeps no count of the table that can be relied on.
+        // A volume that only an older table lists was deleted since. DDF has no reliable count of
+        // its tables.
         let counts = label.kind == Kind::Ddf || label.generation == newest_label;
         let volumes = label.records.iter().map(|record| record.volume.as_slice());
         for volume in volumes.filter(|_| counts) {
@@ -121,7 +123,7 @@ fn owners(disks: &[Seen<'_>], members: &[usize]) -> BTreeMap<usize, String> {
             owners.insert(*disk, own);
         }
     }
-    // One that nobody knows, and one place that nobody has.
+    // If one disk is unidentified and one identity has no disk, they belong together.
     let nameless: Vec<&usize> = members.iter().filter(|disk| !owners.contains_key(disk)).collect();
     if let [one] = nameless.as_slice()
         && let Some(label) = label(one)
@@ -200,8 +202,8 @@ fn of_volume(
     }
     let mut unknown: Vec<usize> =
         members.iter().copied().filter(|disk| !owners.contains_key(disk)).collect();
-    // In a mirror it does not matter which is which, if every disk of the container is in it and holds all of it: a spare says the same,
-    // and holds nothing.
+    // In a mirror the identity does not matter if every disk of the container is in the mirror and
+    // holds all data. A spare has the same label, and holds no data.
     let is_whole = |disk: &usize| {
         let table = label(*disk).map_or(&[][..], |label| label.disks.as_slice());
         let is_in = |identity: &String| slots.iter().any(|slot| slot.identity == *identity);

@@ -1,17 +1,17 @@
-//! Intel's metadata, as far as it is read.
+//! Intel's metadata, the part that braid reads.
 //!
 //! ```text
 //!   ... │ sectors n .. 2, in this order │ sector 1: the anchor │ last sector
-//!       └───── what does not fit ───────┘   header · disks · volumes ...
+//!       └──── continued anchor ─────────┘   header · disks · volumes ...
 //!
 //!   header  216 bytes: signature, checksum, size, family, generation, counts
 //!   disk     48 bytes: serial number, status
-//!   volume  112 bytes: name, size, what is going on · one map, or two while something is
+//!   volume  112 bytes: name, size, migration · one map, or two during a migration
 //!   map      48 bytes: first sector, sectors, chunk, level, members · 4 bytes a member: number of the disk, flags above
 //! ```
 //!
-//! Numbers are little-endian, sectors have 512 bytes. While a volume migrates the first map is what it is to become, the
-//! second what it is. All disks carry the same bytes.
+//! Numbers are little-endian, sectors have 512 bytes. While a volume migrates, the first map is its
+//! future shape, the second its present one. All disks carry the same bytes.
 
 use braid_geometry::Level;
 
@@ -33,7 +33,7 @@ const NUMBER_BYTES: usize = 4;
 /// Of a disk's status.
 const SPARE: u32 = 1;
 const FAILED: u32 = 4;
-/// A member's number is below its flags; the first of them says that it is not up to date.
+/// A member's number, below its flags. The first flag marks a member that is not up to date.
 const NUMBER_MASK: u32 = 0x00ff_ffff;
 const REBUILD: u32 = 0x0100_0000;
 /// Of a volume's status: the machine ended without a goodbye.
@@ -51,7 +51,6 @@ fn damaged(what: &'static str) -> Damage {
     Damage { kind: Kind::Imsm, what }
 }
 
-/// What the disk says.
 pub(crate) fn look(size_bytes: u64, read: Read<'_>) -> Option<Result<Label, Damage>> {
     let sectors = size_bytes / SECTOR_BYTES;
     let anchor_at = sectors.checked_sub(2)?.checked_mul(SECTOR_BYTES)?;
@@ -163,7 +162,7 @@ fn record(
     let size_sectors = halves(head, 16, 20)?;
     let status = le32(head, 24)?;
     let (kind, is_dirty) = (*head.get(89)?, *head.get(90)? != 0);
-    // What it is, where it is to become something else.
+    // The present shape of a volume that migrates.
     let now = second.unwrap_or(first);
     let is_reshaped = second.is_some() && matches!(kind, GENERAL_MIGRATION | STATE_CHANGE);
     let shape = match is_reshaped {

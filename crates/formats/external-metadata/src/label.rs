@@ -1,6 +1,6 @@
-//! What one disk says of its container.
+//! The label of one disk: its metadata about its container.
 //!
-//! Made by `imsm` and `ddf`, which have checked it; put together with others' by `gather`.
+//! `imsm` and `ddf` make and verify it; `gather` combines it with those of other disks.
 
 use braid_geometry::Level;
 
@@ -29,7 +29,7 @@ impl Kind {
 pub struct Damage {
     /// Whose it is.
     pub kind: Kind,
-    /// What is wrong with it.
+    /// The damage.
     pub what: &'static str,
 }
 
@@ -56,7 +56,7 @@ pub struct Label {
 /// A disk as the table has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskEntry {
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// A spare, in no volume.
     pub is_spare: bool,
@@ -66,7 +66,7 @@ pub struct DiskEntry {
     pub is_rebuilding: bool,
 }
 
-/// What was going on in a volume when this was written.
+/// The state of a volume when this was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Nothing.
@@ -84,11 +84,12 @@ pub enum State {
 pub struct Record {
     /// The same in all records of a volume.
     pub volume: Vec<u8>,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Counts up with each writing of this record.
     pub generation: u64,
-    /// Level, layout in md's numbers, and sectors of a chunk (0 in a mirror); why it is not read, where braid has no such shape.
+    /// Level, layout in md's numbers, and chunk sectors (0 in a mirror); or why braid does not read
+    /// it.
     pub shape: Result<(Level, u32, u32), String>,
     /// Sectors of the whole volume, as far as this record knows.
     pub size_sectors: u64,
@@ -98,19 +99,19 @@ pub struct Record {
     pub first_slot: usize,
     /// Slot by slot.
     pub elements: Vec<Element>,
-    /// What was going on.
+    /// Whether it is clean, or what was interrupted.
     pub state: State,
 }
 
-/// What has a slot.
+/// The disk and place of one slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
-    /// Whose it is; none where there is nobody.
+    /// The identity of its disk; `None` without one.
     pub identity: Option<Identity>,
     /// Where its data begin.
     pub start_sector: u64,
     /// How many sectors of data.
     pub sectors: u64,
-    /// Not all of it was written yet, or it has missed writes.
+    /// The disk was not fully recovered, or missed writes.
     pub is_incomplete: bool,
 }

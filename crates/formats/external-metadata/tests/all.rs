@@ -1,4 +1,4 @@
-//! What mdadm wrote (`oracle/containers`), read; and the same bytes spoiled.
+//! Reads metadata that mdadm wrote (`oracle/containers`), and the same bytes damaged.
 
 use std::path::Path;
 
@@ -39,7 +39,8 @@ fn labels(fixture: &Fixture) -> Vec<Label> {
     images.map(|image| label_of(&image).expect("metadata").expect("sound")).collect()
 }
 
-/// What these say; disk N has the serial number that the guest gave it, if it is not among `nameless`.
+/// The arrays of these labels. Disk N has the serial number that the guest gave it, unless it is
+/// among `nameless`.
 fn arrays(labels: &[Label], nameless: &[usize]) -> Vec<Array> {
     let serials: Vec<String> = (0..labels.len()).map(|it| format!("/dev/loop{it}")).collect();
     let seen = labels.iter().zip(&serials).enumerate().map(|(disk, (label, serial))| Seen {
@@ -176,7 +177,7 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
         assert_eq!(seated, sure, "{found:?}");
         assert_eq!(found[0].unknown, nameless);
     }
-    // Who is left over is known.
+    // The one disk that is left over is identified.
     let found = arrays(&same, &[2]);
     assert!(found[0].unknown.is_empty() && found[0].seats.iter().all(|seat| seat.disk != 2));
 }
@@ -226,7 +227,8 @@ fn nobody_is_in_two_slots() {
     let mut random = fastrand::Rng::with_seed(7);
     let everything: Vec<Vec<Label>> = all().iter().map(|(_, fixture)| labels(fixture)).collect();
     for _ in 0..2000 {
-        // Disks of several containers, some twice, with numbers that are nobody's or another's.
+        // Disks of several containers, some twice, with unknown serial numbers or those of other
+        // disks.
         let mut chosen: Vec<(Label, Option<String>)> = Vec::new();
         for _ in 0..random.usize(1..7) {
             let container = &everything[random.usize(..everything.len())];

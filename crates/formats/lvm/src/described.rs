@@ -1,11 +1,10 @@
-//! What one text describes: a group, as of when it was written.
+//! The content of one text: a group at the time of writing.
 
 use crate::fault::Fault;
 use crate::text::{Entry, Section, parse};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// What one text describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Described {
     pub(crate) name: String,

@@ -1,6 +1,6 @@
 //! Why something is not read.
 
-/// What is wrong with what LVM wrote.
+/// A fault in LVM's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// A part of it could not be read.
@@ -11,7 +11,7 @@ pub enum Fault {
     Nonsense(&'static str),
     /// It is larger than what is looked at.
     TooLarge(&'static str),
-    /// The text does not go on as texts do, at this line.
+    /// The text has a syntax error at this line.
     Text {
         /// Counted from 1.
         line: usize,
@@ -50,11 +50,11 @@ pub enum Unread {
     Snapshot,
     /// Behind a cache, that may hold what the volume does not.
     Cache(String),
-    /// What it lies on is not named, or leads in circles.
+    /// The volume that it lies on does not exist, or leads in circles.
     Astray(String),
     /// A thin volume over an origin outside of its pool.
     ExternalOrigin,
-    /// What the group says of it cannot be.
+    /// The group's description of it is impossible.
     Nonsense(&'static str),
 }
 

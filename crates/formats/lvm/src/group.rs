@@ -1,7 +1,8 @@
 //! A group of physical volumes, and the logical volumes on it.
 //!
-//! The texts of its parts describe all of it, each as of when it was written: the newest counts. What a volume lies on may be another
-//! volume (copies, pools); such are followed, counted in steps, so that what leads in circles ends.
+//! The texts of its parts describe the whole group, each at its time of writing: the newest counts.
+//! A volume may lie on another volume (copies, pools). Such references are followed with a limit on
+//! steps, so that circles end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const SECTOR_BYTES: u64 = 512;
 /// One physical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What the group calls it: `pv0`.
+    /// Its name in the group: `pv0`.
     pub name: String,
     /// Its UUID.
     pub uuid: String,
@@ -32,7 +33,7 @@ pub struct Part {
     pub is_cut: bool,
 }
 
-/// What a logical volume is.
+/// The kind of a logical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// Bytes that have places of their own.
@@ -61,15 +62,16 @@ pub struct Logical {
     pub uuid: String,
     /// Its size.
     pub size_bytes: u64,
-    /// It is one of those that a person made, and not within another.
+    /// The operator created it; it is not an internal part of another volume.
     pub is_visible: bool,
-    /// Whoever wrote to it alone would have it part from its copies, or change what a snapshot of it shows; or its owner said so.
+    /// Its owner made it read-only, or a write to it alone would diverge from its copies or change
+    /// a snapshot of it.
     pub is_read_only: bool,
-    /// What it is.
+    /// Its kind.
     pub shape: Shape,
 }
 
-/// What thin volumes lie in.
+/// A pool with the data of thin volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
     /// Its name in the group.
@@ -156,7 +158,8 @@ fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
 
 fn part(name: &str, section: &Section, extent_bytes: u64, physical: &[PhysicalVolume]) -> Part {
     let uuid = told(section.text("id").unwrap_or_default());
-    // Of two with one UUID, such as an array and its clone, neither is believed: the one would be read by the text of the other.
+    // If two have one UUID, such as an array and its clone, neither is believed: the text of one
+    // would be applied to the other.
     let mut same = physical.iter().enumerate().filter(|(_, one)| one.uuid == uuid);
     let device = same.next().map(|(index, _)| index).filter(|_| same.next().is_none());
     let start_bytes = section.number("pe_start").unwrap_or(0).saturating_mul(SECTOR_BYTES);
@@ -173,7 +176,7 @@ struct Reader<'a> {
     by_name: BTreeMap<&'a str, usize>,
     volumes: BTreeMap<&'a str, &'a Section>,
     steps_left: usize,
-    /// What was followed last led through copies.
+    /// The last map that was followed contains copies.
     has_copies: bool,
 }
 
@@ -197,19 +200,19 @@ fn segments(section: &Section) -> Vec<(u64, u64, &str, &Section)> {
     found
 }
 
-/// What is told of it, if it is as long as LVM has it.
+/// The text, cut to the longest name that LVM allows.
 fn told(text: &str) -> String {
     text.chars().take(NAME_BYTES_MAX).collect()
 }
 
-/// What a list of names and places says.
+/// The pairs in a list of names and places.
 fn pairs(values: &[Value]) -> Vec<(String, u64)> {
     let (pairs, _) = values.as_chunks::<2>();
     let pair = |pair: &'_ [Value; 2]| match pair {
         [Value::Text(name), Value::Number(place)] => Some((name.clone(), *place)),
         _ => None,
     };
-    // One more than there may be is enough to see that there are too many.
+    // One more than the limit is enough to detect too many.
     pairs.iter().take(STRIPES_MAX.saturating_add(1)).map_while(pair).collect()
 }
 
@@ -311,7 +314,7 @@ impl<'a> Reader<'a> {
         Pool { name: name.to_owned(), is_of_qnap: kind == "tier-thin-pool", metadata, data }
     }
 
-    /// A tier that holds something: those that a NAS has no devices for are errors or zeroes.
+    /// A tier with real data: tiers without devices in a NAS are mapped to errors or zeroes.
     fn tier(&mut self, name: &str) -> Option<Map> {
         let map = self.map(name, 0).ok()?;
         let is_real = |piece: &Piece| matches!(piece.rule, Rule::Linear(_) | Rule::Striped { .. });

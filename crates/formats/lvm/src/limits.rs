@@ -1,4 +1,4 @@
-//! What is looked at, at most.
+//! Limits on the metadata that is read.
 
 /// Bytes of one text: it describes some 10,000 volumes.
 pub const TEXT_BYTES_MAX: u64 = 16 << 20;
@@ -22,5 +22,6 @@ pub const NESTING_MAX: usize = 8;
 pub const STEPS_MAX: usize = 1 << 20;
 /// Levels of a tree of blocks: full nodes of 126 entries reach over 64 bits in ten.
 pub const TREE_DEPTH_MAX: usize = 12;
-/// Runs of blocks of a thin volume: 32 bytes each in memory, half a GiB. Blocks that lie in their order are one run.
+/// Runs of blocks of a thin volume: 32 bytes each in memory, half a GiB. Consecutive blocks are one
+/// run.
 pub const RUNS_MAX: usize = 16 << 20;

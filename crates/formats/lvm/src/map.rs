@@ -1,5 +1,5 @@
-//! Where the bytes of a volume lie: pieces, one behind the other, each on one part or round several; of a thin volume runs of blocks, and
-//! where its pool has these.
+//! Maps the bytes of a volume: consecutive pieces, each on one part or striped over several; for a
+//! thin volume runs of blocks in its pool.
 //!
 //! ```text
 //!   offset ─▶ piece ─▶ linear:  part, offset
@@ -190,14 +190,14 @@ impl Map {
         self.size_bytes
     }
 
-    /// Whether its bytes are where they are for good: those of a thin volume have no place until they are written, and a copy may stand
-    /// beside others that would have to be written, too.
+    /// Whether this is a thin volume, whose bytes have no fixed place until they are written.
     #[must_use]
     pub fn is_thin(&self) -> bool {
         matches!(self.of, Of::Thin(_))
     }
 
-    /// Where a byte is, and how many from it on follow each other there: at least one. None behind the end.
+    /// The place of a byte, and the number of consecutive bytes from it on (at least one). `None`
+    /// beyond the end.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<(Spot, u64)> {
         let left = self.size_bytes.checked_sub(offset).filter(|left| *left > 0)?;
@@ -212,7 +212,7 @@ impl Map {
         Some((spot, length.clamp(1, left)))
     }
 
-    /// The parts of the group that it lies on, and those of them that are not here. Of a thin volume: those of its pool.
+    /// The volume's parts (for a thin volume, its pool's), and the missing ones among them.
     #[must_use]
     pub fn parts(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
         let mut found = (BTreeSet::new(), BTreeSet::new());

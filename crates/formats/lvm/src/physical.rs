@@ -18,7 +18,7 @@ const AREA_MAGIC: [u8; 16] = *b" LVM2 x[5A%r0N*>";
 /// The flag of a text that does not count.
 const IGNORED: u32 = 1;
 
-/// One that was found.
+/// A physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhysicalVolume {
     /// Its UUID, as LVM prints it.
@@ -27,9 +27,9 @@ pub struct PhysicalVolume {
     pub size_bytes: Option<u64>,
     /// Bytes that it has.
     pub device_bytes: u64,
-    /// What its texts describe, each that is sound.
+    /// The content of its sound texts.
     pub(crate) described: Vec<Described>,
-    /// What is wrong with the others.
+    /// The faults of its other texts.
     pub faults: Vec<Fault>,
 }
 
@@ -141,7 +141,7 @@ fn text(
     if length > TEXT_BYTES_MAX {
         return Err(Fault::TooLarge("its metadata"));
     }
-    // What does not fit behind goes on at the front of the ring.
+    // A text that reaches beyond the ring's end continues at its front.
     let first = length.min(size.saturating_sub(at));
     let mut text = Vec::new();
     let front = offset.saturating_add(header_bytes);

@@ -4,10 +4,10 @@
 //!   section  = name "{" entry* "}"
 //!   entry    = section | key "=" value
 //!   value    = number | "text" | "[" value "," ... "]"
-//!   # begins what is for people, up to the end of its line
+//!   # begins a comment, up to the end of its line
 //! ```
 //!
-//! It is read once, from front to back; how deep sections nest and how many entries there are is counted.
+//! The text is read once, from front to back; nesting depth and number of entries are limited.
 
 use crate::fault::Fault;
 use crate::limits::{DEPTH_MAX, ENTRIES_MAX, NAME_BYTES_MAX};
@@ -21,7 +21,7 @@ pub enum Value {
     Text(String),
 }
 
-/// What stands behind a name.
+/// The value or section behind a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A value.
@@ -93,7 +93,7 @@ impl Section {
 /// Reads a text.
 ///
 /// # Errors
-/// It does not go on as texts do, or is larger than what is looked at.
+/// It has a syntax error, or exceeds a limit.
 pub fn parse(text: &[u8]) -> Result<Section, Fault> {
     let mut reader = Reader { rest: text, line: 1, entries: 0 };
     let section = reader.section(0)?;
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
         }
         let word = self.word();
         let digits = word.split(|byte| *byte == b'.').next().unwrap_or_default();
-        // Read-ahead may be negative, which nobody asks for.
+        // Read-ahead may be negative; braid does not use it.
         let digits = digits.strip_prefix(b"-").unwrap_or(digits);
         let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         number.map_or_else(|| self.fault(), |number| Ok(Value::Number(number)))

@@ -1,20 +1,23 @@
-//! A pool of thin volumes: which of its blocks are a volume's.
+//! A pool of thin volumes: which of its blocks belong to a volume.
 //!
 //! ```text
 //!   block 0: superblock ─▶ tree of volumes: number ─▶ tree of blocks: block of the volume ─▶ block of the pool's data
 //!                      └─▶ (QNAP) tree of tiers: block of the data ─▶ tier, block there
 //!
 //!   node: sum, kind, its own place, keys..., values...     inner: value = the node that has keys from this one on
-//!                                                          leaf:  value = what the key leads to
+//!                                                          leaf:  value = the entry of the key
 //! ```
 //!
-//! A tree is walked from left to right. Each node knows its place and has a sum; its keys lie between the two that led to it, and go up.
-//! So one that is damaged, that lies elsewhere, or that leads back is seen, and what it should have said is lost: these blocks, and no
-//! others. A walk visits no more nodes than the pool's metadata has.
+//! A tree is walked from left to right. Each node records its own place and a checksum; its keys
+//! rise and lie between the two keys of its parent. So a node that is damaged, misplaced, or leads
+//! back is detected, and only the blocks under it are lost. A walk visits no more nodes than the
+//! pool's metadata has.
 //!
-//! QNAP's pools are those of its own kernel: nodes of 8 KiB, a superblock of version 4, and with more than one tier a further tree.
+//! QNAP's pools are those of its own kernel: nodes of 8 KiB, a superblock of version 4, and with
+//! more than one tier a further tree.
 //!
-//! What it does not do: repair (`thin_repair` does), or believe a tree that its superblock does not lead to.
+//! This file does not repair (`thin_repair` does), and does not use trees that the superblock does
+//! not lead to.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,10 +31,10 @@ use crate::map::{Data, Map, Run, Thin};
 use braid_byte_reader::{le32, le64};
 
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of a node: everybody's, and QNAP's.
+/// Bytes of a node: the kernel's, and QNAP's.
 const BLOCKS: [u64; 2] = [4096, 8192];
 const MAGIC: u64 = 27_022_010;
-/// What sums are combined with, so that one kind of block is not taken for another.
+/// Mixed into checksums, so that one kind of block is not taken for another.
 const SUPERBLOCK_SUM: u32 = 160_774;
 const NODE_SUM: u32 = 121_107;
 /// QNAP's version; the kernel's are 1 and 2.
@@ -110,7 +113,8 @@ impl Metadata<'_, '_> {
         Err(fault)
     }
 
-    /// Walks a tree, from left to right, where it has keys of `wanted`: what its leaves have, and which keys are lost.
+    /// Walks a tree from left to right over the keys in `wanted`, and reports leaf entries and lost
+    /// keys.
     fn walk(
         &mut self,
         root: u64,
@@ -167,7 +171,7 @@ struct Node {
 }
 
 impl Node {
-    /// One that is sound, at its place, and has keys of this range only.
+    /// A sound node at its place, with keys of this range only.
     fn of(bytes: &[u8], place: u64, keys: &Range<u64>) -> Option<Self> {
         if !is_sound(bytes, NODE_SUM) || le64(bytes, 8)? != place {
             return None;
@@ -217,8 +221,8 @@ fn add(runs: &mut Vec<Run>, (block, count, to): (u64, u64, Option<u64>)) -> Resu
     Ok(())
 }
 
-/// The map of a thin volume, as far as it is `wanted`, in bytes; elsewhere it says that all is lost. And how many of these bytes are lost
-/// as the pool's metadata is damaged.
+/// The map of a thin volume within the bytes `wanted`, and how many of these are lost to damaged
+/// pool metadata. Outside of `wanted` the map says lost.
 ///
 /// # Errors
 /// The pool cannot be read, does not have this volume, or is in too many pieces.
@@ -293,7 +297,7 @@ fn of_pool(
             let runs = tiers.get_mut(tier).ok_or(Fault::Tiers)?;
             add(runs, (key, 1, Some(block)))
         })?;
-        // Where it uses no tiers it keeps no map of them, and there is one volume.
+        // A pool that uses no tiers has no map of them, and one volume holds all data.
         if is_lost || tiers.iter().any(|runs| !runs.is_empty()) {
             return Ok(Data::Tiered { block_bytes, runs: tiers, tiers: volumes.to_vec() });
         }

@@ -1,4 +1,4 @@
-//! What LVM's own tools make, and what nobody should.
+//! LVM's own volumes, and malformed ones.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod groups;

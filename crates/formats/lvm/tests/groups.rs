@@ -212,7 +212,8 @@ fn segments_that_cannot_be_are_refused() {
     );
 }
 
-/// Volumes on volumes on volumes, each twice: two to the power of the depth, if nobody counted.
+/// Volumes on volumes, each referenced several times: without a limit on steps the work grows
+/// exponentially with depth.
 #[test]
 fn what_leads_in_circles_or_wide_ends() {
     let to = |name: &str| format!("stripe_count = 1\nstripes = [\"{name}\", 0]");

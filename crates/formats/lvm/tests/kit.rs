@@ -1,4 +1,5 @@
-//! Physical volumes and pools in memory, as LVM and the kernel lay them out; written anew here, so that they are no copy of what reads.
+//! Physical volumes and pools in memory, as LVM and the kernel lay them out. Written independently
+//! of the reading code.
 
 use braid_lvm::{Group, PhysicalVolume, groups, physical};
 
@@ -54,7 +55,7 @@ pub(crate) fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> V
     head
 }
 
-/// The text of a group `vg`: parts by their letters, each of so many extents, and volumes as they are.
+/// The text of a group `vg`: parts by letter and number of extents, and volumes as given.
 pub(crate) fn text(sequence: u64, parts: &[(char, u64)], volumes: &str) -> Vec<u8> {
     let part = |(index, (letter, extents)): (usize, &(char, u64))| {
         format!(
@@ -134,7 +135,8 @@ pub(crate) fn node(
     sealed(block, 121_107)
 }
 
-/// The superblock of a pool: the root of its volumes, sectors of a block, and for QNAP's the root of its tiers.
+/// The superblock of a pool: the root of its volumes, sectors of a block, and for QNAP's the root
+/// of its tiers.
 pub(crate) fn superblock(
     node_bytes: usize,
     root: u64,

@@ -1,4 +1,4 @@
-//! What LVM's own tools made is where they say.
+//! The volumes of LVM's own tools are at the places that these tools report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,8 @@ fn what_thin_restore_made_is_where_it_says() {
     needs!("thin_restore");
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
-    // Of 48 blocks of the volume some are there, in any order; volumes beside it have many more, so that the tree has levels.
+    // Some of the volume's 48 blocks exist, in any order. Other volumes have many more blocks, so
+    // that the tree has levels.
     let mut places: Vec<u64> = (0..64).collect();
     random.shuffle(&mut places);
     let blocks: Vec<Option<u64>> =

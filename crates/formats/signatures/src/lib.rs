@@ -1,24 +1,29 @@
-//! What stands on an array, or on a disk: partitions, file systems, volume managers, encryption.
+//! Recognises the content of an array or disk: partitions, file systems, volume managers,
+//! encryption.
 //!
-//! Where it stands: a pure crate above `braid-ondisk`, which recognises signatures. This crate reads the tables that say where
-//! things are, and of each thing how large it says it is and how it was left. The caller reads the bytes.
+//! A pure crate above `braid-ondisk`, which recognises signatures. This crate reads partition
+//! tables, and the recorded size and state of each content. The caller reads the bytes.
 //!
 //! ```text
 //!   look ─▶ table: GPT, its copy, or MBR ─▶ partitions ─┐
 //!                                                      ├─▶ signatures (ondisk) ─▶ says: size, state ─▶ Volume
-//!        └─▶ none ─▶ all of it is one ─────────────────┘
+//!        └─▶ no table ─▶ the whole device ──────────────┘
 //! ```
 //!
-//! What it does not do: say that something is sound (its own tools do), open what is encrypted, or follow volume managers: an LVM
-//! physical volume is recognised and sized, and `braid-lvm` finds what is on it.
+//! It does not vouch for content (the content's own tools do), open encrypted content, or follow
+//! volume managers: an LVM physical volume is recognised and sized, and `braid-lvm` finds its
+//! volumes.
 //!
-//! Nothing from the disk is trusted: how much is read and how many partitions are listed is bounded here, whatever tables say.
+//! Input from disk is not trusted: the bytes read and the partitions listed are limited here,
+//! whatever tables say.
 //!
-//! Sources: the UEFI specification for GPT (5.3); the layouts that ext4's, xfs', btrfs', LVM's and cryptsetup's own documents give.
+//! Sources: the UEFI specification for GPT (5.3); the layouts that ext4's, xfs', btrfs', LVM's and
+//! cryptsetup's own documents give.
 //!
 //! Invariants
-//! - No partition leaves the device, and no more than [`PARTITIONS_MAX`] are listed `[check: no_table_leads_out_of_the_device]`.
-//! - A table that its own sum does not fit is not believed; its copy is, if that fits
+//! - No partition leaves the device, and no more than [`PARTITIONS_MAX`] are listed
+//!   `[check: no_table_leads_out_of_the_device]`.
+//! - A table with a wrong checksum is not believed; its copy is, if that is sound
 //!   `[check: a_damaged_table_gives_way_to_its_copy]`.
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
@@ -42,13 +47,13 @@ pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
 /// One thing that was recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thing {
-    /// What it is, in one word: `ext4`, `xfs`, `luks`, ...
+    /// Its kind, in one word: `ext4`, `xfs`, `luks`, ...
     pub name: &'static str,
     /// Its label, if it has one.
     pub label: Option<String>,
     /// Its UUID, as its own tools print it.
     pub uuid: Option<String>,
-    /// What it says of itself.
+    /// Its recorded size and state.
     pub says: Says,
 }
 
@@ -59,7 +64,7 @@ pub struct Volume {
     pub bytes: Range<u64>,
     /// Its number and what the table says of it; none if it is all of the device.
     pub partition: Option<Partition>,
-    /// What was recognised on it; nothing if it is empty, or of a kind that is not known.
+    /// The recognised content; empty if the partition is empty or of an unknown kind.
     pub things: Vec<Thing>,
     /// Members of arrays on it, sound ones.
     pub superblocks: Vec<Superblock>,
@@ -69,7 +74,7 @@ pub struct Volume {
     pub is_zero: bool,
 }
 
-/// What was found.
+/// The partitions and content of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     /// The table of partitions, if there is one.

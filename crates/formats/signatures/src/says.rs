@@ -1,23 +1,23 @@
-//! What a thing says of itself: how large it is, and how it was left.
+//! The size and state that a file system or other content records about itself.
 //!
-//! Sizes are compared by the caller with the room that there is: a file system that wants more than its device has says that members
-//! are missing, or in the wrong order, or that the data begins elsewhere.
+//! The caller compares the size with the device. A file system that is larger than its device shows
+//! that members are missing or out of order, or that the data begins elsewhere.
 
 use braid_ondisk::{Foreign, ForeignKind, Snippet};
 
 use braid_byte_reader::{array, be16, be32, be64, le16, le32, le64};
 
-/// What it says.
+/// The recorded size and state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Says {
     /// Bytes that it takes, if it says so.
     pub size_bytes: Option<u64>,
-    /// It was in use when it was last written: its log has to be replayed before it is whole. A mount for reading only does that in
+    /// It was in use when last written, so its log must be replayed. A read-only mount replays in
     /// memory, or refuses.
     pub was_in_use: bool,
     /// It has noted errors of its own.
     pub has_errors: bool,
-    /// Devices that it is spread over, if these are more than one.
+    /// The number of devices that it is spread over, if more than one.
     pub devices: Option<u64>,
     /// Its contents are encrypted: nothing behind it can be recognised.
     pub is_encrypted: bool,

@@ -1,11 +1,12 @@
-//! Tables of partitions: GPT, the copy of it at the end, and MBR with its chain of logical partitions.
+//! Partition tables: GPT, its copy at the end, and MBR with its chain of logical partitions.
 //!
 //! ```text
 //!   GPT   512 or 4096: head (sum) ─▶ entries (sum)       else the same at the last sector, a copy
 //!   MBR   446: four entries ─▶ one of a kind 5, 15, 133 ─▶ its own sector: one entry, and the next link
 //! ```
 //!
-//! A partition that reaches out of the device is not listed, and counted: an array that was cut short shows in this.
+//! A partition that reaches beyond the device is counted and not listed: it reveals an array that
+//! was cut short.
 
 use std::ops::Range;
 
@@ -61,7 +62,7 @@ pub struct Table {
     pub out_of_bounds: u32,
 }
 
-/// The table of a device, if it has one that can be believed.
+/// The partition table of a device, if a valid one exists.
 pub(crate) fn read(size_bytes: u64, read: Read<'_>) -> Option<Table> {
     let mut table = gpt(size_bytes, read).or_else(|| mbr(size_bytes, read))?;
     table.partitions.sort_by_key(|partition| (partition.bytes.start, partition.number));
@@ -199,8 +200,8 @@ fn add(table: &mut Table, size_bytes: u64, (number, start, count): (u32, u64, u6
     }
 }
 
-/// The chain of an extended partition: each link has one partition, counted from itself, and the next link, counted from the first.
-/// One that does not lead forwards ends it.
+/// Lists the logical partitions. Each link of the chain has one partition, relative to the link,
+/// and the next link, relative to the first. A link that does not lead forwards ends the chain.
 fn logical(size_bytes: u64, first: u64, table: &mut Table, read: Read<'_>) {
     let (mut at, mut number) = (first, 5_u32);
     while table.partitions.len() < PARTITIONS_MAX {

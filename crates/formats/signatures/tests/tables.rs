@@ -42,7 +42,7 @@ fn a_damaged_table_gives_way_to_its_copy() {
     put_entry(&mut bytes, 0, 0, (0xee, 1, 16_383));
     let sound = places(&contents(&bytes));
     assert_eq!(sound, [(1, 2048, 4095)]);
-    // Of the head, and of the entries, any byte that its sum is of.
+    // Any byte of the head or of the entries that a checksum covers.
     for at in [512, 512 + 16, 512 + 91, 1024, 1024 + 40, 1024 + 128 * 128 - 1] {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;

@@ -1,4 +1,4 @@
-//! What the tools of others made: sizes and labels are what they say.
+//! File systems made by other tools: sizes and labels are as those report.
 
 use std::fs;
 use std::path::{Path, PathBuf};

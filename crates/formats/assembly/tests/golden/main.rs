@@ -1,10 +1,10 @@
-//! Golden: what the real md left on members, read again without it.
+//! Golden: member images that the real md wrote, read again without md.
 //!
 //! The fixtures in `oracle/fixtures` give every member image of 121 arrays byte for byte, with what
 //! the kernel said of each. Here ondisk must read the superblocks as the kernel wrote them,
 //! geometry must say where every sector lies, and assembly must judge every state.
 //!
-//! What it does not do: run an array; that is the golden test of `braid-runtime`.
+//! No array runs here; that is the golden test of `braid-runtime`.
 
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../../oracle/fixture.rs"]

@@ -10,7 +10,7 @@ use braid_geometry::{Geometry, MemberSector, Role, Slot, StripeGeometry};
 use super::fixture::Content;
 use super::{assembled, fixtures};
 
-/// What geometry says that a member sector holds.
+/// The content of a member sector by geometry.
 #[derive(Debug, PartialEq)]
 enum Held {
     Data(u64),

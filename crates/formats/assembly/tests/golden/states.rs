@@ -6,14 +6,14 @@ use braid_assembly::{AssembledArray, ReadOnlyReason, Verdict};
 
 use super::{assembled, fixtures};
 
-/// What must come of an array.
+/// The expected result of assembly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     /// It can be run; not dirty.
     Clean,
     /// It can be run; redundancy is right before this sector only.
     Dirty(u64),
-    /// It can be read (and is dirty, or not) and not written.
+    /// The array can be read but not written.
     ReadOnly { dirty: bool, code: &'static str },
     /// It can be read but for what is at risk, and is refused otherwise.
     Withheld,
@@ -23,9 +23,9 @@ enum Outcome {
 
 use Outcome::{Clean, Dirty, ReadOnly, Refused, Withheld};
 
-/// Name without `state-`; a word for each member; what comes of it. Words: a number is the slot
-/// of a fresh member, `S` stale, `r1` recovering in slot 1, `R1` a replacement for slot 1, `+` a
-/// spare, `J` a journal, `!` contradictory.
+/// Name without `state-`; a word for each member; the outcome. A number is the slot of a fresh
+/// member. `S` is stale, `r1` recovering in slot 1, `R1` a replacement for slot 1. `+` is a spare,
+/// `J` a journal, `!` contradictory.
 const STATES: [(&str, &str, Outcome); 51] = [
     ("raid0-cut", "0 1 2", Clean),
     ("raid0-reshaping", "0 1 2 r3", Refused("reshaping")),

@@ -41,7 +41,8 @@ fn fields_are_what_the_kernel_said() {
             let fact = |word: &str| fixture.facts[word].as_str();
             assert_eq!(superblock.version.to_string(), fact("metadata_version"), "{about}");
             if superblock.reshape.is_some() {
-                // What the kernel said was so before: of the level that the array came from, where it took another for the reshape.
+                // The kernel reports the former values of the level from which the array came, also
+                // if it changed level for the reshape.
                 let delta = superblock.reshape.map_or(0, |reshape| reshape.delta_disks);
                 let before = i64::from(array.raid_slots) - i64::from(delta);
                 let stayed = array.level.name() == fact("level");

@@ -1,5 +1,5 @@
-//! Arrays in memory to take apart: superblocks as `mdadm --create` would make them, and verbs that do to
-//! them what time and mishap do.
+//! Arrays in memory to take apart: superblocks as `mdadm --create` would make them, and functions
+//! that apply updates and mishaps.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::sync::Arc;
@@ -107,7 +107,7 @@ pub(crate) fn set_role(member: &mut ProbedMember, number: usize, role: Role) {
     });
 }
 
-/// What md does when a member fails: it writes so to all others, with one more event.
+/// A member fails as under md: all others record it, with one more event.
 pub(crate) fn fail(members: &mut [ProbedMember], failed: usize) {
     let number = usize::try_from(superblock(&members[failed]).device.number).expect("small");
     for (index, member) in members.iter_mut().enumerate() {
