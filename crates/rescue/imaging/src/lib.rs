@@ -1,33 +1,37 @@
-//! Copying a disk that fails: what of it has been read, and what to read next.
+//! Copying a failing disk: which bytes are read already, and which to read next.
 //!
-//! Where it stands: a pure crate. The caller reads the disk, writes the copy, and keeps the map's text beside it.
+//! A pure crate: the caller reads the disk, writes the copy, and keeps the map's text beside it.
 //!
 //! ```text
-//!   Map   ?????????????????      what of the disk has which state; its text is GNU ddrescue's, so that either goes on from the other
+//!   Map   ?????????????????      the state of each byte of the disk; its text is GNU ddrescue's, so each can continue the other's
 //!   Plan  next ─▶ Ask: a range   the caller reads it
 //!         answered(read or not)  ─▶ Map
 //! ```
 //!
-//! The order is that of whoever does not know how long a disk will live: first what comes easily, in large pieces, leaping over where it
-//! fails; then the edges of what failed; then what is between them; then what failed, again.
+//! The disk may die at any time, so easy reads come first: large pieces, leaping ahead after a
+//! failure. Then come the edges of failed pieces, then the sectors between the edges, then retries
+//! of bad sectors.
 //!
 //! ```text
-//!   copy     forwards, leaping further each time a piece fails; backwards, likewise; forwards, leaping over nothing
+//!   copy     forwards, leaping further each time a piece fails; backwards, likewise; forwards, without leaps
 //!            ++++++++????****????????++++        +++++***++++***+++++++++++
 //!   trim     from the front of a piece that failed to its first bad sector, then from its back to its last
 //!            +++++*********++++                  +++++++-//////-+++
-//!   scrape   what is between them, sector by sector
-//!   retry    what is bad, once more, by turns from both ends of the disk
+//!   scrape   sectors between the edges, one by one
+//!   retry    bad sectors again, from both ends of the disk in turn
 //! ```
 //!
-//! Each failing read may cost a disk seconds, and some of its life. So no sector is asked for more often than the steps need: once in a
-//! piece, once alone, and once for each retry.
+//! Each failing read may cost a disk seconds, and some of its life. So no sector is read more often
+//! than the steps need: once in a piece, once alone, and once for each retry.
 //!
-//! Source: the chapters "Algorithm" and "Mapfile structure" of GNU ddrescue's manual, for the states and the text.
+//! Source: the chapters "Algorithm" and "Mapfile structure" of GNU ddrescue's manual, for the
+//! states and the text.
 //!
 //! Invariants
-//! - What can be read is read, and what cannot is bad in the end `[check: whatever_can_be_read_is_read]`.
-//! - No sector is asked for more than twice, and once for each retry `[check: whatever_can_be_read_is_read]`.
+//! - Every readable sector is read, and every other is bad in the end
+//!   `[check: whatever_can_be_read_is_read]`.
+//! - No sector is asked for more than twice, and once for each retry
+//!   `[check: whatever_can_be_read_is_read]`.
 //! - A map reads as it was written `[check: a_map_reads_as_it_was_written]`.
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]

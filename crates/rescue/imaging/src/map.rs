@@ -1,4 +1,4 @@
-//! What of a disk has been read: its bytes in order, each with a state.
+//! The map of a copy: the disk's bytes in order, each with a state.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 const DISK_BYTES_MAX: u64 = i64::MAX.unsigned_abs() - (SECTOR_BYTES - 1);
 const SECTOR_BYTES: u64 = 512;
 
-/// What is known of bytes of the disk.
+/// The state of bytes of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// Nobody has asked for them.
+    /// Not read yet.
     Untried,
     /// A piece with them failed; which of its sectors are bad is not known.
     Untrimmed,
@@ -64,7 +64,7 @@ pub enum MapError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault in the line.
         what: &'static str,
     },
     /// It says something of bytes that the disk does not have.
@@ -77,11 +77,12 @@ pub enum MapError {
     },
 }
 
-/// What of a disk has which state.
+/// The state of every byte of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     size_bytes: u64,
-    /// Where each stretch begins; it reaches to the next, or to the end. Neighbours have different states.
+    /// Each stretch by its start; it ends where the next begins, or at the disk's end. Neighbours
+    /// have different states.
     starts: BTreeMap<u64, State>,
 }
 
@@ -114,7 +115,7 @@ impl Map {
         self.of(state).map(|range| range.end.saturating_sub(range.start)).sum()
     }
 
-    /// What the copy does not have, whatever the reason: in order, apart from each other.
+    /// Bytes that the copy lacks for any reason, as ordered and separate ranges.
     #[must_use]
     pub fn missing(&self) -> Vec<Range<u64>> {
         let mut missing: Vec<Range<u64>> = Vec::new();
@@ -142,7 +143,7 @@ impl Map {
         found.map(|(start, _)| *start..self.end_of(*start).min(at))
     }
 
-    /// Says of bytes what they are; those beyond the end of the disk are nobody's.
+    /// Sets the state of bytes; those beyond the end of the disk are ignored.
     pub fn set(&mut self, range: Range<u64>, state: State) {
         let range = range.start..range.end.min(self.size_bytes);
         if range.is_empty() {
@@ -166,7 +167,7 @@ impl Map {
         self.starts.len() >= BLOCKS_MAX
     }
 
-    /// What is known of a byte.
+    /// The state of a byte.
     #[must_use]
     pub fn state_at(&self, at: u64) -> State {
         self.starts.range(..=at).next_back().map_or(State::Untried, |(_, state)| *state)
@@ -185,19 +186,20 @@ impl Map {
         next.map_or(self.size_bytes, |(next, _)| *next)
     }
 
-    /// Reads a map of a disk of `size_bytes`. What it says nothing of has not been tried.
+    /// Reads the map of a disk of `size_bytes`. Bytes that the text does not mention are untried.
     ///
     /// # Errors
-    /// A text that is no map, or not of such a disk.
+    /// The text is no map, or the map of a larger disk.
     pub fn parse(text: &str, size_bytes: u64) -> Result<Self, MapError> {
         Self::parse_up_to(text, size_bytes, size_bytes)
     }
 
-    /// Reads the map of a copy that has so many bytes, in whole sectors. The disk is longer where the map says so: a copy that was
-    /// ended early is shorter than its disk. What lies behind the end of the copy was not read, whatever the map calls it.
+    /// Reads the map of a copy of so many bytes, in whole sectors. A copy that was stopped early is
+    /// shorter than its disk; the map then names bytes after the copy's end. These were not read,
+    /// whatever the map says.
     ///
     /// # Errors
-    /// A text that is no map, or one of more bytes than any disk has.
+    /// The text is no map, or has more bytes than any disk.
     pub fn parse_of_copy(text: &str, copy_bytes: u64) -> Result<Self, MapError> {
         let mut map = Self::parse_up_to(text, copy_bytes, DISK_BYTES_MAX.max(copy_bytes))?;
         let whole = map.size_bytes.checked_next_multiple_of(SECTOR_BYTES);
@@ -223,7 +225,7 @@ impl Map {
         let lines = (1..).zip(text.lines().map(str::trim));
         let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let (line, head) = lines.next().ok_or(MapError::Empty)?;
-        // Where it was, what it did, and, in newer ones, in which of its passes.
+        // Position, step, and in newer maps the pass.
         let wrong = |line, what| MapError::Line { line, what };
         let mut words = head.split_whitespace();
         words.next().and_then(number).ok_or(wrong(line, "a position is wanted first"))?;
@@ -265,7 +267,7 @@ impl Map {
         Ok(map)
     }
 
-    /// The map as text, with where and in which step it is. `remarks` come first, a line each.
+    /// The map as text, with the position and step of the copy. `remarks` come first, a line each.
     #[must_use]
     pub fn to_text(&self, remarks: &[&str], (position, sign): (u64, char), pass: u8) -> String {
         let mut text = String::new();

@@ -1,4 +1,7 @@
-//! What to read next, so that most is had soonest and the disk suffers least.
+//! Chooses the next read, so that most bytes come soonest and the disk suffers least.
+//!
+//! The order: easy pieces first, leaping over errors; then the edges of failed pieces; then single
+//! sectors; then retries from both ends in turn.
 
 use std::ops::Range;
 
@@ -11,16 +14,16 @@ const LEAP_BYTES: u64 = 1 << 20;
 /// Bytes that are leapt over at most, and no more than a hundredth of the disk.
 const LEAP_BYTES_MAX: u64 = 1 << 30;
 
-/// What is being done.
+/// A step of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// What nobody has asked for, in pieces; the passes 1 to 3.
+    /// Untried bytes, in pieces; passes 1 to 3.
     Copy(u8),
     /// The edges of pieces that failed.
     Trim,
-    /// What is between the edges.
+    /// The sectors between the edges.
     Scrape,
-    /// What is bad, again; how often this is, from 1.
+    /// Bad sectors again; the number of the retry, from 1.
     Retry(u32),
     /// Nothing is left to be asked for.
     Over,
@@ -72,7 +75,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Goes on from a map, by sectors of so many bytes where pieces fail, with bad ones asked for `retries` times more.
+    /// Continues from a map, with sectors of this size in failed pieces and `retries` further reads
+    /// of bad sectors.
     ///
     /// # Panics
     /// Sectors without bytes, or larger than a piece: the caller has asked the disk.
@@ -84,13 +88,13 @@ impl Plan {
         Self { map, sector_bytes, retries, step, at: 0, leap_bytes, is_front_trimmed: false }
     }
 
-    /// What is known by now.
+    /// The map so far.
     #[must_use]
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// What is being done.
+    /// The present step.
     #[must_use]
     pub fn step(&self) -> Step {
         self.step
@@ -102,10 +106,11 @@ impl Plan {
         self.at.min(self.map.size_bytes())
     }
 
-    /// What to read next; none if all has been asked for as often as it may be.
+    /// The next read; `None` once every range was read as often as allowed.
     pub fn next_ask(&mut self) -> Option<Ask> {
         loop {
-            // A disk that fails everywhere is not read on for ever, nor is the memory filled with where.
+            // On a disk that fails everywhere the copy ends once the map is full, which bounds time
+            // and memory.
             if self.step == Step::Over || self.map.is_full() {
                 self.step = Step::Over;
                 return None;
@@ -183,7 +188,7 @@ impl Plan {
         self.is_front_trimmed = false;
     }
 
-    /// What came of it: the copy has these bytes, or the disk did not give all of them.
+    /// Records the result of a read: complete, or failed.
     pub fn answered(&mut self, ask: &Ask, is_read: bool) {
         let range = ask.range.clone();
         let failed = match self.step {
@@ -206,7 +211,7 @@ impl Plan {
         }
     }
 
-    /// The disk as a whole was gone when it was asked for these: nothing is known of them.
+    /// Makes these bytes untried again: the whole disk was gone when they were read.
     pub fn take_back(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
             self.map.set(range.clone(), State::Untried);
@@ -224,7 +229,7 @@ impl Plan {
         self.leap_bytes = leap_bytes.saturating_mul(2).min(most);
     }
 
-    /// A sector at an edge of the piece that is trimmed has been asked for.
+    /// Continues after the read of a sector at the edge of a failed piece.
     fn trimmed(&mut self, range: &Range<u64>, is_read: bool) {
         let (start, end) = (range.start, range.end);
         // The piece ends where its neighbours are something else.

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 const SECTOR: u64 = 512;
 
-/// Goes through a disk with these bad sectors to its end; how often each sector was asked for, and the map.
+/// Copies a disk with these bad sectors to the end; returns the number of reads of each sector, and
+/// the map.
 fn copied(mut plan: Plan, sectors: u64, bad: &dyn Fn(u64) -> bool) -> (BTreeMap<u64, u32>, Map) {
     let mut asked = BTreeMap::new();
     let mut count = 0_u64;
@@ -120,7 +121,7 @@ fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest() {
     let text = "0 ?\n0 4096 +\n4096 1024 -\n5120 4000 +\n";
     let map = Map::parse_of_copy(text, 8192).expect("a map");
     assert_eq!((map.size_bytes(), map.missing()), (9216, vec![4096..5120, 8192..9216]));
-    // What was lacking there is lacking as before.
+    // Bytes missing before are still missing.
     let cut = Map::parse_of_copy(text, 2048).expect("a map");
     assert_eq!(
         (cut.size_bytes(), cut.missing().as_slice()),

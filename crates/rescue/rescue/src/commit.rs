@@ -1,12 +1,14 @@
-//! `braid rescue --commit`: what the overlay holds, onto the members. The one thing here that writes to them.
+//! `braid rescue --commit` writes the overlay's content to the members. No other code of this crate
+//! writes to them.
 //!
 //! ```text
-//!   overlay ─▶ sectors that differ ─▶ shown ─▶ members opened alone, and as they were? ─▶ saved for undo ─▶ data ─▶ superblocks
+//!   overlay ─▶ sectors that differ ─▶ shown ─▶ members opened alone, unchanged? ─▶ saved for undo ─▶ data ─▶ superblocks
 //!                                                                 a commit that stopped: its record ─▶ data ─▶ superblocks
 //! ```
 //!
-//! Superblocks come last, when all data are durable. A commit that stops anywhere has left its record and a mark (`undo/unfinished.rs`): the
-//! same command then finishes it, and `braid undo` takes it back.
+//! Superblocks come last, when all data are durable. A commit that stops anywhere has left its
+//! record and a mark (`undo/unfinished.rs`). The same command then finishes it, and `braid undo`
+//! takes it back.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,10 +40,10 @@ use braid_discovery::undo::{Deed, Mark, Overwrite, save, writing};
 const SECTOR_BYTES: u64 = 512;
 /// Bytes that are compared at once, and the longest piece that is written.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes that may change: what was there and what is written are both saved, in one file of 1 GiB at most.
+/// Bytes that a commit may change. Old and new bytes are both saved, in one file of at most 1 GiB.
 const COMMIT_BYTES_MAX: u64 = 256 << 20;
 
-/// What changes on one device.
+/// The changes to one device.
 struct Change {
     label: String,
     path: PathBuf,
@@ -118,7 +120,7 @@ pub(super) fn commit(
     if args.dry_run {
         return Ok(Exit::Done);
     }
-    // What is open for reading keeps whoever writes out.
+    // Devices open for reading keep writers out.
     drop((overlays, disks));
     let saved = write(args, (&changes, &folder), group, globals)?;
     finished((&group.name, saved), &folder, globals)
@@ -189,14 +191,15 @@ fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
         .because("the same command, once the member can be written, goes on where it was")
 }
 
-/// The sectors in which an overlay differs from its member, superblocks that were only in memory among them.
+/// The sectors in which an overlay differs from its member, including superblocks that exist only
+/// in memory.
 fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
     let mut pieces: Vec<Snippet> = Vec::new();
     let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.behind {
         None => (overlay.below(), disk.mark, &[]),
         Some(behind) => (&behind.device, behind.mark, &behind.ranges),
     };
-    // What is in both is looked at once.
+    // Ranges that are in both are compared once.
     let ranges = overlay.ranges();
     let is_over = |range: &&Range<u64>| {
         ranges.iter().any(|it| it.start <= range.start && range.end <= it.end)
@@ -261,7 +264,7 @@ fn show(changes: &[Change], array: &str, (is_dry, globals): (bool, &Globals)) {
 /// A device that is about to be written.
 struct Written {
     device: Box<dyn Member>,
-    /// What stands at its ends.
+    /// The bytes at its ends.
     ends: Vec<Snippet>,
     superblocks: Vec<Snippet>,
     others: Vec<Snippet>,
@@ -316,7 +319,7 @@ fn write(
     Ok(saved.number)
 }
 
-/// Nobody wrote to the member while it was not held.
+/// Refuses if the member was written to while it was not held.
 fn check(args: &RescueConfig, change: &Change, device: &dyn Member) -> Result<(), CliError> {
     let now = match &change.part {
         None => mark(device, &change.label)?,
@@ -338,7 +341,7 @@ fn check(args: &RescueConfig, change: &Change, device: &dyn Member) -> Result<()
     ))
 }
 
-/// What a commit refuses to save.
+/// The refusal to save a change that is too large.
 fn too_much(args: &RescueConfig, bytes: u64) -> CliError {
     let what = format!(
         "the overlay changes {} of the members, and no more than {} can be saved to be taken back",

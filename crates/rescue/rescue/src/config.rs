@@ -1,53 +1,60 @@
-//! What a rescue is asked for, and how the command would be typed again.
+//! The options of a rescue, and the command line that repeats it.
 
 use std::path::PathBuf;
 
 use braid_console::output::shell::shell_word;
 use braid_discovery::raid0_layout::Raid0Layout;
 
-/// What is asked for: one array or several, who is believed, and what is to be done.
+/// The options: arrays, members to believe, and actions.
 #[derive(Debug, Clone, Default)]
 pub struct RescueConfig {
     /// This array alone, if the members are of several: its name or UUID.
     pub array: Option<String>,
-    /// Believe these members although they are older, the array gave them up, or their superblocks only nearly stand: as braid names
-    /// them, with commas between. A spare is tried in each free slot, or in this one (SPARE=SLOT).
+    /// Believe these members although they are older, the array gave them up, or their superblocks
+    /// are slightly damaged. Labels as braid shows them, with commas between. A spare is tried in
+    /// each free slot, or in this one (SPARE=SLOT).
     pub with: Vec<String>,
     /// Go on as if these members were not there: what would the others make without them?
     pub without: Vec<String>,
-    /// What a copy of a disk has, as a map of ddrescue's or of `braid image`: what the disk did not give is made of the others, or is
-    /// an I/O error. Without it IMAGE.map is taken, if it is there. May be given more than once.
+    /// The map of a copy of a disk, from ddrescue or `braid image`: bytes that the disk did not
+    /// return are made of the others, or are an I/O error. Without it IMAGE.map is used, if it
+    /// exists. May be given more than once.
     pub maps: Vec<NamedMap>,
-    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata lists: a copy of a disk has none of its
-    /// own. May be given more than once.
+    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata
+    /// lists: a copy of a disk has none of its own. May be given more than once.
     pub serials: Vec<NamedSerial>,
-    /// Compute what this copy of a disk lacks from the other members, and write it into the copy and its map. Nothing else is written.
+    /// Compute the bytes that this copy of a disk lacks from the other members, and write them into
+    /// the copy and its map. Nothing else is written.
     pub fill: Option<PathBuf>,
-    /// Find the files behind what cannot be read, with the tools of the file system (debugfs, xfs_db).
+    /// Find the files behind unreadable bytes, with the tools of the file system (debugfs, xfs_db).
     pub lost: bool,
-    /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know it, and where members only differ.
+    /// Read the whole array and compare. Names the wrong member where two parities or three copies
+    /// reveal it, and else the places where members differ.
     pub check: bool,
-    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): what of it is needed is read from there.
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`); needed parts
+    /// of it are read from there.
     pub backup_file: Option<PathBuf>,
     /// With --backup-file: use it although it is older, or newer, than the superblocks.
     pub accept_older: bool,
-    /// Of an array in the middle of a reshape in place: go by the position that md recorded, and do not ask what stands on the array how
-    /// far it got.
+    /// For an array in the middle of a reshape in place: use the position that md recorded, and do
+    /// not search the array's content for how far md got.
     pub as_recorded: bool,
-    /// Read in spite of bad-block logs, which may name sectors that are sound. Over an overlay the logs are emptied, and `--commit` writes
-    /// that to the members.
+    /// Read in spite of bad-block logs, which may name sound sectors. Over an overlay the logs are
+    /// emptied, and `--commit` writes that to the members.
     pub ignore_bad_blocks: bool,
-    /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
-    /// on with; else all guesses are shown.
+    /// Find out how members with lost or wrong superblocks were put together, from their content.
+    /// Continues with a certain answer; else shows all guesses.
     pub solve: bool,
-    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say it: look what stands on it by each.
+    /// The layout of a RAID-0 of unequal members beyond its smallest, if its superblocks do not say
+    /// it. Try both and look at the content.
     pub layout: Option<Raid0Layout>,
     /// With --solve: go on with this guess, by its number.
     pub guess: Option<usize>,
-    /// The folder of overlays: what is written while an array is served, and nothing of it on members. Without it in the state folder.
+    /// The folder of overlays, which take all writes while an array is served. Without it in the
+    /// state folder.
     pub overlay: Option<PathBuf>,
-    /// Serve the array over NBD, and each partition and volume on it as an export of its own; of several arrays, all that can be read.
-    /// What is written goes into the overlay.
+    /// Serve the array over NBD, and each partition and volume on it as an export of its own; of
+    /// several arrays, all readable ones. Writes go into the overlay.
     pub serve: bool,
     /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
     pub read_only: bool,
@@ -59,7 +66,8 @@ pub struct RescueConfig {
     pub fuse: Option<PathBuf>,
     /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
     pub run: Option<String>,
-    /// Write what the overlay holds to the members, and throw the overlay away; what is overwritten is saved first (`braid undo`).
+    /// Write the overlay to the members, and delete it; overwritten bytes are saved first (`braid
+    /// undo`).
     pub commit: bool,
     /// With --commit: say which sectors of which member would be written, and write nothing.
     pub dry_run: bool,
@@ -100,7 +108,7 @@ impl std::str::FromStr for NamedSerial {
     type Err = &'static str;
 
     fn from_str(words: &str) -> Result<Self, Self::Err> {
-        // A path may have the sign in it, and no serial number has.
+        // A path may contain `=`, a serial number never does.
         let (member, serial) = words.rsplit_once('=').ok_or("MEMBER=SERIAL is wanted")?;
         Ok(Self { member: member.into(), serial: serial.to_owned() })
     }
@@ -147,14 +155,14 @@ impl RescueConfig {
         };
         let serials: Vec<String> =
             self.serials.iter().map(|named| format!("--serial {}", serial(named))).collect();
-        // Who is believed stands in the overlay by then.
+        // The overlay records by then which members are believed.
         let is_plain = ["--commit", "--discard"].iter().any(|word| more.contains(*word));
         let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
         let overlay = self.overlay.as_ref().filter(|_| !more.contains("--overlay"));
         let solve = Some("--solve").filter(|_| self.solve && !more.contains("--solve"));
         // To see all of them is to choose none.
         let guess = self.guess.filter(|_| !more.contains("--guess") && more != "--solve");
-        // Who solves tries both.
+        // `--solve` tries both layouts.
         let is_chosen = ["--solve", "--layout"].iter().any(|word| more.contains(*word));
         let layout = self.layout.filter(|_| !is_chosen);
         let words = [

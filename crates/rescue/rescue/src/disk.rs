@@ -1,4 +1,5 @@
-//! One device of a rescue, or a stretch of one: opened for reading only, looked at, and with what its copy lacks.
+//! One device of a rescue, or a part of one: opened read-only, probed, and with the holes of its
+//! copy.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ pub(super) struct Volume {
 
 /// One device, or a partition of one.
 pub(super) struct Disk {
-    /// What it is called here.
+    /// Its name in messages.
     pub(super) label: String,
     /// The path of the device.
     pub(super) path: PathBuf,
@@ -42,30 +43,31 @@ pub(super) struct Disk {
     pub(super) part: Option<Range<u64>>,
     /// For reading only.
     pub(super) device: Arc<dyn Member>,
-    /// What was read of it.
+    /// The metadata read from it.
     pub(super) probed: ProbedMember,
-    /// What stands for its first and last bytes.
+    /// Checksum of its first and last bytes.
     pub(super) mark: u64,
-    /// What is on it, if it is no member.
+    /// Its content, if it is not a member.
     pub(super) contents: Contents,
-    /// What it lacks, if it is a copy: these bytes of it are errors.
+    /// Bytes that it lacks, if it is a copy; reading them is an error.
     pub(super) holes: Vec<Range<u64>>,
     /// Which volume it is of, if its metadata is not md's.
     pub(super) volume: Option<Volume>,
-    /// What is behind `device`, if that has something in memory in front of it.
+    /// The plain device, if `device` has bytes in memory in front of it.
     pub(super) behind: Option<Behind>,
 }
 
 /// A device that is read with something else in place of some of its bytes.
 pub(super) struct Behind {
     pub(super) device: Arc<dyn Member>,
-    /// What stands for its own first and last bytes.
+    /// Checksum of the plain device's first and last bytes.
     pub(super) mark: u64,
     /// Which bytes are not its own.
     pub(super) ranges: Vec<Range<u64>>,
 }
 
-/// What stands for what a device holds: who writes to a member writes its superblock, too, and that is at one of its ends.
+/// A checksum that detects writes to a device: a writer of a member also writes its superblock,
+/// which is at one of its ends.
 pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
     let ends = read_ends(device, label)?;
     let sum = |seed: u32| ends.iter().fold(seed, |sum, snippet| crc32c_append(sum, &snippet.bytes));
@@ -102,7 +104,7 @@ pub(super) fn disk(
     Ok(Disk { label, path, part, device, probed, mark, contents, holes, volume, behind })
 }
 
-/// What is on a device, by its tables and signatures.
+/// The content of a device, by its tables and signatures.
 fn contents(device: &dyn Member) -> Contents {
     let mut read = |offset: u64, length: usize| {
         let mut bytes = vec![0; length];

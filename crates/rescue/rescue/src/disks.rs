@@ -1,8 +1,9 @@
-//! The devices of a rescue: opened for reading only, and disks taken apart into their partitions.
+//! Opens the devices of a rescue read-only, and splits disks into their partitions.
 //!
-//! A disk of a NAS has its members in partitions, and where its image is looked at nobody has made devices of them. So a disk that is no
-//! member itself and has a table of partitions stands for its partitions, called `DISK#NUMBER`. One of a container of Intel's or of DDF
-//! stands for its stretches of volumes, called `DISK@VOLUME` (`foreign`).
+//! A NAS disk has its members in partitions, for which an image has no device nodes. So a disk that
+//! is no member itself and has a partition table is split into its partitions, called
+//! `DISK#NUMBER`. A disk of an Intel or DDF container is split into its stretches of volumes,
+//! called `DISK@VOLUME` (`foreign`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,18 +30,19 @@ use braid_discovery::wrapped::{Use, Way, way_in, ways};
 #[derive(Default)]
 pub(super) struct Disks {
     pub(super) all: Vec<Disk>,
-    /// Those that are there and cannot be read, and why.
+    /// Devices that exist and cannot be read, and why.
     pub(super) unreadable: Vec<(String, String)>,
-    /// What is to be said of containers that are not md's.
+    /// Notes on containers that are not md's.
     pub(super) notes: Vec<String>,
-    /// Superblocks that nearly stand, and that nobody was asked to believe.
+    /// Slightly damaged superblocks that the operator did not ask to believe.
     pub(super) remnants: Vec<Remnant>,
-    /// What is to be said of spares that are taken for members.
+    /// Notes on spares that are used as members.
     pub(super) spares: Vec<String>,
 }
 
 impl Disks {
-    /// Opens what was named, with what is missing of copies. One that cannot be read is told of; one that is not there, or in use, is a slip of the hand.
+    /// Opens the named devices, with the holes of copies. An unreadable device is reported; a
+    /// missing or busy one is an error, since it is probably a typing mistake.
     pub(super) fn open(args: &RescueConfig) -> Result<Self, CliError> {
         let paths = &args.members;
         refuse_repeated(paths.iter().map(PathBuf::as_path))?;
@@ -69,7 +71,7 @@ impl Disks {
                 Err(error) => return Err(error),
             }
         }
-        // Who asks to solve does not go by what stands there.
+        // `--solve` ignores the metadata on the disks.
         let found = match args.solve {
             true => foreign::Found { others: wholes, ..foreign::Found::default() },
             false => foreign::found(args, wholes)?,
@@ -97,7 +99,7 @@ impl Disks {
         Ok(disks)
     }
 
-    /// How to come to the bytes of those of these disks that have something around them.
+    /// How to open the wrapped ones among these disks (images that are not raw, encryption).
     pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, Way)> {
         let kind = |disk: &Disk| {
             let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
@@ -109,8 +111,8 @@ impl Disks {
         ways(meant.map(|disk| (disk.label.as_str(), kind(disk))), Use::Reading)
     }
 
-    /// Where there is no member: what to do next, and the command. What is around the bytes is opened first; else it is found out how
-    /// they were put together.
+    /// The next steps if no member was found, with commands: open wrapped disks first, else
+    /// `--solve`.
     pub(super) fn ways(&self, args: &RescueConfig) -> Vec<(Risk, String, String)> {
         let ways = self.openings(|_| true);
         if ways.is_empty() {
@@ -130,7 +132,8 @@ impl Disks {
         ways.chain([then]).collect()
     }
 
-    /// The indices of what is called so: a label, or the path of a disk with all of its partitions.
+    /// The indices of the disks with this name: a label, or a disk's path, which includes all its
+    /// partitions.
     pub(super) fn called(&self, name: &str) -> Vec<usize> {
         let of = |name: &str| -> Vec<usize> {
             let is_it = |disk: &&Disk| disk.label == name || disk.path == Path::new(name);
@@ -154,8 +157,8 @@ fn longer(device: Arc<dyn Member>, size_bytes: u64) -> Arc<dyn Member> {
     }
 }
 
-/// Bytes of the disk that this is the beginning of, if its superblock says that it has been cut: a copy that was ended early, or a disk
-/// behind a bridge that hides its end.
+/// The full size of a disk whose superblock says that its end is missing: a copy that was stopped
+/// early, or a disk behind a bridge that hides its end.
 fn uncut_bytes(disk: &Disk) -> Option<u64> {
     let superblocks = &disk.probed.probe.superblocks;
     let missing = superblocks.iter().filter_map(|found| match found.as_ref().err()?.cause {

@@ -1,7 +1,8 @@
-//! `braid rescue --lost`: what of the array cannot be had, and which files are there.
+//! `braid rescue --lost`: the unreadable bytes of the array, and the files in them.
 //!
-//! A file system's own tools know whose a block is: debugfs of ext2 to ext4, xfs_db of XFS. They want a file, so the array is served as
-//! one to them (FUSE), for reading only, by this program started once more. btrfs has no tool that does without a mount.
+//! A file system's own tools map blocks to files: debugfs for ext2 to ext4, xfs_db for XFS. They
+//! need a file, so a second process of this program serves the array to them as one (FUSE,
+//! read-only). btrfs has no tool that does without a mount.
 
 use std::fs;
 use std::ops::Range;
@@ -31,7 +32,7 @@ const RANGES_SHOWN: usize = 64;
 /// Of which array, and how it was asked for.
 type Asked<'a> = (&'a RescueConfig, &'a Found, &'a Globals);
 
-/// What is lost of one volume.
+/// The losses of one volume.
 struct OfVolume {
     name: String,
     holds: String,
@@ -175,7 +176,8 @@ fn ext_files(
     let (blocks, count) = units(lost, size)?;
     let debugfs = |words: &str| format!("debugfs -R '{words}' \"$file?offset={start}\"");
     let (said, complaint) = served(asked, &debugfs(&format!("icheck {blocks}")))?;
-    // A head, then a line for each block. Where debugfs could not look it says so elsewhere, ends well, and lists nothing.
+    // A head, then a line for each block. If debugfs fails it complains on stderr, exits with
+    // success, and lists nothing.
     let found: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("Block")).collect();
     if found.len() <= count {
         let why = complaint.unwrap_or_else(|| "it lists too little".to_owned());
@@ -232,7 +234,7 @@ fn xfs_files(
     Ok(files)
 }
 
-/// The numbers of the blocks that are touched, and how many they are.
+/// The numbers of the lost blocks, and their count.
 fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
     let blocks = lost.iter().flat_map(|range| range.start / size..range.end.div_ceil(size));
     let mut blocks: Vec<u64> = blocks.take(BLOCKS_MAX + 1).collect();
@@ -246,7 +248,8 @@ fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
     Ok((words.join(" "), words.len()))
 }
 
-/// What a command says that has the array in `$file`, and what it complains of, but for saying which version it is.
+/// Runs a command on the array, as `$file`. Returns its output, and its complaints without the line
+/// with its version.
 fn served(
     (args, found, globals): Asked<'_>,
     command: &str,

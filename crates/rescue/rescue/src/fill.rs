@@ -1,17 +1,20 @@
-//! `braid rescue --fill`: what a copy of a disk lacks, computed from the other members and written into the copy.
+//! `braid rescue --fill` computes the bytes that a copy of a disk lacks, and writes them into the
+//! copy.
 //!
 //! ```text
-//!   the copy's holes ─▶ rows of the array ─▶ read: the engine makes what is missing of the others ─▶ written again, over an overlay
+//!   the copy's holes ─▶ rows of the array ─▶ read: the engine computes missing bytes from the others ─▶ written again, over an overlay
 //!                                                        the overlay's blocks in the holes ─▶ the copy ─▶ its map
 //! ```
 //!
-//! The rows are written with what they hold, so that parity in a hole comes back as well. All that lands in an overlay of its own,
-//! which is thrown away; only what lies in a hole goes into the copy, byte for byte what the disk would have held.
+//! The rows are written with their own content, so that parity in a hole comes back as well. All
+//! writes go to a separate overlay, which is deleted in the end. Only the bytes in holes are copied
+//! from it: byte for byte those of the disk.
 //!
 //! Invariants:
-//! - only holes of the copy are written, and no other member `[check: a_copy_is_filled_from_the_others]`;
-//! - nothing is computed while parity may not fit: an array that was being written when it ended is refused
-//!   `[check: a_copy_of_an_interrupted_array_is_not_filled]`.
+//! - only holes of the copy are written, and no other member
+//!   `[check: a_copy_is_filled_from_the_others]`;
+//! - nothing is computed while parity may be wrong: an array that was interrupted while writing is
+//!   refused `[check: a_copy_of_an_interrupted_array_is_not_filled]`.
 
 use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
@@ -103,7 +106,7 @@ pub(super) fn fill(
         let start = disk.part.as_ref().map_or(0, |part| part.start);
         let overlay = found.overlays[*index].as_ref();
         let overlay = overlay.expect("who is used has one");
-        // What braid itself keeps beside the data while it runs an array is not what the disk held.
+        // braid's own metadata beside the data, in the overlay, was not on the disk.
         let sectors = used.iter().find(|(member, _)| member == index).map_or(0, |(_, used)| *used);
         let superblock = found.probed[*index].probe.newest();
         let data = superblock.map_or(0, |found| found.device.data_offset_sectors);
@@ -151,7 +154,7 @@ pub(super) fn fill(
     Ok(if missing.is_empty() { Exit::Done } else { Exit::Attention })
 }
 
-/// What the copy has before it is filled. One that is only shorter than its disk has no map yet.
+/// The copy's map before filling. A copy that is only shorter than its disk has no map yet.
 fn map_of(
     args: &RescueConfig,
     image: &Path,
@@ -178,7 +181,8 @@ fn refused(image: &Path, why: &str, args: &RescueConfig) -> CliError {
         .remedy(Risk::Look, "See how the array is", args.command(""))
 }
 
-/// Has the engine read what is missing, and write it again. For each of the copies, how many sectors of its data the array uses.
+/// The engine reads the missing bytes and writes them again. Returns, for each copy, the sectors of
+/// its data that the array uses.
 fn computed(
     ready: Ready,
     indices: &[usize],
@@ -207,7 +211,7 @@ fn computed(
             for row in touched.iter().flat_map(|range| rows_of(&geometry, range)) {
                 let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
                 if let Some(payload) = read(&volume, &bytes) {
-                    // What cannot be written stays a hole.
+                    // Bytes that cannot be written stay a hole.
                     let offset = bytes.start;
                     let write = ClientRequest::Write { offset, payload, durable: false };
                     let _ = volume.call(write);
@@ -222,7 +226,8 @@ fn computed(
     Ok(slots.iter().map(used).collect())
 }
 
-/// Whole rows, where there are any: what fills one is written with its parity, and reads nothing before.
+/// Splits into whole rows where rows exist: a full-stripe write includes parity and reads nothing
+/// first.
 fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let length = match geometry {
         Geometry::Stripe(stripe) => {

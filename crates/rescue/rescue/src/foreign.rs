@@ -1,20 +1,23 @@
-//! Disks of a container that is not md's: Intel's RAID (IMSM) and DDF. Each of its volumes becomes an array like any other.
+//! Disks of containers that are not md's: Intel's RAID (IMSM) and DDF. Each volume becomes an
+//! ordinary array.
 //!
 //! ```text
 //!   whole disks ─▶ braid_external_metadata::look ─▶ gather ─▶ for each volume and disk: a stretch of the disk, `DISK@VOLUME`
 //!                                                       with a superblock in memory behind its data ─▶ arrays, as everywhere
 //! ```
 //!
-//! What the metadata says becomes what md would say: the newest has most events, so that an older disk is stale and may be
-//! believed by name; a slot whose disk was being rebuilt is recovered up to nothing; a volume that was being written, verified
-//! or initialised is dirty, and what has to be computed from it then is withheld.
+//! The metadata is translated into md's terms. The newest disk has most events, so that an older
+//! disk is stale and may be believed by name. The slot of a disk that was being rebuilt has
+//! recovery offset 0. A volume that was being written, verified or initialised is dirty, and data
+//! that would be computed from it is withheld.
 //!
 //! Invariants:
-//! - the container is believed before a table of partitions: the first disk of a mirror has the mirror's table
-//!   `[check: a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table]`;
-//! - what is made up here is never written to a disk: a commit is refused `[check: what_is_not_mds_is_not_committed]`;
-//! - all bytes of each volume are as they were written, with any disk missing that its level can lose
-//!   `[check: foreign_containers_are_read_with_each_loss]`.
+//! - the container is believed before a partition table: the first disk of a mirror has the
+//!   mirror's table `[check: a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table]`;
+//! - superblocks made here are never written to a disk: a commit is refused
+//!   `[check: what_is_not_mds_is_not_committed]`;
+//! - all bytes of each volume are as they were written, with any disk missing that its level can
+//!   lose `[check: foreign_containers_are_read_with_each_loss]`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +43,7 @@ const ROOM_SECTORS: u64 = 32;
 /// Intel keeps so many characters of a serial number: the last ones.
 const SERIAL_CHARACTERS: usize = 16;
 
-/// Disks with metadata that is not md's, and what is to be said of it.
+/// Disks with metadata that is not md's, and notes on them.
 #[derive(Default)]
 pub(super) struct Found {
     /// Stretches of disks, for each volume that can be put together.
@@ -94,7 +97,7 @@ pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, Cl
             }
         }
     }
-    // One that is in no volume is shown as it is.
+    // A disk that is in no volume is shown as a plain disk.
     for ((whole, label, _), is_used) in disks.into_iter().zip(used) {
         if !is_used {
             let is_spare = label.disks.iter().any(|disk| disk.is_spare);
@@ -113,7 +116,7 @@ pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, Cl
     Ok(found)
 }
 
-/// Enough are known to read it although of others nobody knows which they are.
+/// Whether any current disk is identified, although others could not be.
 fn is_enough(array: &Array) -> bool {
     array.seats.iter().filter(|seat| !seat.is_stale).count() > 0
 }
@@ -173,7 +176,7 @@ fn check_serials(
     Ok(())
 }
 
-/// What has to be said of a volume before anything is made of it.
+/// Notes on a volume, before it becomes an array.
 fn notes(
     args: &RescueConfig,
     array: &Array,
@@ -209,7 +212,7 @@ fn notes(
             printable(&args.command("--solve")),
         ));
     }
-    // Which half of a mirror is here nobody may know.
+    // Which half of a mirror is here may be unknown.
     let is_known = array.seats.iter().all(|seat| {
         let (_, label, serial) = &disks[seat.disk];
         label.own.is_some() || serial.is_some()
@@ -278,7 +281,8 @@ fn member(
     let mut all = roles(&held).to_vec();
     let mut number = seat.slot;
     if seat.is_stale {
-        // By its own word it was in the array; who has its number since has it, and it has one of those behind all slots.
+        // A stale disk was in the array by its own label. The disk that took its number keeps it;
+        // the stale one gets a number beyond the slots.
         if is_here(seat.slot) {
             all[seat.slot] = Role::Faulty;
             number =
@@ -313,7 +317,7 @@ fn member(
     in_front(&superblock, &(0..data_sectors), disk).map(Ok)
 }
 
-/// What each member gives, for a volume of its size: never more than it has.
+/// Sectors that each member provides for a volume of its size: never more than the member has.
 fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> Option<u64> {
     let slots = u64::try_from(array.slots.len()).ok()?;
     let given = array.slots.iter().map(|slot| slot.sectors).filter(|sectors| *sectors > 0).min()?;
@@ -328,7 +332,7 @@ fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> O
     let chunk = u64::from(chunk).max(1);
     let wanted = array.size_sectors.checked_mul(times)?.div_ceil(share.max(1));
     let wanted = wanted.checked_next_multiple_of(chunk)?;
-    // What a record says of the whole may be of its part alone.
+    // The record's size of the whole may be that of one part only.
     let all = if array.size_sectors == 0 { given } else { wanted };
     Some(all.min(given / chunk * chunk)).filter(|sectors| *sectors > 0)
 }

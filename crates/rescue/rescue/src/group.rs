@@ -1,4 +1,4 @@
-//! Which arrays the disks are of, and which of them is meant.
+//! The arrays that the disks belong to, and the one that the operator means.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use braid_discovery::ready::served_name;
 
 /// The members of one array.
 pub(super) struct Group {
-    /// What the array is called.
+    /// The array's name.
     pub(super) name: String,
     /// Its UUID in mdadm's form.
     pub(super) uuid: String,
@@ -29,7 +29,7 @@ impl Named for Group {
     }
 }
 
-/// What can be asked which array it is.
+/// An array, or a part of one, with the array's name.
 pub(super) trait Named {
     fn name(&self) -> &str;
 }
@@ -63,7 +63,7 @@ pub(super) fn one_of<T: Named>(
     })
 }
 
-/// The arrays that the disks are of, those that were asked for.
+/// The arrays of these disks that the operator asked for.
 pub(super) fn groups(disks: &Disks, args: &RescueConfig) -> Result<Vec<Group>, CliError> {
     for name in args.with.iter().chain(&args.without) {
         if disks.called(name).is_empty() {

@@ -1,11 +1,11 @@
-//! What a partition or volume holds, in words and as JSON.
+//! The content of a partition or volume, in words and as JSON.
 
 use braid_signatures::{Thing, Volume};
 use serde_json::{Value, json};
 
 use braid_console::output::size::format_size;
 
-/// What a volume holds, in a few words.
+/// A volume's content, in a few words.
 pub(super) fn holds(volume: &Volume) -> String {
     if volume.is_unreadable && volume.things.is_empty() {
         return "it cannot be read".to_owned();

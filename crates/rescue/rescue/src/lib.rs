@@ -1,18 +1,19 @@
-//! Rescue: an array that does not start, or that nobody dares to start, read back without writing
-//! to it.
+//! Rescue: reads an array that does not start, or that its operator does not dare to start, without
+//! writing to it.
 //!
 //! ```text
-//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ what stands on it ─▶ the story
+//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ content ─▶ the story
 //!                                                      ▲
-//!                       overlay: what was written since │ --serve: NBD, writes go there · --commit: from there to the members
+//!                       overlay: all writes since       │ --serve: NBD, writes go there · --commit: from there to the members
 //! ```
 //!
-//! Nothing is ever written to a member but by `--commit`, which shows every sector first and saves what it overwrites (`braid undo`).
-//! Members are opened for reading only, so that this is the kernel's word and not ours.
+//! Only `--commit` writes to members. It shows every sector first and saves the bytes that it
+//! overwrites (`braid undo`). Members are opened read-only, so that the kernel guarantees it.
 //!
 //! Invariants:
-//! - no member is opened for writing, or written, unless it is committed `[check: no_write_reaches_a_member]`;
-//! - what is committed is what the overlay showed, and can be taken back
+//! - no member is opened for writing, or written, except by a commit
+//!   `[check: no_write_reaches_a_member]`;
+//! - a commit writes the content that the overlay showed, and can be taken back
 //!   `[check: members_that_dropped_together_are_read_back_written_over_and_committed]`.
 
 #![forbid(unsafe_code)]
@@ -77,7 +78,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         };
     }
     let mut disks = Disks::open(args)?;
-    // Once more, as nobody writes to them any more.
+    // Checked again, now that the members are held against writers.
     refuse_unfinished(&globals.state_dir, &args.members)?;
     let mut solved = None;
     if args.solve {
@@ -154,12 +155,13 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
     serving::serve(args, disks, (found, volumes), globals)
 }
 
-/// The volume that an array is, if its metadata is not md's.
+/// The volume behind an array, if its metadata is not md's.
 fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Volume> {
     group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
 }
 
-/// 0: an array can be read as it stands, and nothing is wrong with it; 3: it can be read; else what stands in the way.
+/// 0: an array can be read as it stands, without any fault; 3: it can be read; else the code of the
+/// refusal.
 fn exit(found: &[Found]) -> Exit {
     let of_one = |one: &Found| match &one.plan.array {
         _ if one.moving.is_some() && one.is_readable() => Exit::Attention,

@@ -1,4 +1,4 @@
-//! Looking: what is to be believed of each array, and what stands on it.
+//! Looks at each array: which members to believe, and the array's content.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -32,7 +32,7 @@ use braid_discovery::raid0_layout::Raid0Layout;
 use braid_discovery::ready::{Ready, decided};
 use braid_discovery::replay::Place;
 
-/// Members that are looked at one by one, with and without each: more make no table that anybody reads.
+/// Members for which the result without each is computed: a longer table is of no use to a reader.
 const VIEWS_MAX: usize = 32;
 
 /// One array, as it was found.
@@ -45,16 +45,16 @@ pub(super) struct Found {
     pub(super) overlays: Vec<Option<OfMember>>,
     pub(super) folder: PathBuf,
     pub(super) plan: Plan,
-    /// What is being done to it, if it is in the middle of a reshape: then `probed` and `plan` are those of one of its two shapes, and there
-    /// are no overlays of members, but one of the array.
+    /// The reshape, if one is unfinished. `probed` and `plan` are then those of one of the two
+    /// shapes, and one overlay of the array replaces those of the members.
     pub(super) moving: Option<Moving>,
     pub(super) array_overlay: Option<OfArray>,
     pub(super) options: Options,
-    /// Who was asked for by name.
+    /// Members that the operator named.
     pub(super) asked: BTreeSet<usize>,
-    /// What would come of the others, for each member that is used.
+    /// For each used member, the result without it.
     pub(super) views: Vec<Option<Outcome>>,
-    /// What stands on it; none if it cannot be read, and why.
+    /// The array's content, or why it cannot be read.
     pub(super) contents: Result<Contents, String>,
     /// Of the group's members: bytes of the disk that the copy lacks.
     pub(super) lacks: Vec<u64>,
@@ -62,9 +62,9 @@ pub(super) struct Found {
     pub(super) lost: Vec<Range<u64>>,
     /// Copies lack so much that not all of it was tried.
     pub(super) lost_is_cut: bool,
-    /// The array, open for reading until somebody else is to have it; none if it cannot be read.
+    /// The array, open for reading until a server takes it; `None` if it cannot be read.
     pub(super) reader: Option<Reader>,
-    /// What logs had to say, in memory.
+    /// Lines on the logs that were replayed in memory.
     pub(super) replayed: Vec<String>,
     /// Which volume it is, if its metadata is not md's.
     pub(super) volume: Option<OfContainer>,
@@ -171,7 +171,7 @@ fn one(
         is_one_of_several: false,
     };
     if found.plan.array.is_ok() {
-        // To tell what stands there: what may be wrong is read as well, and that is said.
+        // Sectors at risk are read too, to recognise the content; the story says so.
         let ready = found.ready(disks, globals, Some(u64::MAX));
         let ready = ready.and_then(|ready| ready.settled(Place::Memory));
         match ready {
@@ -194,7 +194,7 @@ fn one(
     Ok(found)
 }
 
-/// Who was asked for by name, of the group's members.
+/// The group's members that the operator named.
 fn asked_for(disks: &Disks, group: &Group, args: &RescueConfig) -> BTreeSet<usize> {
     let named: Vec<usize> = args.with.iter().flat_map(|name| disks.called(name)).collect();
     let here = group.members.iter().enumerate();
@@ -253,7 +253,7 @@ fn one_that_moves(
         is_one_of_several: false,
     };
     if moving.is_readable() {
-        // To tell what stands there: what may be wrong is read as well, and that is said.
+        // Sectors at risk are read too, to recognise the content; the story says so.
         let joined = moving.joined((disks, &found.group.members), Care::Read, globals);
         match joined {
             Ok(device) => {
@@ -275,8 +275,8 @@ fn one_that_moves(
 }
 
 impl Found {
-    /// The array for reading, with its members open as the plan has it: over the overlay where there is one, and with what would be
-    /// written in memory.
+    /// Opens the array for reading, over the overlay if one exists, with the plan's superblocks in
+    /// memory.
     pub(super) fn ready(
         &self,
         disks: &Disks,
@@ -288,7 +288,8 @@ impl Found {
         decided((devices, &probed), None, &self.wanted(true, accept_risk), &globals.state_dir)
     }
 
-    /// With what believed members may lack taken for unreadable: it is made of the others, or an I/O error.
+    /// Makes the sectors that believed members may lack unreadable: they are computed from the
+    /// others, or are an I/O error.
     pub(super) fn withholding(&self, ready: Ready) -> Ready {
         withholding(&self.plan, ready)
     }
@@ -315,12 +316,12 @@ impl Found {
         sectors.map(|sectors| sectors.saturating_mul(512))
     }
 
-    /// What assembly is asked for.
+    /// The options for assembly.
     pub(super) fn wanted(&self, read_only: bool, accept_risk: Option<u64>) -> Options {
         wanted(&self.plan, &self.options, (read_only, accept_risk))
     }
 
-    /// What a member lacks of the array's data, if it is a copy: in sectors of its data area.
+    /// The sectors of its data area that a member lacks, if it is a copy.
     pub(super) fn holes_of(&self, disks: &Disks, index: usize) -> Vec<Range<u64>> {
         let disk = &disks.all[self.group.members[index]];
         let Some(superblock) = self.probed[index].probe.newest() else { return Vec::new() };
@@ -396,7 +397,6 @@ impl Reader {
         }
     }
 
-    /// What stands on it.
     fn contents(&self) -> Contents {
         look_at(self.size_bytes(), &mut |offset, length| self.read(offset, length))
     }

@@ -1,10 +1,11 @@
-//! What of the array is behind bytes that a copy lacks, and cannot be had from the others either; and the files there.
+//! Finds the bytes of the array that are lost: those that a copy lacks and the other members cannot
+//! replace.
 //!
 //! ```text
-//!   holes of a copy ─▶ sectors of its data ─▶ sectors of the array ─▶ read ─▶ those that fail are lost
+//!   holes of a copy ─▶ sectors of its data ─▶ sectors of the array ─▶ read ─▶ failed reads are lost
 //! ```
 //!
-//! The geometry says where to look; whether something is lost is not computed but tried.
+//! Geometry only says where to look. Whether a sector is lost is found by reading it.
 
 use std::ops::Range;
 
@@ -19,19 +20,19 @@ use super::overlay::BLOCK_BYTES;
 const SECTOR_BYTES: u64 = 512;
 /// Bytes that are tried at once before single sectors are.
 const TRIED_BYTES: u64 = 64 << 10;
-/// Bytes of copies behind which the array is tried: of a copy that was hardly begun, or of a disk that is hardly read, what is
-/// behind the first of them.
+/// Bytes of copies behind which the array is read. Of a copy with larger holes, only the first are
+/// tried.
 const LOOKED_BYTES_MAX: u64 = 64 << 20;
 
-/// Sectors of the array of which these sectors of a slot's data hold something, in pieces of no more than a chunk. With `is_whole` all
-/// that stands in the same rows, so that parity is behind it, too.
+/// The array sectors stored in these sectors of a slot's data, in pieces of at most a chunk. With
+/// `is_whole` all sectors of the same rows, so that parity counts, too.
 pub(super) fn behind(
     geometry: &Geometry,
     slot: Slot,
     sectors: &Range<u64>,
     is_whole: bool,
 ) -> Vec<Range<u64>> {
-    // What is written goes into blocks of an overlay, which ask the member for the rest of them.
+    // Writes go into blocks of an overlay, which read the rest of a block from the member.
     let block = if is_whole { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
     let (start, end) = (sectors.start - sectors.start % block, sectors.end.next_multiple_of(block));
     let used = start..end.min(geometry.used_sectors(slot));
@@ -87,8 +88,8 @@ pub(super) fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Bytes of the array that cannot be read, of those behind what each member of it lacks (`holes`, in sectors of its data), and
-/// whether there were too many to try all of them.
+/// The unreadable bytes of the array behind the holes of its members, and whether there were too
+/// many to try all. `holes` are in sectors of a member's data.
 pub(super) fn lost(
     volume: &Volume,
     array: &AssembledArray,

@@ -1,16 +1,18 @@
-//! A volume of LVM as an export: its bytes lie here and there, on one array or several.
+//! A volume of LVM as an export: its bytes are scattered over one array or several.
 //!
 //! ```text
-//!   request ─▶ runs: each on one array, or zeroes, or lost ─▶ all in one run: handed on as it is
-//!                                                         └─▶ several: a request each, and the last to end answers
+//!   request ─▶ runs: each on one array, or zeroes, or lost ─▶ one run: passed on unchanged
+//!                                                         └─▶ several: a request each, and the last to complete answers
 //! ```
 //!
-//! Where all bytes lie was found out before it is served, so nothing waits here. Volumes whose writes would have to go elsewhere too (thin
-//! ones, copies) are for reading only.
+//! All places are mapped before the volume is served, so requests never wait for a lookup. Volumes
+//! whose writes would also need other places (thin ones, copies) are read-only.
 //!
 //! Invariants
-//! - No request leaves what its volume has on an array `[check: volumes_of_a_nas_are_read_over_several_arrays]`.
-//! - What is lost is an I/O error, and what is beside it is read `[check: a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not]`.
+//! - No request leaves the volume's places on an array
+//!   `[check: volumes_of_a_nas_are_read_over_several_arrays]`.
+//! - Lost bytes are an I/O error, and the bytes beside them are read
+//!   `[check: a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not]`.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,7 +111,8 @@ impl Mapped {
         self.places.arrays().filter_map(|array| self.arrays.get(array))
     }
 
-    /// One request for each run, by `ask`, which takes an array, the offset there, where the run begins, and its length.
+    /// Submits one request for each run, made by `ask` from the offset on the array, the run's
+    /// start in the request, and its length.
     fn each(
         &self,
         (offset, length): (u64, u64),
@@ -340,7 +343,7 @@ impl Export for Mapped {
                     _ => {}
                 }
             }
-            // What an array did not tell all of, or what there is no room for, is asked for again.
+            // The client asks again for extents that an array left out, or that exceed the limit.
             if left > 0 || found.len() >= extents_max {
                 break;
             }

@@ -1,11 +1,13 @@
-//! Whose disks these are, by how they are partitioned: a word of comfort for somebody who has a NAS in pieces on the table.
+//! Recognises the maker of NAS disks by their partitions: a word of comfort for an operator with a
+//! NAS in pieces on the table.
 //!
-//! It adds words, and changes nothing of what is believed. The first partitions of a NAS are its system and its swap, on all disks alike,
-//! and their places are the maker's own.
+//! It only adds words, and does not change which members are believed. The first partitions of a
+//! NAS are its system and its swap, alike on all disks, at places typical of the maker.
 //!
-//! Sources: listings of disks that their owners published: Synology (partitions at 256, 4980736 and 9453280; since DSM 7 at 8192 and
-//! 16785408), ReadyNAS (64, 8388672, 9437248), QNAP (four of which the first, second and fourth are of some 500 MiB), Buffalo's
-//! TeraStation (some 380, 130 and 190 MiB around the data). Others are not known by name, and read all the same.
+//! Sources: listings of disks that their owners published: Synology (partitions at 256, 4980736 and
+//! 9453280; since DSM 7 at 8192 and 16785408), ReadyNAS (64, 8388672, 9437248), QNAP (four of which
+//! the first, second and fourth are of some 500 MiB), Buffalo's TeraStation (some 380, 130 and 190
+//! MiB around the data). Disks of other makers are read too, but not named.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +19,7 @@ use super::volumes::Volumes;
 const SECTOR_BYTES: u64 = 512;
 const MIB_SECTORS: u64 = 2048;
 
-/// Who made the NAS.
+/// The maker of a NAS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maker {
     Synology,
@@ -40,7 +42,7 @@ impl Maker {
 /// One partition: its number, first sector, and sectors.
 type Slice = (u32, u64, u64);
 
-/// Whose a disk is with these partitions, in the order of their places.
+/// The maker of a disk with these partitions, in the order of their places.
 fn of_partitions(slices: &[Slice]) -> Option<Maker> {
     let starts: Vec<u64> = slices.iter().map(|(_, start, _)| *start).collect();
     let mib = |number: u32| {
@@ -62,7 +64,7 @@ fn of_partitions(slices: &[Slice]) -> Option<Maker> {
     (is_largest && is_near(1, 376) && is_near(2, 133) && is_near(4, 188)).then_some(Maker::Buffalo)
 }
 
-/// Whose the disks are, if all that are partitioned are of one maker.
+/// The common maker of all partitioned disks, if there is only one.
 fn of_disks(disks: &Disks) -> Option<Maker> {
     let mut by_path: BTreeMap<&Path, Vec<Slice>> = BTreeMap::new();
     for disk in &disks.all {
@@ -99,7 +101,7 @@ pub(super) fn words(disks: &Disks, found: &[Found], volumes: &Volumes) -> Option
     let mut arrays: Vec<(u32, &str)> = Vec::new();
     for one in found {
         let members = one.group.members.iter().map(|index| &disks.all[*index]);
-        // The system and what belongs to it is before the data, and in Buffalo's and QNAP's case behind it, too.
+        // System partitions come before the data; on Buffalo and QNAP disks some follow it.
         let number = members.filter_map(slice).map(|(number, ..)| number).min();
         arrays.push((number.unwrap_or(u32::MAX), one.group.name.as_str()));
     }
@@ -125,7 +127,7 @@ pub(super) fn words(disks: &Disks, found: &[Found], volumes: &Volumes) -> Option
 mod tests {
     use super::*;
 
-    /// What owners published of their disks.
+    /// Partition tables that owners published.
     #[test]
     fn makers_are_known_by_where_their_partitions_begin() {
         let rest = 1_000_000_000;
@@ -173,7 +175,7 @@ mod tests {
         ];
         for (maker, slices) in cases {
             assert_eq!(of_partitions(slices), Some(maker), "{slices:?}");
-            // One that is not where it should be is nobody's.
+            // With moved partitions no maker is recognised.
             let moved: Vec<Slice> = slices
                 .iter()
                 .map(|(number, start, sectors)| (*number, start + 1, sectors / 3))

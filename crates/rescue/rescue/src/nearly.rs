@@ -1,16 +1,18 @@
-//! Superblocks that nearly stand (`braid_ondisk::nearly`): looked for on disks that have no sound one, told, and believed by `--with`.
+//! Slightly damaged superblocks (`braid_ondisk::nearly`): searched on disks without a sound one,
+//! reported, and believed by `--with`.
 //!
 //! ```text
-//!   a disk without a sound superblock ─▶ its ends, where partitions of disks begin, where shorter disks end, behind what stands on it
+//!   a disk without a sound superblock ─▶ its ends, usual starts of partitions, ends of shorter disks, after its content
 //!                                           │ each sector that begins a superblock, or nearly
 //!                                           ▼
-//!                      named by --with? ─▶ a member: `DISK`, or `DISK@SECTOR` where it does not begin with the disk
-//!                                     no ─▶ told, with the command that believes it
+//!                      named by --with? ─▶ a member: `DISK`, or `DISK@SECTOR` if it does not begin with the disk
+//!                                     no ─▶ reported, with the command that believes it
 //! ```
 //!
-//! What is put right in a superblock is so in memory alone, until it is committed.
+//! Superblocks are corrected in memory only, until a commit.
 //!
-//! Invariant: nobody is believed by this who was not named `[check: members_that_wipefs_has_been_at_are_read_where_that_is_asked_for]`.
+//! Invariant: only named members are believed
+//! `[check: members_that_wipefs_has_been_at_are_read_where_that_is_asked_for]`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,9 +40,11 @@ const SECTOR_BYTES: u64 = 512;
 /// Bytes of a superblock at most.
 const SUPERBLOCK_LENGTH: usize = 4096;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_LENGTH as u64;
-/// Bytes that are looked through from the start of a disk: all partitions but those of large systems begin there.
+/// Bytes searched at the start of a disk: all partitions begin there, except those of large
+/// systems.
 const START_BYTES: u64 = 16 << 20;
-/// And to its end: the superblock 1.0 of a last partition, or of a device that was enlarged by little, is there.
+/// Bytes searched at its end: the 1.0 superblock of a last partition, or of a device that was
+/// enlarged a little, is there.
 const END_BYTES: u64 = 16 << 20;
 /// Behind what stands on a disk without a table: a superblock 1.0 stood behind it.
 const BEHIND_BYTES: u64 = 8 << 20;
@@ -49,32 +53,34 @@ const OLD_END_BYTES: u64 = 2 << 20;
 /// Bytes that are read at once, and where they cannot be.
 const PIECE_BYTES: u64 = 1 << 20;
 const SMALL_PIECE_BYTES: u64 = 64 << 10;
-/// Sectors at which partitions of disks of NAS boxes begin, beyond the first 16 MiB; `nas.rs` has the sources.
+/// Sectors beyond the first 16 MiB at which partitions of NAS disks begin; `nas.rs` has the
+/// sources.
 const STARTS: [u64; 10] = [
     771_120, 1_044_225, 1_060_296, 2_120_584, 4_980_736, 8_388_672, 9_437_248, 9_453_280,
     16_785_408, 21_241_856,
 ];
-/// Reads of a disk that may fail, each of which takes it seconds; what a copy lacks fails at once, and does not count.
+/// Failing reads allowed on a disk, since each takes seconds. Holes of a copy fail at once, and do
+/// not count.
 const FAILURES_MAX: usize = 16;
 /// Superblocks of one disk that are told; more are what is left of many arrays.
 const TOLD_MAX: usize = 16;
 
-/// One that nearly stands.
+/// A slightly damaged superblock.
 pub(super) struct Remnant {
-    /// What its member is called.
+    /// The label of its member.
     pub(super) label: String,
     /// The index of its disk.
     pub(super) disk: usize,
     pub(super) nearly: Nearly,
 }
 
-/// Whether the bytes of the disk lie in another order than the disk had them, as in an image that is not raw.
+/// Whether the device holds the disk's bytes in another order, such as an image that is not raw.
 fn is_wrapped(disk: &Disk) -> bool {
     let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
     kinds.any(|kind| !may_be_on_top(kind) && way_in(kind, &disk.label, Use::Reading).is_some())
 }
 
-/// The disks with those seated that are to be believed, and what is left to be told.
+/// Turns believed superblocks into members; returns all disks, and the superblocks to report.
 pub(super) fn taken(
     args: &RescueConfig,
     disks: Vec<Disk>,
@@ -93,7 +99,7 @@ pub(super) fn taken(
             0 => disk.label.clone(),
             start => format!("{}@{start}", disk.label),
         };
-        // What is committed is what was served, and that was asked for by name.
+        // Commit and discard work on what was served, whose members were named then.
         let is_believed = |label: &String| {
             let is_named =
                 |name: &String| name == label || *name == disk.label || disk.path == **name;
@@ -141,7 +147,7 @@ fn seated(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError> {
     in_front(superblock, &(data..data + superblock.device.data_size_sectors), seat)
 }
 
-/// What nearly stands on a disk.
+/// The slightly damaged superblocks on a disk.
 fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
     let device = disk.device.as_ref();
     let size = device.size_bytes();
@@ -245,7 +251,8 @@ fn places(disk: &Disk) -> Vec<Range<u64>> {
     apart
 }
 
-/// Bytes of disks by what is written on their boxes, as makers have agreed (IDEMA, LBA1-03): from 80 GB to 40 TB.
+/// Sizes of disks by their labelled capacity, as makers have agreed (IDEMA, LBA1-03): from 80 GB to
+/// 40 TB.
 fn disk_sizes() -> impl Iterator<Item = u64> {
     const GIGABYTES: [u64; 24] = [
         80, 120, 160, 200, 250, 320, 400, 500, 640, 750, 1000, 1500, 2000, 3000, 4000, 5000, 6000,
@@ -263,7 +270,6 @@ fn pieces(range: &Range<u64>, bytes: u64) -> impl Iterator<Item = Range<u64>> + 
 }
 
 impl Remnant {
-    /// What was found, for a person.
     pub(super) fn words(&self) -> String {
         let Nearly { start_bytes, length_bytes, flaw, superblock, .. } = &self.nearly;
         let is_at_old_end = *start_bytes == 0 && *flaw == Flaw::Place;

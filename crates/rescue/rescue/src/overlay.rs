@@ -1,10 +1,11 @@
-//! The overlays of an array: a folder with two files for each member, and a list of those that belong together (`overlay_list`).
+//! The overlays of an array: a folder with two files for each member, and a list of those that
+//! belong together (`overlay_list`).
 //!
-//! They are named by what the member held when they were made. So an overlay is found whatever a disk is called today, and is not found
-//! any more once somebody has written to the member: then it would be of use to nobody, and that is said.
+//! An overlay is named by a checksum of its member at creation. So it is found under any device
+//! name, and not found after a write to the member, which makes it useless; the refusal says so.
 //!
-//! Members whose overlays are of different moments make a mixture that no client ever wrote. So one that is gone, older than the others or
-//! changed is refused by name, and the members without that one can still be read
+//! Overlays of different moments would show a mixture that no client ever wrote. So a missing,
+//! older or changed overlay is refused by name, and the array can still be read without its member
 //! `[check: an_overlay_that_was_damaged_is_refused_by_name]`.
 
 use std::fs;
@@ -85,7 +86,7 @@ pub(super) fn open(
 ) -> Result<Vec<Option<OfMember>>, CliError> {
     let folder = folder(args, &group.uuid, globals);
     let list = made(args, &folder)?;
-    // One that is left out for now has one all the same.
+    // A member left out for now still has its overlay.
     let is_of_one = |there: &Entry| disks.all.iter().any(|disk| name(disk) == there.name);
     if let Some(other) = list.iter().find(|there| !is_of_one(there)) {
         let other = &other.name;
@@ -102,7 +103,7 @@ pub(super) fn open(
     group.members.iter().map(|index| of(&disks.all[*index])).collect()
 }
 
-/// The overlays that belong together. One that is not listed belongs to nothing.
+/// The overlays that belong together; overlays not listed are ignored.
 fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     let list = list::read(folder).map_err(|error| cannot(folder, &error))?;
     let names = names(folder)?;
@@ -140,18 +141,18 @@ fn is_older(map: &Path) -> bool {
     is_read && first == *b"braid-overlay 1\n"
 }
 
-/// Opens a map to look at it. Whatever else has its name, a link or a pipe, is none.
+/// Opens a map to look at it. `None` for anything but a file, such as a link or a pipe.
 fn open_map(path: &Path) -> Option<fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(fs::File::from)
 }
 
-/// Those that were made. A command that was killed while it made them has written nothing over members.
+/// The finished overlays. A command killed while it made them has not written to them yet.
 fn made(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     Ok(listed(args, folder)?.into_iter().filter(|entry| entry.is_made).collect())
 }
 
-/// Opens the overlay of an array, if there is one; none where nothing was written yet. It has this name and mark.
+/// Opens the overlay of an array by name and mark; `None` if nothing was written yet.
 pub(super) fn open_array(
     args: &RescueConfig,
     folder: &Path,
@@ -200,7 +201,7 @@ impl Wanted {
     }
 }
 
-/// Makes those overlays that are not there, and lists all of them; only then is anything written over a member.
+/// Makes the missing overlays, and lists all of them before any write to one.
 pub(super) fn make(
     args: &RescueConfig,
     folder: &Path,
@@ -246,7 +247,8 @@ pub(super) fn make(
     Ok(overlays)
 }
 
-/// Opens an overlay as the list has it. Where nothing is written, a block that was changed is an I/O error, and what is left can be read.
+/// Opens an overlay and checks it against the list. On a read-only server a damaged block is an I/O
+/// error, and the rest can be read.
 fn open_listed(
     args: &RescueConfig,
     device: Arc<dyn Member>,
@@ -311,7 +313,7 @@ fn busy(folder: &Path) -> CliError {
     )
 }
 
-/// What was written over a member is not to be had, or not all of it; of which member, if that is known.
+/// The refusal of an overlay that is damaged or lost, with its member if known.
 fn damaged(args: &RescueConfig, folder: &Path, label: Option<&str>, why: &str) -> CliError {
     let of = label.map_or_else(String::new, |label| format!(" of {label}"));
     let what = format!("the overlay{of} in {} is damaged", folder.display());
@@ -389,7 +391,8 @@ pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Removes the folder, unless one of its files is in use. A command that is killed leaves all of it, or nothing that is taken for one.
+/// Removes the folder, unless one of its files is in use. A killed command leaves the whole folder,
+/// or one under another name.
 pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
     for name in names(folder)? {
         let Some(file) = open_map(&folder.join(format!("{name}.map"))) else { continue };

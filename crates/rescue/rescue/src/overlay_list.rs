@@ -1,14 +1,16 @@
-//! Which overlays belong together: a file beside them, `overlay.list`.
+//! The list of overlays that belong together: a file beside them, `overlay.list`.
 //!
 //! ```text
-//!   braid-overlay-list 1 crc32c=5f3a90c1 length=212\n     the rest of the file, by its sum and its length
+//!   braid-overlay-list 1 crc32c=5f3a90c1 length=212\n     checksum and length of the rest of the file
 //!   {"members":[{"name":…,"id":…,"sequence":…,"is_made":…},…]}
 //! ```
 //!
-//! It is written before the first of them is made, and again, before anything is written over a member, when all are. Each time an array is
-//! served over them it is told how often each was saved, so that an older copy of one is not taken for it.
+//! It is written before the first overlay is made, and again once all exist, before any write to
+//! them. Each time an array is served over them, the list records how often each was saved. So an
+//! older copy of an overlay is detected.
 //!
-//! Invariant: a file that was cut, or changed in any byte, is none `[check: a_list_that_is_torn_or_edited_is_no_list]`.
+//! Invariant: a file that was cut, or changed in any byte, is refused
+//! `[check: a_list_that_is_torn_or_edited_is_no_list]`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -36,7 +38,7 @@ pub(super) struct Entry {
     pub(super) is_made: bool,
 }
 
-/// What there is in a folder.
+/// The list in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Listed {
     Nothing,
@@ -66,7 +68,7 @@ pub(super) fn read(folder: &Path) -> io::Result<Listed> {
     Ok(decode(&text).map_or(Listed::Damaged, Listed::Entries))
 }
 
-/// Writes it durably, in the place of the one that is there.
+/// Replaces the list durably.
 ///
 /// # Errors
 /// It cannot be written.
@@ -102,7 +104,7 @@ fn decode(text: &[u8]) -> Option<Vec<Entry>> {
     };
     let entries: Vec<Entry> =
         head["members"].as_array()?.iter().map(entry).collect::<Option<_>>()?;
-    // Whatever else the text could say: it is what would be written.
+    // The text is accepted only if writing these entries gives it again.
     (encode(&entries) == text).then_some(entries)
 }
 

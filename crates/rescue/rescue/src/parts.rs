@@ -1,9 +1,11 @@
-//! What stands on an array that is rescued: each partition is an export of its own beside the whole, for `mount -o ro`.
+//! The partitions of a rescued array: each is an export of its own beside the whole, for `mount -o
+//! ro`.
 //!
-//! A part is a stretch of the same export, so that whoever writes to both sees one content.
+//! A part is a stretch of the same export, so that clients of both see one content.
 //!
 //! Invariant
-//! - A part shows its stretch, and no request leaves it `[check: a_part_is_a_stretch_of_the_whole]`.
+//! - A part shows its stretch, and no request leaves it
+//!   `[check: a_part_is_a_stretch_of_the_whole]`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +31,8 @@ enum Lies {
 }
 
 impl Part {
-    /// What holds `words`, under this name: these bytes of the array with this number.
+    /// A part with this name: these bytes of the array with this number. `words` describe its
+    /// content.
     pub(crate) fn new(name: String, (array, bytes): (usize, Range<u64>), words: String) -> Self {
         Self { name, lies: Lies::Stretch(array, bytes), words }
     }
@@ -133,7 +136,7 @@ impl Export for Stretch {
     fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let mut left = self.size_bytes() - offset;
         let extents = self.whole.block_status(self.at(offset), length, extents_max).into_iter();
-        // The last one may be longer than was asked for, and than the part.
+        // The last extent may be longer than the request, and than the part.
         let cut = extents.map_while(|extent| {
             let length_bytes = extent.length_bytes.min(left);
             left -= length_bytes;

@@ -1,11 +1,12 @@
-//! What a plan makes of assembly: what it is asked for, and what is not read of whom it believes.
+//! A plan's options for assembly, and the sectors of believed members that must not be read.
 
 use braid_assembly::rescue::{Missed, Plan, Stand};
 use braid_assembly::{Options, Refusal};
 
 use braid_discovery::ready::Ready;
 
-/// With what believed members may lack taken for unreadable: it is made of the others, or an I/O error.
+/// Makes the sectors that believed members may lack unreadable: they are computed from the others,
+/// or are an I/O error.
 pub(super) fn withholding(plan: &Plan, mut ready: Ready) -> Ready {
     for occupant in ready.array.slots.iter_mut().flatten() {
         let stand = &plan.stands[occupant.member];
@@ -16,13 +17,13 @@ pub(super) fn withholding(plan: &Plan, mut ready: Ready) -> Ready {
     ready
 }
 
-/// What assembly is asked for.
+/// The options for assembly.
 pub(super) fn wanted(
     plan: &Plan,
     options: &Options,
     (read_only, accept_risk): (bool, Option<u64>),
 ) -> Options {
-    // Who is believed by force is older than what is known, and that was said.
+    // Members believed by force are older than the known state, and the story said so.
     let is_told = plan.believed().next().is_some()
         || matches!(plan.refusal, Some(Refusal::OlderThanKnown { .. }));
     let known = if is_told { Vec::new() } else { options.known.clone() };

@@ -1,6 +1,8 @@
-//! Superblocks in memory, in front of members that have none: what everything after this needs to take them for md's.
+//! Superblocks in memory, in front of devices that have none, so that all other code sees md
+//! members.
 //!
-//! Used where superblocks are lost (`solve`) and where there never were any (`foreign`). Nothing is written by this.
+//! Used where superblocks are lost (`solve`) or never existed (`foreign`). This file writes to no
+//! device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,15 +33,15 @@ pub(super) struct Seat {
     /// Level, layout, and sectors of a chunk.
     pub(super) shape: (Level, u32, u32),
     pub(super) slot: u16,
-    /// Its permanent number: that of its slot, where nobody else has had it since.
+    /// Its device number: that of its slot, unless another disk took it since.
     pub(super) number: u16,
     /// Of how many.
     pub(super) slots: u16,
     pub(super) roles: Arc<[Role]>,
     pub(super) data_offset_sectors: u64,
-    /// How much of the device is data; all that there is where nobody says it.
+    /// Sectors of data; `None` for the rest of the device.
     pub(super) data_sectors: Option<u64>,
-    /// What each member gives, in an array whose members give alike.
+    /// Sectors that each member provides, in levels with equal members.
     pub(super) member_sectors: u64,
     pub(super) events: u64,
     pub(super) resync_offset: u64,
@@ -47,7 +49,7 @@ pub(super) struct Seat {
     pub(super) recovery_offset: Option<u64>,
 }
 
-/// Every device has the slot of its number, or nobody has.
+/// A role table in which each held slot has the device of its number, and other devices are faulty.
 pub(super) fn roles(held: &[bool]) -> Arc<[Role]> {
     let slots = 0..u16::try_from(held.len()).expect("few slots");
     slots
@@ -136,7 +138,7 @@ pub(super) fn in_front(
     let uuid = superblock.array.uuid;
     let bytes = superblock.to_bytes();
     let first = superblock.offset_bytes() / SECTOR_BYTES;
-    // What stands before or behind the data and is not believed.
+    // Superblocks outside of the data that are not believed.
     let stale = disk.probed.probe.superblocks.iter().flatten();
     let stale = stale.map(|found| found.offset_bytes() / SECTOR_BYTES);
     let blank = stale

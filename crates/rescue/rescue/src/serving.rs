@@ -50,7 +50,7 @@ pub(super) fn serve(
         ),
     })?;
     refuse_several_at_risk(args, &found)?;
-    // What says where volumes lie is read as the array will be: what may be wrong of it is an error.
+    // The metadata of volumes is read as the array will be served: sectors at risk are errors.
     for one in
         found.iter_mut().filter(|one| args.read_only && one.moving.is_none() && one.is_readable())
     {
@@ -62,7 +62,7 @@ pub(super) fn serve(
     let mut found: Vec<Found> = order.iter().filter_map(|index| all[*index].take()).collect();
     let parts = parts(&found, &volumes);
     let is_moving: Vec<bool> = found.iter().map(|one| one.moving.is_some()).collect();
-    // Nobody reads them any more but who serves them.
+    // From here on only the servers read the arrays.
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
     let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
@@ -86,7 +86,7 @@ pub(super) fn serve(
     let (_, first) = all.next().expect("one is served at least");
     let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
     let rescued = Rescued { first, beside: all.collect(), parts };
-    // What is kept of the array while it is rescued is no news of the array.
+    // State recorded during a rescue must not replace the array's real state.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };
     let exit = serve_rescued(&config, rescued, aside)?;
@@ -111,7 +111,7 @@ pub(super) fn serve(
     Ok(exit)
 }
 
-/// Which arrays are served, the largest first: all that can be read. Those that cannot are told of.
+/// The readable arrays, which are served, the largest first. The others are reported.
 fn order((found, disks): (&[Found], &Disks), args: &RescueConfig) -> Result<Vec<usize>, CliError> {
     let refused = |one: &Found| {
         let refused = one.plan.array.as_ref().err()?;
@@ -188,7 +188,7 @@ fn moved(
     found: &mut Found,
     globals: &Globals,
 ) -> Result<Device, CliError> {
-    // What is opened below has it open, too.
+    // Closes the overlay, which is opened again below.
     found.array_overlay = None;
     let care = if args.read_only { Care::Withhold } else { Care::Read };
     let joined = moving.joined((disks, &found.group.members), care, globals)?;
@@ -251,7 +251,8 @@ pub(super) fn over_overlay(
     decided((devices, &probed), None, &options, &globals.state_dir)?.settled(Place::Members)
 }
 
-/// Has the logs of bad blocks name nothing, and superblocks say so: in the overlay, so that a commit can write it and an undo take it back.
+/// Empties bad-block logs, and updates superblocks accordingly. It writes to the overlay, so that a
+/// commit can write it to members and an undo can take it back.
 fn empty_logs(found: &Found) -> Result<(), CliError> {
     for (index, overlay) in found.overlays.iter().enumerate() {
         let Some(overlay) = overlay else { continue };
@@ -271,7 +272,7 @@ fn empty_logs(found: &Found) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What the server is asked for.
+/// The server's options.
 fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
     let nbd = args.uris.iter().map(|uri| Address::parse(uri)).collect::<Result<Vec<_>, _>>()?;
     let (read_only, accept_risk) = (args.read_only, args.accept_risk);

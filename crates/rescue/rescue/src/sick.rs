@@ -1,7 +1,8 @@
-//! Members that are copies of disks which did not give all of their bytes: what a copy lacks is told by its map.
+//! Members that are copies of failing disks: the map of a copy lists the bytes that it lacks.
 //!
-//! The map is `IMAGE.map` beside it, as `braid image` leaves it, or named with `--map`. ddrescue's are the same. What it does not call
-//! read is an error here, so that an array makes it of the others, or has an I/O error there, and takes no zero for what the disk held.
+//! The map is `IMAGE.map` beside it, as `braid image` leaves it, or named with `--map`; ddrescue's
+//! maps are the same. Bytes that the map does not call read are an error here. So the array
+//! computes them from the others or reports an I/O error, and never takes a hole's zeroes for data.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub(super) struct Sick {
     pub(super) map: Map,
 }
 
-/// The map of a member of so many bytes, if it has one. Its disk may have more.
+/// The map of a member of this size, if one exists. Its disk may be larger.
 pub(super) fn of(
     args: &RescueConfig,
     path: &Path,
@@ -58,7 +59,7 @@ pub(super) fn check(args: &RescueConfig) -> Result<(), CliError> {
     }
 }
 
-/// What of these bytes lies in `part`, counted from its start.
+/// The holes within `part`, counted from its start.
 pub(super) fn within(holes: &[Range<u64>], part: &Range<u64>) -> Vec<Range<u64>> {
     let clipped = holes.iter().map(|hole| hole.start.max(part.start)..hole.end.min(part.end));
     let clipped = clipped.filter(|hole| hole.start < hole.end);

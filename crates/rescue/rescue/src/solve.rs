@@ -1,8 +1,9 @@
-//! `braid rescue --solve`: how members were put together whose superblocks are lost, by what stands on them.
+//! `braid rescue --solve`: finds out how members with lost superblocks were put together, from
+//! their content.
 //!
-//! What is found is shown, with what speaks for it. If it is certain, or a person has chosen one, members read from then on as if
-//! they had superblocks that say so: these are in memory, in front of members that nobody writes to. Everything after that is as
-//! for an array that has its superblocks.
+//! The guesses are shown with their evidence. If one is certain, or the operator has chosen one,
+//! members get superblocks in memory that describe it; the members themselves are not written. From
+//! there on the array is handled as one with superblocks.
 //!
 //! ```text
 //!   members ─▶ braid_solver ─▶ guesses, ranked ─┬─▶ one is certain, or chosen ─▶ superblocks in memory ─▶ look, serve, commit
@@ -10,10 +11,12 @@
 //! ```
 //!
 //! Invariants:
-//! - without a choice only what is certain is gone on with `[check: what_is_not_certain_is_shown_and_not_gone_on_with]`;
-//! - the same members give the same array, with the same UUID, every time: so its overlay is found again
-//!   `[check: lost_superblocks_are_solved_and_the_array_is_read]`;
-//! - what is committed are superblocks too, and `braid undo` takes them away `[check: what_was_solved_is_committed_and_taken_back]`.
+//! - without a choice, only a certain guess is used
+//!   `[check: what_is_not_certain_is_shown_and_not_gone_on_with]`;
+//! - the same members give the same array, with the same UUID, every time: so its overlay is found
+//!   again `[check: lost_superblocks_are_solved_and_the_array_is_read]`;
+//! - a commit also writes the superblocks, and `braid undo` removes them
+//!   `[check: what_was_solved_is_committed_and_taken_back]`.
 
 use braid_geometry::{Family, Level, layout_name};
 use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_told};
@@ -32,18 +35,19 @@ use braid_console::output::table::{Align, Table};
 use braid_discovery::status::words::level_word;
 
 const SECTOR_BYTES: u64 = 512;
-/// What tells one array's members from another's: pages near the start of the data, and as many all over them.
+/// Pages that identify an array's members: so many near the start of the data, and as many all over
+/// it.
 const SAMPLES: u64 = 64;
 const PAGE_BYTES: usize = 4096;
-/// What the array is called, whose name is lost.
+/// The name of an array whose own name is lost.
 const NAME: &str = "rescued";
 
-/// What was found, and which of it is gone on with.
+/// The guesses, and the chosen one.
 pub(super) struct Solved {
     solution: Solution,
     labels: Vec<String>,
     chosen: Option<usize>,
-    /// What superblocks say, as far as that goes.
+    /// Guesses from superblocks, as far as some exist.
     told: Vec<Guess>,
 }
 
@@ -98,7 +102,7 @@ impl Solved {
         error.remedy(Risk::Look, "See what was found", look)
     }
 
-    /// What can be done where nothing is gone on with.
+    /// The next steps if no guess is used.
     fn next(&self, args: &RescueConfig) -> String {
         match self.solution.guesses.is_empty() {
             true => "  Nothing on them has an address. Name all members that there are; what is encrypted says nothing.\n".to_owned(),
@@ -106,7 +110,6 @@ impl Solved {
         }
     }
 
-    /// What was found, for a person.
     pub(super) fn to_text(&self, args: &RescueConfig) -> String {
         let solution = &self.solution;
         let mut text =
@@ -258,7 +261,7 @@ pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, Cli
     Ok(Disks { all: all.collect::<Result<_, _>>()?, ..disks })
 }
 
-/// The same for the same disks, whatever they are called and in whatever order, and hardly for others.
+/// A UUID that depends on the disks' content only, not on their names or order.
 fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
     let shape = [guess.layout, guess.chunk_sectors, guess.level.md_number().unsigned_abs()];
     let shape: Vec<u8> = shape.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -272,11 +275,12 @@ fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
         let start = guess.offsets[slot] * SECTOR_BYTES;
         let rest = device.size_bytes().saturating_sub(start);
         let mut page = vec![0; PAGE_BYTES];
-        // What is at the start of the data, and all over them: their ends may be blank on all members.
+        // Pages at the start of the data and all over it; the ends alone may be blank on all
+        // members.
         let near = (0..SAMPLES).map(|at| at * PAGE_BYTES as u64);
         let far = (0..SAMPLES).map(|at| rest / SAMPLES * at / SECTOR_BYTES * SECTOR_BYTES);
         for at in near.chain(far) {
-            // What cannot be read today may be read tomorrow, and then it is another array.
+            // A page that fails today and reads tomorrow makes this another array.
             if device.read_at(&mut page, start + at).is_ok() {
                 for sum in &mut sums {
                     *sum = crc32c_append(*sum, &page);
@@ -306,7 +310,7 @@ fn seated(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk
         slots: few(guess.slots.len()),
         roles: roles(&held),
         data_offset_sectors: guess.offsets[slot],
-        // Of others than these as much of the device as there is.
+        // Other levels use the whole device.
         data_sectors: is_direct.then_some(own),
         member_sectors: least,
         events: 1,

@@ -1,13 +1,14 @@
-//! What superblocks tell of how an array was put together, where that is not the whole story: for `--solve`, and for members that were
-//! made spares.
+//! Guesses from incomplete superblocks about how an array was put together, for `--solve` and for
+//! members that became spares.
 //!
 //! ```text
-//!   sound superblocks, and such as nearly stand ─▶ slots by their own word ─▶ guesses ─▶ braid_solver
-//!   spares, and disks without a superblock ──────▶ every free slot ──────────┘
+//!   sound superblocks, and slightly damaged ones ─▶ their own slots ─▶ guesses ─▶ braid_solver
+//!   spares, and disks without a superblock ───────▶ every free slot ──────┘
 //! ```
 //!
-//! Who drops out and is *added* again instead of re-added is a spare from then on, and no superblock says which slot it had. Its data are
-//! whole until something is rebuilt onto it. `--with SPARE` has it tried in each free slot, `--with SPARE=SLOT` in one.
+//! A member that drops out and is *added* again, not re-added, becomes a spare, and no superblock
+//! records its former slot. Its data stay whole until something is rebuilt onto it. `--with SPARE`
+//! tries it in each free slot, `--with SPARE=SLOT` in one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +61,7 @@ impl Said<'_> {
     }
 }
 
-/// Which disk has a slot: its data begin there, and there are so many sectors of them.
+/// A disk for a slot, with the place of its data.
 #[derive(Clone, Copy)]
 struct Seat {
     disk: usize,
@@ -68,8 +69,8 @@ struct Seat {
     data_sectors: u64,
 }
 
-/// How the largest array of these was put together, by its superblocks: one guess, or one for each way to seat its spares, and disks
-/// without a superblock.
+/// Guesses for the largest array by its superblocks: one, or one for each way to seat its spares
+/// and disks without a superblock.
 pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
     let mut arrays: BTreeMap<[u8; 16], Vec<Said<'_>>> = BTreeMap::new();
     let sound = disks.iter().enumerate().filter_map(|(disk, it)| {
@@ -122,7 +123,7 @@ fn of_array(said: &[Said<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
             Role::Faulty | Role::Journal => {}
         }
     }
-    // What is a blank disk's own is not known, so it is as that of the others.
+    // A blank disk's place of data is unknown, so the others' is assumed.
     unseated.extend(blank.iter().map(|disk| Seat { disk: *disk, ..seat(newest) }));
     let mut ways = vec![held.iter().map(|said| said.map(seat)).collect::<Vec<_>>()];
     for one in unseated {
@@ -173,7 +174,7 @@ fn is_readable(guess: &Guess) -> bool {
     guess.geometry().is_some_and(survives)
 }
 
-/// The disks, with spares that were asked for in the slots that they may have had; and what is to be said of it.
+/// Gives named spares the slots that they may have had; returns all disks, and notes.
 pub(super) fn with_spares(
     args: &RescueConfig,
     mut disks: Vec<Disk>,
@@ -216,7 +217,8 @@ pub(super) fn with_spares(
             }
         };
         let superblock = in_slot(own.clone(), u16::try_from(slot).expect("slots are few"), events);
-        // Only as it is looked at: what would have to stand on it is the plan's to say, as of anybody who is believed.
+        // Only in memory: the plan decides which superblock the member would get, as for any
+        // believed member.
         let said = disks[index].probed.probe.superblocks.iter_mut().flatten();
         said.filter(|said| **said == own).for_each(|said| *said = superblock.clone());
     }
@@ -232,7 +234,7 @@ fn named<'a>(name: &'a str, disks: &[Disk]) -> (&'a str, Option<usize>) {
     }
 }
 
-/// The superblock of a spare as that of the member that it was.
+/// A spare's superblock, changed to that of its former slot.
 fn in_slot(mut own: Superblock, slot: u16, events: u64) -> Superblock {
     let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
     let mut roles = own.state.roles.clone();
@@ -251,7 +253,7 @@ fn in_slot(mut own: Superblock, slot: u16, events: u64) -> Superblock {
     own
 }
 
-/// What was tried, and what speaks for it.
+/// A sentence on the slots that were tried, and their evidence.
 fn tried(
     name: &str,
     best: usize,

@@ -1,11 +1,12 @@
-//! Volumes of LVM on the arrays: which there are, what is on them, and which arrays each needs.
+//! Volumes of LVM on the arrays, their content, and the arrays that each needs.
 //!
 //! ```text
-//!   arrays ─▶ physical volumes on them ─▶ groups (braid-lvm) ─▶ volumes ─▶ what is on each (braid-signatures)
+//!   arrays ─▶ physical volumes on them ─▶ groups (braid-lvm) ─▶ volumes ─▶ content of each (braid-signatures)
 //!                                                                     └─▶ --serve: an export VG-LV each
 //! ```
 //!
-//! A group may lie on several arrays, as Synology's SHR has it. Those that are not here are lost, and what is on the others is read.
+//! A group may lie on several arrays, as Synology's SHR has it. Bytes on missing arrays are lost,
+//! the others are read.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -35,13 +36,13 @@ struct Volume {
     /// Indices of its group, and there.
     group: usize,
     index: usize,
-    /// What it is called when it is served.
+    /// The name of its export.
     export: String,
-    /// What is on it; or why it is not read.
+    /// Its content, or why it is not read.
     contents: Result<Contents, String>,
     /// The arrays that it lies on.
     arrays: BTreeSet<usize>,
-    /// Parts of its group that are not here, and that it lies on.
+    /// Missing parts of its group on which it lies.
     missing: Vec<String>,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct Volumes {
     groups: Vec<Group>,
     places: Vec<Place>,
     volumes: Vec<Volume>,
-    /// What is wrong with physical volumes: of which array, and why.
+    /// Faults of physical volumes, by array.
     faults: Vec<(usize, String)>,
 }
 
@@ -173,7 +174,7 @@ impl Volumes {
         Volume { group, index, export, contents, arrays, missing }
     }
 
-    /// What is on a volume. Of a thin one the map is made as far as it is looked at.
+    /// A volume's content. A thin volume is mapped only for the ranges that are read.
     fn contents(&self, (group, logical): (&Group, &Logical), found: &[Found]) -> Contents {
         let known: RefCell<Option<Map>> = RefCell::new(None);
         let mut read = |offset: u64, length: usize| {
@@ -215,7 +216,7 @@ impl Volumes {
         format!("{what}{how}{missing}")
     }
 
-    /// What is to be said of one array: the volumes that lie on it.
+    /// Lines on one array: the volumes that lie on it.
     pub(super) fn lines_of(&self, array: usize, found: &[Found]) -> Vec<String> {
         let faults = self.faults.iter().filter(|(of, _)| *of == array);
         let faults = faults.map(|(_, why)| format!("of LVM: {why}"));
@@ -279,7 +280,8 @@ impl Volumes {
         lines
     }
 
-    /// These volumes as exports, with all that is known of where they lie; arrays count as in `order`, in which they are served.
+    /// Exports for these volumes, with their complete maps. Arrays are numbered as in `order`, in
+    /// which they are served.
     pub(super) fn served(&self, found: &[Found], order: &[usize]) -> Vec<Part> {
         let mut parts = Vec::new();
         for volume in &self.volumes {

@@ -1,8 +1,8 @@
-//! `braid rescue --check`: all of the array read and compared, and who lies named.
+//! `braid rescue --check` reads and compares the whole array, and names the member that is wrong.
 //!
-//! Where two parities or three copies say what a member should hold, the one that holds something else is known for each sector; where
-//! there is one parity, or two copies, only that they differ. That is the engine's check ([`braid_runtime::JobRequest::Check`]), over
-//! an overlay of its own that is thrown away: the members are only read.
+//! Two parities or three copies reveal for each sector which member is wrong; one parity or two
+//! copies only that they differ. It runs the engine's check ([`braid_runtime::JobRequest::Check`])
+//! over a temporary overlay: members are only read.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -32,7 +32,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Places that are named; of more it is said how many they are.
 const RUNS_MAX: usize = 1000;
 
-/// What became of the check.
+/// The results of the check.
 #[derive(Default)]
 struct Heard {
     findings: Vec<Finding>,
@@ -86,7 +86,7 @@ pub(super) fn check(
         ..braid_runtime::Options::default()
     };
     let volume = Volume::open(&ready.array, ready.members, &options, move |notice| {
-        // Nobody hears what comes after the end.
+        // After the end the receiver is gone.
         let _ = tell.send(notice);
     });
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;

@@ -1,7 +1,8 @@
-//! The story: what was found, what it means, what is safe, what stands on the array, and the next command.
+//! The story: what was found, what it means, what is safe, the array's content, and the next
+//! command.
 //!
-//! Written for somebody who is afraid: each statement is what is so, then what follows from it. Nothing is asked for that was not
-//! explained before, and the first command that is offered writes nothing anywhere.
+//! Written for an operator who is afraid: each statement is a fact, then its consequence. It uses
+//! no term that it did not explain before, and the first command that it offers writes nothing.
 
 use std::ops::Range;
 
@@ -36,7 +37,7 @@ const SECTOR_BYTES: u64 = 512;
 /// Ranges that are named; of more it is said how many they are.
 const RANGES_SHOWN: usize = 8;
 
-/// All that was found, for whoever asked.
+/// The complete findings.
 pub(super) struct Story<'a> {
     pub(super) args: &'a RescueConfig,
     pub(super) disks: &'a Disks,
@@ -51,7 +52,7 @@ fn is_too_large(volume: &Volume) -> bool {
     volume.things.iter().any(|thing| thing.says.size_bytes.is_some_and(|bytes| bytes > room))
 }
 
-/// One that was to be served for writing, and is not.
+/// The refusal to serve an array for writing.
 pub(super) fn not_served(args: &RescueConfig, found: &Found, refused: &Refusal) -> CliError {
     let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
     let risk = match refused {
@@ -62,7 +63,7 @@ pub(super) fn not_served(args: &RescueConfig, found: &Found, refused: &Refusal) 
     risk_not_accepted(args, error.code(), risk)
 }
 
-/// Some of it may be wrong, and that was not asked for.
+/// The refusal of an array with stripes at risk that the operator did not accept.
 pub(super) fn risk_not_accepted(args: &RescueConfig, code: Code, risk: u64) -> CliError {
     CliError::new(
         code,
@@ -135,7 +136,7 @@ fn next(args: &RescueConfig, found: &Found) -> Vec<(String, String)> {
         let refused = found.plan.array.as_ref().expect_err("it was just looked at");
         let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
         let looks = error.remedies().into_iter().filter(|remedy| remedy.risk == Risk::Look);
-        // What serves the members themselves is not for an array that somebody is afraid for.
+        // Commands that serve the members themselves are not offered for an array in trouble.
         let looks = looks.filter(|remedy| !remedy.command.is_empty());
         let looks = looks.filter(|remedy| {
             !["braid rescue", "braid serve"].iter().any(|verb| remedy.command.starts_with(verb))
@@ -285,7 +286,7 @@ impl Story<'_> {
         text
     }
 
-    /// What is no member of any of the arrays, and what is on it.
+    /// Disks outside of all arrays, and their content.
     fn others(&self) -> Vec<(String, String)> {
         let is_of_one =
             |index: &usize| self.found.iter().any(|found| found.group.members.contains(index));
@@ -457,7 +458,7 @@ pub(super) fn kind(found: &Found) -> String {
     )
 }
 
-/// What an array is beside another that is served.
+/// A short description of an array that is served beside another.
 pub(super) fn short(found: &Found) -> String {
     let level = found.probed.iter().find_map(|member| member.probe.newest());
     let array = &level.expect("a group has a sound superblock").array;
@@ -509,7 +510,7 @@ fn found_lines(found: &Found) -> Vec<String> {
     lines
 }
 
-/// What comes of what copies lack.
+/// The consequence of the holes of copies.
 fn lost_words(found: &Found) -> Option<String> {
     if found.contents.is_err() || found.lacks.iter().all(|bytes| *bytes == 0) {
         return None;
@@ -535,7 +536,7 @@ fn lost_words(found: &Found) -> Option<String> {
     })
 }
 
-/// What follows from it, member by member and for all.
+/// The consequences, member by member and for all.
 fn meaning(found: &Found) -> Vec<String> {
     let plan = &found.plan;
     let mut lines = Vec::new();

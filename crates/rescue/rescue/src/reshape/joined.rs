@@ -1,13 +1,15 @@
-//! An array in the middle of a reshape as one device: each stretch of it is read from where it is.
+//! An array in the middle of a reshape as one device: each stretch is read from its own source.
 //!
 //! ```text
 //!   | zeroes | 0 ............ position ....................... size | zeroes |
 //!              Volume (after)   backup   nothing   Volume (before)
 //! ```
 //!
-//! Both volumes are arrays of the same members, opened for reading. What no stretch has is an I/O error.
+//! Both volumes are arrays of the same members, opened read-only. Sectors without a source are an
+//! I/O error.
 //!
-//! Invariant: it is only read; a write is refused before anything is asked `[check: what_is_joined_is_only_read]`.
+//! Invariant: it is only read; a write is refused before any request is made
+//! `[check: what_is_joined_is_only_read]`.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,21 +1,25 @@
-//! An array in the middle of a reshape, for `braid rescue`: two arrays, a backup perhaps, and what of them is read where.
+//! An array in the middle of a reshape, for `braid rescue`: two arrays, perhaps a backup, and the
+//! source of each stretch.
 //!
 //! ```text
-//!   braid_assembly::reshape ─▶ plan(before), plan(after) ─▶ stretches ─▶ Joined, one device ─▶ what stands on it, and serving
-//!                    backup (file of mdadm's, or a member that is added) ──▲
+//!   braid_assembly::reshape ─▶ plan(before), plan(after) ─▶ stretches ─▶ Joined, one device ─▶ its content, and serving
+//!                    backup (file of mdadm's, or on an added member) ──────▲
 //! ```
 //!
-//! A reshape in place went on behind the position in the superblocks. What stands on the array says how far (`reached`), unless a person
-//! wants to go by what was recorded.
+//! A reshape in place went on beyond the position in the superblocks. The array's content shows how
+//! far (`reached`), unless the operator chooses the recorded position.
 //!
-//! Each side is planned as any other array, by force where that is needed. A side that cannot be had makes its own stretch unreadable, and
-//! nothing else.
+//! Each side is planned as any other array, by force if needed. An unreadable side makes only its
+//! own stretch unreadable.
 //!
-//! What is at risk is read to tell what stands there, an I/O error with `--read-only`, and served for writing only where it was asked for.
+//! Sectors at risk are read to recognise the content. With `--read-only` they are an I/O error, and
+//! for writing they are served only if the operator accepts the risk.
 //!
 //! Invariants:
-//! - what is in the backup and was not passed is read from there `[check: a_chunk_that_changes_is_read_with_its_backup]`;
-//! - a backup of another array, or of another time, is not used `[check: a_backup_of_another_array_or_time_is_refused]`.
+//! - sectors in the backup that the position has not passed are read from there
+//!   `[check: a_chunk_that_changes_is_read_with_its_backup]`;
+//! - a backup of another array, or of another time, is not used
+//!   `[check: a_backup_of_another_array_or_time_is_refused]`.
 
 mod joined;
 mod reached;
@@ -55,7 +59,8 @@ use joined::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
 use reached::reached;
 pub(super) use words::{json, kind, level, lines};
 
-/// Seconds that a backup may be older, or newer, than the superblocks: mdadm allows as much, as the two are written at different times.
+/// Seconds that a backup may be older, or newer, than the superblocks, as in mdadm: the two are
+/// written at different times.
 const BACKUP_OLDER_SECONDS: u64 = 2 * 60 * 60;
 const BACKUP_NEWER_SECONDS: u64 = 10 * 60;
 
@@ -69,7 +74,7 @@ pub(super) struct Side {
 
 /// A backup that is used.
 struct Backup {
-    /// What it is called.
+    /// Its name in messages.
     label: String,
     place: BackupPlace,
     says: ReshapeBackup,
@@ -85,12 +90,12 @@ pub(super) struct Moving {
     left_aside: Vec<String>,
     /// How far md got, if what stands on the array was asked, and said it.
     reached: Option<Boundary>,
-    /// What is at risk, without what a backup has.
+    /// Sectors at risk, without those in a backup.
     pub(super) at_risk: Vec<Range<u64>>,
 }
 
 impl Moving {
-    /// What is being done to the array of these members; none if nothing is, or it is nothing that md could be doing.
+    /// The reshape of the array of these members; `None` if there is none, or none that md can do.
     pub(super) fn of(
         members: &[ProbedMember],
         (options, asked): (&Options, &BTreeSet<usize>),
@@ -114,7 +119,7 @@ impl Moving {
         })
     }
 
-    /// The side that the story of the members is told by: that with more of them, if there is something to be read of it.
+    /// The side whose members the story shows: the one with more members, if it is readable.
     pub(super) fn told_by(&self) -> (&[ProbedMember], &Plan) {
         let [before, after] = &self.sides;
         let (before_slots, after_slots) = (self.reshaping.before.slots, self.reshaping.after.slots);
@@ -166,7 +171,7 @@ impl Moving {
         ranges
     }
 
-    /// What would come of the members without one of them.
+    /// The result without one of the members.
     pub(super) fn without(
         &self,
         (options, asked): (&Options, &BTreeSet<usize>),
@@ -195,7 +200,7 @@ impl Moving {
         all.expect("an array has sectors")
     }
 
-    /// Takes the backup that was named, and those that members have; what they hold is at risk no more.
+    /// Takes the named backup and those on members; sectors in them are at risk no more.
     pub(super) fn take_backups(
         &mut self,
         args: &RescueConfig,
@@ -219,10 +224,12 @@ impl Moving {
         Ok(())
     }
 
-    /// Asks what stands on the array how far md got, where that is not known. Unless it says so, all that is ahead stays at risk.
+    /// Searches the array's content for how far md got, if that is unknown. Without an answer all
+    /// sectors ahead stay at risk.
     pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
         let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
-        // Who dropped out on the way has what was ahead then in the old shape, and its superblock does not say when that was.
+        // A member that dropped out during the reshape has later sectors in the old shape, and its
+        // superblock does not record when it dropped out.
         let is_any_believed = self.sides.iter().any(|side| side.plan.believed().next().is_some());
         let is_known = self.at_risk.is_empty() || !self.reshaping.is_in_place();
         if is_known || !is_readable || is_any_believed {
@@ -237,8 +244,9 @@ impl Moving {
         self.settle_risk();
     }
 
-    /// Leaves backups aside that md had passed by more than it has in hand. mdadm keeps it behind its copy; where it does not (4.2 with
-    /// Linux 6.1) it copies what was moved before, as the old shape reads that.
+    /// Leaves out backups that md had passed by more than its cache. mdadm normally keeps md behind
+    /// its copy. If it does not (4.2 with Linux 6.1), it copies sectors that are already moved, and
+    /// reads them in the old shape.
     fn leave_passed_backups(&mut self) {
         let Some(zone) = self.reshaping.at_risk.clone() else { return };
         let is_passed = |backup: &Backup| {
@@ -257,7 +265,8 @@ impl Moving {
         }));
     }
 
-    /// What of a part of a backup is read from there, and where in the backup it is: what is needed, and no more than is at risk.
+    /// Sectors to read from a part of a backup, and their place there: needed ones that are at
+    /// risk.
     fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let (needed, at) = self.reshaping.needed(part)?;
         let zone = self.reshaping.at_risk.clone().filter(|_| self.reached.is_some());
@@ -266,7 +275,8 @@ impl Moving {
         (start < end).then(|| (start..end, at + (start - needed.start)))
     }
 
-    /// What backups have is at no risk; what is around places in the other shape is.
+    /// Computes the sectors at risk: without those in backups, with those around places found in
+    /// the other shape.
     fn settle_risk(&mut self) {
         let apart = self.reached.iter().flat_map(|reached| &reached.apart);
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
@@ -279,7 +289,7 @@ impl Moving {
         self.at_risk = left.into_iter().collect();
     }
 
-    /// The backup that a member which is being added has at its end.
+    /// The backup at the end of a member that the reshape adds.
     fn on_member(&self, disk: &Disk) -> Option<Backup> {
         let own = disk.probed.probe.newest()?;
         let is_new =
@@ -303,7 +313,7 @@ impl Moving {
             let when = [own, array].map(format_utc);
             return Err(format!("it is of {}, and the superblocks are of {}", when[0], when[1]));
         }
-        // The same head stands before the data, so that one that was cut short while it was written can be told.
+        // The same head also precedes the data, which reveals a backup whose write was cut short.
         let start = backup.says.start_sectors.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS);
         let twin = start.and_then(|at| head_at(&backup.place, at));
         if twin.as_ref() != Some(&backup.says) {
@@ -312,7 +322,7 @@ impl Moving {
         Ok(())
     }
 
-    /// What is read where. With `withhold` what is at risk is not read.
+    /// The source of each stretch. With `withhold`, sectors at risk have none.
     fn stretches(&self, withhold: bool) -> Vec<Stretch> {
         let of_side = |(sectors, side): (Range<u64>, ReshapeSide)| {
             let plan = &self.sides.iter().find(|one| one.side == side).expect("both are").plan;
@@ -333,7 +343,7 @@ impl Moving {
         stretches
     }
 
-    /// Stripes of which not all is certain: what is at risk, in rows of the shape that it would be read from, and what cannot be computed.
+    /// The number of uncertain stripes: rows at risk, and stripes that cannot be computed.
     pub(super) fn stripes_at_risk(&self) -> u64 {
         let row = self.reshaping.row_sectors();
         let row = row.saturating_mul(u64::from(self.reshaping.before.slots)).max(1);
@@ -342,7 +352,7 @@ impl Moving {
         rows.chain(of_sides).fold(0, u64::saturating_add)
     }
 
-    /// What stands for all that is read: another one once anything of it is another.
+    /// A checksum over all sources, which changes with any of them.
     fn mark(&self, members: &[&Disk]) -> u64 {
         let mut sum = 0_u32;
         let mut marks: Vec<u64> = members.iter().map(|disk| disk.mark).collect();
@@ -433,12 +443,12 @@ fn unfit(args: &RescueConfig, path: &Path, why: &str) -> CliError {
     }
 }
 
-/// What is opened of an array in the middle of a reshape.
+/// How sectors at risk are read in the middle of a reshape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Care {
-    /// What is at risk is read as it is.
+    /// They are read as they are.
     Read,
-    /// What is at risk is an I/O error.
+    /// They are an I/O error.
     Withhold,
 }
 
@@ -524,7 +534,7 @@ pub(super) fn overlay_name(moving: &Moving, members: &[&Disk]) -> (String, u64) 
     (format!("array-{mark:016x}"), mark)
 }
 
-/// What was written over an array in the middle of a reshape belongs to no member.
+/// The refusal to commit: writes over an array in the middle of a reshape belong to no member.
 pub(super) fn not_committed(args: &RescueConfig) -> CliError {
     CliError::new(Code::Reshaping, "an array in the middle of a reshape cannot be written to its members")
         .because("what was written lies over the array, and where that is on members changes with the reshape")
@@ -533,7 +543,7 @@ pub(super) fn not_committed(args: &RescueConfig) -> CliError {
         .remedy(Risk::Change, "Serve it over the overlay; members stay as they are", args.command("--serve"))
 }
 
-/// What goes by one shape of an array says nothing of one that has two.
+/// The refusal of commands that need one shape, on an array that has two.
 pub(super) fn not_one_shape(args: &RescueConfig) -> CliError {
     let what = "an array in the middle of a reshape is not checked, and copies of its disks are not filled";
     CliError::new(Code::Reshaping, what)

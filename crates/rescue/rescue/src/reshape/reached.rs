@@ -1,4 +1,5 @@
-//! How far md got with a reshape in place, by what stands on the array: the position that it recorded is older than that.
+//! How far md got with a reshape in place, from the array's content: the recorded position is
+//! older.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,7 +14,8 @@ use super::joined::{SECTOR_BYTES, read};
 /// Of each shape 32 MiB at two places, 256 windows of 128 KiB, and as many where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
-/// All of the array as one of its shapes reads it. What cannot be read is asked for once: disks take seconds to say so.
+/// The whole array, read in one of its shapes. A failed read is not repeated, since disks take
+/// seconds to fail.
 struct Reading {
     volume: Volume,
     sectors: u64,

@@ -1,4 +1,4 @@
-//! What is being done to an array, how far it is, what that means, and what is at risk: in words.
+//! A reshape in words: changes, progress, consequences, and risks.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ fn members(reshaping: &Reshaping, shape: &Shape) -> String {
     }
 }
 
-/// What it was and what it will be, in short.
+/// The old and the new shape, in short.
 pub(crate) fn kind(moving: &Moving) -> String {
     let reshaping = &moving.reshaping;
     let size = format_size(reshaping.size_sectors.saturating_mul(SECTOR_BYTES));
@@ -37,7 +37,7 @@ pub(crate) fn kind(moving: &Moving) -> String {
     }
 }
 
-/// What is served, in a word.
+/// The served level, in a word.
 pub(crate) fn level(moving: &Moving) -> String {
     let (before, after) = (moving.reshaping.before.level, moving.reshaping.after.level);
     match before == after {
@@ -47,7 +47,7 @@ pub(crate) fn level(moving: &Moving) -> String {
     }
 }
 
-/// What changes, a phrase for each.
+/// The changes, a phrase for each.
 fn changes(moving: &Moving) -> Vec<String> {
     let (before, after) = (&moving.reshaping.before, &moving.reshaping.after);
     let layout = |shape: &Shape| {
