@@ -1,19 +1,23 @@
-//! How far an array got that was being moved in place: up to there it is read in one way, and from there on in another.
+//! How far a reshape in place got: before the boundary one reading of the array is right, after it
+//! the other.
 //!
 //! ```text
-//!   first (right up to the boundary)    . . + . + . . + . + | x   x     x       +  what must stand there does, and not in the other reading
+//!   first (right up to the boundary)    . . + . + . . + . + | x   x     x       +  a structure is at its place, and not in the other reading
 //!   second (right from there on)          x     x   x       | . + . + . . + .   x  the same, on the wrong side of this boundary
 //!                                                     between
 //! ```
 //!
-//! Both readings are devices of the whole array. Where they give the same bytes nothing can be told, and nothing need be. Elsewhere what
-//! stands on the array speaks: its places with an address of their own, and what its file systems say of places that have none. Each is
-//! a vote at a sector for one of the readings. The boundary is where the fewest votes are on its wrong side; as single votes may be wrong,
-//! every place that is nearly as good may be it as well, so the answer is a range.
+//! Both readings are devices of the whole array. Where they give the same bytes, the boundary does
+//! not matter. Elsewhere the content tells: places with an address of their own, and places that
+//! file systems describe. Each such sector is a vote for one reading. The boundary has the fewest
+//! votes on its wrong side. Single votes may be wrong, so places that are nearly as good count too,
+//! and the answer is a range.
 //!
-//! The array is looked at as `scan` looks at members, then more closely where the boundary may be, until that says nothing new.
+//! The array is scanned as `scan` does with members, then more closely around the boundary, until a
+//! scan adds nothing.
 //!
-//! Invariant: the boundary is in the range that is answered `[check: where_a_move_in_place_got_to_is_found]`.
+//! Invariant: the boundary is in the range that is answered
+//! `[check: where_a_move_in_place_got_to_is_found]`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,9 +33,9 @@ use crate::sign::ALIKE;
 const LOOKS_MAX: usize = 4;
 /// Facts that are asked of a volume.
 const FACTS_MAX: usize = 4096;
-/// What all votes must weigh, in places that are only alike.
+/// Least weight of all votes together, in weak votes.
 const WEIGHT_MIN: usize = 8 * ALIKE;
-/// What may be on the wrong side of a boundary more than of the best.
+/// Weight on the wrong side that a boundary may have in excess of the best one.
 const DOUBT: usize = 3;
 /// Of so much one part may be on the wrong side.
 const WRONG_PART: usize = 50;
@@ -39,17 +43,19 @@ const WRONG_PART: usize = 50;
 /// How far it got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
-    /// The boundary is in these sectors of the array: what is before them is in the first reading, what is behind them in the second.
+    /// The boundary is in these sectors of the array: the first reading is right before them, the
+    /// second after them.
     pub between: Range<u64>,
-    /// Where in them it is most likely: the middle of where no vote is on its wrong side, or as few as can be.
+    /// The most likely sector: the middle of the stretch with the fewest votes on its wrong side.
     pub likely: u64,
     /// Places that told the readings apart.
     pub places: usize,
-    /// Places outside of these sectors that have an address of their own, and are in the other reading.
+    /// Places outside of these sectors that have an address of their own, and are right in the
+    /// other reading.
     pub apart: Vec<u64>,
 }
 
-/// What is at a sector is right in one of the readings, and not in the other.
+/// A sector whose content is right in one of the readings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Vote {
     sector: u64,
@@ -57,8 +63,8 @@ struct Vote {
     weight: usize,
 }
 
-/// Finds up to where `first` reads an array right, from where on `second` does; `within` is where that may be. `None` if what stands
-/// on the array does not say.
+/// Finds the sector in `within` up to which the reading `first` is right, and `second` from there
+/// on. `None` if the content does not tell.
 #[must_use]
 pub fn boundary(
     (first, second): (&dyn Platter, &dyn Platter),
@@ -69,7 +75,8 @@ pub fn boundary(
     let (mut found, mut closer) = (None, vec![within.clone()]);
     while closer.len() <= LOOKS_MAX {
         let scan = scan(&[first, second], |it| effort.closer(it.sectors(), &closer));
-        // A closer look sees all that the others saw: if it finds a contradiction, they have only not met it.
+        // A closer scan includes the earlier ones: if it finds a contradiction, they only missed
+        // it.
         let next = split(&votes(&scan, &cached, &within), &within)?;
         let is_new = !closer.contains(&next.between);
         closer.push(next.between.clone());
@@ -81,7 +88,7 @@ pub fn boundary(
     found
 }
 
-/// What can be told of the readings, in order.
+/// The votes for either reading, in order of sectors.
 fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vote> {
     let mut votes = Vec::new();
     let differ = |sector: u64, length: usize| {
@@ -121,7 +128,8 @@ fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vo
         votes.extend(scan.learned[volume].facts(FACTS_MAX).filter_map(stands));
     }
     votes.sort_unstable();
-    // What a place says twice, as a sign and as a fact, counts once; where it says both, parity of other places is read as one of them.
+    // A sector that is both a sign and a fact counts once. A sector with votes for both readings
+    // does not count: parity was taken for data there.
     votes.dedup_by_key(|vote| (vote.sector, vote.is_first));
     votes
         .chunk_by(|one, other| one.sector == other.sector)
@@ -153,7 +161,7 @@ fn read(reading: &Cached<'_>, sector: u64, length: usize) -> Option<Vec<u8>> {
     (end <= reading.sectors() && reading.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// Where the boundary may be by these votes, which are in order.
+/// The range of the boundary by these votes, given in order.
 fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
     let all: usize = votes.iter().map(|vote| vote.weight).sum();
     let weight =

@@ -1,4 +1,11 @@
-//! Small helpers over bytes of a member.
+//! Reads numbers from unvalidated bytes; reads beyond the end return `None`.
+/// Little-endian, 2 bytes.
+/// Little-endian, 4 bytes.
+/// Little-endian, 8 bytes.
+/// Big-endian, 2 bytes.
+/// Big-endian, 4 bytes.
+/// Big-endian, 8 bytes.
+/// 16 bytes: a UUID as it is stored.
 
 /// Bytes in a sector.
 pub(crate) const SECTOR: usize = 512;

@@ -1,11 +1,11 @@
-//! What was counted for and against a guess.
+//! The evidence for and against a guess, in counts.
 
-/// What was counted.
+/// Counts for and against a guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
     /// Addresses found on the members that stand where the guess says.
     pub explained: usize,
-    /// What these count for: places that are only like what belongs there count for less.
+    /// Their weight: places without an address of their own weigh less.
     pub weight: usize,
     /// All addresses found, of volumes that have a start; but for those on parity.
     pub addresses: usize,
@@ -25,20 +25,21 @@ pub struct Evidence {
     pub is_cut: bool,
     /// On a member much is not there that had to be.
     pub is_doubted: bool,
-    /// A member that would hold nothing but data looks like parity of the others: see `evidence::looks_like_parity`.
+    /// A member that would hold only data looks like parity of the others: see
+    /// `evidence::looks_like_parity`.
     pub is_shadowed: bool,
 }
 
-/// What addresses count for at most, however many there are: what must be at a place says more.
+/// Most addresses that count, however many exist: predictions say more.
 const ADDRESSES_MAX: usize = 300;
 
-/// What one thing that is where it must be counts for, in addresses, and what one that is not. A wrong guess finds most things, too, where
-/// it differs by a few members; where it is right next to nothing is missing.
+/// Weight of a confirmed and of a refuted prediction, in addresses. A wrong guess that differs by a
+/// few members confirms most predictions, too; a right one refutes next to none.
 const CONFIRMED: i64 = 2;
 const REFUTED: i64 = 8;
 
 impl Evidence {
-    /// What all of it counts for, in addresses.
+    /// The total weight, in addresses.
     pub(crate) fn sum(&self) -> i64 {
         let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let weight = match self.seen > ADDRESSES_MAX {

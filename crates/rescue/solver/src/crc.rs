@@ -1,9 +1,9 @@
 //! CRC-32C forwards, and backwards.
 //!
-//! ext4 begins the checksum of an inode with the inode's number, which is written nowhere else in it. A CRC is a bijection of
-//! its state for every byte that goes in, so it can be run backwards: from the checksum that is stored, over the bytes that are
-//! known, to the state right after the number. Four bytes that go in are, for the state after them, the same as zeroes that go in
-//! after the state was XORed with them; so state before and state after say what the four bytes were.
+//! ext4 begins the checksum of an inode with the inode's number, which is stored nowhere else in
+//! it. A CRC step is a bijection of its state, so it can run backwards: from the stored checksum,
+//! over the known bytes, to the state right after the number. Feeding four bytes equals XORing them
+//! into the state and feeding four zeroes. So the states before and after give the four bytes.
 //!
 //! ```text
 //!   seed ──number──▶ x ──generation, inode──▶ stored          number = seed ^ back(x, four zeroes)
@@ -14,7 +14,7 @@
 /// The polynomial of CRC-32C, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// What a byte does to the state.
+/// The change of the state by each value of a byte.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte: u32 = 0;
@@ -45,7 +45,8 @@ const BYTE_OF_TOP: [u8; 256] = {
     bytes
 };
 
-/// The state after `bytes`, from `state` on; without the inversions at both ends that file systems leave out.
+/// The state after `bytes`, starting from `state`; without the inversions at both ends, which file
+/// systems omit.
 pub(crate) fn raw(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }

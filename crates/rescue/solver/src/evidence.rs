@@ -1,8 +1,8 @@
-//! What speaks for a guess, and what against it.
+//! The evidence for and against a guess.
 //!
-//! Signs that stand where the guess says are what it was made of. What it then predicts is worth more: that at places nobody has
-//! looked at yet, the backups and headers stand that must be there; and that parity agrees, or copies are alike. Zeroes agree
-//! with anything and are not counted.
+//! Signs at the places that the guess says are what it was made from. Its predictions are worth
+//! more: backups and headers at places that were not read yet, parity that agrees, copies that are
+//! alike. Zeroes agree with anything and are not counted.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ const FACTS: usize = 128;
 const FACTS_FIRST: usize = 48;
 /// A guess of thousands is given up when so many more facts speak against it than for it.
 const AGAINST_MAX: usize = 6;
-/// What a volume that is larger than the array counts for.
+/// Refutations for a volume that is larger than the array.
 const TOO_LARGE: usize = 4;
 /// Places at which redundancy is compared.
 const COMPARED_MAX: u64 = 192;
@@ -35,9 +35,10 @@ const PAGE: usize = 8;
 /// Sectors of each member within which half of the places are.
 const NEAR_SECTORS: u64 = 32 << 11;
 
-/// Counts the signs that a guess explains, of the volumes that it has a start for; those of one page are one.
+/// Counts the signs that a guess explains, of the volumes that it has a start for; signs of one
+/// page count once.
 ///
-/// A journal has copies of pages, and shows other sectors of them than where they belong.
+/// A journal has copies of pages, and shows other sectors of them than those at their place.
 pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Evidence {
     let mut evidence = Evidence::default();
     let mut heard = BTreeSet::new();
@@ -72,8 +73,8 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
     evidence
 }
 
-/// Whether this sector of a member is parity by a guess. Checksums are linear: parity of an odd number of blocks that have good ones
-/// has a good one too, and names a place that is nobody's.
+/// Whether this sector of a member is parity by a guess. Checksums are linear: parity of an odd
+/// number of blocks with valid checksums also has a valid one, and a meaningless address.
 fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64)) -> bool {
     let Geometry::Stripe(stripe) = geometry else { return false };
     let Some(slot) = guess.slots.iter().position(|slot| *slot == Some(member)) else {
@@ -85,7 +86,8 @@ fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64))
     row.0 < stripe.rows() && !matches!(stripe.row_map(row).role(slot), Role::Data(_))
 }
 
-/// Looks at places where something must stand: how often it does, and how often not; and whether on a member much of it is not there.
+/// Reads the places of predicted structures. Returns how many are there and how many not, and
+/// whether one member lacks many.
 pub(crate) fn predict(
     guess: &Guess,
     geometry: &Geometry,
@@ -93,11 +95,11 @@ pub(crate) fn predict(
     members: &[&dyn Platter],
 ) -> (Walk, bool) {
     let mut met = Walk::default();
-    // For each member; what is made of others is nobody's.
+    // Counts for each member; computed sectors belong to none.
     let mut by_member = vec![Walk::default(); members.len()];
     for start in &guess.starts {
         let (volume, knowledge) = (&scan.volumes[start.volume], &scan.knowledge[start.volume]);
-        // What wants more than there is says that members are missing from the guess.
+        // A volume larger than the array shows that the guess lacks members.
         if start.sector.saturating_add(volume.size_sectors) > geometry.capacity_sectors() {
             met.refuted += TOO_LARGE;
         }
@@ -141,8 +143,8 @@ pub(crate) fn walk(
         .walk(|byte, length, _| read_bytes(guess, geometry, members, start, byte, length))
 }
 
-/// The same, and what stands in an empty slot says which of the members without one has it: exactly one of them has there what
-/// must be there. Answers the guess with these seated.
+/// As the walk, and fills empty slots: if exactly one member without a slot has the predicted
+/// structure at its place, that member gets the slot. Returns the guess with these seated.
 pub(crate) fn seat_by_walk(
     guess: &Guess,
     geometry: &Geometry,
@@ -162,7 +164,7 @@ pub(crate) fn seat_by_walk(
         };
         let free: Vec<usize> =
             (0..members.len()).filter(|member| !guess.slots.contains(&Some(*member))).collect();
-        // It has the data, or the parity that these are made of.
+        // The member may hold the data, or the parity from which the data is computed.
         let parities = parity_slots(geometry, first);
         let seats = std::iter::once(slot)
             .chain(parities)
@@ -225,7 +227,8 @@ fn read_bytes(
     Some(bytes)
 }
 
-/// Sectors of the array by a guess: where they are, or made of the other members by P. `None` if that is not known.
+/// Sectors of the array by a guess: from their places, or computed from the other members by P.
+/// `None` if that is impossible.
 fn read_array(
     guess: &Guess,
     geometry: &Geometry,
@@ -300,8 +303,9 @@ fn made_of_parity(
 /// A member, its sector, and what that counts for in Q.
 type Source = (usize, u64, Option<u16>);
 
-/// What a sector without a place is made of: members, their sectors, and what each counts for in Q if that is needed; the sector's own
-/// exponent. Nothing where it cannot be made.
+/// The sources from which a sector without a place is computed: members, their sectors, and the Q
+/// exponent of each if Q is needed, besides the sector's own exponent. `None` if it cannot be
+/// computed.
 pub(crate) fn made_of(
     guess: &Guess,
     geometry: &Geometry,
@@ -442,10 +446,11 @@ fn parity_agrees(
     Some(p.is_none_or(|p| p == made_p) && q.is_none_or(|q| q == made_q))
 }
 
-/// Whether a member that the guess takes for data alone looks like parity of others.
+/// Whether a member that the guess takes for pure data looks like parity of others.
 ///
-/// Parity of members that are mostly zeroes looks like the one of them that is not. But it is zero only where all of them are, and
-/// shows something with an address only where all but one are. A member of data has no reason to be so.
+/// Parity of mostly zero members looks like the one member that is not zero there. But it is zero
+/// only where all of them are, and shows an address only where all but one are. Plain data has no
+/// reason for that.
 pub(crate) fn looks_like_parity(
     guess: &Guess,
     geometry: &Geometry,
@@ -500,7 +505,8 @@ mod tests {
     use super::*;
     use crate::sign::Sign;
 
-    /// Of an array that md wrote, more than half of the inodes that were found stood in the journal alone, and spoke against what was right.
+    /// In an array that md wrote, more than half of the found inodes were copies in the journal,
+    /// and spoke against the right guess.
     #[test]
     fn copies_in_a_journal_speak_against_nothing() {
         let guess = Guess {

@@ -13,22 +13,24 @@ const COMMON_PERCENT: usize = 98;
 /// An offset that is usual is tried while it explains one part in so many of what the best does.
 const USUAL_SHARE: usize = 2;
 
-/// A member has a slot only if one in so many of its signs is for it: parity and Q look like data here and there.
+/// A member gets a slot only if one in so many of its signs votes for it: parity and Q look like
+/// data here and there.
 const SHARE: usize = 4;
 
 /// So many signs that would be parity seat a member all the same.
 const PARITY_MIN: usize = 3;
 
-/// What the votes say.
+/// The result of a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// Data of all members had to begin at this sector; none if votes were free to say where.
     pub(crate) offset: Option<u64>,
     /// For each member its slot and the sector at which its data begin.
     pub(crate) seats: Vec<Option<(u16, u64)>>,
-    /// Members for whose slot another has as many votes: parity, where the rest of the row is zeroes, looks like data.
+    /// Members whose slot has as many votes from another: parity looks like data where the rest of
+    /// the row is zeroes.
     pub(crate) contested: BTreeSet<usize>,
-    /// What addresses of the volume count for, see [`Belongs::strength`], that stand where this says.
+    /// Total [`Belongs::strength`] of the volume's addresses that are at their place by this.
     pub(crate) strength: usize,
     /// Votes for these seats.
     pub(crate) votes: usize,
@@ -45,8 +47,8 @@ struct Vote {
     is_parity: bool,
 }
 
-/// Counts the votes of `signs` for a volume that begins at `start`, among so many members: first by the offsets that explain most, then
-/// by each of those that are usual.
+/// Counts the votes of `signs` for a volume that begins at `start`, among so many members. Uses the
+/// offsets that explain most, then each of the usual ones.
 pub(crate) fn fits(
     geometry: &Geometry,
     signs: &[&Sign],
@@ -66,7 +68,7 @@ pub(crate) fn fits(
                 }
             };
             each_place(geometry, sector, |slot, at| vote(slot, at, false));
-            // With a member missing, what it had shows in the parity where the rest of the row is zeroes.
+            // The data of a missing member shows in the parity where the rest of the row is zeroes.
             if let Some((slot, at)) = parity_of(geometry, sector).filter(|_| is_short) {
                 vote(slot, at, true);
             }
@@ -148,13 +150,15 @@ fn strength(run: &[Vote]) -> usize {
     run.iter().map(|vote| vote.belongs.strength()).sum()
 }
 
-/// Whether so many of a member's signs are for a seat as must be. Of parity few are: most of it is like nothing.
+/// Whether enough of a member's signs vote for a seat. Parity needs few, since most of it looks
+/// like nothing.
 fn speaks_for_itself((strength, run): (usize, &[Vote]), spoken: usize) -> bool {
     let as_parity = run.iter().filter(|vote| vote.is_parity).count();
     strength * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
 }
 
-/// Signs of one volume, about so many: of each member as many, plain ones first, spread over all of it.
+/// About `max` signs of one volume: equally many of each member, plain ones first, spread over all
+/// of it.
 pub(crate) fn spread<'a>(signs: &[&'a Sign], max: usize, members: usize) -> Vec<&'a Sign> {
     let quota = max.div_ceil(members.max(1));
     let every = |signs: Vec<&'a Sign>, max: usize| {

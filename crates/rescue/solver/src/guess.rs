@@ -1,4 +1,4 @@
-//! A guess: which member has which slot, from which sector on, of what shape.
+//! A guess: the level and layout, the member of each slot, and where its data begin.
 
 use braid_geometry::{Geometry, Level, LogicalSector, Shape, Slot};
 
@@ -31,7 +31,7 @@ pub struct Guess {
     pub data_sectors: Vec<u64>,
     /// Where volumes begin that were found.
     pub starts: Vec<Start>,
-    /// What speaks for it.
+    /// The evidence for it.
     pub evidence: Evidence,
 }
 
@@ -49,7 +49,7 @@ impl Guess {
         Geometry::new(&shape).ok()
     }
 
-    /// Whether it is a RAID-0 that its two layouts read differently, so that it matters which of them it has.
+    /// Whether it is a RAID-0 of unequal members, which its two layouts read differently.
     #[must_use]
     pub fn is_zoned(&self) -> bool {
         self.level == Level::Raid0 && Self { layout: 0, ..self.clone() }.geometry().is_none()
@@ -61,8 +61,8 @@ impl Guess {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// The places of a sector of the array on members that are there: member and its sector. None where it has to be made of
-    /// the other members, and beyond the array.
+    /// The places of a sector of the array on present members: member and its sector. Empty if it
+    /// must be computed from the other members, and beyond the array.
     #[must_use]
     pub fn places(&self, geometry: &Geometry, sector: u64) -> Vec<(usize, u64)> {
         let mut places = Vec::new();
@@ -124,7 +124,8 @@ pub(crate) fn each_place(geometry: &Geometry, sector: u64, mut place: impl FnMut
     }
 }
 
-/// Where the P of a sector's row is, at the same place in it. None without parity, and beyond the array.
+/// The place of P in a sector's row, at the same offset. `None` without parity, and beyond the
+/// array.
 pub(crate) fn parity_of(geometry: &Geometry, sector: u64) -> Option<(Slot, u64)> {
     let Geometry::Stripe(stripe) = geometry else { return None };
     (sector < stripe.capacity_sectors()).then_some(())?;

@@ -4,19 +4,21 @@
 
 use std::collections::BTreeSet;
 
-/// What it counts for, in addresses, that the data of all members begin where they do usually.
+/// Weight, in addresses, of a usual start of the data on all members.
 pub(crate) const OFFSET_ADDRESSES: usize = 2;
-/// The same in tenths; of an offset that is one of many that md may choose; and of others that are whole pages.
+/// The same in tenths; and of an offset in whole MiB, which md may choose; and of one in whole
+/// pages.
 const USUAL: i64 = 20;
 const WHOLE_MEBIBYTES: i64 = 10;
 const WHOLE_PAGES: i64 = 5;
-/// Members are at one offset, have a chunk that was the default of its time, and were named in the order of their slots.
+/// Weight of a chunk that was a default, and of members named in the order of their slots.
 const COMMON_CHUNK: i64 = 4;
 const IN_ORDER: i64 = 6;
 
-/// Where data begin, by metadata at the end or of old, and by mdadm before 3.2.5, until 4.1, and since.
+/// Usual starts of data: with metadata at the end or of old, and by mdadm before 3.2.5, until 4.1,
+/// and since.
 const OFFSETS: [u64; 4] = [0, 2048, 262_144, 264_192];
-/// What mdadm leaves at most for a later reshape, and of a member at most one part in so many.
+/// Most space that mdadm leaves for a later reshape, and the most as a fraction of the member.
 const HEADROOM_SECTORS: u64 = 128 << 11;
 const HEADROOM_PART: u64 = 1024;
 /// mdadm's own, 64 KiB until 3.1 and 512 KiB since.
@@ -32,7 +34,7 @@ pub(crate) fn offsets(member_sectors: u64) -> Vec<u64> {
     all.into_iter().filter(|offset| *offset < member_sectors).collect()
 }
 
-/// What it is worth, in tenths of an address, that these members of so many sectors have their data at these offsets, such a chunk, and
+/// The worth, in tenths of an address, of members of this size with these offsets, this chunk and
 /// these slots.
 pub(crate) fn worth(
     member_sectors: u64,

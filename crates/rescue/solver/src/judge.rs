@@ -1,4 +1,4 @@
-//! A guess with all that speaks for it and against it, and what that is worth.
+//! Completes a guess with all its evidence, and computes its worth.
 
 use braid_geometry::{Level, default_layout};
 
@@ -43,7 +43,7 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
             (evidence::explain(&alone, &geometry, scan), sector)
         };
         let tried = starts_of(found, scan).into_iter().map(explained);
-        // What is inside of a file explains nothing by any start, and does not count against the guess.
+        // A volume inside of a file is explained by no start, and does not count against the guess.
         let best = tried.max_by_key(|(found, _)| found.weight);
         if let Some((found, sector)) = best
             && found.explained * 2 > found.seen
@@ -73,7 +73,8 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
     Some(())
 }
 
-/// What a guess is worth, in tenths of an address: what it explains and predicts, whether redundancy agrees, how plain it is.
+/// A guess's worth, in tenths of an address: explained signs, predictions, agreeing redundancy,
+/// plainness.
 pub(crate) fn worth(guess: &Guess, members: &[&dyn Platter]) -> i64 {
     let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let it = guess.evidence;
@@ -94,7 +95,7 @@ pub(crate) fn worth(guess: &Guess, members: &[&dyn Platter]) -> i64 {
     plain += habits::worth(smallest, &guess.offsets, guess.chunk_sectors, &guess.slots);
     plain += if guess.starts.first().is_some_and(|start| start.sector == 0) { 4 } else { 0 };
     plain += if guess.layout == default_layout(guess.level) { 1 } else { 0 };
-    // Two members of which either is parity of the other are what everybody calls a mirror.
+    // Two members that are each other's parity are usually called a mirror.
     plain += if guess.level == Level::Raid1 { 1 } else { 0 };
     10 * addresses + plain
 }

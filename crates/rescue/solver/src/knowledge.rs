@@ -1,9 +1,9 @@
-//! What is known of a volume from its own structures.
+//! The structure of a volume, learned from its own metadata.
 
 use crate::bytes::SECTOR;
 use crate::sign::{Volume, Walk, btrfs, ext, table, xfs};
 
-/// What a volume's own structures say of where the others are.
+/// A volume's metadata that tells where its other structures are.
 #[derive(Debug, Clone)]
 pub(crate) enum Knowledge {
     Ext(Box<ext::Super>, Option<ext::Tables>),
@@ -14,7 +14,8 @@ pub(crate) enum Knowledge {
 }
 
 impl Knowledge {
-    /// Addresses at which something must stand that can be recognised: nothing there speaks against a guess.
+    /// Addresses of structures that must exist and can be recognised: a missing one speaks against
+    /// a guess.
     pub(crate) fn predictions(&self) -> Vec<u64> {
         match self {
             Self::Ext(found, _) => found.backups().iter().map(|it| found.place(*it)).collect(),
@@ -27,8 +28,9 @@ impl Knowledge {
         }
     }
 
-    /// Follows addresses from one structure to the next, as far as that is told: how often what they say is there, and how often
-    /// it is not. `read` gives bytes of the volume, by byte and length, and is told how to know them.
+    /// Follows addresses from one structure to the next, and counts structures found and structures
+    /// missing. `read` gives bytes of the volume, by byte and length, and gets a test that
+    /// recognises the right ones.
     pub(crate) fn walk(
         &self,
         read: impl FnMut(u64, usize, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,

@@ -1,13 +1,15 @@
-//! What file systems say of places that do not say it themselves: where files end and directories begin, checksums of data.
+//! Places that file systems describe although the places hold no address: ends of files, starts of
+//! directories, checksums of data.
 //!
 //! ```text
 //!   learn      inodes, trees ─▶ a file ends in block b, with n bytes there; a page at address a has this checksum
 //!   belongs    a page that ends so, or has that checksum, is a sign: it belongs to b, or a
-//!   facts      and what must be at a place speaks for a guess that has it there, or against it
+//!   facts      a predicted content that is at its place speaks for a guess; a missing one speaks against it
 //! ```
 //!
-//! A file's last block is zero after its last byte, which seldom is zero itself. Many files end alike, so such a sign has a few addresses;
-//! one with more is none. Pages are looked at where they are whole on a member: every md since 2009 begins data at a multiple of 4 KiB.
+//! A file's last block is zero after its last byte, which seldom is zero itself. Many files end
+//! alike, so such a sign has a few addresses; with too many it is dropped. Pages are compared whole
+//! on a member: every md since 2009 begins data at a multiple of 4 KiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +34,7 @@ pub(crate) struct Fact {
     pub(crate) byte: u64,
     /// Bytes of it.
     pub(crate) length: usize,
-    /// Which member says so, and in which sector: if that is parity, it is what several said at once, and nothing.
+    /// Member and sector of the source. If that is parity, it mixes several sources and is void.
     pub(crate) source: (usize, u64),
     what: What,
 }
@@ -81,10 +83,11 @@ impl Facts {
     }
 }
 
-/// A file of ext that lists go on with: the lists, how many of their blocks it has but one, bytes in the last, and who says so.
+/// An ext file with further blocks in lists: the lists, the number of these blocks but one, bytes
+/// in the last, and the source.
 type Ends = ([u64; 2], u64, usize, (usize, u64));
 
-/// What was learned of a volume.
+/// Knowledge of a volume's files and data.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     /// Inodes that fit are this volume's. Without checksums one may be any's.
@@ -94,10 +97,12 @@ pub(crate) struct Learned {
     tails_count: usize,
     /// By number: the first sector of a directory of ext; none if several were said.
     directories: BTreeMap<u32, Option<u64>>,
-    /// The same of directories whose number nobody says, by the group that they begin in, with the directories in it.
+    /// The same for directories whose number is unknown, by the group in which they begin, with
+    /// their count of directories.
     in_groups: BTreeMap<u32, Vec<(u64, Option<usize>)>>,
     in_groups_count: usize,
-    /// Lists of blocks of ext that were seen, and what inodes say of them: which these are, and how their file ends.
+    /// Block lists of ext that were seen, and the inodes' data on them: which blocks they are, and
+    /// how their file ends.
     lists: ext::Lists,
     ends: Vec<Ends>,
     /// Where lists are.
@@ -284,7 +289,8 @@ impl Learned {
         Belongs::any(self.tails.get(&length)?.iter().copied())
     }
 
-    /// Where the directory of this number may be, that begins here: those of one group begin in it, while there is room.
+    /// The possible places of the directory with this number: directories of a group begin in it,
+    /// while it has room.
     fn belongs_in_group(&self, found: &ext::Super, number: u32, bytes: &[u8]) -> Option<Belongs> {
         let known = self.in_groups.get(&found.group_of_inode(number))?;
         let folders = found.named(bytes).iter().filter(|(_, kind)| *kind == 4).count();
@@ -316,7 +322,7 @@ impl Learned {
 }
 
 impl Fact {
-    /// What it counts for, in places that are only alike: a checksum is its own, zeroes after the end of a file are not.
+    /// Its weight, in weak votes: a checksum is unique, zeroes after the end of a file are not.
     pub(crate) fn strength(&self, knowledge: &Knowledge) -> usize {
         let is_named = match self.what {
             What::Directory | What::Tail(_) => false,

@@ -1,34 +1,39 @@
-//! How members were put together whose superblocks are lost, overwritten, or not to be believed.
+//! Finds out how members were put together whose superblocks are lost, overwritten, or not to be
+//! believed.
 //!
-//! Nothing here reads a superblock of md. What stands on an array says where it belongs: a backup of an ext4 superblock names
-//! its group, an XFS header its allocation group, a block of XFS or btrfs its own address, an inode of ext4 has its number in
-//! its checksum. Each is a *sign*: a sector of a member, and an address in a volume.
+//! The solver does not read md's superblocks. The array's content says where it belongs. A backup
+//! of an ext4 superblock names its group, an XFS header its allocation group, a block of XFS or
+//! btrfs its own address. The checksum of an ext4 inode covers its number. Each is a *sign*: a
+//! sector of a member, and an address in a volume.
 //!
 //! ```text
 //!   scan       members ─▶ volumes, signs
 //!   shapes     every level, layout, chunk and number of slots that md would make of so many members
-//!   learned    what file systems say of their files: where they end, checksums of data
-//!   fit        a shape and where the volume begins ─▶ each sign votes for (member, slot, data offset)
+//!   learned    ends of files and checksums of data, from the file systems
+//!   fit        a shape and the start of the volume ─▶ each sign votes for (member, slot, data offset)
 //!   evidence   of the best: signs explained, predictions that hold, parity or copies that agree
-//!   rank       readings that differ, by what speaks for them; believed if nothing else comes near
+//!   rank       guesses that read differently, by evidence; believed if no other comes near
 //! ```
 //!
 //! # The algebra
 //!
-//! A shape maps address `start + a` to a slot and a sector `p` of its data area. A sign at sector `s` of member `m` therefore
-//! says: `m` is in that slot, and its data begin at `s - p`. Under the right shape all signs of a member name one slot and one
-//! offset; under a wrong one they scatter. So neither order nor offset is ever enumerated: votes name them.
+//! A shape maps address `start + a` to a slot and a sector `p` of its data area. A sign at sector
+//! `s` of member `m` therefore says: `m` is in that slot, and its data begin at `s - p`. Under the
+//! right shape all signs of a member name one slot and one offset; under a wrong one they scatter.
+//! So neither order nor offset is ever enumerated: votes name them.
 //!
-//! Some things cannot be told apart, and need not be: data that begin a row later in a volume that begins a row earlier, with
-//! the slots turned; RAID-4 and RAID-5 with parity on the last; RAID-0 and RAID-4 without its parity. Guesses that read the same
-//! count as one, and the plainest is shown. Without anything on the array that has an address, order cannot be known, and
-//! nothing is guessed.
+//! Some guesses cannot be told apart, and need not be: data that begin a row later in a volume that
+//! begins a row earlier, with the slots turned; RAID-4 and RAID-5 with parity on the last; RAID-0
+//! and RAID-4 without its parity. Guesses that read the same count as one, and the plainest is
+//! shown. Without any address on the array the order cannot be known, and the solver returns no
+//! guess.
 //!
-//! The same signs say how far an array got that was being moved in place (`boundary`): there the shapes are known.
+//! The same signs say how far a reshape in place got (`boundary`): there the shapes are known.
 //!
 //! Invariants:
-//! - no answer is called certain that reads wrong bytes `[check: arrays_without_superblocks_are_solved]`;
-//! - nothing that is read makes this panic, or take memory or time by its word `[fuzz: solver]`;
+//! - no answer is called certain that reads wrong bytes
+//!   `[check: arrays_without_superblocks_are_solved]`;
+//! - no content makes this panic, or take memory or time by its word `[fuzz: solver]`;
 //! - members are read, never written: [`Platter`] cannot.
 #![forbid(unsafe_code)]
 
@@ -66,7 +71,7 @@ pub trait Platter {
     /// How many sectors of 512 bytes it has.
     fn sectors(&self) -> u64;
 
-    /// Reads whole sectors; `false` if any of them cannot be read, and then the bytes mean nothing. Never asked for sectors
-    /// beyond the end.
+    /// Reads whole sectors within the member. Returns `false` if any of them cannot be read; the
+    /// bytes are then meaningless.
     fn read(&self, sector: u64, bytes: &mut [u8]) -> bool;
 }

@@ -14,10 +14,11 @@ use crate::sign::Sign;
 
 /// Ways to put members in line that are tried.
 const LINES_MAX: usize = 64;
-/// A member in line has a place by its signs if one in so many agree; if none of them names its address half of them, and so many.
+/// A member's signs give it a place in line if one in so many agree. Without named addresses half
+/// of them must agree, and at least so many.
 const SPOKEN_SHARE: usize = 4;
 const SPOKEN_MIN: usize = 4;
-/// What md may leave at the end of a member in line.
+/// Most sectors that md leaves unused at the end of a member in line.
 const ROUNDING_SECTORS: u64 = 8192;
 
 /// Members one after another: an address and its sector differ by the same on all of a member.
@@ -29,14 +30,15 @@ pub(crate) fn line(
     members: &[&dyn Platter],
 ) -> Vec<Guess> {
     let said: Vec<Shifts> = (0..members.len()).map(|member| shifts_of(signs, member)).collect();
-    // Files of which there is a copy elsewhere end like it: who names no address may have been taken for another part.
+    // Copies of a file end alike. So a member without named addresses may have been mistaken for
+    // another part.
     let heard = |is_heard: fn(&Shifts) -> bool| said.iter().map(is_heard).collect::<Vec<bool>>();
     let mut ways = vec![heard(Shifts::is_heard), heard(|it| it.named > 0 && it.is_heard())];
     ways.dedup();
     let mut guesses = Vec::new();
     for way in ways {
         let silent: Vec<usize> = (0..members.len()).filter(|member| !way[*member]).collect();
-        // What a volume keeps twice may be either, if a member has only one of the two.
+        // Of a structure that a volume keeps twice, a member may have either one.
         let mut lines = vec![Vec::new()];
         for (member, said) in said.iter().enumerate().filter(|(member, _)| way[*member]) {
             let longer = lines.iter().flat_map(|line: &Vec<(i128, usize)>| {
@@ -60,7 +62,7 @@ struct Shifts {
     /// Signs that were counted, and those that name their address.
     spoken: usize,
     named: usize,
-    /// What most of them say, and how many do.
+    /// The most frequent shifts, and how often they occur.
     best: Vec<i128>,
     most: usize,
 }
@@ -79,7 +81,7 @@ fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
     let of_it = || signs.iter().filter(|sign| sign.member == member);
     let named = of_it().filter(|sign| sign.belongs.is_plain()).count();
     let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
-    // One that names its address says more than any number of pages that end alike.
+    // A named address says more than any number of pages that end alike.
     let counted = || of_it().filter(|sign| named == 0 || sign.belongs.is_plain());
     for sign in counted() {
         for address in sign.belongs.iter() {
@@ -91,7 +93,7 @@ fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
     Shifts { spoken: counted().count(), named, best: best.collect(), most }
 }
 
-/// Guesses of members one after another, each with the difference of its addresses and their sectors.
+/// Guesses of members in line, each with its shift: the difference between addresses and sectors.
 fn in_line(
     mut shifts: Vec<(i128, usize)>,
     silent: &[usize],
@@ -104,7 +106,8 @@ fn in_line(
     let is_in_line = members.len() > 1 && shifts.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let Some(first) = shifts.first().filter(|_| is_in_line) else { return Vec::new() };
     let guess = |start: &u64| {
-        // The first member's data are the array's first, so its shift is minus its offset. The others' is taken for the same.
+        // The array begins with the first member's data, so its shift is minus its offset. The
+        // others are assumed to have the same offset.
         let offset = u64::try_from(-(first.0 + i128::from(*start))).ok()?;
         let room = |member: usize| members[member].sectors().checked_sub(offset);
         let (mut slots, mut data_sectors, mut silent) = (Vec::new(), Vec::new(), silent.to_vec());
@@ -120,7 +123,7 @@ fn in_line(
             (until_next + ROUNDING_SECTORS >= own).then_some(())?;
             data_sectors.push(until_next.min(own));
             let mut gap = until_next.saturating_sub(own);
-            // What is between two that speak are others that do not.
+            // Silent members fill the gap between two that have a place.
             while gap > 0 {
                 let filler =
                     silent.iter().position(|it| room(*it).is_some_and(|room| room <= gap))?;

@@ -1,8 +1,9 @@
-//! From votes to guesses that are worth a close look, in two rounds: every shape by a few signs, the best of them by many and a walk.
+//! From votes to guesses that are worth a close look, in two rounds: every shape by a few signs,
+//! the best of them by many and a walk. Chunk sizes, layouts and levels are ranked here.
 //!
 //! ```text
 //!   every shape, every start ─▶ few signs vote ─▶ of each level and layout some, and all that are nearly as good as the best
-//!                            ─▶ many signs vote, and what a walk meets speaks ─▶ the same
+//!                            ─▶ many signs vote, and a walk counts ─▶ the same
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,17 +23,18 @@ use crate::sign::{ALIKE, Sign};
 /// Signs that vote in the first round, and in the second.
 const FIRST_ROUND: usize = 96;
 const SECOND_ROUND: usize = 512;
-/// Guesses of the first round that go into the second, and of the second that are looked at closely.
+/// Guesses that go from the first round into the second, and from the second into the close look.
 const SECOND_MAX: usize = 8192;
 const CLOSE_MAX: usize = 64;
-/// Guesses of every level and layout that are kept in any case, unless they are worth less than half of the best.
+/// Guesses of every level and layout that are always kept, unless they are worth less than half of
+/// the best.
 const EACH_MIN: usize = 3;
 /// Data of a member in the first rounds: more than any has.
 const ROOMY_SECTORS: u64 = 1 << 44;
 /// RAID-10 with two far copies.
 const FAR_2: u32 = 0x201;
 
-/// A shape, where the volume begins by it, and what that is worth.
+/// A shape, the start of the volume, and their worth.
 struct Candidate {
     worth: usize,
     shape: Arrangement,
@@ -50,7 +52,8 @@ pub(crate) struct Rounds<'a> {
     members: &'a [&'a dyn Platter],
     few: Vec<&'a Sign>,
     many: Vec<&'a Sign>,
-    /// The same of signs that are where all members of a RAID-0 are alike: behind it only some have data, and which depends on who they are.
+    /// The same, restricted to the first zone of a RAID-0: only larger members have data after it,
+    /// and their slots are unknown.
     zoned: (Vec<&'a Sign>, Vec<&'a Sign>),
     /// Sectors of the smallest member.
     smallest: u64,
@@ -109,7 +112,7 @@ impl<'a> Rounds<'a> {
         self.members.iter().any(|member| member.sectors() != self.smallest)
     }
 
-    /// What is voted for: by the offsets that explain most, and by those of `usual`.
+    /// Votes: by the offsets that explain most, and by those of `usual`.
     fn sized(
         &self,
         shape: &Arrangement,
@@ -120,7 +123,7 @@ impl<'a> Rounds<'a> {
         Some(fits(&roomy(shape, sectors)?, signs, start, self.members.len(), usual))
     }
 
-    /// What it counts for, in addresses, that data begin where they do usually.
+    /// Weight, in addresses, of a usual start of the data.
     fn habit(&self, fit: &Fit) -> usize {
         match fit.offset {
             Some(offset) if self.usual.contains(&offset) => habits::OFFSET_ADDRESSES,
@@ -128,10 +131,10 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The first votes, and of how many sectors of data.
+    /// The first votes, with the sectors of data that they assume.
     ///
-    /// Far copies are where the size of the data says, and that depends on where they begin: it is asked for first. Of all others only
-    /// what is first is looked at.
+    /// The place of far copies depends on the size of the data, and that on its start: a first vote
+    /// finds the start. For other levels only the first copies are used.
     fn fitted(&self, shape: &Arrangement, start: u64) -> Vec<(Fit, u64)> {
         if shape.level == Level::Raid10 && shape.layout == FAR_2 {
             return self.fitted_far(shape, start).into_iter().collect();
@@ -147,7 +150,8 @@ impl<'a> Rounds<'a> {
             |sectors| self.sized(shape, &self.few, (start, sectors), &[])?.into_iter().next();
         let found = voted(self.smallest)?;
         let offsets = found.seats.iter().flatten().map(|seat| seat.1);
-        // What was taken for first copies may have been the others, so many chunks after them as fit between them and the end.
+        // The places found may be those of the second copies. These follow the first by as many
+        // chunks as fit between the data's start and its end.
         let offsets = offsets.flat_map(|offset| {
             let rows = self.smallest.saturating_sub(offset) / chunk;
             [0, rows, rows.saturating_sub(1)].map(|rows| offset.saturating_sub(rows * chunk))
@@ -160,7 +164,7 @@ impl<'a> Rounds<'a> {
         fits.max_by_key(|(fit, _)| (fit.votes, fit.strength))
     }
 
-    /// The second vote. Where votes are few, many guesses tie; what a walk meets tells them apart at once.
+    /// The second vote. With few votes many guesses tie; a walk tells them apart at once.
     fn looked_at_again(&self, first: &Candidate) -> Option<(usize, Guess)> {
         let usual: Vec<u64> = first.offset.into_iter().collect();
         let place = (first.start.sector, first.sectors);
@@ -179,7 +183,8 @@ impl<'a> Rounds<'a> {
         Some((fit.strength / ALIKE + met + self.habit(&fit), guess))
     }
 
-    /// How much a walk through these seats meets, and the guess, in which it may have seated others.
+    /// How much a walk through these seats confirms, and the guess, in which it may have seated
+    /// others.
     fn walked(&self, seats: &[Option<(u16, u64)>], first: &Candidate) -> Option<(usize, Guess)> {
         let guess = seated(seats, &first.shape, first.start, self.members);
         let geometry = guess.geometry()?;
@@ -188,8 +193,8 @@ impl<'a> Rounds<'a> {
         Some((walk.confirmed.saturating_sub(walk.refuted), guess))
     }
 
-    /// Keeps the best: of every level and layout some, and all that are nearly as good as the best of all, up to `max`. Of those that
-    /// tie the ones in which every member has a slot come first.
+    /// Keeps the best: some of every level and layout, and up to `max` that are nearly as good as
+    /// the best of all. Among ties, those in which every member has a slot come first.
     fn keep_best<T>(
         &self,
         found: &mut Vec<T>,

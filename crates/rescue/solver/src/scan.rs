@@ -1,13 +1,13 @@
-//! Looking through the members: which of their sectors are read, and what in them says where it belongs.
+//! Scans the members: selects the sectors to read, and finds the signs in them.
 //!
 //! ```text
 //!   regions    the head of each member whole, small windows all over it, its tail
-//!   first      superblocks, tables: which volumes there are, and where volumes may begin
-//!   second     what is needed to understand the third: group descriptors of ext, chunks of btrfs
-//!   third      everything that has its own address in it
+//!   first      superblocks, tables: the volumes, and where volumes may begin
+//!   second     metadata needed by the third: group descriptors of ext, chunks of btrfs
+//!   third      every structure with its own address in it
 //! ```
 //!
-//! Regions are read three times, so that nothing of them has to be kept.
+//! Regions are read three times, so that their bytes need not be kept.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::sign::{Belongs, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
 const STEP: u64 = 2048;
 /// Sectors after a region that a sign which begins in it may need: a btrfs node.
 const OVERLAP: u64 = 128;
-/// Between two signs that are kept of the same kind on a member: blocks beside each other say nothing new.
+/// Distance of kept signs of the same kind on a member: adjacent blocks add no evidence.
 const SPACING: u64 = 8;
 /// Where data begin on large members, by mdadm's default: 128 MiB.
 const LARGE_OFFSET: u64 = 262_144;
@@ -70,7 +70,8 @@ impl Effort {
         in_order(regions)
     }
 
-    /// The same sectors, and as many windows over each of these ranges; all of it, if it is no longer than a head.
+    /// The same sectors, and as many windows over each of these ranges; all of a range that is no
+    /// longer than a head.
     pub(crate) fn closer(&self, sectors: u64, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut regions = self.regions(sectors);
         for range in ranges {
@@ -101,7 +102,6 @@ fn in_order(mut regions: Vec<Range<u64>>) -> Vec<Range<u64>> {
     apart
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) volumes: Vec<Volume>,
@@ -112,7 +112,8 @@ pub(crate) struct Scan {
     pub(crate) starts: Vec<u64>,
     /// Sectors that could not be read.
     pub(crate) unreadable: u64,
-    /// Of each volume the superblocks that were found, and how often: one that parity made of others is found once.
+    /// For each volume its superblocks, with their counts: a superblock that parity made of others
+    /// occurs once.
     versions: Vec<Vec<(ext::Super, usize)>>,
 }
 
@@ -176,7 +177,8 @@ pub(crate) fn scan(
     scan
 }
 
-/// Hands every sector that is read, with what follows it, to `look`; answers how many could not be read.
+/// Hands every sector of the regions, with the bytes after it, to `look`; returns the number of
+/// unreadable ones.
 fn each_sector(
     platter: &dyn Platter,
     regions: &[Range<u64>],
@@ -261,7 +263,7 @@ fn text_of(bytes: &[u8]) -> Option<&[u8]> {
     is_group.then_some(bytes)
 }
 
-/// A superblock or a table, what is known from it, and where it belongs if it says so.
+/// A superblock or table: volume, knowledge, and its own address if recorded.
 fn superblock(bytes: &[u8]) -> Option<(Volume, Knowledge, Option<u64>)> {
     if let Some(found) = ext::Super::recognise(bytes) {
         let place = found.place(found.group);
@@ -293,7 +295,7 @@ const fn volume(kind: VolumeKind, uuid: [u8; 16], size_sectors: u64) -> Volume {
     Volume { kind, uuid, size_sectors }
 }
 
-/// What is needed to understand the rest.
+/// The second pass: metadata that the third needs.
 fn learn(known: &mut [Knowledge], bytes: &[u8]) {
     for knowledge in known {
         match knowledge {

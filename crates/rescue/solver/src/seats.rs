@@ -1,4 +1,4 @@
-//! Who has which slot: by votes, and those that nobody voted for, in every order.
+//! Assigns members to slots: by votes, and members without votes in every order.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::shapes::Arrangement;
 /// Orders of leftover members that are tried.
 const ORDERS_MAX: usize = 24;
 
-/// What votes said.
+/// The guess that votes give.
 pub(crate) fn seated(
     seats: &[Option<(u16, u64)>],
     shape: &Arrangement,
@@ -62,7 +62,8 @@ pub(crate) fn measure(guess: &mut Guess, members: &[&dyn Platter]) {
     }
 }
 
-/// Members that have no sign of the volume on them, such as one with nothing but parity: where redundancy agrees with them.
+/// Seats members without a sign of the volume, such as one with pure parity, where redundancy
+/// agrees with them.
 pub(crate) fn seat_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     let free = |guess: &Guess| -> Vec<usize> {
         (0..guess.slots.len()).filter(|slot| guess.slots[*slot].is_none()).collect()

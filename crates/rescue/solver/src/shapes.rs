@@ -21,7 +21,8 @@ pub(crate) struct Arrangement {
 /// The two ways in which RAID-0 goes on where its smallest member ends, see `braid_geometry`.
 const RAID0: [u32; 2] = [1, 2];
 
-/// All of them: with a member that does not belong, with all, with as many missing as the level can be read without.
+/// All shapes: with one member that does not belong, with all members, and with as many missing as
+/// the level tolerates.
 pub(crate) fn arrangements(members: usize, are_unequal: bool) -> Vec<Arrangement> {
     let Ok(members) = u16::try_from(members) else { return Vec::new() };
     let mut found = Vec::new();

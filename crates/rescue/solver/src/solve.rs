@@ -45,14 +45,14 @@ pub enum Belief {
     Certain,
 }
 
-/// What was found.
+/// The solver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Solution {
     /// Whether the first guess is to be believed.
     pub belief: Belief,
-    /// Guesses that read differently, the best first. Empty if nothing on the members has an address.
+    /// Guesses that read differently, the best first. Empty if the members hold no address.
     pub guesses: Vec<Guess>,
-    /// What stands on the array, as far as it says so.
+    /// The volumes recognised on the array.
     pub volumes: Vec<Volume>,
     /// Places on members that say where they belong.
     pub signs: usize,
@@ -129,14 +129,14 @@ fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Opti
     Some(guess)
 }
 
-/// What cannot be read without the slots that are empty helps nobody.
+/// Whether the array can be read without its empty slots; other guesses are useless.
 fn is_readable(guess: &Guess) -> bool {
     let survives =
         |map: braid_geometry::Geometry| map.survives(&|slot| guess.slots[slot.index()].is_none());
     guess.geometry().is_some_and(survives)
 }
 
-/// RAID-6 with its Q in one slot, and nobody there, is RAID-5 without that slot: that is the plainer word.
+/// RAID-6 with Q in a fixed slot that is empty reads as RAID-5 without that slot, the plainer name.
 fn without_idle_q(guess: &mut Guess) {
     let last = guess.slots.len() - 1;
     let (slot, layout) = match (guess.level, guess.layout) {
@@ -153,7 +153,8 @@ fn without_idle_q(guess: &mut Guess) {
     }
 }
 
-/// The same with the member of this slot as the Q of a RAID-6: where only the first data of a row are not zero it looks like them.
+/// The guess with this slot's member as the Q of a RAID-6: Q looks like the data where only the
+/// first data of a row is not zero.
 fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
     guess.slots[slot]?;
     let (layout, q) = match (guess.level, guess.layout) {
@@ -171,8 +172,8 @@ fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
     Some(tried)
 }
 
-/// Copies vote for each other's slots, and so does parity for that of the only member that is not zero. So where things are not
-/// where they must be two slots are exchanged, while that makes it better.
+/// Exchanges pairs of slots while that improves the guess. Copies vote for each other's slots, and
+/// parity votes for the slot of the only member that is not zero.
 fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     let worth_of = |guess: &Guess| {
         let geometry = guess.geometry()?;
@@ -194,7 +195,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
         let seated = guess.slots.iter().zip(&guess.offsets).filter(|(slot, _)| slot.is_some());
         let common = most_common(seated.map(|(_, offset)| *offset));
         let is_uneven = guess.offsets.iter().any(|offset| *offset != common);
-        // A member that was seated where it does not belong has its offset from there, too.
+        // A member in a wrong slot may have a wrong offset, too.
         let tried = pairs.flat_map(|(one, other)| {
             let mut tried = guess.clone();
             tried.slots.swap(one, other);
@@ -253,7 +254,8 @@ pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
         .all(|at| {
             let (here, there) =
                 (one.places(&map, first + at), other.places(&other_map, second + at));
-            // What is made of the others has no place, and is the same if made of the same; copies may have one more.
+            // A computed sector has no place: it is equal if its sources are. Of copies one common
+            // place is enough.
             match (here.is_empty(), there.is_empty()) {
                 (true, true) => {
                     evidence::made_of(one, &map, first + at)
@@ -270,12 +272,12 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
     let next = ranked.iter().skip(1).map(|next| next.evidence.sum()).max().unwrap_or(0).max(0);
     let own = it.sum();
     let margin = (own / 20).max(3);
-    // A member that nobody seated is a stranger, or the shape is not understood. One without a sign is where it is because
-    // redundancy agrees.
+    // A member without a slot is a stranger, or the shape is wrong. A member without signs was
+    // seated because redundancy agrees.
     let seated = best.slots.iter().flatten().count();
     let have_spoken = it.agrees() || !it.is_unheard;
-    // Members of one array have their data at one offset nearly always. A single one that has not may be a chunk beside its place, which
-    // only redundancy can tell.
+    // Members of one array nearly always have one data offset. A single different one may be off by
+    // a chunk, which only redundancy can tell.
     let mut offsets = best.slots.iter().zip(&best.offsets).filter(|(slot, _)| slot.is_some());
     let first = offsets.next().map(|(_, offset)| *offset);
     let is_even = offsets.all(|(_, offset)| Some(*offset) == first);

@@ -1,10 +1,11 @@
-//! Guesses that superblocks make: weighed by the same evidence, and put where they belong among the others.
+//! Guesses from superblocks: weighed by the same evidence, and ranked among the others.
 //!
-//! A superblock that nearly stands, or that calls a former member a spare, says most of how an array was put together. What stands on
-//! the array may agree, may say nothing, as where it is encrypted, or may speak against it: superblocks can be of another
-//! `--create`. So what is told comes first unless the array speaks against it.
+//! A slightly damaged superblock, or one that calls a former member a spare, describes most of the
+//! array. The content may agree, may tell nothing, as when it is encrypted, or may speak against
+//! it: superblocks can be of another `--create`. So these guesses come first unless the content
+//! speaks against them.
 //!
-//! Invariant: what is told is certain only where what stands on the array agrees with it
+//! Invariant: such a guess is certain only if the content agrees with it
 //! `[check: what_superblocks_tell_comes_first_unless_the_array_speaks_against_it]`.
 
 use std::cmp::Reverse;
@@ -47,7 +48,7 @@ pub fn with_told(
     solution
 }
 
-/// The same guesses with what speaks for each, the best first; those of which nothing tells them apart in the order that they came.
+/// The same guesses with their evidence, the best first; ties stay in their order.
 #[must_use]
 pub fn weigh(members: &[&dyn Platter], effort: &Effort, told: Vec<Guess>) -> Vec<Guess> {
     let scan = scan(members, |member| effort.regions(member.sectors()));

@@ -1,5 +1,6 @@
-//! Random arrays whose superblocks are gone, in any order, some without members that they can do without. `BRAID_DRILLS=1000` says how
-//! many, in release; a few otherwise, and `BRAID_DRILLS_FROM=1000` which is the first. `BRAID_DRILL=7` shows one of them.
+//! Random arrays without superblocks, in any order, some with as many members missing as they
+//! tolerate. `BRAID_DRILLS=1000` sets the number, in release; the default is a few.
+//! `BRAID_DRILLS_FROM=1000` sets the first. `BRAID_DRILL=7` shows one of them.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -12,10 +13,10 @@ use fastrand::Rng;
 use crate::laid_out::{Laid, Member, reads_right};
 use crate::volumes::{self, Content};
 
-/// How many there are where nobody says it.
+/// The default number of drills.
 const DRILLS: u64 = 8;
 
-/// What is drawn for one drill.
+/// Draws a random array, and the slots of its members.
 fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
     let content = rng.choice(contents).expect("some");
     let level = rng.choice(Level::ALL).expect("some");
@@ -63,7 +64,7 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
             *sectors = (*sectors * rng.u64(60..=140) / 100).next_multiple_of(8);
         }
         let lacking = (u64::from(slots) * sectors).saturating_sub(member_sectors.iter().sum());
-        // What is rounded down to chunks is lost.
+        // Sectors lost by rounding down to chunks.
         let rounding = u64::from(slots) * u64::from(chunk_sectors);
         member_sectors[rng.usize(0..usize::from(slots))] += lacking.next_multiple_of(8) + rounding;
     }
@@ -167,8 +168,9 @@ fn solved(array: &Laid<'_>, given: &[u16], effort: &Effort) -> (Belief, bool) {
     (solution.belief, solution.guesses.first().is_some_and(is_right))
 }
 
-/// Nothing on them has a checksum or an address of its own but the superblock and its copies: of the smaller file system there are five, of
-/// the larger there is one. It was second, or lost to a RAID-0 whose members began beside the superblock.
+/// These file systems have no checksums and no addresses but the superblock and its copies: five in
+/// the smaller one, one in the larger. The right guess was second, or lost to a RAID-0 whose
+/// members began beside the superblock.
 #[test]
 fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     needs!("mke2fs");
@@ -190,8 +192,8 @@ fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     }
 }
 
-/// Where the smallest member ends the others go on in one of two ways, and nothing in front of that place tells which. A RAID-4 with a
-/// missing member that ended there was called certain.
+/// After the end of the smallest member the layouts differ, and nothing before that place tells
+/// which it is. A RAID-4 with a missing member that ended there was called certain.
 #[test]
 fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -243,7 +245,8 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     assert_eq!(solved(&array, &[0, 1, 4, 3, 5, 2], &effort), (Belief::Certain, true));
 }
 
-/// Of files of which there are copies, only the sums of one were read: all of them were taken for that one.
+/// Of several copies of files only the checksums of one were read: all copies were taken for that
+/// one.
 #[test]
 fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -280,7 +283,8 @@ impl Platter for Counted<'_> {
     }
 }
 
-/// A third of it are different sectors, which an operating system keeps: six members one after the other are read in less than a minute.
+/// A third of the reads are distinct sectors, which an operating system caches: six members in line
+/// are read in less than a minute.
 #[test]
 fn little_is_read_of_members_of_4_tb() {
     const READ_MAX_SECTORS: u64 = 640 << 11;

@@ -1,4 +1,4 @@
-//! An array's content as its members have it, by the definition of the level; made while it is read.
+//! An array's content on its members, by the definition of the level; computed while it is read.
 
 use braid_geometry::{Geometry, MemberSector, Role, Shape, Slot};
 use braid_parity::{definition, kernel};
@@ -17,14 +17,14 @@ pub(crate) struct Laid<'a> {
     pub(crate) content: &'a Content,
 }
 
-/// What is in one of its slots.
+/// The member in one of its slots.
 pub(crate) struct Member<'a> {
     pub(crate) array: &'a Laid<'a>,
     pub(crate) slot: u16,
 }
 
 impl Laid<'_> {
-    /// What a slot has in its data from this sector on; all of it in one chunk.
+    /// Reads a slot's data from this sector on, within one chunk.
     pub(crate) fn data(&self, slot: Slot, sector: u64, bytes: &mut [u8]) {
         match &self.geometry {
             Geometry::Direct(direct) => match direct.logical(slot, MemberSector(sector)) {
@@ -66,7 +66,7 @@ impl Laid<'_> {
         }
     }
 
-    /// The slot and sector of its data that a guess has to find for a sector of the array: all of them.
+    /// All places of a sector of the array that a guess may find: slot, and sector of its data.
     pub(crate) fn places(&self, sector: u64) -> Vec<(u16, u64)> {
         let logical = braid_geometry::LogicalSector(sector);
         match &self.geometry {
@@ -119,8 +119,8 @@ impl Platter for Member<'_> {
     }
 }
 
-/// Whether a guess gives every byte of the content: each sector where it is, or a place with the same bytes; made of the other
-/// members where it has to be.
+/// Whether a guess gives every byte of the content: each sector at its place, or at one with the
+/// same bytes, or computed from the other members.
 pub(crate) fn reads_right(
     guess: &Guess,
     solution: &Solution,
@@ -166,7 +166,8 @@ pub(crate) fn reads_right(
     })
 }
 
-/// A sector as a guess makes it of the other members, by the definition of P and Q; `None` if it does not say how.
+/// A sector that a guess computes from the other members, by the definition of P and Q; `None` if
+/// it cannot.
 fn made_of_others(
     guess: &Guess,
     geometry: &Geometry,

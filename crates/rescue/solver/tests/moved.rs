@@ -1,4 +1,5 @@
-//! Arrays that were being moved in place when nobody wrote down how far: another chunk, layout, or both, and as many members.
+//! Arrays in an unfinished reshape in place whose progress was not recorded: another chunk, layout,
+//! or both, with as many members.
 
 use std::ops::Range;
 
@@ -14,7 +15,8 @@ const SECTOR: usize = 512;
 /// How many there are.
 const MOVES: u64 = 24;
 
-/// The array as one of its shapes reads it: its members have the new shape up to a sector of each, and the old one from there on.
+/// The array as one of its shapes reads it: members have the new shape up to one sector, and the
+/// old one from there on.
 struct Reading<'a> {
     by: &'a Laid<'a>,
     both: (&'a Laid<'a>, &'a Laid<'a>),

@@ -1,4 +1,5 @@
-//! What stands on the arrays of drills: file systems with this repository's files in them, bare or in a partition.
+//! The content of the drills' arrays: file systems with this repository's files in them, bare or in
+//! a partition.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -105,7 +106,7 @@ fn copies(folder: &Path) -> PathBuf {
     all
 }
 
-/// What mkfs.xfs takes to fill a file system with a folder's files.
+/// The prototype from which mkfs.xfs fills a file system with a folder's files.
 fn prototype(folder: &Path, indent: usize, text: &mut String) {
     let mut entries: Vec<_> = fs::read_dir(folder).expect("a folder").flatten().collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
@@ -128,7 +129,7 @@ pub(crate) fn all() -> &'static [Content] {
     ALL.get_or_init(|| make(tempfile::tempdir().expect("a folder").path()))
 }
 
-/// ext2 as an old NAS has it: a few large files, which inodes do not list themselves, and hardly anything else.
+/// ext2 as on an old NAS: a few large files with block lists, and hardly anything else.
 pub(crate) fn few_large_files(block_bytes: u32) -> Content {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path();
@@ -208,7 +209,8 @@ fn make(folder: &Path) -> Vec<Content> {
     both.collect()
 }
 
-/// A GPT with one partition, as UEFI's specification draws it, without checksums, which nobody here looks at.
+/// A GPT with one partition, by UEFI's specification, without checksums, which the solver does not
+/// check.
 fn partition_table(sectors: u64) -> Vec<u8> {
     let mut front = vec![0; (PARTITION * SECTOR) as usize];
     front[446 + 4] = 0xee;

@@ -1,7 +1,7 @@
-//! btrfs on one device: superblocks and nodes of its trees, which have their addresses in them.
+//! btrfs on one device: superblocks and nodes of its trees, which hold their own addresses.
 //!
-//! A node's address is one of the file system. Where on the device that is, chunks say: those of the superblock, and those of the
-//! tree of chunks, whose leaves are nodes like all others.
+//! A node's address is logical, within the file system. Chunks map it to the device: first those in
+//! the superblock, then those in the chunk tree's leaves.
 
 use super::{Belongs, Walk};
 use braid_byte_reader::{array, le16, le32, le64};
@@ -9,7 +9,7 @@ use braid_byte_reader::{array, le16, le32, le64};
 use crate::bytes::small;
 
 const SECTOR: u64 = 512;
-/// What a chunk of an array has whole.
+/// Every chunk of an array holds whole pages.
 const PAGE: usize = 4096;
 /// Where the superblock and its copies stand.
 pub(crate) const COPIES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
@@ -18,7 +18,7 @@ const HEADER: usize = 0x65;
 const ITEM: usize = 25;
 /// Of a key.
 const KEY: usize = 17;
-/// What a superblock has where a node has the number of a tree of chunks.
+/// The superblock's magic, at the bytes where a node has the chunk tree's UUID.
 const MAGIC: &[u8] = b"_BHRfS_M";
 /// Levels of a tree; a header's flags that are set, and those that may be.
 const LEVELS: u8 = 8;
@@ -28,7 +28,8 @@ const FLAGS: u64 = 0x3;
 const CHUNK: u8 = 228;
 /// The tree that chunks are in.
 const CHUNK_TREE: u64 = 3;
-/// The tree that checksums of data are in, the key's type of one run of them, and the bytes that each is of.
+/// The tree of data checksums, the key type of a run of them, and the bytes that each checksum
+/// covers.
 const SUM_TREE: u64 = 7;
 const SUMS: u8 = 128;
 pub(crate) const SUM_BYTES: u64 = 4096;
@@ -112,8 +113,8 @@ impl Super {
         (crc32c::crc32c(checked) == le32(bytes, 0)?).then(|| le64(bytes, 0x30)).flatten()
     }
 
-    /// The address of the node whose header stands here, whatever comes after it: where chunks of the array are smaller than nodes,
-    /// no member has a whole one.
+    /// The address in a node's header, whatever follows it: if chunks of the array are smaller than
+    /// nodes, no member has a whole node.
     pub(crate) fn head(&self, bytes: &[u8]) -> Option<u64> {
         let address = le64(bytes, 0x30)?;
         let is_written = le64(bytes, 0x38)? & !FLAGS == HEADS;
@@ -124,8 +125,8 @@ impl Super {
         (self.is_ours(bytes) && is_written && is_sane).then_some(address)
     }
 
-    /// The end of a node whose first item is the file system's only device, which is the tree of chunks' first leaf: from here to where
-    /// it ends.
+    /// The end of the chunk tree's first leaf, whose first item is the file system's only device.
+    /// Starts here and ends with that item.
     fn tail<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let ends = (SECTOR..=PAGE as u64).rev().step_by(small(SECTOR));
         let mut pieces = ends.filter_map(|end| bytes.get(..small(end)));
@@ -149,7 +150,8 @@ impl Super {
 }
 
 impl Super {
-    /// The checksums of data that a leaf of their tree has: of which generation it is, then the address and the checksum of each page.
+    /// The data checksums in a leaf of their tree: the leaf's generation, then address and checksum
+    /// of each page.
     pub(crate) fn sums_of(&self, bytes: &[u8]) -> Option<(u64, Vec<(u64, u32)>)> {
         let is_leaf = le64(bytes, 0x58) == Some(SUM_TREE) && bytes.get(0x64) == Some(&0);
         if !is_leaf || !self.has_sums {
@@ -158,7 +160,8 @@ impl Super {
         let count = usize::try_from(le32(bytes, 0x60)?).ok()?;
         let items = bytes.get(HEADER..self.node_bytes)?;
         let mut sums = Vec::new();
-        // Items are packed from the end, in order of their keys: parity of three leaves has a good checksum, but not that.
+        // Items are packed from the end, in order of their keys. Parity of three leaves has a valid
+        // checksum, but not this order.
         let (mut end, mut after) = (items.len(), 0);
         for item in (0..count).map_while(|at| items.get(at * ITEM..(at + 1) * ITEM)) {
             let (first, start) = (le64(item, 9)?, usize::try_from(le32(item, KEY)?).ok()?);
@@ -181,14 +184,15 @@ const ROOT_ITEM: u8 = 132;
 const ROOT_ADDRESS: usize = 176;
 /// Bytes of a pointer to a node.
 const POINTER: usize = 33;
-/// A walk ends after so many nodes, and after so many that were not there; of a leaf of checksums so many are looked at.
+/// Limits of a walk: nodes read, nodes not found, and checksums read in a leaf.
 const NODES_MAX: usize = 48;
 const REFUTED_MAX: usize = 6;
 const SUMS_EACH: usize = 24;
 
 impl Super {
-    /// Goes from the root of the tree of trees to all others, and from checksums to data. `read` gives bytes of the device; nothing
-    /// where it cannot know. What must be in them goes with it, for one who has to find out who has them.
+    /// Walks from the root tree to all others, and from checksums to data. `read` gives bytes of
+    /// the device, or `None` if they are unknown. It gets a test for the right bytes, with which a
+    /// caller can find the member that has them.
     pub(crate) fn walk(
         &self,
         chunks: &Chunks,
@@ -244,7 +248,8 @@ impl Super {
         walk
     }
 
-    /// The addresses of nodes that a node names, those below it or the roots of trees; and whether they are of checksums.
+    /// The addresses of nodes that a node names (its children, or roots of trees), and whether they
+    /// hold checksums.
     fn children(&self, bytes: &[u8]) -> Vec<(u64, bool)> {
         let count = le32(bytes, 0x60).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
         let items = bytes.get(HEADER..self.node_bytes).unwrap_or_default();
@@ -331,7 +336,8 @@ impl Chunks {
         }
     }
 
-    /// Two pieces are of one leaf if its checksum fits; between the two it is zeroes, as a file system of few chunks leaves it.
+    /// Joins two pieces into a leaf, with zeroes between them as in a file system of few chunks;
+    /// they belong together if the checksum fits.
     fn join(&mut self, found: &Super, head: &[u8], tail: &[u8]) {
         let mut leaf = vec![0; found.node_bytes];
         leaf[..head.len()].copy_from_slice(head);

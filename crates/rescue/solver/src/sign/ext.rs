@@ -1,4 +1,5 @@
-//! ext2, ext3 and ext4: superblocks with their group, and inodes, whose checksum has their number in it.
+//! ext2, ext3 and ext4: superblocks with their group, and inodes, whose checksum covers their
+//! number.
 
 mod classic;
 
@@ -24,7 +25,8 @@ const SPARSE_SUPER: u32 = 1;
 const SPARSE_SUPER_2: u32 = 0x200;
 /// `s_feature_incompat`: group descriptors of more than 32 bytes.
 const WIDE: u32 = 0x80;
-/// `s_feature_incompat`: descriptors, or bitmaps and inode tables, may stand in other groups than their own.
+/// `s_feature_incompat`: descriptors, or bitmaps and inode tables, may be in other groups than
+/// their own.
 const META_GROUPS: u32 = 0x10;
 const FLEXIBLE_GROUPS: u32 = 0x200;
 /// `s_feature_incompat`: the seed of checksums is stored.
@@ -52,7 +54,7 @@ pub(crate) struct Super {
     inodes: u32,
     inode_bytes: u32,
     descriptor_bytes: usize,
-    /// What checksums begin with; `None` of a file system without.
+    /// The seed of checksums; `None` in a file system without.
     seed: Option<u32>,
     has_descriptor_checksums: bool,
     is_sparse: bool,
@@ -104,7 +106,7 @@ impl Super {
         it.is_sound().then_some(it)
     }
 
-    /// What the superblocks of all groups have in common.
+    /// The part that the superblocks of all groups have in common.
     pub(crate) fn of_all_groups(&self) -> Self {
         Self { group: 0, ..self.clone() }
     }
@@ -155,7 +157,8 @@ impl Super {
         }
     }
 
-    /// Where the inode tables of the first groups are, if this block is the first of the group descriptors.
+    /// The places of the first groups' inode tables, if this block is the first of the group
+    /// descriptors.
     fn first_tables(&self, block: &[u8]) -> Option<Vec<u64>> {
         let blocks = usize::try_from(self.block_bytes).ok()?;
         let groups = u32::try_from(self.groups()).ok()?.min(GROUPS_MAX);
@@ -171,7 +174,7 @@ impl Super {
         is_enough.then_some(tables)
     }
 
-    /// The inode table that a descriptor names, if it may be one of this group.
+    /// The inode table in a descriptor, if this group can have it.
     fn table(&self, group: u32, bytes: &[u8]) -> Option<u64> {
         let is_wide = self.descriptor_bytes >= 64;
         let number = |low, high| {
@@ -246,15 +249,16 @@ impl Super {
     }
 }
 
-/// What an inode says of a block.
+/// An inode's information on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// A directory begins in the block. Its number, if the inode's checksum tells it; how many it has in it, if the block has all of it.
+    /// The directory's number if the inode's checksum reveals it, the block in which it begins, and
+    /// its count of directories if it is one block long.
     Directory(Option<u32>, u64, Option<usize>),
     /// A file ends in it, with so many bytes there.
     Tail(u64, usize),
-    /// It is a list of a file's blocks, and the file ends so many blocks after the first that lists have, with so many bytes there.
-    /// The second is of lists.
+    /// A file with block lists: the list of blocks and the list of lists, the number of further
+    /// blocks before its last, and the bytes in the last.
     Lists([u64; 2], u64, usize),
 }
 
@@ -272,7 +276,8 @@ impl Super {
         self.seed.is_some()
     }
 
-    /// What each of the inodes of this sector says of blocks. If they have checksums, only those that fit.
+    /// The information from each inode of this sector. If the file system has checksums, only
+    /// inodes whose checksum fits count.
     pub(crate) fn says(&self, sector: &[u8]) -> Vec<Option<Says>> {
         let size = usize::try_from(self.inode_bytes).unwrap_or(usize::MAX);
         let sector = sector.get(..size.max(512)).unwrap_or_default();
@@ -325,7 +330,7 @@ impl Super {
         (le16(bytes, 4)? == 12 && (1..=self.inodes).contains(&number)).then_some(number)
     }
 
-    /// The inodes that a directory's first block names, with their kinds: of a directory 4, of a file 8.
+    /// The inodes in a directory's first block, with their kinds: directory 4, file 8.
     pub(crate) fn named(&self, block: &[u8]) -> Vec<(u32, u16)> {
         let block = block.get(..usize::try_from(self.block_bytes).unwrap_or(0)).unwrap_or_default();
         let kinds = entries(block).into_iter().filter_map(|(number, kind)| match kind {
@@ -336,7 +341,7 @@ impl Super {
         kinds.collect()
     }
 
-    /// Whether this is the inode of this number, and of this kind.
+    /// Whether this can be the inode of this number and kind.
     pub(crate) fn is_inode(&self, bytes: &[u8], number: u32, kind: u16) -> bool {
         let is_kind = le16(bytes, 0).is_some_and(|mode| mode >> 12 == kind);
         let is_used = le16(bytes, 0x1a).is_some_and(|links| links > 0);
@@ -351,7 +356,7 @@ impl Super {
 /// Blocks that an inode without extents names itself.
 const DIRECT: u64 = 12;
 
-/// The block that a file has as this one of its own, if the inode itself says it.
+/// The place of a file's block with this index, if the inode itself names it.
 fn block_of(inode: &[u8], block: u64) -> Option<u64> {
     if le32(inode, 0x20)? & HAS_EXTENTS == 0 {
         let index = usize::try_from(block).ok().filter(|_| block < DIRECT)?;
@@ -388,9 +393,10 @@ const FILES_MAX: usize = 4;
 const IS_INLINE: u32 = 0x1000_0000;
 
 impl Super {
-    /// Goes through directories from the root on: each has its own number in its first entry, and what an entry calls a
-    /// directory or a file is one. `read` gives bytes of the file system, by byte and length; nothing where it cannot know.
-    /// What must be in them goes with it, for one who has to find out who has them.
+    /// Walks directories from the root on: each has its own number in its first entry, and its
+    /// entries name the kinds of inodes. `read` gives bytes of the file system, by byte and length,
+    /// or `None` if they are unknown. It gets a test for the right bytes, with which a caller can
+    /// find the member that has them.
     pub(crate) fn walk(
         &self,
         tables: &Tables,
@@ -473,7 +479,7 @@ fn first_block(inode: &[u8]) -> Option<u64> {
     }
     let (magic, depth) = (le16(inode, 0x28)?, le16(inode, 0x2e)?);
     if magic != EXTENTS {
-        // What cannot be is told from what is not known: a block that no directory has.
+        // Impossible is not unknown: returns a block that no directory has.
         return Some(0);
     }
     (depth == 0).then_some(())?;

@@ -1,15 +1,16 @@
-//! What says of itself where it belongs: superblocks and their backups, and metadata with an address in it.
+//! Signs: superblocks and their backups, and metadata that holds its own address.
 //!
-//! Facts are from the formats' own descriptions: the kernel's `Documentation/filesystems/ext4`, the XFS Algorithms & Data
-//! Structures (3rd edition), the btrfs wiki's *On-disk Format*, the UEFI specification (5.3, GUID partition tables), and
-//! LVM's text metadata as lvm(8) tools print it. Nothing found is believed for itself: a sign is one vote.
+//! Facts are from the formats' own descriptions: the kernel's `Documentation/filesystems/ext4`; the
+//! XFS Algorithms & Data Structures (3rd edition); the btrfs wiki's *On-disk Format*; the UEFI
+//! specification (5.3, GUID partition tables); and LVM's text metadata as lvm(8) tools print it. No
+//! sign is believed alone: each is one vote.
 
 pub(crate) mod btrfs;
 pub(crate) mod ext;
 pub(crate) mod table;
 pub(crate) mod xfs;
 
-/// What a volume is.
+/// The kind of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeKind {
     /// A table of partitions (GPT): where it belongs is counted from the array's first sector.
@@ -41,7 +42,7 @@ impl VolumeKind {
 /// Something with addresses of its own that begin somewhere on the array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// What it is.
+    /// Its kind.
     pub kind: VolumeKind,
     /// Its UUID as it is stored; of a partition table, the disk's.
     pub uuid: [u8; 16],
@@ -64,13 +65,14 @@ pub(crate) struct Sign {
 /// Most addresses of a sign.
 pub(crate) const ADDRESSES_MAX: usize = 8;
 
-/// One address, or any of a few: a volume may keep a thing twice, and what ends like one file ends like some others.
+/// One address, or a few possible ones: a volume may keep a structure twice, and several files may
+/// end alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Belongs {
     /// Those beyond `count` are zero.
     addresses: [u64; ADDRESSES_MAX],
     count: usize,
-    /// What is there names its address, and is not only like what belongs there.
+    /// The content names its address, and does not only resemble the content of that place.
     is_named: bool,
 }
 
@@ -103,7 +105,7 @@ impl Belongs {
         Self { addresses: self.addresses.map(|sector| sector & !7), ..self }
     }
 
-    /// What it counts for, in places that are only alike.
+    /// Its weight, in weak votes.
     pub(crate) const fn strength(&self) -> usize {
         if self.is_named { ALIKE } else { 1 }
     }
@@ -114,11 +116,11 @@ impl Belongs {
     }
 }
 
-/// So many places that are only like what belongs there say as much as one that names its address: where only some of a volume's files
-/// are known, and of which there are copies, all of them are like the copy that is known.
+/// Weak votes that count as much as one named address. If only some of a volume's files are known,
+/// copies of them elsewhere resemble the known ones.
 pub(crate) const ALIKE: usize = 8;
 
-/// What was met, by a walk from one structure to the next or at a place where something must stand.
+/// Predictions confirmed and refuted, by a walk or by reading predicted places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Walk {
     pub(crate) confirmed: usize,

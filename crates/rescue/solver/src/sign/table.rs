@@ -1,4 +1,5 @@
-//! What says where volumes begin: partition tables (GPT, MBR), and LVM's physical volumes with their text.
+//! Tables of where volumes begin: partition tables (GPT, MBR), and LVM's physical volumes with
+//! their text.
 
 use braid_byte_reader::{array, le32, le64};
 
@@ -38,7 +39,7 @@ impl Gpt {
     }
 }
 
-/// Where partitions begin, by the sector of a GPT's entries that this is. Entries are of 128 bytes, so four in a sector.
+/// Starts of partitions in a sector of GPT entries. Entries have 128 bytes, so a sector has four.
 pub(crate) fn entries(sector: &[u8]) -> Vec<u64> {
     let sector = sector.get(..512).unwrap_or_default();
     let sound = sector.chunks_exact(128).map_while(|entry| {
@@ -62,7 +63,7 @@ pub(crate) fn partitions(sector: &[u8]) -> Vec<u64> {
         return Vec::new();
     }
     entries
-        // What only says that there is a GPT begins nowhere.
+        // A protective entry for a GPT is not a partition.
         .filter(|entry| entry[4] != 0 && entry[4] != 0xee)
         .filter_map(|entry| {
             let (first, length) = (le32(entry, 8)?, le32(entry, 12)?);
@@ -91,7 +92,8 @@ impl Label {
     }
 }
 
-/// Where logical volumes begin, in sectors of the physical volume, by a text of LVM's metadata that begins here.
+/// Starts of logical volumes, in sectors of the physical volume, from a text of LVM's metadata that
+/// begins here.
 pub(crate) fn logical_volumes(bytes: &[u8]) -> Vec<u64> {
     let text = bytes.get(..bytes.len().min(TEXT_BYTES)).unwrap_or_default();
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

@@ -1,4 +1,5 @@
-//! XFS: the headers of its allocation groups, and from version 5 on every block of metadata, which has its address in it.
+//! XFS: the headers of its allocation groups, and from version 5 on every block of metadata, which
+//! holds its own address.
 
 use braid_byte_reader::{array, be16, be32, be64};
 
@@ -6,7 +7,7 @@ use braid_byte_reader::{array, be16, be32, be64};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Super {
     pub(crate) uuid: [u8; 16],
-    /// What blocks of metadata call it.
+    /// The UUID in blocks of metadata.
     metadata_uuid: [u8; 16],
     block_sectors: u64,
     blocks: u64,
@@ -116,7 +117,7 @@ impl Super {
 
 /// Bytes before the data fork of an inode of version 3.
 const CORE: usize = 176;
-/// Bytes of the header of a block of the tree of inodes, and of a record in it.
+/// Bytes of a block header in the inode tree, and of a record after it.
 const TREE_HEADER: usize = 56;
 const TREE_RECORD: usize = 16;
 
@@ -125,7 +126,7 @@ impl Super {
         self.block_sectors * 512
     }
 
-    /// In which sector the file of the inode that is here ends, of its last block the first; and how many bytes it has there.
+    /// The first sector of the last block of this inode's file, and the bytes in that block.
     pub(crate) fn tail(&self, inode: &[u8]) -> Option<(u64, usize)> {
         self.inode(inode)?;
         let (is_file, is_listed) = (be16(inode, 2)? >> 12 == 8, inode.get(5)? == &2);
@@ -160,7 +161,7 @@ impl Super {
             let number = u64::from(be32(record, 0)?);
             let block = number >> self.inode_bits;
             let is_inside = group < u64::from(self.groups) && block < self.group_blocks;
-            // Of runs that are not whole it is not looked up which part there is.
+            // Sparse runs are skipped: which part of them exists is not looked up.
             let is_whole = be16(record, 4)? == 0;
             (is_inside && is_whole)
                 .then(|| (group * self.group_blocks + block) * self.block_sectors)

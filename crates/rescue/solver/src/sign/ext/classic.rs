@@ -1,10 +1,10 @@
-//! ext2 and ext3: blocks that have neither an address nor a checksum, and are known by what others say of them.
+//! ext2 and ext3: blocks without address or checksum, recognised by other metadata about them.
 //!
 //! ```text
 //!   descriptors   each names bitmaps and an inode table in its own group, so a block of them says which groups it is of
-//!   bitmaps       as many free as the descriptor counts, the group's own metadata in use, nothing free behind the group's end
-//!   inodes        the first block of the first table has the root, and nobody in the numbers that are kept for nobody
-//!   lists         of a file's further blocks: the kernel and e2fsprogs take the block before the first that is listed
+//!   bitmaps       as many free as the descriptor counts, the group's own metadata in use, nothing free after the group's end
+//!   inodes        the first block of the first table has the root, and unused inodes at reserved numbers
+//!   lists         of a file's further blocks: the kernel and e2fsprogs allocate a list right before the first block in it
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use braid_byte_reader::{le16, le32};
 use crate::bytes::{is_blank, small};
 use crate::sign::Belongs;
 
-/// Blocks in a list from which on what looks like one says where it is, though no inode is known to name it.
+/// Blocks in a list from which on it counts as a sign by itself, although no known inode names it.
 const LISTED_MIN: u64 = 8;
 /// Lists that are kept.
 const LISTS_MAX: usize = 1 << 16;
@@ -26,7 +26,7 @@ const ALIKE_MAX: usize = 64;
 /// Most groups whose inode tables are looked for.
 const GROUPS_MAX: usize = 1 << 16;
 
-/// What a descriptor says of its group.
+/// The content of a group's descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Group {
     number: u32,
@@ -37,12 +37,13 @@ struct Group {
     free_inodes: u32,
 }
 
-/// What descriptors say.
+/// The content of the descriptors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Tables {
     /// The first block of each group's inode table; 0 of those that nothing was seen of.
     tables: Vec<u64>,
-    /// Of a classic file system each group as its descriptors have it, the first that was seen first.
+    /// Each group of a classic file system as its descriptors have it, in the order in which they
+    /// were seen.
     groups: BTreeMap<u32, Vec<Group>>,
     /// Groups by how much is free in them, of the same.
     by_free_blocks: BTreeMap<u32, Vec<Group>>,
@@ -80,7 +81,7 @@ struct List {
     count: u64,
 }
 
-/// Lists that were seen, by where they are if they stand right before the first block that they name.
+/// Block lists that were seen, by their place: right before the first block that they name.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     seen: BTreeMap<u64, List>,
@@ -96,7 +97,8 @@ impl Lists {
         }
     }
 
-    /// In which block a file ends that goes on for so many blocks after the first that these lists have; and all lists of it that are known.
+    /// The last block of a file with `listed` further blocks before its last in these lists, and
+    /// all known lists of the file.
     pub(crate) fn end(
         &self,
         found: &Super,
@@ -145,7 +147,7 @@ impl Super {
         (block < self.blocks).then(|| u32::try_from(group).ok()).flatten()
     }
 
-    /// The groups whose descriptors these are. A list of blocks looks much alike, but not one of them is like this.
+    /// The groups of this block of descriptors. A block list looks similar, but fails these checks.
     fn groups_of(&self, block: &[u8]) -> Option<Vec<Group>> {
         let first = self.group_of(le32(block, 0)?.into()).filter(|_| self.is_classic)?;
         let block = block.get(..small(self.block_bytes))?;
@@ -202,7 +204,8 @@ impl Super {
         })
     }
 
-    /// The bitmaps that descriptors here name: where in bytes, of which group, and whether it is one of blocks or else of inodes.
+    /// The bitmaps that descriptors in this block name: byte offset, group, and whether it is a
+    /// block bitmap (else an inode bitmap).
     pub(crate) fn bitmaps(&self, block: &[u8]) -> Vec<(u64, u32, bool)> {
         let groups = self.groups_of(block).unwrap_or_default();
         let of = |group: &Group| {
@@ -212,12 +215,14 @@ impl Super {
         all.map(|(at, group, of_blocks)| (at * self.block_bytes, group, of_blocks)).collect()
     }
 
-    /// Whether bitmaps of inodes have an end behind which all is in use: without it one is like any bytes of which so many bits are not set.
+    /// Whether inode bitmaps have padding bits, which are all set. Without padding, any bytes with
+    /// the right number of clear bits look like one.
     const fn is_padded(&self) -> bool {
         self.group_inodes as u64 + 64 <= self.block_bytes * 8
     }
 
-    /// Whether this may be the bitmap of a group: its own metadata are in use, and nothing behind its end is free.
+    /// Whether this can be the bitmap of a group: the group's metadata is in use, and nothing after
+    /// its end is free.
     pub(crate) fn is_bitmap(
         &self,
         tables: &Tables,
@@ -257,7 +262,7 @@ impl Super {
         (self.blocks - before).min(self.group_blocks)
     }
 
-    /// Where it is, if this is a bitmap that has as much free as a descriptor says.
+    /// The place of this block, if it is a bitmap with as much free as a descriptor says.
     pub(crate) fn bitmap_place(&self, block: &[u8], tables: &Tables) -> Option<Belongs> {
         let block = block.get(..small(self.block_bytes))?;
         // Of either something is in use first, or all that is behind the end.
@@ -283,7 +288,7 @@ impl Super {
             .or_else(|| places(&tables.by_free_inodes, &of_inodes).filter(|_| self.is_padded()))
     }
 
-    /// Where it is, if this is a block of descriptors, or the first of inodes.
+    /// The place of this block, if it holds descriptors or the first inodes.
     pub(crate) fn block_place(&self, block: &[u8], tables: &Tables) -> Option<Belongs> {
         if !self.is_classic {
             return None;
@@ -309,7 +314,8 @@ impl Super {
             && [3, 4].into_iter().all(|number| mode(number) == Some(0))
     }
 
-    /// The lists of blocks that an inode names: of blocks, and of lists. None of one that has no first.
+    /// The block lists that an inode names: the list of blocks and the list of lists. `None`
+    /// without the first.
     pub(super) fn lists_of(&self, inode: &[u8]) -> Option<[u64; 2]> {
         if !self.is_classic || le32(inode, 0x20)? & super::HAS_EXTENTS != 0 {
             return None;
@@ -324,14 +330,15 @@ impl Super {
         block == 0 || block > self.first_block && block < self.blocks
     }
 
-    /// Whether this can be a list of blocks, and is not one of none.
+    /// Whether this can be a block list that is not empty.
     pub(crate) fn is_list(&self, block: &[u8]) -> bool {
         let Some(block) = block.get(..small(self.block_bytes)) else { return false };
         let mut listed = block.chunks_exact(4).filter_map(|it| le32(it, 0)).map(u64::from);
         !is_blank(block) && listed.all(|it| self.may_be_listed(it))
     }
 
-    /// What this lists, if it is most of it one block after another, or lists that lie a list's length apart.
+    /// The list in this block, if most of its entries are consecutive, or are lists a list's length
+    /// apart.
     fn list(&self, block: &[u8]) -> Option<List> {
         let (first, second) = (u64::from(le32(block, 0)?), u64::from(le32(block, 4)?));
         let apart = self.block_bytes / 4 + 1;
@@ -355,7 +362,7 @@ impl Super {
         is_sound.then(|| List { first, last: listed[listed.len() - 1], count })
     }
 
-    /// Where it is, if this is a list, and whether it lists so much that this counts by itself.
+    /// The place of this block, if it is a list, and whether it is long enough to count by itself.
     pub(crate) fn list_place(&self, block: &[u8]) -> Option<(u64, bool)> {
         let list = self.list(block)?;
         Some((list.first - 1, list.count >= LISTED_MIN))
