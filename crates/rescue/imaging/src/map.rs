@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Stretches that a map may have: what a disk has that fails everywhere would fill the memory.
+/// Most stretches of a map: those of a disk that fails everywhere would fill the memory.
 pub const BLOCKS_MAX: usize = 1 << 20;
-/// Bytes of a map's text at most: a line of each stretch.
+/// Most bytes of a map's text: a line for each stretch.
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a disk at most: what lies beyond has no address.
+/// Most bytes of a disk; bytes beyond have no address.
 const DISK_BYTES_MAX: u64 = i64::MAX.unsigned_abs() - (SECTOR_BYTES - 1);
 const SECTOR_BYTES: u64 = 512;
 
@@ -18,22 +18,22 @@ const SECTOR_BYTES: u64 = 512;
 pub enum State {
     /// Not read yet.
     Untried,
-    /// A piece with them failed; which of its sectors are bad is not known.
+    /// A piece with them failed; which of its sectors are bad is unknown.
     Untrimmed,
-    /// They lie between two bad sectors.
+    /// They lie between two bad sectors, unread.
     Unscraped,
-    /// They could not be read alone.
+    /// Reading them alone failed.
     Bad,
     /// The copy has them.
     Done,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] =
         [Self::Untried, Self::Untrimmed, Self::Unscraped, Self::Bad, Self::Done];
 
-    /// The sign that the text has for it.
+    /// Its sign in the text.
     #[must_use]
     pub fn sign(self) -> char {
         match self {
@@ -53,13 +53,13 @@ impl State {
 /// Why a text is no map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// There is no line that is not a remark.
+    /// Every line is a remark.
     #[error("it is empty")]
     Empty,
-    /// It is larger than a map may be.
+    /// It is larger than the limit.
     #[error("it has more than {BLOCKS_MAX} stretches")]
     TooLong,
-    /// A line is none that a map has.
+    /// A line is malformed.
     #[error("line {line} is no line of a map: {what}")]
     Line {
         /// Counted from 1.
@@ -67,12 +67,12 @@ pub enum MapError {
         /// The fault in the line.
         what: &'static str,
     },
-    /// It says something of bytes that the disk does not have.
+    /// It names bytes that the disk does not have.
     #[error("it goes up to byte {end}, and there are {size_bytes}")]
     Beyond {
-        /// Where it ends.
+        /// The end of these bytes.
         end: u64,
-        /// Bytes there are.
+        /// Bytes of the disk.
         size_bytes: u64,
     },
 }
@@ -87,7 +87,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Of a disk of which nothing has been read.
+    /// The map of a disk that was not read yet.
     #[must_use]
     pub fn new(size_bytes: u64) -> Self {
         Self { size_bytes, starts: BTreeMap::from([(0, State::Untried)]) }
@@ -104,7 +104,7 @@ impl Map {
         self.starts.iter().map(|(start, state)| (*start..self.end_of(*start), *state))
     }
 
-    /// Those of one state.
+    /// The stretches of one state.
     pub fn of(&self, wanted: State) -> impl DoubleEndedIterator<Item = Range<u64>> {
         self.stretches().filter(move |(_, state)| *state == wanted).map(|(range, _)| range)
     }
@@ -128,7 +128,7 @@ impl Map {
         missing
     }
 
-    /// The first stretch of a state that reaches beyond `at`, from `at` on.
+    /// The first stretch of a state that ends after `at`, cut to start at `at` or later.
     pub(crate) fn first_after(&self, wanted: State, at: u64) -> Option<Range<u64>> {
         let here = self.starts.range(..=at).next_back().map(|(start, _)| *start).unwrap_or(0);
         let mut starts = self.starts.range(here..);
@@ -136,7 +136,7 @@ impl Map {
         found.map(|(start, _)| (*start).max(at)..self.end_of(*start))
     }
 
-    /// The last stretch of a state that begins before `at`, up to `at`.
+    /// The last stretch of a state that begins before `at`, cut to end at `at`.
     pub(crate) fn last_before(&self, wanted: State, at: u64) -> Option<Range<u64>> {
         let mut starts = self.starts.range(..at).rev();
         let found = starts.find(|(_, state)| **state == wanted);
@@ -161,7 +161,7 @@ impl Map {
         }
     }
 
-    /// Whether no more stretches may be told apart.
+    /// Whether the map has reached its limit of stretches.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.starts.len() >= BLOCKS_MAX
@@ -173,7 +173,7 @@ impl Map {
         self.starts.range(..=at).next_back().map_or(State::Untried, |(_, state)| *state)
     }
 
-    /// Begins a stretch, unless the one before has the same state.
+    /// Starts a stretch, unless the one before has the same state.
     fn put(&mut self, start: u64, state: State) {
         let before = self.starts.range(..start).next_back().map(|(_, state)| *state);
         if before != Some(state) {
@@ -212,7 +212,7 @@ impl Map {
         Ok(map)
     }
 
-    /// Has the disk end later; what is new has not been tried.
+    /// Enlarges the disk; the new bytes are untried.
     fn lengthen(&mut self, size_bytes: u64) {
         if size_bytes > self.size_bytes {
             let end = std::mem::replace(&mut self.size_bytes, size_bytes);
@@ -259,7 +259,7 @@ impl Map {
             map.lengthen(end);
             end_before = end;
             map.set(start..end, state);
-            // A plan ends when its map is full, and may have told two more apart by then.
+            // A plan ends when its map is full, which may add two more stretches.
             if map.starts.len() > BLOCKS_MAX.saturating_add(2) {
                 return Err(MapError::TooLong);
             }
@@ -272,7 +272,7 @@ impl Map {
     pub fn to_text(&self, remarks: &[&str], (position, sign): (u64, char), pass: u8) -> String {
         let mut text = String::new();
         for remark in remarks {
-            // A line of its own, whatever is in it.
+            // Control characters are dropped, so that a remark stays on its line.
             let plain: String = remark.chars().filter(|letter| !letter.is_control()).collect();
             let _ = writeln!(text, "# {plain}");
         }
@@ -295,7 +295,7 @@ fn number(word: &str) -> Option<u64> {
         (None, Some(digits)) if !digits.is_empty() => (digits, 8),
         _ => (word, 10),
     };
-    // The library would take a sign.
+    // The library would accept a sign.
     let is_digits = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
     is_digits.then(|| u64::from_str_radix(digits, radix).ok()).flatten()
 }

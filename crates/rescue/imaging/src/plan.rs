@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use crate::{Map, State};
 
-/// Bytes that are asked for at once while nothing fails.
+/// Bytes of a read while no read fails.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes that are leapt over after a first failure; each further one doubles them.
+/// Bytes to leap over after a first failure; each further one doubles them.
 const LEAP_BYTES: u64 = 1 << 20;
-/// Bytes that are leapt over at most, and no more than a hundredth of the disk.
+/// Most bytes to leap over, besides a hundredth of the disk.
 const LEAP_BYTES_MAX: u64 = 1 << 30;
 
 /// A step of the copy.
@@ -25,12 +25,12 @@ pub enum Step {
     Scrape,
     /// Bad sectors again; the number of the retry, from 1.
     Retry(u32),
-    /// Nothing is left to be asked for.
+    /// Nothing is left to read.
     Over,
 }
 
 impl Step {
-    /// The sign that a map's text has for it.
+    /// Its sign in a map's text.
     #[must_use]
     pub fn sign(self) -> char {
         match self {
@@ -42,7 +42,7 @@ impl Step {
         }
     }
 
-    /// The pass of it.
+    /// Its pass.
     #[must_use]
     pub fn pass(self) -> u8 {
         match self {
@@ -53,24 +53,24 @@ impl Step {
     }
 }
 
-/// Bytes to be read.
+/// A read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Which.
+    /// The bytes to read.
     pub range: Range<u64>,
 }
 
-/// Goes through a disk.
+/// The plan of a copy.
 #[derive(Debug, Clone)]
 pub struct Plan {
     map: Map,
     sector_bytes: u64,
     retries: u32,
     step: Step,
-    /// Where it has come to in this step.
+    /// The position within this step.
     at: u64,
     leap_bytes: u64,
-    /// The front of the piece that is trimmed has been.
+    /// The front of the failed piece is trimmed; now its back is.
     is_front_trimmed: bool,
 }
 
@@ -100,7 +100,7 @@ impl Plan {
         self.step
     }
 
-    /// Where in the disk.
+    /// The position on the disk.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.at.min(self.map.size_bytes())
@@ -154,13 +154,11 @@ impl Plan {
         }
     }
 
-    /// The first sector of a stretch.
     fn front(&self, range: &Range<u64>) -> Range<u64> {
         let next = down(range.start, self.sector_bytes).saturating_add(self.sector_bytes);
         range.start..range.end.min(next)
     }
 
-    /// Its last.
     fn back(&self, range: &Range<u64>) -> Range<u64> {
         let last = down(range.end.saturating_sub(1), self.sector_bytes);
         range.start.max(last)..range.end
@@ -197,7 +195,7 @@ impl Plan {
         };
         self.map.set(range.clone(), if is_read { State::Done } else { failed });
         self.at = match self.step {
-            // The piece that is trimmed from its back begins where it began.
+            // A piece that is trimmed from its back is found by its start.
             Step::Trim if self.is_front_trimmed => self.at,
             _ if self.is_backwards() => range.start,
             _ => range.end,
@@ -218,7 +216,7 @@ impl Plan {
         }
     }
 
-    /// Leaves out what is likely to fail as well, for now.
+    /// Leaps over bytes that are likely to fail as well, for now.
     fn leap(&mut self) {
         let leap_bytes = self.leap_bytes;
         self.at = match self.is_backwards() {
@@ -232,7 +230,7 @@ impl Plan {
     /// Continues after the read of a sector at the edge of a failed piece.
     fn trimmed(&mut self, range: &Range<u64>, is_read: bool) {
         let (start, end) = (range.start, range.end);
-        // The piece ends where its neighbours are something else.
+        // The piece ends where the state changes.
         let piece = match self.is_front_trimmed {
             false => self.map.first_after(State::Untrimmed, end).filter(|it| it.start == end),
             true => self.map.last_before(State::Untrimmed, start).filter(|it| it.end == start),

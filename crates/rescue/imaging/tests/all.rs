@@ -1,4 +1,4 @@
-//! Disks that fail here and there, and texts of maps.
+//! Disks with bad sectors, and texts of maps.
 
 use std::collections::BTreeMap;
 
@@ -109,13 +109,13 @@ fn a_map_of_ddrescues_is_read() {
                 0x028A0000  0x00120000  +\n";
     let map = Map::parse(text, 0x029C_0000).expect("a map");
     assert_eq!(map.missing(), std::slice::from_ref(&(0x0289_0000..0x028A_0000)));
-    // Without a pass, as older ones are, and with less than the disk.
+    // Without a pass, as in older maps, and shorter than the disk.
     let map = Map::parse("0 ?\n0 4096 +\n010000 512 /\n", 8192).expect("a map");
     assert_eq!(map.missing(), std::slice::from_ref(&(4096..8192)));
     assert_eq!(map.state_at(4096), State::Unscraped);
 }
 
-/// ddrescue lets a copy grow, and was ended; or the copy was cut, and its map was not.
+/// ddrescue lets a copy grow, and was stopped; or the copy was cut, and its map was not.
 #[test]
 fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest() {
     let text = "0 ?\n0 4096 +\n4096 1024 -\n5120 4000 +\n";

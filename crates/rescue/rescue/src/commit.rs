@@ -36,7 +36,6 @@ use braid_discovery::undo::record::differing;
 use braid_discovery::undo::unfinished::{Unfinished, end};
 use braid_discovery::undo::{Deed, Mark, Overwrite, save, writing};
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes that are compared at once, and the longest piece that is written.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -49,9 +48,9 @@ struct Change {
     path: PathBuf,
     part: Option<Range<u64>>,
     mark: u64,
-    /// Where its superblock is, on what `part` says.
+    /// The place of its superblock, relative to `part`.
     superblock: Range<u64>,
-    /// On what `part` says; each differs in every sector.
+    /// Relative to `part`; each differs in every sector.
     pieces: Vec<Snippet>,
 }
 
@@ -60,7 +59,7 @@ impl Change {
         self.pieces.iter().map(|piece| piece.bytes.len() as u64).sum()
     }
 
-    /// In sectors of the device; neighbours are one.
+    /// In sectors of the device, with adjacent ranges merged.
     fn sectors(&self) -> Vec<Range<u64>> {
         let start = self.start();
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -126,7 +125,7 @@ pub(super) fn commit(
     finished((&group.name, saved), &folder, globals)
 }
 
-/// Goes on with a commit that stopped: the record has all that it writes.
+/// Finishes a commit that stopped: the record has all bytes that it writes.
 pub(super) fn go_on(
     args: &RescueConfig,
     stopped: &Unfinished,
@@ -172,7 +171,7 @@ fn finished(
     folder: &Path,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    // Without the overlay there is nothing left to be committed; the mark would say so for nothing.
+    // Without the overlay nothing is left to commit, so the mark may go after it.
     overlay::remove_committed(folder)?;
     end(&globals.state_dir, saved);
     if globals.json {
@@ -227,7 +226,7 @@ fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
     Ok(Change { label, path, part: disk.part.clone(), mark, superblock, pieces })
 }
 
-/// A piece, in two where it reaches over a place.
+/// Cuts a piece in two where it spans `place`.
 fn cut_at(place: u64, piece: Snippet) -> Vec<Snippet> {
     let within = place.checked_sub(piece.offset).and_then(|within| usize::try_from(within).ok());
     match within.filter(|within| (1..piece.bytes.len()).contains(within)) {
@@ -261,7 +260,6 @@ fn show(changes: &[Change], array: &str, (is_dry, globals): (bool, &Globals)) {
     }
 }
 
-/// A device that is about to be written.
 struct Written {
     device: Box<dyn Member>,
     /// The bytes at its ends.
@@ -270,14 +268,14 @@ struct Written {
     others: Vec<Snippet>,
 }
 
-/// Saves what is overwritten, and writes.
+/// Saves the bytes to be overwritten, and writes.
 fn write(
     args: &RescueConfig,
     (changes, folder): (&[Change], &Path),
     group: &Group,
     globals: &Globals,
 ) -> Result<u64, CliError> {
-    // Several partitions of a disk are one device.
+    // Several partitions of a disk share one device.
     let mut devices: BTreeMap<&Path, Written> = BTreeMap::new();
     for change in changes.iter().filter(|change| !change.pieces.is_empty()) {
         let path = change.path.as_path();

@@ -8,13 +8,13 @@ use braid_discovery::raid0_layout::Raid0Layout;
 /// The options: arrays, members to believe, and actions.
 #[derive(Debug, Clone, Default)]
 pub struct RescueConfig {
-    /// This array alone, if the members are of several: its name or UUID.
+    /// Only this array, if the members are of several: its name or UUID.
     pub array: Option<String>,
     /// Believe these members although they are older, the array gave them up, or their superblocks
     /// are slightly damaged. Labels as braid shows them, with commas between. A spare is tried in
     /// each free slot, or in this one (SPARE=SLOT).
     pub with: Vec<String>,
-    /// Go on as if these members were not there: what would the others make without them?
+    /// Continue as if these members did not exist, to see the result without them.
     pub without: Vec<String>,
     /// The map of a copy of a disk, from ddrescue or `braid image`: bytes that the disk did not
     /// return are made of the others, or are an I/O error. Without it IMAGE.map is used, if it
@@ -48,7 +48,7 @@ pub struct RescueConfig {
     /// The layout of a RAID-0 of unequal members beyond its smallest, if its superblocks do not say
     /// it. Try both and look at the content.
     pub layout: Option<Raid0Layout>,
-    /// With --solve: go on with this guess, by its number.
+    /// With --solve: continue with this guess, by its number.
     pub guess: Option<usize>,
     /// The folder of overlays, which take all writes while an array is served. Without it in the
     /// state folder.
@@ -56,22 +56,22 @@ pub struct RescueConfig {
     /// Serve the array over NBD, and each partition and volume on it as an export of its own; of
     /// several arrays, all readable ones. Writes go into the overlay.
     pub serve: bool,
-    /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
+    /// Serve it read-only: no overlay is made, and sectors at risk are an I/O error.
     pub read_only: bool,
-    /// Serve it for writing although so many stripes of it, or fewer, may read wrong.
+    /// Serve it for writing if at most so many stripes of it may read wrong.
     pub accept_risk: Option<u64>,
-    /// Where to serve, as an NBD URI; may be given more than once.
+    /// The NBD URI to serve on; may be given more than once.
     pub uris: Vec<String>,
-    /// The array as a file as well, through FUSE.
+    /// Serve the array as a file as well, through FUSE.
     pub fuse: Option<PathBuf>,
     /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
     pub run: Option<String>,
     /// Write the overlay to the members, and delete it; overwritten bytes are saved first (`braid
     /// undo`).
     pub commit: bool,
-    /// With --commit: say which sectors of which member would be written, and write nothing.
+    /// With --commit: show the sectors that would be written to each member, and write nothing.
     pub dry_run: bool,
-    /// Throw the overlay away: members are as they were.
+    /// Delete the overlay; members are unchanged.
     pub discard: bool,
     /// Members, or whole disks that have them in partitions, in any order.
     pub members: Vec<PathBuf>,
@@ -80,7 +80,7 @@ pub struct RescueConfig {
 /// `MEMBER=FILE`.
 #[derive(Debug, Clone)]
 pub struct NamedMap {
-    /// The member, as it was named.
+    /// The member, as given.
     pub member: PathBuf,
     /// The file with its map.
     pub map: PathBuf,
@@ -98,7 +98,7 @@ impl std::str::FromStr for NamedMap {
 /// `MEMBER=SERIAL`.
 #[derive(Debug, Clone)]
 pub struct NamedSerial {
-    /// The member, as it was named.
+    /// The member, as given.
     pub member: PathBuf,
     /// The serial number.
     pub serial: String,
@@ -115,14 +115,13 @@ impl std::str::FromStr for NamedSerial {
 }
 
 impl RescueConfig {
-    /// The members as words of a command line.
     pub(super) fn words(&self) -> String {
         let words =
             self.members.iter().map(|path| shell_word(&path.display().to_string()).into_owned());
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// The command again, without the backup file.
+    /// The command line again, without the backup file.
     pub(super) fn without_backup(&self) -> String {
         let line = self.command("");
         self.backup_words()
@@ -135,7 +134,7 @@ impl RescueConfig {
         Some(format!("--backup-file {}{older}", shell_word(&path.display().to_string())))
     }
 
-    /// The command again, with other words.
+    /// The command line again, with other options.
     pub(super) fn command(&self, more: &str) -> String {
         self.command_for(None, more)
     }
@@ -160,7 +159,7 @@ impl RescueConfig {
         let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
         let overlay = self.overlay.as_ref().filter(|_| !more.contains("--overlay"));
         let solve = Some("--solve").filter(|_| self.solve && !more.contains("--solve"));
-        // To see all of them is to choose none.
+        // To show all guesses, none is chosen.
         let guess = self.guess.filter(|_| !more.contains("--guess") && more != "--solve");
         // `--solve` tries both layouts.
         let is_chosen = ["--solve", "--layout"].iter().any(|word| more.contains(*word));

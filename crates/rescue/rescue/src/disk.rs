@@ -15,7 +15,7 @@ use braid_console::error::CliError;
 use braid_discovery::contents::read_ends;
 use braid_discovery::probe::probe_beside;
 
-/// A device as it was opened, with what its copy lacks.
+/// An opened device, with the holes of its copy.
 pub(super) struct Whole {
     pub(super) label: String,
     pub(super) path: PathBuf,
@@ -23,13 +23,13 @@ pub(super) struct Whole {
     pub(super) holes: Vec<Range<u64>>,
 }
 
-/// A volume that a member is of.
+/// The foreign volume of a member.
 #[derive(Debug, Clone)]
 pub(super) struct Volume {
     pub(super) name: String,
-    /// Whose metadata it is, in plain words.
+    /// The metadata's name, for messages.
     pub(super) kind: &'static str,
-    /// How many sectors it has, which may be fewer than its members would give.
+    /// Its size in sectors, which may be less than its members provide.
     pub(super) size_sectors: u64,
 }
 
@@ -37,11 +37,10 @@ pub(super) struct Volume {
 pub(super) struct Disk {
     /// Its name in messages.
     pub(super) label: String,
-    /// The path of the device.
     pub(super) path: PathBuf,
-    /// Which bytes of the device, if not all of them.
+    /// The bytes of the device that it covers, if not all.
     pub(super) part: Option<Range<u64>>,
-    /// For reading only.
+    /// Opened read-only.
     pub(super) device: Arc<dyn Member>,
     /// The metadata read from it.
     pub(super) probed: ProbedMember,
@@ -51,18 +50,18 @@ pub(super) struct Disk {
     pub(super) contents: Contents,
     /// Bytes that it lacks, if it is a copy; reading them is an error.
     pub(super) holes: Vec<Range<u64>>,
-    /// Which volume it is of, if its metadata is not md's.
+    /// Its volume, if its metadata is not md's.
     pub(super) volume: Option<Volume>,
     /// The plain device, if `device` has bytes in memory in front of it.
     pub(super) behind: Option<Behind>,
 }
 
-/// A device that is read with something else in place of some of its bytes.
+/// A device that is read with other bytes in place of some of its own.
 pub(super) struct Behind {
     pub(super) device: Arc<dyn Member>,
     /// Checksum of the plain device's first and last bytes.
     pub(super) mark: u64,
-    /// Which bytes are not its own.
+    /// The replaced bytes.
     pub(super) ranges: Vec<Range<u64>>,
 }
 
@@ -74,7 +73,7 @@ pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
     Ok((u64::from(sum(0)) << 32) | u64::from(sum(0x6272_6169)))
 }
 
-/// Looks for signatures and superblocks: of a copy what it lacks is zeroes then, and says nothing.
+/// The device for probing: holes of a copy read as zeroes.
 pub(super) fn for_looking(device: &Arc<dyn Member>, holes: &[Range<u64>]) -> Arc<dyn Member> {
     match holes.is_empty() {
         true => Arc::clone(device),
@@ -95,7 +94,7 @@ pub(super) fn disk(
     let seen = for_looking(&device, &holes);
     let mut probed = probe_beside(&device, &seen, &label)?;
     if part.is_some() {
-        // Two partitions of a disk are two devices.
+        // Two partitions of a disk count as two devices.
         probed.identity = format!("{} {label}", probed.identity);
     }
     let mark = mark(&seen, &label)?;

@@ -26,7 +26,7 @@ use braid_discovery::probe::open_member;
 use braid_discovery::ready::{is_dead, refuse_repeated};
 use braid_discovery::wrapped::{Use, Way, way_in, ways};
 
-/// All of them.
+/// All devices of a rescue.
 #[derive(Default)]
 pub(super) struct Disks {
     pub(super) all: Vec<Disk>,
@@ -126,7 +126,7 @@ impl Disks {
         };
         let within =
             RescueConfig { members: args.members.iter().map(opened).collect(), ..args.clone() };
-        // Only once the others are there.
+        // Only possible after the other commands.
         let then = (Risk::Change, "Then look at what is within".to_owned(), within.command(""));
         let ways = ways.into_iter().map(|(_, way)| (Risk::Change, way.label, way.command));
         ways.chain([then]).collect()
@@ -142,14 +142,14 @@ impl Disks {
         };
         let found = of(name);
         match name.rsplit_once('=') {
-            // A spare, and the slot that it had.
+            // A spare, and its former slot.
             Some((label, slot)) if found.is_empty() && slot.parse::<u16>().is_ok() => of(label),
             _ => found,
         }
     }
 }
 
-/// A copy as long as its disk: what is behind its end is lacking.
+/// A copy, extended to the size of its disk: bytes after its end are a hole.
 fn longer(device: Arc<dyn Member>, size_bytes: u64) -> Arc<dyn Member> {
     match size_bytes > device.size_bytes() {
         true => Arc::new(Holes::of_longer(device, size_bytes, &[])),
@@ -169,7 +169,7 @@ fn uncut_bytes(disk: &Disk) -> Option<u64> {
     disk.device.size_bytes().checked_add(missing)
 }
 
-/// The disk, or the partitions that it consists of.
+/// The disk, or its partitions.
 fn taken_apart(
     (label, path): (&str, &Path),
     mut device: Arc<dyn Member>,
@@ -185,7 +185,7 @@ fn taken_apart(
         device = longer(device, size_bytes);
         whole = of_whole(&device, &holes)?;
     }
-    // Of a superblock 0.90 nothing tells whether it is the disk's or its last partition's.
+    // A 0.90 superblock may be the disk's or its last partition's.
     let sound = whole.probed.probe.superblocks.iter().flatten();
     let is_member = sound.clone().any(|superblock| superblock.version != Version::V0_90);
     let Some(table) = whole.contents.table.as_ref().filter(|_| !is_member) else {
@@ -201,6 +201,6 @@ fn taken_apart(
     };
     let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;
     let has_members = parts.iter().any(|part| !part.probed.probe.superblocks.is_empty());
-    // A table that leads to no member may have been written over one.
+    // A partition table without members may have overwritten a member.
     Ok(if has_members { parts } else { vec![whole] })
 }

@@ -22,25 +22,23 @@ use braid_console::output::size::format_size;
 use braid_console::own_program::own_program;
 use braid_discovery::refusal;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Blocks that are asked about: more of them make a command line that no system takes.
+/// Most blocks in one command: a longer command line is refused by systems.
 const BLOCKS_MAX: usize = 4096;
-/// Stretches that are named.
+/// Most stretches that are listed.
 const RANGES_SHOWN: usize = 64;
 
-/// Of which array, and how it was asked for.
 type Asked<'a> = (&'a RescueConfig, &'a Found, &'a Globals);
 
 /// The losses of one volume.
 struct OfVolume {
     name: String,
     holds: String,
-    /// Bytes of the volume.
+    /// The lost bytes of the volume.
     lost: Vec<Range<u64>>,
-    /// Names of files, or why there are none.
+    /// Names of files, or why none are known.
     files: Result<Vec<String>, String>,
-    /// Why there may be more of them.
+    /// Why more files may be affected.
     doubt: Option<String>,
 }
 
@@ -142,7 +140,7 @@ fn sectors(ranges: &[Range<u64>]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// The files behind what is lost of a volume; `doubt` is why there may be more.
+/// The files in the lost bytes of a volume; `doubt` is why there may be more.
 fn files(
     asked: Asked<'_>,
     (volume, lost): (&Volume, &[Range<u64>]),
@@ -194,7 +192,7 @@ fn ext_files(
     let words: Vec<String> = inodes.iter().map(u64::to_string).collect();
     let (names, complaint) = served(asked, &debugfs(&format!("ncheck {}", words.join(" "))))?;
     *doubt = doubt.take().or(complaint);
-    // A head, then `INODE<tab>PATH`; of one without a name, such as the journal, nothing.
+    // A head, then `INODE<tab>PATH`; for an inode without a name, such as the journal, no line.
     let named: Vec<(u64, &str)> = names
         .lines()
         .filter_map(|line| line.split_once('\t'))
@@ -260,7 +258,7 @@ fn served(
     let (file, said, errors) = (place("array"), place("said"), place("errors"));
     let line = format!("{command} > {} 2> {}", word(&said), word(&errors));
     let exe = own_program().map_err(|error| error.to_string())?;
-    // The words that look at this array again, with this program and its state folder.
+    // The command that serves this array again, with this program and its state folder.
     let socket = format!("nbd+unix:///?socket={}", place("socket").display());
     let more = format!(
         "--serve --nbd {} --read-only --fuse {} --run {}",
@@ -286,7 +284,7 @@ fn served(
     Ok((text(&said).unwrap_or_default(), complaint.map(ToOwned::to_owned)))
 }
 
-/// `debugfs 1.47.0 (5-Feb-2023)`.
+/// A line such as `debugfs 1.47.0 (5-Feb-2023)`.
 fn is_banner(line: &str) -> bool {
     let is_program = ["debugfs ", "dumpe2fs "].iter().any(|program| line.starts_with(program));
     is_program && line.ends_with(')')

@@ -45,11 +45,10 @@ use braid_console::regular::open_with;
 use braid_discovery::maps;
 use braid_discovery::ready::Ready;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes that are read and written at once where there are no rows.
+/// Sectors that are read and written at once in levels without rows.
 const PIECE_SECTORS: u64 = 2048;
-/// Sectors of a hole that are gone through at once.
+/// Sectors of a hole that are handled at once.
 const STRETCH_SECTORS: u64 = 1 << 16;
 
 pub(super) fn fill(
@@ -204,7 +203,7 @@ fn computed(
     let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
     for (slot, member) in &slots {
-        // A stretch after the other, so that no list is as long as the disk.
+        // One stretch after another, to keep lists short.
         let holes = found.holes_of(disks, *member);
         for hole in holes.iter().flat_map(|hole| pieces(hole, STRETCH_SECTORS)) {
             let touched = behind(&geometry, *slot, &hole, true);
@@ -238,7 +237,7 @@ fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     pieces(range, length).collect()
 }
 
-/// Writes into the copy what of a hole can be read by now; those stretches, as bytes of the copy.
+/// Copies the now readable bytes of a hole into the copy; returns them as ranges of the copy.
 fn taken(
     overlay: &dyn Member,
     hole: &Range<u64>,
@@ -262,14 +261,14 @@ fn taken(
     Ok(filled)
 }
 
-/// The folder of the overlay, which is gone at the end whatever comes of it.
+/// The overlay's folder, deleted at the end in any case.
 pub(super) struct Cleared<'a>(pub(super) &'a Path);
 
 impl Cleared<'_> {
     pub(super) fn clear(&self) {
-        // None is there as a rule, and what is left over takes nothing but room.
+        // Usually it does not exist, and leftovers only take space.
         let _ = fs::remove_dir_all(self.0);
-        // The array's own goes as well, if it was made for this one.
+        // The array's folder goes as well, if it is empty.
         let _ = self.0.parent().map(fs::remove_dir);
     }
 }

@@ -38,23 +38,24 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
 
 const SECTOR_BYTES: u64 = 512;
-/// Behind the data of a volume, for a superblock in memory: 1.0 takes 8 sectors within the last 24.
+/// Space after the data of a volume for a superblock in memory: 1.0 takes 8 sectors within the last
+/// 24.
 const ROOM_SECTORS: u64 = 32;
-/// Intel keeps so many characters of a serial number: the last ones.
+/// Intel stores the last characters of a serial number, so many.
 const SERIAL_CHARACTERS: usize = 16;
 
 /// Disks with metadata that is not md's, and notes on them.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Stretches of disks, for each volume that can be put together.
+    /// Stretches of disks, for each readable volume.
     pub(super) members: Vec<Disk>,
-    /// Disks without such metadata, or with such that does not count.
+    /// Disks without foreign metadata, or whose metadata does not count.
     pub(super) others: Vec<Whole>,
-    /// Sentences.
+    /// Sentences for the operator.
     pub(super) notes: Vec<String>,
 }
 
-/// Takes the volumes out of what was opened.
+/// Splits disks with foreign metadata into stretches of volumes.
 pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, CliError> {
     let mut found = Found::default();
     let mut disks: Vec<(Whole, Label, Option<String>)> = Vec::new();
@@ -130,7 +131,7 @@ fn said(whole: &Whole) -> Option<Result<Label, Damage>> {
     look(device.size_bytes(), &mut read)
 }
 
-/// The serial number of a disk: as it was said, or as the kernel knows it.
+/// The serial number of a disk, from the operator or the kernel.
 fn serial(args: &RescueConfig, whole: &Whole) -> Option<String> {
     let named = args.serials.iter().find(|named| named.member == whole.path);
     if let Some(named) = named {
@@ -139,7 +140,7 @@ fn serial(args: &RescueConfig, whole: &Whole) -> Option<String> {
     let IdentityKey::BlockDevice { device } = whole.device.identity().key else { return None };
     let folder = PathBuf::from(format!("/sys/dev/block/{device}"));
     let read = |name: &str| std::fs::read(folder.join(name)).ok();
-    // A page of a SCSI or SATA disk has four bytes of its own before the number.
+    // A SCSI or SATA page has a header of four bytes before the number.
     let page = read("device/vpd_pg80").and_then(|page| page.get(4..).map(<[u8]>::to_vec));
     let bytes = page.or_else(|| read("device/serial")).or_else(|| read("serial"))?;
     let text = as_intel_has_it(&String::from_utf8_lossy(&bytes));
@@ -151,7 +152,7 @@ fn as_intel_has_it(serial: &str) -> String {
     letters[letters.len().saturating_sub(SERIAL_CHARACTERS)..].iter().collect()
 }
 
-/// Each serial number that was said has to be of a disk, and in a table.
+/// Each given serial number must be of a disk, and in a table.
 fn check_serials(
     args: &RescueConfig,
     disks: &[(Whole, Label, Option<String>)],
@@ -234,7 +235,7 @@ fn notes(
     notes
 }
 
-/// The stretch of a disk that a volume takes, as a member of md's; in words where there is none.
+/// A disk's stretch of a volume as an md member, or the reason why not.
 fn member(
     array: &Array,
     (level, layout, chunk): (Level, u32, u32),
@@ -270,7 +271,8 @@ fn member(
         kind: array.kind.name(),
         size_sectors: array.size_sectors,
     });
-    // A slot is held by who is here and being rebuilt, too: it says itself how far that has come.
+    // The slot of a present disk that is being rebuilt counts as held; its recovery offset says how
+    // far.
     let is_here =
         |number: usize| array.seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
     let slots = array.slots.iter().enumerate();
@@ -337,7 +339,7 @@ fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> O
     Some(all.min(given / chunk * chunk)).filter(|sectors| *sectors > 0)
 }
 
-/// Why nothing is written to its disks.
+/// The refusal to write to its disks.
 pub(super) fn not_written(args: &RescueConfig, volume: &Volume) -> CliError {
     let what = format!(
         "{} is a volume of {}, and braid writes no such metadata",
@@ -351,7 +353,7 @@ pub(super) fn not_written(args: &RescueConfig, volume: &Volume) -> CliError {
         .remedy(Risk::Look, "Look at it; nothing is written", args.command(""))
 }
 
-/// The volume, for programs.
+/// The volume as JSON.
 pub(super) fn to_json(volume: &Volume) -> Value {
     json!({
         "metadata": volume.kind,

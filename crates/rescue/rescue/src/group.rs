@@ -19,7 +19,7 @@ pub(super) struct Group {
     /// Its UUID in mdadm's form.
     pub(super) uuid: String,
     pub(super) choice: Choice,
-    /// Indices of its members, those with a damaged superblock that says so among them.
+    /// Indices of its members, including those whose damaged superblock names the array.
     pub(super) members: Vec<usize>,
 }
 
@@ -40,7 +40,7 @@ impl<T: Named> Named for &T {
     }
 }
 
-/// The only one.
+/// The only array; refuses if there are several or none.
 pub(super) fn one_of<T: Named>(
     mut found: Vec<T>,
     args: &RescueConfig,
@@ -84,7 +84,7 @@ pub(super) fn groups(disks: &Disks, args: &RescueConfig) -> Result<Vec<Group>, C
             entry.1.push(index);
         }
     }
-    // One whose superblock is damaged may still say whose it is.
+    // A damaged superblock may still name its array.
     for index in indices().filter(|index| disks.all[*index].probed.probe.newest().is_none()) {
         let mut damaged =
             disks.all[index].probed.probe.superblocks.iter().filter_map(|it| it.as_ref().err());

@@ -22,7 +22,7 @@ pub(super) fn holds(volume: &Volume) -> String {
     }
 }
 
-/// Whether nothing that is known stands there: zeroes where it was looked at, or other things.
+/// Whether no known content was found: zeroes, or other bytes.
 pub(super) fn is_nameless(volume: &Volume) -> bool {
     volume.things.is_empty() && volume.superblocks.is_empty() && !volume.is_unreadable
 }
@@ -41,7 +41,6 @@ fn thing_words(thing: &Thing) -> String {
     format!("{}{label}{notes}", thing.name)
 }
 
-/// A thing as an object.
 pub(super) fn thing_json(thing: &Thing) -> Value {
     json!({
         "kind": thing.name,

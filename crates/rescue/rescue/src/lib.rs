@@ -119,7 +119,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         return Err(reshape::not_one_shape(args));
     }
     if args.fill.is_some() || args.check || args.lost {
-        // These read it in their own way.
+        // These commands open the array themselves.
         found.iter_mut().for_each(|one| one.reader = None);
     }
     if let Some(image) = &args.fill {

@@ -35,7 +35,7 @@ use braid_discovery::replay::Place;
 /// Members for which the result without each is computed: a longer table is of no use to a reader.
 const VIEWS_MAX: usize = 32;
 
-/// One array, as it was found.
+/// One array, with all findings.
 pub(super) struct Found {
     pub(super) group: Group,
     /// Of the group's members.
@@ -58,17 +58,17 @@ pub(super) struct Found {
     pub(super) contents: Result<Contents, String>,
     /// Of the group's members: bytes of the disk that the copy lacks.
     pub(super) lacks: Vec<u64>,
-    /// Bytes of the array that cannot be had, behind what copies of disks lack.
+    /// Bytes of the array lost to holes of copies.
     pub(super) lost: Vec<Range<u64>>,
-    /// Copies lack so much that not all of it was tried.
+    /// The holes are so large that not all were tried.
     pub(super) lost_is_cut: bool,
     /// The array, open for reading until a server takes it; `None` if it cannot be read.
     pub(super) reader: Option<Reader>,
     /// Lines on the logs that were replayed in memory.
     pub(super) replayed: Vec<String>,
-    /// Which volume it is, if its metadata is not md's.
+    /// Its volume, if its metadata is not md's.
     pub(super) volume: Option<OfContainer>,
-    /// The members are of other arrays as well.
+    /// The members belong to several arrays.
     pub(super) is_one_of_several: bool,
 }
 
@@ -78,7 +78,6 @@ impl Named for Found {
     }
 }
 
-/// Looks at each array.
 pub(super) fn look(
     disks: &Disks,
     args: &RescueConfig,
@@ -201,7 +200,7 @@ fn asked_for(disks: &Disks, group: &Group, args: &RescueConfig) -> BTreeSet<usiz
     here.filter(|(_, member)| named.contains(member)).map(|(index, _)| index).collect()
 }
 
-/// The same of an array in the middle of a reshape.
+/// As `one`, for an array in the middle of a reshape.
 fn one_that_moves(
     disks: &Disks,
     (group, on_disks): (Group, Vec<ProbedMember>),
@@ -294,7 +293,7 @@ impl Found {
         withholding(&self.plan, ready)
     }
 
-    /// Stripes of which not all is certain.
+    /// The number of uncertain stripes.
     pub(super) fn stripes_at_risk(&self) -> u64 {
         match &self.moving {
             Some(moving) => moving.stripes_at_risk(),
@@ -302,12 +301,12 @@ impl Found {
         }
     }
 
-    /// Whether any of it can be read.
+    /// Whether any part of it can be read.
     pub(super) fn is_readable(&self) -> bool {
         self.moving.as_ref().map_or(self.plan.array.is_ok(), Moving::is_readable)
     }
 
-    /// Bytes of the array, if any of it can be read.
+    /// The size of a readable array, in bytes.
     pub(super) fn size_bytes(&self) -> Option<u64> {
         let sectors = match (&self.moving, &self.plan.array) {
             (Some(moving), _) => Some(moving.reshaping.size_sectors),
@@ -347,7 +346,7 @@ impl Found {
     }
 }
 
-/// A superblock, as sectors of its device.
+/// A superblock as sectors of its device.
 fn sectors(superblock: &Superblock) -> Sectors {
     let mut bytes = superblock.to_bytes();
     bytes.resize(bytes.len().next_multiple_of(512), 0);
@@ -358,7 +357,7 @@ fn sectors(superblock: &Superblock) -> Sectors {
 /// An array that is open for reading.
 pub(super) enum Reader {
     Array(Volume),
-    /// One in the middle of a reshape.
+    /// In the middle of a reshape.
     Moving(Arc<dyn Member>),
 }
 
@@ -373,7 +372,7 @@ impl Reader {
         Ok((volume.map_err(|error| error.to_string())?, ready.array))
     }
 
-    /// Bytes of it; none if they cannot be read, or are not its own.
+    /// Bytes of it; `None` if they cannot be read, or beyond its end.
     pub(super) fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         let end = offset.checked_add(length as u64)?;
         if end > self.size_bytes() {

@@ -16,9 +16,8 @@ use braid_runtime::{ClientRequest, Volume};
 
 use super::overlay::BLOCK_BYTES;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes that are tried at once before single sectors are.
+/// Bytes of a read before single sectors are tried.
 const TRIED_BYTES: u64 = 64 << 10;
 /// Bytes of copies behind which the array is read. Of a copy with larger holes, only the first are
 /// tried.
@@ -37,7 +36,7 @@ pub(super) fn behind(
     let (start, end) = (sectors.start - sectors.start % block, sectors.end.next_multiple_of(block));
     let used = start..end.min(geometry.used_sectors(slot));
     let chunk = u64::from(geometry.chunk_sectors());
-    // Mirrors of whole members have none.
+    // Mirrors of whole members have no chunk.
     let chunk = if chunk == 0 { 2048 } else { chunk };
     let mut found = Vec::new();
     let mut at = used.start;
@@ -75,7 +74,7 @@ pub(super) fn behind(
     in_order(found)
 }
 
-/// In order, apart from each other.
+/// Sorts and merges ranges.
 pub(super) fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     ranges.dedup_by(|next, kept| {
@@ -122,7 +121,7 @@ pub(super) fn lost(
     (lost, is_cut)
 }
 
-/// A range in pieces.
+/// Splits a range into pieces.
 pub(super) fn pieces(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = range.end;
     (range.start..end)
@@ -134,7 +133,7 @@ fn can_be_read(volume: &Volume, range: &Range<u64>) -> bool {
     read(volume, range).is_some()
 }
 
-/// Bytes of the array, if they can be had.
+/// Bytes of the array, if they can be read.
 pub(super) fn read(volume: &Volume, range: &Range<u64>) -> Option<Payload> {
     let length = usize::try_from(range.end - range.start).expect("it is bounded by the caller");
     let payload = Payload::zeroed(length);

@@ -21,17 +21,17 @@ use braid_frontend_nbd::{ClientRequest, Completion, Export, Outcome, Payload, Re
 use braid_lvm::{Map, Spot};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 
-/// Where a volume lies.
+/// The places of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Places {
     pub(crate) map: Map,
-    /// Of each part of its group the array and the bytes there, if it is here.
+    /// For each part of its group the array and the bytes there, if present.
     pub(crate) parts: Vec<Option<(usize, Range<u64>)>>,
-    /// Writes would have to go elsewhere too.
+    /// Writes would also need other places.
     pub(crate) is_read_only: bool,
 }
 
-/// Where a run of bytes is.
+/// The place of a run of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Array(usize, u64),
@@ -52,7 +52,7 @@ impl Places {
         arrays.into_iter()
     }
 
-    /// The run that begins at an offset, and is no longer than `most`.
+    /// The run at an offset, at most `most` bytes long.
     fn run(&self, offset: u64, most: u64) -> (At, u64) {
         let Some((spot, length)) = self.map.at(offset) else { return (At::Lost, most) };
         let length = length.min(most);
@@ -63,7 +63,7 @@ impl Places {
                 let Some(Some((array, bytes))) = self.parts.get(part) else {
                     return (At::Lost, length);
                 };
-                // A part may end before its group says so.
+                // A part may be shorter than its group says.
                 let room = (bytes.end - bytes.start).saturating_sub(offset_bytes);
                 match room {
                     0 => (At::Lost, length),
@@ -73,7 +73,7 @@ impl Places {
         }
     }
 
-    /// The runs of a stretch: where each begins in it, where it is, and how long.
+    /// The runs of a stretch: start in the stretch, place, and length.
     fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, At, u64)> {
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -86,7 +86,7 @@ impl Places {
     }
 }
 
-/// A volume as clients see it.
+/// A volume as an export.
 pub(super) struct Mapped {
     name: String,
     words: String,
@@ -191,7 +191,7 @@ impl Mapped {
     }
 }
 
-/// A request that was made several: the last of them to end answers.
+/// A request that was split: the last part to complete answers.
 struct Joined(Mutex<State>);
 
 struct State {
@@ -216,7 +216,7 @@ impl Joined {
         *status = status.and(Err(error));
     }
 
-    /// The end of one of them, whose bytes begin there.
+    /// The completion of one part, whose bytes begin at `begins`.
     fn piece(self: &Arc<Self>, begins: u64) -> Completion {
         self.state().left += 1;
         let joined = Arc::clone(self);
@@ -301,7 +301,8 @@ impl Export for Mapped {
                 });
             }
             ClientRequest::WriteZeroes { offset, length, durable, may_punch, fast } => {
-                // One part of it must not change where another is refused.
+                // Either all parts change or none: a refusal of one part must come before any
+                // change.
                 if fast && !self.zeroes_fast(offset, length) {
                     let status = Err(RequestError::NotFast);
                     return completion.complete(Outcome { result: status, payload: None });

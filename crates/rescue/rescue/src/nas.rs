@@ -90,12 +90,12 @@ fn whose(disks: &Disks, volumes: &Volumes) -> Option<Maker> {
     of_disks(disks).or_else(|| volumes.is_of_qnap().then_some(Maker::Qnap))
 }
 
-/// The maker's name, for programs.
+/// The maker's name, for JSON.
 pub(super) fn maker(disks: &Disks, volumes: &Volumes) -> Option<&'static str> {
     whose(disks, volumes).map(Maker::name)
 }
 
-/// One line on what the arrays are; none if nothing tells.
+/// One line on the NAS; `None` if no maker is recognised.
 pub(super) fn words(disks: &Disks, found: &[Found], volumes: &Volumes) -> Option<String> {
     let maker = whose(disks, volumes)?;
     let mut arrays: Vec<(u32, &str)> = Vec::new();

@@ -37,7 +37,7 @@ use braid_discovery::status::words::level_word;
 use braid_discovery::wrapped::{Use, may_be_on_top, way_in};
 
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of a superblock at most.
+/// Most bytes of a superblock.
 const SUPERBLOCK_LENGTH: usize = 4096;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_LENGTH as u64;
 /// Bytes searched at the start of a disk: all partitions begin there, except those of large
@@ -46,11 +46,11 @@ const START_BYTES: u64 = 16 << 20;
 /// Bytes searched at its end: the 1.0 superblock of a last partition, or of a device that was
 /// enlarged a little, is there.
 const END_BYTES: u64 = 16 << 20;
-/// Behind what stands on a disk without a table: a superblock 1.0 stood behind it.
+/// Bytes searched after the content of a disk without a table: a 1.0 superblock followed it.
 const BEHIND_BYTES: u64 = 8 << 20;
-/// Before where a smaller disk ended.
+/// Bytes searched before the former end of a smaller disk.
 const OLD_END_BYTES: u64 = 2 << 20;
-/// Bytes that are read at once, and where they cannot be.
+/// Bytes of a read, and of a smaller one where reads fail.
 const PIECE_BYTES: u64 = 1 << 20;
 const SMALL_PIECE_BYTES: u64 = 64 << 10;
 /// Sectors beyond the first 16 MiB at which partitions of NAS disks begin; `nas.rs` has the
@@ -62,14 +62,13 @@ const STARTS: [u64; 10] = [
 /// Failing reads allowed on a disk, since each takes seconds. Holes of a copy fail at once, and do
 /// not count.
 const FAILURES_MAX: usize = 16;
-/// Superblocks of one disk that are told; more are what is left of many arrays.
+/// Most superblocks reported of one disk; more are remains of many arrays.
 const TOLD_MAX: usize = 16;
 
 /// A slightly damaged superblock.
 pub(super) struct Remnant {
     /// The label of its member.
     pub(super) label: String,
-    /// The index of its disk.
     pub(super) disk: usize,
     pub(super) nearly: Nearly,
 }
@@ -122,7 +121,6 @@ pub(super) fn taken(
     Ok((all, told))
 }
 
-/// The member that a superblock is of.
 fn seated(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError> {
     let bytes = nearly.start_bytes..nearly.start_bytes + nearly.length_bytes;
     let (mut device, mut holes, mut part) =
@@ -163,7 +161,7 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
         if look_through(device, &piece, others, &mut found) {
             continue;
         }
-        // One bad sector hides no more than what is near it.
+        // A bad sector hides only its neighbourhood.
         for small in pieces(&piece, SMALL_PIECE_BYTES) {
             let is_read = look_through(device, &small, others, &mut found);
             failures += usize::from(!is_read && !lacks(&small));
@@ -172,7 +170,7 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
     found.extend(old(device));
     found.sort_by_key(|one| (one.start_bytes, one.found_bytes));
     found.dedup_by_key(|one| one.found_bytes);
-    // An array on an array has its superblocks among the data of the other.
+    // An array on an array has its superblocks among the other's data.
     let data_of = |one: &Nearly| {
         let start = one.start_bytes + one.superblock.device.data_offset_sectors * SECTOR_BYTES;
         start..(start + one.superblock.device.data_size_sectors * SECTOR_BYTES).min(size)
@@ -183,7 +181,7 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
     found
 }
 
-/// A superblock 0.90 in its place.
+/// A 0.90 superblock at its proper place.
 fn old(device: &dyn Member) -> Option<Nearly> {
     let size = device.size_bytes();
     let sector = Version::V0_90.super_offset_sectors(size / SECTOR_BYTES)?;
@@ -192,7 +190,7 @@ fn old(device: &dyn Member) -> Option<Nearly> {
     nearly_v0(&bytes, size)
 }
 
-/// Looks at each sector of a piece; whether it could be read.
+/// Looks at each sector of a piece; `false` if it could not be read.
 fn look_through(
     device: &dyn Member,
     piece: &Range<u64>,
@@ -216,7 +214,7 @@ fn look_through(
     true
 }
 
-/// Where superblocks are looked for: ranges that do not overlap, in order.
+/// The ranges to search, in order and without overlap.
 fn places(disk: &Disk) -> Vec<Range<u64>> {
     let size = disk.device.size_bytes();
     let near = |sector: &u64| {
@@ -320,7 +318,7 @@ impl Remnant {
     }
 }
 
-/// Of which array, and what there.
+/// The array of a superblock, and the role there.
 fn whose(superblock: &Superblock) -> String {
     let array = &superblock.array;
     let uuid = format_uuid(&array.uuid);
@@ -340,7 +338,7 @@ fn whose(superblock: &Superblock) -> String {
     )
 }
 
-/// The command that believes them all.
+/// The command that believes all of them.
 pub(super) fn believing(args: &RescueConfig, told: &[Remnant]) -> String {
     let mut names = args.with.clone();
     names.extend(told.iter().map(|one| one.label.clone()));

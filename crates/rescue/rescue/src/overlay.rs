@@ -32,10 +32,10 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
 use braid_console::state::make_folders;
 
-/// One member's.
+/// The overlay of one member.
 pub(super) type OfMember = Arc<Overlay<Arc<dyn Member>>>;
 
-/// An array's, where its members cannot have one: it is in the middle of a reshape.
+/// The overlay of an array in the middle of a reshape, whose members cannot have one.
 pub(super) type OfArray = Arc<Overlay<Arc<dyn Member>>>;
 
 /// The folder of an array.
@@ -48,7 +48,7 @@ fn name(disk: &Disk) -> String {
     format!("{:016x}", disk.mark)
 }
 
-/// The names of overlays in a folder; none where there is none.
+/// The names of overlays in a folder; empty without one.
 fn names(folder: &Path) -> Result<Vec<String>, CliError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -78,7 +78,7 @@ pub(super) fn taken_bytes(folder: &Path) -> u64 {
     blocks.sum::<u64>() * 512
 }
 
-/// Opens the overlays that there are of a group's members; none where nothing was written yet.
+/// Opens the existing overlays of a group's members; `None` where nothing was written yet.
 pub(super) fn open(
     args: &RescueConfig,
     (disks, group): (&Disks, &Group),
@@ -134,7 +134,7 @@ fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     Ok(entries)
 }
 
-/// Whether this is a map of a braid whose overlays had no list.
+/// Whether this is a map from a braid whose overlays had no list.
 fn is_older(map: &Path) -> bool {
     let mut first = [0; 16];
     let is_read = open_map(map).is_some_and(|mut file| file.read_exact(&mut first).is_ok());
@@ -184,13 +184,13 @@ pub(super) fn make_array(
     Ok(made.into_iter().next().expect("one was asked for"))
 }
 
-/// An overlay that is to be written.
+/// An overlay to be made, or already open.
 pub(super) struct Wanted {
     device: Arc<dyn Member>,
     label: String,
     name: String,
     mark: u64,
-    /// It is open already.
+    /// The open overlay.
     there: Option<OfMember>,
 }
 
@@ -208,10 +208,10 @@ pub(super) fn make(
     wanted: Vec<Wanted>,
 ) -> Result<Vec<OfMember>, CliError> {
     make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
-    // Two servers that begin at once make one overlay, and one of them is refused.
+    // If two servers start at once, one makes the overlay and the other is refused.
     let held = fs::File::open(folder).map_err(|error| cannot(folder, &error))?;
     flock(&held, FlockOperation::LockExclusive).map_err(|error| cannot(folder, &error.into()))?;
-    // Those of members that are left out for now stay listed.
+    // Overlays of members that are left out for now stay listed.
     let mut entries = listed(args, folder)?;
     let was_made =
         |one: &Wanted| entries.iter().any(|entry| entry.is_made && entry.name == one.name);
@@ -353,7 +353,7 @@ fn unfit(args: &RescueConfig, folder: &Path, why: &str) -> CliError {
         .remedy(Risk::Destroy, "Throw it away", args.command("--discard"))
 }
 
-/// There is none to commit or to throw away.
+/// The error if no overlay exists.
 pub(super) fn missing(args: &RescueConfig, folder: &Path) -> CliError {
     let what = format!("there is no overlay in {}", folder.display());
     CliError::new(Code::OverlayMissing, what)
@@ -361,7 +361,6 @@ pub(super) fn missing(args: &RescueConfig, folder: &Path) -> CliError {
         .remedy(Risk::Look, "Look at the array", args.command(""))
 }
 
-/// Throws the overlays of an array away.
 pub(super) fn discard(
     args: &RescueConfig,
     group: &Group,
@@ -383,7 +382,7 @@ pub(super) fn discard(
     Ok(Exit::Done)
 }
 
-/// Removes the folder of an overlay, unless one of its files is in use; no other.
+/// Removes the folder of this overlay only, unless one of its files is in use.
 pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
     match list::read(folder) {
         Ok(Listed::Entries(_)) => remove(folder),

@@ -27,14 +27,13 @@ const MAGIC: &str = "braid-overlay-list 1";
 /// No file is longer: 1920 members, of some 120 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// One overlay of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) id: OverlayId,
     /// How often it was saved, at least.
     pub(super) sequence: u64,
-    /// Its files were made; until then nothing was written over any member.
+    /// Its files exist; before that no write went over any member.
     pub(super) is_made: bool,
 }
 
@@ -50,7 +49,6 @@ pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join("overlay.list")
 }
 
-/// An identity that no other overlay has.
 pub(super) fn new_id() -> OverlayId {
     *uuid::Uuid::new_v4().as_bytes()
 }

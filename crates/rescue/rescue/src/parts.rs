@@ -15,7 +15,7 @@ use braid_nbd_proto::{BlockSizes, Extent};
 
 use super::mapped::{Mapped, Places};
 
-/// A stretch of an array that stands by itself, or bytes from here and there that do.
+/// A stretch of an array with its own content, or scattered bytes of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Part {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Lies {
-    /// These bytes of this array; all of them if there is no end.
+    /// These bytes of this array; up to its end if no end is set.
     Stretch(usize, Range<u64>),
     Mapped(Arc<Places>),
 }
@@ -37,7 +37,7 @@ impl Part {
         Self { name, lies: Lies::Stretch(array, bytes), words }
     }
 
-    /// The same of a volume that lies here and there.
+    /// The same for a scattered volume.
     pub(crate) fn mapped(name: String, places: Places, words: String) -> Self {
         Self { name, lies: Lies::Mapped(Arc::new(places)), words }
     }
@@ -81,7 +81,7 @@ impl braid_server::Part for Part {
     }
 }
 
-/// A part as clients see it.
+/// A part as an export.
 struct Stretch {
     name: String,
     words: String,

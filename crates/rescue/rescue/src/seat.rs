@@ -21,21 +21,21 @@ use braid_console::error::code::Code;
 use braid_discovery::probe::probe_beside;
 
 const SECTOR_BYTES: u64 = 512;
-/// From this offset on a superblock fits before the data: at sector 8, as 1.2 has it.
+/// From this data offset on a superblock fits before the data: at sector 8, as in 1.2.
 const BEFORE_DATA_SECTORS: u64 = 16;
 /// Sectors of a superblock of any version.
 const SUPERBLOCK_SECTORS: u64 = 8;
 
-/// A slot of an array, and who is to have it.
+/// A slot of an array, and the facts of its member's superblock.
 pub(super) struct Seat {
     pub(super) uuid: [u8; 16],
     pub(super) name: String,
-    /// Level, layout, and sectors of a chunk.
+    /// Level, layout, and chunk sectors.
     pub(super) shape: (Level, u32, u32),
     pub(super) slot: u16,
     /// Its device number: that of its slot, unless another disk took it since.
     pub(super) number: u16,
-    /// Of how many.
+    /// Number of slots.
     pub(super) slots: u16,
     pub(super) roles: Arc<[Role]>,
     pub(super) data_offset_sectors: u64,
@@ -45,7 +45,7 @@ pub(super) struct Seat {
     pub(super) member_sectors: u64,
     pub(super) events: u64,
     pub(super) resync_offset: u64,
-    /// Only so much of it was rebuilt.
+    /// The member is rebuilt only up to here.
     pub(super) recovery_offset: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn roles(held: &[bool]) -> Arc<[Role]> {
 }
 
 impl Seat {
-    /// Redundancy is left as it is: nothing is to be made of anything.
+    /// The superblock; redundancy stays unchanged, without resync.
     pub(super) fn superblock(&self, disk: &Disk) -> Result<Superblock, CliError> {
         let (level, layout, chunk_sectors) = self.shape;
         let device_bytes = disk.device.size_bytes();
@@ -129,7 +129,7 @@ impl Seat {
     }
 }
 
-/// The disk as if this stood on it, and nothing else of the kind; `data` is in sectors.
+/// Puts this superblock in front of the disk, and hides all others; `data` is in sectors.
 pub(super) fn in_front(
     superblock: &Superblock,
     data: &Range<u64>,
@@ -158,9 +158,9 @@ pub(super) fn in_front(
     let seen = for_looking(&device, &disk.holes);
     let mut probed = probe_beside(&device, &seen, &disk.label)?;
     probed.identity = identity;
-    // The ends of all members may be blank; what is now in front of them is its own.
+    // The members' own ends may all be blank; with the new superblock the checksum differs.
     let mark = mark(&seen, &disk.label)?;
-    // Other superblocks are what is not believed.
+    // Other superblocks are not believed.
     probed
         .probe
         .superblocks

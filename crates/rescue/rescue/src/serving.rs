@@ -31,7 +31,6 @@ use braid_discovery::refusal;
 use braid_discovery::replay::Place;
 use braid_server::{Address, Device, Opened, Part as _, Rescued, ServerConfig, serve_rescued};
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 
 pub(super) fn serve(
@@ -66,7 +65,7 @@ pub(super) fn serve(
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
     let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
-    // Before anything is made: what is refused leaves nothing behind, of none of them.
+    // Checked before overlays are made, so that a refusal leaves none behind.
     if !args.read_only {
         found.iter().try_for_each(|one| can_be_written(args, one))?;
     }
@@ -99,7 +98,7 @@ pub(super) fn serve(
         errln!("the members are as they were; what was written is in {}", places.join(" and in "));
         let shown = |array, more| printable(&args.command_for(array, more)).into_owned();
         errln!("  go on:              {}", shown(None, "--serve"));
-        // Members are written array by array.
+        // A commit handles one array.
         for (one, is_moving) in found.iter().zip(is_moving) {
             let array = (found.len() > 1).then_some(one.group.uuid.as_str());
             if !is_moving && one.volume.is_none() {
@@ -133,7 +132,7 @@ fn order((found, disks): (&[Found], &Disks), args: &RescueConfig) -> Result<Vec<
     Ok(order)
 }
 
-/// A risk is accepted of one array, by its number.
+/// The number of `--accept-risk` is for one array; refuses several at risk.
 fn refuse_several_at_risk(args: &RescueConfig, found: &[Found]) -> Result<(), CliError> {
     let risk = |one: &Found| match &one.moving {
         Some(moving) => moving.stripes_at_risk(),
@@ -181,7 +180,7 @@ fn can_be_written(args: &RescueConfig, found: &Found) -> Result<(), CliError> {
     assembled.map(|_| ()).map_err(|refused| words::not_served(args, found, &refused))
 }
 
-/// An array in the middle of a reshape: read only, or over an overlay of the array.
+/// An array in the middle of a reshape: read-only, or over an overlay of the array.
 fn moved(
     args: &RescueConfig,
     (disks, moving): (&Disks, &Moving),
@@ -211,7 +210,7 @@ fn moved(
     })
 }
 
-/// Puts superblocks into the overlay as the plan has them, and assembles what stands there then.
+/// Writes the plan's superblocks to the overlay, and assembles the result.
 pub(super) fn over_overlay(
     args: &RescueConfig,
     disks: &Disks,
@@ -287,7 +286,7 @@ fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
     })
 }
 
-/// Each array beside the first, each partition, and each of these volumes, as an export.
+/// The other arrays, partitions and volumes, each as an export.
 fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
     let mut parts = Vec::new();
     for (index, one) in found.iter().enumerate() {
@@ -303,7 +302,7 @@ fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
             Some(Part::new(name, (index, volume.bytes.clone()), holds(volume)))
         }));
     }
-    // A name that another has already is not served twice.
+    // A second export of the same name is not served.
     for volume in volumes {
         let is_taken = found.iter().any(|one| one.group.name == volume.name())
             || parts.iter().any(|part| part.name() == volume.name());

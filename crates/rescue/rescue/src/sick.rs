@@ -16,7 +16,7 @@ use braid_discovery::maps;
 
 /// The map of one copy.
 pub(super) struct Sick {
-    /// Where it is.
+    /// Its path.
     pub(super) path: PathBuf,
     pub(super) map: Map,
 }
@@ -43,7 +43,7 @@ pub(super) fn of(
     Ok(maps::read_of_copy(&beside, size_bytes)?.map(|map| Sick { path: beside, map }))
 }
 
-/// Each map that is named has to be of a member.
+/// Refuses a map for a file that is not a member.
 pub(super) fn check(args: &RescueConfig) -> Result<(), CliError> {
     let of_none = args.maps.iter().find(|named| !args.members.contains(&named.member));
     match of_none {

@@ -51,7 +51,7 @@ pub(super) struct Solved {
     told: Vec<Guess>,
 }
 
-/// Looks how the disks were put together.
+/// Runs the solver on the disks.
 pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<Solved, CliError> {
     let members = platters(&disks.all);
     let members: Vec<&dyn Platter> = members.iter().map(|it| it as &dyn Platter).collect();
@@ -78,12 +78,12 @@ pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<Solved, CliErro
 }
 
 impl Solved {
-    /// The guess that is gone on with, if there is one.
+    /// The guess to use, if any.
     pub(super) fn chosen(&self) -> Option<&Guess> {
         self.chosen.map(|index| &self.solution.guesses[index])
     }
 
-    /// Why there is nothing to serve or to write.
+    /// The refusal to serve or write without a chosen guess.
     pub(super) fn refused(&self, args: &RescueConfig) -> CliError {
         let look = args.command_for(None, "--solve");
         let error = match self.solution.guesses.is_empty() {
@@ -168,7 +168,7 @@ impl Solved {
         text
     }
 
-    /// Whether superblocks say so, too.
+    /// Whether superblocks say the same.
     fn is_told(&self, guess: &Guess) -> bool {
         let shape = |guess: &Guess| {
             let shape = (guess.level, guess.layout, guess.chunk_sectors);
@@ -246,7 +246,7 @@ fn evidence_words(guess: &Guess) -> [String; 3] {
     ]
 }
 
-/// The disks as if they had superblocks that say so.
+/// The disks with superblocks in memory by this guess.
 pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, CliError> {
     let uuid = uuid(guess, &disks);
     let all = disks.all.into_iter().enumerate().map(|(member, mut disk)| {

@@ -24,9 +24,9 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
 const SECTOR_BYTES: u64 = 512;
-/// Ways to seat spares that are tried.
+/// Most ways to seat spares that are tried.
 const WAYS_MAX: usize = 24;
-/// Its events are so far behind the newest that it counts as one that has dropped out: it has.
+/// Events behind the newest, so that the former member counts as dropped out, as it did.
 const EVENTS_BEHIND: u64 = 2;
 
 /// A disk as the solver reads it.
@@ -47,7 +47,7 @@ pub(super) fn platters(disks: &[Disk]) -> Vec<Read<'_>> {
     disks.iter().map(|disk| Read(disk.device.as_ref())).collect()
 }
 
-/// A superblock, and on which disk from which sector on.
+/// A superblock, its disk, and where its member starts.
 struct Said<'a> {
     disk: usize,
     start_sectors: u64,
@@ -128,7 +128,7 @@ fn of_array(said: &[Said<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
     let mut ways = vec![held.iter().map(|said| said.map(seat)).collect::<Vec<_>>()];
     for one in unseated {
         let more: Vec<_> = ways.iter().flat_map(|seats| in_each_slot(seats, one)).collect();
-        // Those with more in their slots first; who has none may be a stranger.
+        // Guesses with more seats come first; a disk without a seat may be a stranger.
         ways.splice(0..0, more);
         ways.truncate(WAYS_MAX);
     }
@@ -136,7 +136,7 @@ fn of_array(said: &[Said<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
     guesses.filter(is_readable).collect()
 }
 
-/// The same with one more in each slot that is free.
+/// The same with one more in each free slot.
 fn in_each_slot(seats: &[Option<Seat>], one: Seat) -> Vec<Vec<Option<Seat>>> {
     let free = (0..seats.len()).filter(|slot| seats[*slot].is_none());
     let with = |slot: usize| {
@@ -147,7 +147,6 @@ fn in_each_slot(seats: &[Option<Seat>], one: Seat) -> Vec<Vec<Option<Seat>>> {
     free.map(with).collect()
 }
 
-/// The guess that has these in their slots.
 fn guess(newest: &Said<'_>, seats: &[Option<Seat>]) -> Guess {
     let array = &newest.superblock.array;
     Guess {
@@ -168,7 +167,7 @@ fn guess(newest: &Said<'_>, seats: &[Option<Seat>]) -> Guess {
     }
 }
 
-/// Whether the array of a guess can be read by who is seated.
+/// Whether the seated members can read the guess's array.
 fn is_readable(guess: &Guess) -> bool {
     let survives = |map: Geometry| map.survives(&|slot| guess.slots[slot.index()].is_none());
     guess.geometry().is_some_and(survives)
@@ -225,7 +224,7 @@ pub(super) fn with_spares(
     Ok((disks, lines))
 }
 
-/// A name of `--with`, and the slot that is asked for.
+/// A name from `--with`, and its slot if given.
 fn named<'a>(name: &'a str, disks: &[Disk]) -> (&'a str, Option<usize>) {
     let is_label = |name: &str| disks.iter().any(|disk| disk.label == name);
     match name.rsplit_once('=') {

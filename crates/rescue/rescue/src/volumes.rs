@@ -25,15 +25,15 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 
-/// Where a physical volume is.
+/// The place of a physical volume.
 struct Place {
     array: usize,
     bytes: Range<u64>,
 }
 
-/// A volume that a person made, and what was found out about it.
+/// A volume of the operator, with all findings.
 struct Volume {
-    /// Indices of its group, and there.
+    /// Indices of its group, and within it.
     group: usize,
     index: usize,
     /// The name of its export.
@@ -46,7 +46,7 @@ struct Volume {
     missing: Vec<String>,
 }
 
-/// All of them.
+/// All volumes on the arrays.
 pub(super) struct Volumes {
     groups: Vec<Group>,
     places: Vec<Place>,
@@ -56,7 +56,7 @@ pub(super) struct Volumes {
 }
 
 impl Volumes {
-    /// Looks at what is on the arrays.
+    /// Finds the volumes on the arrays.
     pub(super) fn look(found: &[Found]) -> Self {
         let (mut places, mut physical_volumes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (array, one) in found.iter().enumerate() {
@@ -101,12 +101,12 @@ impl Volumes {
         volumes
     }
 
-    /// Whether a pool is of QNAP's own kind.
+    /// Whether any pool is of QNAP's own kind.
     pub(super) fn is_of_qnap(&self) -> bool {
         self.groups.iter().flat_map(|group| &group.pools).any(|pool| pool.is_of_qnap)
     }
 
-    /// Whether one group lies on several arrays.
+    /// Whether any group lies on several arrays.
     pub(super) fn has_bands(&self) -> bool {
         self.groups.iter().any(|group| {
             let places = group.parts.iter().filter_map(|part| self.places.get(part.device?));
@@ -133,7 +133,7 @@ impl Volumes {
         is_within.then(|| reader.read(place.bytes.start + offset, length)).flatten()
     }
 
-    /// Where the bytes of a volume lie: those that are wanted of a thin one.
+    /// The map of a volume; of a thin one only the wanted part.
     fn map(
         &self,
         (group, volume): (&Group, &Logical),
@@ -238,7 +238,7 @@ impl Volumes {
         faults.chain(here.map(line)).chain(left_out).collect()
     }
 
-    /// The closing list over all arrays; empty where one array says it all.
+    /// The closing list over all arrays; empty if one array's lines have it all.
     pub(super) fn list(&self, args: &RescueConfig, found: &[Found]) -> Vec<String> {
         if found.len() < 2 && self.volumes.is_empty() {
             return Vec::new();

@@ -27,16 +27,16 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::status::words::{run_words, sectors_words};
 use braid_server::found_run as run;
 
-/// A check that has not begun by then does not begin.
+/// A check that has not started by then does not start.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Places that are named; of more it is said how many they are.
+/// Most places that are listed; of more only the number.
 const RUNS_MAX: usize = 1000;
 
 /// The results of the check.
 #[derive(Default)]
 struct Heard {
     findings: Vec<Finding>,
-    /// More than could be kept.
+    /// Findings beyond those kept.
     more: u64,
     /// Sectors by the member that is wrong.
     by_member: BTreeMap<MemberId, u64>,
@@ -148,7 +148,7 @@ pub(super) fn check(
     Ok(if is_well { Exit::Done } else { Exit::Attention })
 }
 
-/// Listens until the check has ended; an array that is not redundant begins none.
+/// Listens until the check has ended; an array without redundancy starts none.
 fn heard(hear: &mpsc::Receiver<Notice>, is_idle: impl Fn() -> bool) -> Heard {
     let mut heard = Heard::default();
     loop {

@@ -32,9 +32,8 @@ use braid_discovery::raid0_layout;
 use braid_discovery::refusal::{self, at_risk_words};
 use braid_discovery::status::words::{byte_order_words, level_word};
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Ranges that are named; of more it is said how many they are.
+/// Most ranges that are listed; of more only the number.
 const RANGES_SHOWN: usize = 8;
 
 /// The complete findings.
@@ -46,7 +45,7 @@ pub(super) struct Story<'a> {
     pub(super) globals: &'a Globals,
 }
 
-/// Whether a thing takes more than it has: then something is missing, or in the wrong place.
+/// Whether content is larger than its partition: then members are missing or out of order.
 fn is_too_large(volume: &Volume) -> bool {
     let room = volume.bytes.end - volume.bytes.start;
     volume.things.iter().any(|thing| thing.says.size_bytes.is_some_and(|bytes| bytes > room))
@@ -129,7 +128,7 @@ fn outcome_words(outcome: &Outcome) -> String {
     }
 }
 
-/// The next commands, the safest first: what each does, and the command.
+/// The next commands, the safest first, each with its purpose.
 fn next(args: &RescueConfig, found: &Found) -> Vec<(String, String)> {
     let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
     if !found.is_readable() {
@@ -141,7 +140,7 @@ fn next(args: &RescueConfig, found: &Found) -> Vec<(String, String)> {
         let looks = looks.filter(|remedy| {
             !["braid rescue", "braid serve"].iter().any(|verb| remedy.command.starts_with(verb))
         });
-        // Other commands know nothing of volumes of containers.
+        // Other commands do not support foreign containers.
         let looks = looks.filter(|_| found.volume.is_none());
         let mut next: Vec<_> = looks.map(|remedy| (remedy.label, remedy.command)).collect();
         for (label, verdict) in found.labels.iter().zip(&found.plan.verdicts) {
@@ -176,7 +175,7 @@ fn next(args: &RescueConfig, found: &Found) -> Vec<(String, String)> {
         0 => "--serve".to_owned(),
         stripes => format!("--serve --accept-risk {stripes}"),
     };
-    // Superblocks may be of another `--create` than what stands there.
+    // Superblocks may be of another `--create` than the content.
     let contents = found.contents.as_ref();
     let nothing_is_known = contents.is_ok_and(|contents| contents.volumes.iter().all(is_nameless));
     let may_be_another =
@@ -196,7 +195,7 @@ fn next(args: &RescueConfig, found: &Found) -> Vec<(String, String)> {
         next.push(("Throw the overlay away", again("--discard")));
     }
     if found.overlays.iter().any(Option::is_some) {
-        // To others than md's nothing is written.
+        // Only md members can be written.
         if found.volume.is_none() {
             next.push(("See what would be written to the members", again("--commit -n")));
         }
@@ -475,7 +474,7 @@ fn slot(found: &Found, index: usize) -> Option<u16> {
     }
 }
 
-/// A row for each member, and whether the array starts as it stands.
+/// A row for each member, and whether the array starts unaided.
 fn found_lines(found: &Found) -> Vec<String> {
     let plan = &found.plan;
     let mut table = Table::new(&[
@@ -573,7 +572,7 @@ fn meaning(found: &Found) -> Vec<String> {
     lines.extend(views.into_iter().map(view));
     match &plan.array {
         Ok(array) => lines.extend(array_meaning(array, plan.believed().next().is_some())),
-        // Of the reshape it was said which part that is.
+        // For a reshape, the lines before named the unreadable part.
         Err(_) if found.is_readable() => {}
         Err(refused) => lines.push(format!("Nothing can be read: {refused}.")),
     }

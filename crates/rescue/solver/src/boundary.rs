@@ -29,18 +29,18 @@ use crate::learned::Fact;
 use crate::scan::{Effort, Scan, scan};
 use crate::sign::ALIKE;
 
-/// Looks, each closer than the one before.
+/// Most scans, each closer than the one before.
 const LOOKS_MAX: usize = 4;
-/// Facts that are asked of a volume.
+/// Most facts of a volume that are checked.
 const FACTS_MAX: usize = 4096;
 /// Least weight of all votes together, in weak votes.
 const WEIGHT_MIN: usize = 8 * ALIKE;
 /// Weight on the wrong side that a boundary may have in excess of the best one.
 const DOUBT: usize = 3;
-/// Of so much one part may be on the wrong side.
+/// At most one part in so many of the weight may be on the wrong side.
 const WRONG_PART: usize = 50;
 
-/// How far it got.
+/// The end of a reshape's progress, as a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
     /// The boundary is in these sectors of the array: the first reading is right before them, the
@@ -48,7 +48,7 @@ pub struct Boundary {
     pub between: Range<u64>,
     /// The most likely sector: the middle of the stretch with the fewest votes on its wrong side.
     pub likely: u64,
-    /// Places that told the readings apart.
+    /// The number of places that tell the readings apart.
     pub places: usize,
     /// Places outside of these sectors that have an address of their own, and are right in the
     /// other reading.
@@ -116,7 +116,7 @@ fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vo
                 return None;
             }
             let (first, second) = differ(sector, whole)?;
-            // Nothing is there in many places, and an old checksum of that holds in all of them.
+            // Many places are blank, and an outdated checksum of a blank page holds in all of them.
             let holds = |bytes: Vec<u8>| {
                 let bytes = &bytes[skipped..skipped + fact.length];
                 fact.holds(knowledge, bytes) && !is_blank(bytes)
@@ -137,7 +137,7 @@ fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vo
         .collect()
 }
 
-/// Volumes, and the sectors of the array where they begin: where most of their addresses say.
+/// The sectors of the array where volumes begin: those that most of their addresses imply.
 fn starts(scan: &Scan) -> Vec<(usize, u64)> {
     let mut counts: BTreeMap<(usize, u64), usize> = BTreeMap::new();
     for sign in &scan.signs {
@@ -166,7 +166,7 @@ fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
     let all: usize = votes.iter().map(|vote| vote.weight).sum();
     let weight =
         |vote: &Vote, is_first: bool| if vote.is_first == is_first { vote.weight } else { 0 };
-    // For the boundary before each vote, and behind the last: what is on its wrong side.
+    // The weight on the wrong side, for the boundary before each vote and after the last.
     let mut wrong: Vec<usize> = vec![votes.iter().map(|vote| weight(vote, true)).sum()];
     for vote in votes {
         let before = wrong.last().copied().unwrap_or_default();

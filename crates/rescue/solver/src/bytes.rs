@@ -1,16 +1,9 @@
 //! Reads numbers from unvalidated bytes; reads beyond the end return `None`.
-/// Little-endian, 2 bytes.
-/// Little-endian, 4 bytes.
-/// Little-endian, 8 bytes.
-/// Big-endian, 2 bytes.
-/// Big-endian, 4 bytes.
-/// Big-endian, 8 bytes.
-/// 16 bytes: a UUID as it is stored.
+/// A UUID as stored.
 
-/// Bytes in a sector.
 pub(crate) const SECTOR: usize = 512;
 
-/// All of it is zero.
+/// Whether all bytes are zero.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     bytes.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
 }

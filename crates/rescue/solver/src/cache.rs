@@ -1,4 +1,4 @@
-//! Pages that were read once, for guesses that look at the same places again and again.
+//! A cache of pages, for guesses that read the same places again and again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,15 +6,14 @@ use std::collections::BTreeMap;
 use crate::Platter;
 use crate::bytes::{SECTOR, small};
 
-/// Sectors in a page.
 const PAGE: u64 = 8;
-/// Pages that are kept of a member: 16 MiB.
+/// Most pages kept of a member: 16 MiB.
 const PAGES_MAX: usize = 4096;
 
 /// A page's bytes; `None` if it cannot be read whole.
 type Page = Option<Box<[u8]>>;
 
-/// A member whose pages are kept.
+/// A member with a cache of its pages.
 pub(crate) struct Cached<'a> {
     member: &'a dyn Platter,
     pages: RefCell<BTreeMap<u64, Page>>,
@@ -25,7 +24,7 @@ impl<'a> Cached<'a> {
         Self { member, pages: RefCell::default() }
     }
 
-    /// Sectors of one page, which lies on the member whole.
+    /// Reads sectors of one page that is wholly on the member.
     fn read_within(&self, sector: u64, bytes: &mut [u8]) -> bool {
         let (number, skipped) = (sector / PAGE, small(sector % PAGE) * SECTOR);
         let mut pages = self.pages.borrow_mut();
@@ -38,7 +37,7 @@ impl<'a> Cached<'a> {
         });
         match page {
             Some(page) => bytes.copy_from_slice(&page[skipped..skipped + bytes.len()]),
-            // Some of it may be readable all the same.
+            // Single sectors of the page may still be readable.
             None => return self.member.read(sector, bytes),
         }
         true

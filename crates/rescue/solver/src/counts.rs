@@ -3,27 +3,27 @@
 /// Counts for and against a guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
-    /// Addresses found on the members that stand where the guess says.
+    /// Addresses that are at the place that the guess says.
     pub explained: usize,
     /// Their weight: places without an address of their own weigh less.
     pub weight: usize,
-    /// All addresses found, of volumes that have a start; but for those on parity.
+    /// All addresses found, of volumes that have a start, except on parity.
     pub addresses: usize,
-    /// The same, with these.
+    /// The same, including those on parity.
     pub seen: usize,
-    /// Things that had to be at a place, and are.
+    /// Predictions that hold.
     pub confirmed: usize,
-    /// Things that had to be at a place, and are not.
+    /// Predictions that fail.
     pub refuted: usize,
-    /// Places where parity fits, or copies are alike.
+    /// Places where parity fits, or copies are equal.
     pub agreeing: usize,
-    /// Places where that was looked at, and not all was zero.
+    /// Places compared that are not all zero.
     pub compared: usize,
-    /// Of a member nothing is where it would be by this.
+    /// A member has no sign at the place that the guess says.
     pub is_unheard: bool,
     /// A volume is larger than the array would be.
     pub is_cut: bool,
-    /// On a member much is not there that had to be.
+    /// A member lacks many predicted structures.
     pub is_doubted: bool,
     /// A member that would hold only data looks like parity of the others: see
     /// `evidence::looks_like_parity`.
@@ -54,7 +54,7 @@ impl Evidence {
         self.compared >= 8 && self.agreeing * 10 >= self.compared * 9
     }
 
-    /// The same, or little was compared and all of it agrees.
+    /// The same, or a few places were compared and all agree.
     pub(crate) const fn agrees_as_far_as_seen(&self) -> bool {
         self.agrees() || self.compared >= 3 && self.agreeing == self.compared
     }

@@ -31,7 +31,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// Which byte made this top byte: those of the table are all different.
+/// The byte for each top byte of the table's entries, which are all different.
 const BYTE_OF_TOP: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut byte: u8 = 0;
@@ -51,7 +51,7 @@ pub(crate) fn raw(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }
 
-/// The state before `bytes`, when `state` is the one after them.
+/// The state before `bytes`, from the state after them.
 pub(crate) fn unwound(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(state, |state, byte| {
         let index = BYTE_OF_TOP[(state >> 24) as usize];

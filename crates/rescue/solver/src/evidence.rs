@@ -19,20 +19,20 @@ use crate::learned::Fact;
 use crate::scan::Scan;
 use crate::sign::{ALIKE, Belongs, Walk};
 
-/// Predictions looked at, for each volume.
+/// Predictions read, for each volume.
 const PREDICTIONS_MAX: usize = 24;
-/// Facts looked at, for each volume; and for a guess that is one of thousands.
+/// Facts read for each volume, and for a guess that is one of thousands.
 const FACTS: usize = 128;
 const FACTS_FIRST: usize = 48;
-/// A guess of thousands is given up when so many more facts speak against it than for it.
+/// One guess of thousands is dropped once so many more facts speak against it than for it.
 const AGAINST_MAX: usize = 6;
 /// Refutations for a volume that is larger than the array.
 const TOO_LARGE: usize = 4;
 /// Places at which redundancy is compared.
 const COMPARED_MAX: u64 = 192;
-/// Sectors compared at each: a page, which no chunk is smaller than.
+/// Sectors compared at each: a page, the smallest chunk.
 const PAGE: usize = 8;
-/// Sectors of each member within which half of the places are.
+/// Sectors at the start of each member that contain half of the places.
 const NEAR_SECTORS: u64 = 32 << 11;
 
 /// Counts the signs that a guess explains, of the volumes that it has a start for; signs of one
@@ -111,7 +111,7 @@ pub(crate) fn predict(
             let looked = read_array(guess, geometry, members, sector, PAGE);
             met.saw(looked.map(|bytes| knowledge.confirms(volume, address, &bytes)));
         }
-        // Of a wrong guess most may be said by what it takes for parity: then the rest is asked.
+        // A wrong guess may take most facts' sources for parity; then the others are read.
         let is_said = |fact: &Fact| !is_parity(guess, geometry, fact.source);
         for fact in scan.learned[start.volume].facts_that(FACTS, is_said) {
             let looked = read_bytes(guess, geometry, members, *start, fact.byte, fact.length);
@@ -131,7 +131,7 @@ pub(crate) fn predict(
     (met, is_doubted)
 }
 
-/// Follows a volume's own addresses through the guess.
+/// Walks a volume's structures by the guess.
 pub(crate) fn walk(
     guess: &Guess,
     geometry: &Geometry,
@@ -199,7 +199,7 @@ pub(crate) fn seat_by_walk(
     (guess, walk)
 }
 
-/// The slots that have the parity of a sector's row.
+/// The slots with parity for a sector's row.
 fn parity_slots(geometry: &Geometry, sector: u64) -> Vec<usize> {
     let Geometry::Stripe(stripe) = geometry else { return Vec::new() };
     if sector >= stripe.capacity_sectors() {
@@ -300,7 +300,7 @@ fn made_of_parity(
     Some(())
 }
 
-/// A member, its sector, and what that counts for in Q.
+/// A member, its sector, and its Q exponent.
 type Source = (usize, u64, Option<u16>);
 
 /// The sources from which a sector without a place is computed: members, their sectors, and the Q
@@ -331,12 +331,12 @@ pub(crate) fn made_of(
         .filter_map(|(index, place)| place.map(|(member, at)| (member, at, exponent(index))))
         .collect();
     sources.extend(p.map(|(member, at)| (member, at, None)));
-    // Beyond every exponent.
+    // Q's own exponent, above all others.
     sources.extend(q.filter(|_| needs_q).map(|(member, at)| (member, at, Some(u16::MAX))));
     Some((exponent(address.data_index).unwrap_or(u16::MAX), sources))
 }
 
-/// Data by its exponents in Q.
+/// Data pages by their Q exponents.
 fn columns_of(map: RowMap, data: &[Option<Vec<u8>>]) -> Vec<Option<&[u8]>> {
     let mut columns: Vec<Option<&[u8]>> = vec![None; usize::from(map.exponents_count())];
     for (at, bytes) in (0..).zip(data) {
@@ -351,7 +351,8 @@ fn page(member: &dyn Platter, sector: u64) -> Option<Vec<u8>> {
     (fits && member.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// Compares parity, or copies, at places all over the members: how often they agree, of how many.
+/// Compares parity, or copies, at places all over the members; returns agreeing and compared
+/// places.
 pub(crate) fn compare(
     guess: &Guess,
     geometry: &Geometry,
@@ -404,7 +405,7 @@ fn copies_agree(
     verdict
 }
 
-/// `None` if there is nothing to compare: too much is missing, or all is zero.
+/// `None` if there is nothing to compare: too many are missing, or all are zero.
 fn parity_agrees(
     guess: &Guess,
     stripe: &StripeGeometry,
@@ -428,7 +429,7 @@ fn parity_agrees(
     let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].is_none()).collect();
     match (lost.as_slice(), &p, &q) {
         ([], Some(_), _) | ([], _, Some(_)) => {}
-        // One by P, and then Q has to fit.
+        // One missing page is computed by P, and then Q must fit.
         ([one], Some(p), Some(_)) => {
             let mut made = p.clone();
             data.iter().flatten().for_each(|page| kernel().xor_into(&mut made, &[page]));
@@ -525,7 +526,7 @@ mod tests {
             volume: 0,
             belongs: Belongs::at(address),
         };
-        // A page of inodes where it belongs, and blocks of it far behind it.
+        // A page of inodes at its place, and copies of it far behind.
         let mut scan = Scan::default();
         scan.signs.extend([sign(0, 2048 + 16, 16), sign(1, 5000, 18), sign(1, 5010, 22)]);
         let geometry = guess.geometry().expect("a map");
@@ -534,7 +535,7 @@ mod tests {
             (found.explained, found.addresses)
         };
         assert_eq!(counted(&scan), (1, 1));
-        // Another page that stands where it should not does.
+        // Another page, at a wrong place, does count.
         scan.signs.push(sign(1, 5020, 24));
         assert_eq!(counted(&scan), (1, 2));
     }

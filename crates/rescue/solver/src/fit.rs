@@ -1,4 +1,4 @@
-//! Votes: under a shape, which member has which slot and where its data begin.
+//! Votes under a shape: the slot of each member, and where its data begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +7,25 @@ use braid_geometry::{Geometry, Slot};
 use crate::guess::{each_place, parity_of};
 use crate::sign::{Belongs, Sign};
 
-/// A common offset is preferred to one for each member while it explains so much of what they do.
+/// A common offset is preferred to separate ones if it explains so many percent of theirs.
 const COMMON_PERCENT: usize = 98;
 
-/// An offset that is usual is tried while it explains one part in so many of what the best does.
+/// A usual offset is tried if it explains one part in so many of the best one's.
 const USUAL_SHARE: usize = 2;
 
 /// A member gets a slot only if one in so many of its signs votes for it: parity and Q look like
 /// data here and there.
 const SHARE: usize = 4;
 
-/// So many signs that would be parity seat a member all the same.
+/// So many signs on parity give a member a seat without that share.
 const PARITY_MIN: usize = 3;
 
 /// The result of a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// Data of all members had to begin at this sector; none if votes were free to say where.
+    /// The data offset that all members had to have; `None` if votes were free.
     pub(crate) offset: Option<u64>,
-    /// For each member its slot and the sector at which its data begin.
+    /// For each member its slot and its data offset.
     pub(crate) seats: Vec<Option<(u16, u64)>>,
     /// Members whose slot has as many votes from another: parity looks like data where the rest of
     /// the row is zeroes.
@@ -36,14 +36,13 @@ pub(crate) struct Fit {
     pub(crate) votes: usize,
 }
 
-/// One sign's vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Vote {
     member: usize,
     slot: u16,
     offset: u64,
     belongs: Belongs,
-    /// It would be parity of that.
+    /// The sign is on parity of its address.
     is_parity: bool,
 }
 
@@ -75,7 +74,7 @@ pub(crate) fn fits(
         }
     }
     votes.sort_unstable();
-    // A journal has copies of pages, and many of one.
+    // A journal has many copies of a page; they count once.
     let pages: BTreeSet<(usize, Belongs)> =
         signs.iter().map(|sign| (sign.member, sign.belongs.page())).collect();
     let mut spoken = vec![0; members];
@@ -94,7 +93,7 @@ pub(crate) fn fits(
     std::iter::once(best).chain(others).collect()
 }
 
-/// The offset that most votes are for, each member's best slot counted.
+/// The offset with most votes, if each member counts with its best slot.
 fn common_offset(votes: &[Vote]) -> Option<u64> {
     let mut best: Vec<(u64, usize, usize)> = Vec::new();
     for run in votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset)) {
@@ -110,7 +109,7 @@ fn common_offset(votes: &[Vote]) -> Option<u64> {
     sums.max_by_key(|(sum, offset)| (*sum, std::cmp::Reverse(*offset))).map(|(_, offset)| offset)
 }
 
-/// Gives each member the slot and the offset that most of its votes are for, the clearest first.
+/// Gives each member the slot and offset with most of its votes, the clearest first.
 fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     let runs = votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset));
     let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));

@@ -5,7 +5,7 @@ use braid_geometry::{Geometry, Level, LogicalSector, Shape, Slot};
 use crate::counts::Evidence;
 use crate::shapes::Arrangement;
 
-/// Where a volume begins.
+/// The start of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
     /// Which of the solution's volumes.
@@ -21,15 +21,15 @@ pub struct Guess {
     pub level: Level,
     /// md's layout number.
     pub layout: u32,
-    /// Sectors in a chunk; 0 where there are none.
+    /// Sectors in a chunk; 0 without chunks.
     pub chunk_sectors: u32,
-    /// For each slot which member has it, by its place among the members that were given.
+    /// For each slot the index of its member.
     pub slots: Vec<Option<usize>>,
-    /// For each slot the sector of its member at which data begin.
+    /// For each slot the data offset of its member.
     pub offsets: Vec<u64>,
-    /// For each slot the sectors of data there.
+    /// For each slot its sectors of data.
     pub data_sectors: Vec<u64>,
-    /// Where volumes begin that were found.
+    /// The starts of volumes that were found.
     pub starts: Vec<Start>,
     /// The evidence for it.
     pub evidence: Evidence,
@@ -70,7 +70,7 @@ impl Guess {
         places
     }
 
-    /// The place of its parity, where what is missing shows while the rest of the row is zeroes.
+    /// The place of its parity, which shows the missing data where the rest of the row is zeroes.
     pub(crate) fn parity_place(&self, geometry: &Geometry, sector: u64) -> Option<(usize, u64)> {
         let (slot, at) = parity_of(geometry, sector)?;
         self.place(slot, at)
@@ -87,7 +87,7 @@ impl Guess {
     }
 }
 
-/// The map of a shape whose members are as large as need be.
+/// The map of a shape whose members are large enough for all addresses.
 pub(crate) fn roomy(shape: &Arrangement, data_sectors: u64) -> Option<Geometry> {
     Geometry::new(&Shape {
         level: shape.level,

@@ -1,6 +1,6 @@
-//! How people and mdadm make arrays: what an arrangement is worth before anything is looked at.
+//! How people and mdadm make arrays: the worth of an arrangement before its content is read.
 //!
-//! All of it counts for a few addresses, so it decides only where little else does.
+//! All of it weighs a few addresses, so it decides only if there is little other evidence.
 
 use std::collections::BTreeSet;
 
@@ -21,10 +21,10 @@ const OFFSETS: [u64; 4] = [0, 2048, 262_144, 264_192];
 /// Most space that mdadm leaves for a later reshape, and the most as a fraction of the member.
 const HEADROOM_SECTORS: u64 = 128 << 11;
 const HEADROOM_PART: u64 = 1024;
-/// mdadm's own, 64 KiB until 3.1 and 512 KiB since.
+/// mdadm's default chunks: 64 KiB until 3.1 and 512 KiB since.
 const CHUNKS: [u32; 2] = [128, 1024];
 
-/// Where data of such members begin usually: of small ones mdadm leaves less.
+/// Usual data offsets of members of this size: mdadm leaves less space on small ones.
 pub(crate) fn offsets(member_sectors: u64) -> Vec<u64> {
     let halves = std::iter::successors(Some(HEADROOM_SECTORS), |it| Some(it / 2));
     let headroom =
@@ -60,7 +60,8 @@ pub(crate) fn worth(
 mod tests {
     use super::*;
 
-    /// RAID-0 whose members began at sectors 1953 to 2049 was shown before what mdadm had made.
+    /// A RAID-0 whose members began at sectors 1953 to 2049 ranked before the array that mdadm had
+    /// made.
     #[test]
     fn what_people_make_is_worth_more_than_what_nobody_does() {
         let slots: Vec<Option<usize>> = (0..3).map(Some).collect();
@@ -71,7 +72,7 @@ mod tests {
         assert!(usual > of(&[2048; 3], 64, &slots));
         assert!(usual > of(&[2048; 3], 128, &[Some(2), Some(0), Some(1)]));
         assert!(of(&[6144; 3], 128, &slots) > of(&[2056; 3], 128, &slots));
-        // All that mdadm chooses for large members, and what it leaves of small ones.
+        // All of mdadm's choices for large members, and its headroom on small ones.
         assert_eq!(offsets(1 << 32), [0, 2048, 262_144, 264_192]);
         assert_eq!(offsets(16 << 21), [0, 2048, 32_768, 34_816, 262_144, 264_192]);
     }

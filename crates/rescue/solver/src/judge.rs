@@ -10,9 +10,9 @@ use crate::habits;
 use crate::scan::Scan;
 use crate::sign::{Volume, VolumeKind, Walk};
 
-/// Where volumes begin when no table says: at the array's first sector, and where partitions begin.
+/// Starts of volumes without a table: the array's first sector, and usual starts of partitions.
 const STARTS: [u64; 3] = [0, 2048, 63];
-/// Starts that are tried, those of tables inside partitions too.
+/// Most starts that are tried, including those of tables inside partitions.
 const STARTS_MAX: usize = 96;
 
 pub(crate) fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
@@ -30,7 +30,7 @@ pub(crate) fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
     starts
 }
 
-/// Everything that can be counted; the other volumes' starts with it.
+/// Collects all evidence, and the starts of the other volumes.
 pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<()> {
     let geometry = guess.geometry()?;
     guess.starts.truncate(1);
@@ -85,10 +85,10 @@ pub(crate) fn worth(guess: &Guess, members: &[&dyn Platter]) -> i64 {
     let mut different = guess.offsets.clone();
     different.sort_unstable();
     different.dedup();
-    // A member with an offset of its own explains more by chance.
+    // Members with different offsets explain more by chance.
     addresses -= 2 * of(different.len() - 1);
     let agreement = (it.agreeing * 50).checked_div(it.compared).map_or(0, |part| of(part) - 25);
-    // A slot without a member, and a member without a slot.
+    // Slots without a member, and members without a slot.
     let seated = guess.slots.iter().flatten().count();
     let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members.len() - seated);
     let smallest = members.iter().map(|member| member.sectors()).min().unwrap_or(0);

@@ -42,7 +42,7 @@ impl Knowledge {
         }
     }
 
-    /// Whether these bytes are what must stand at this address.
+    /// Whether these bytes are the predicted structure at this address.
     pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
         match self {
             Self::Ext(found, _) => ext::Super::recognise(bytes)

@@ -18,21 +18,21 @@ use crate::knowledge::Knowledge;
 use crate::sign::ext::{self, Says};
 use crate::sign::{ADDRESSES_MAX, ALIKE, Belongs, btrfs};
 
-/// Files whose ends are kept, directories, and checksums of data.
+/// Most ends of files, directories, and checksums of data that are kept.
 const TAILS_MAX: usize = 1 << 16;
 const DIRECTORIES_MAX: usize = 1 << 16;
 const SUMS_MAX: usize = 1 << 18;
-/// Facts that are kept of a volume: of more every second, fourth, eighth one.
+/// Most facts kept of a volume; of more only every second, fourth, eighth one.
 const FACTS_MAX: usize = 4096;
-/// Inodes in a run of them that are expected: one of each page of 4 KiB.
+/// Inodes in a run that become facts: one of each page of 4 KiB.
 const INODES_STEP: u64 = 8;
 
-/// Something that must be at a place.
+/// A predicted content of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fact {
     /// Bytes from the start of the volume.
     pub(crate) byte: u64,
-    /// Bytes of it.
+    /// Its length in bytes.
     pub(crate) length: usize,
     /// Member and sector of the source. If that is parity, it mixes several sources and is void.
     pub(crate) source: (usize, u64),
@@ -41,15 +41,15 @@ pub(crate) struct Fact {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// A directory of ext begins.
+    /// The start of an ext directory.
     Directory,
-    /// A file's last block, with so many bytes in it.
+    /// A file's last block, with its length in bytes.
     Tail(usize),
     /// An inode of ext: its number and kind.
     Inode(u32, u16),
-    /// The bitmap of a group of ext, of its blocks or else of its inodes.
+    /// The bitmap of an ext group: of blocks if true, else of inodes.
     Bitmap(u32, bool),
-    /// A list of blocks of a file of ext.
+    /// A block list of an ext file.
     List,
     /// An inode of XFS.
     XfsInode,
@@ -57,7 +57,7 @@ enum What {
     Sum(u32),
 }
 
-/// Facts, not too many.
+/// A bounded sample of facts.
 #[derive(Debug, Default)]
 struct Facts {
     kept: Vec<Fact>,
@@ -90,12 +90,12 @@ type Ends = ([u64; 2], u64, usize, (usize, u64));
 /// Knowledge of a volume's files and data.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
-    /// Inodes that fit are this volume's. Without checksums one may be any's.
+    /// Valid inodes are surely of this volume. Without checksums they may be of any.
     pub(crate) is_heard: bool,
     /// By bytes in the last block: the first sectors of such blocks.
     tails: BTreeMap<usize, Vec<u64>>,
     tails_count: usize,
-    /// By number: the first sector of a directory of ext; none if several were said.
+    /// By number: the first sector of an ext directory; `None` if sources disagree.
     directories: BTreeMap<u32, Option<u64>>,
     /// The same for directories whose number is unknown, by the group in which they begin, with
     /// their count of directories.
@@ -105,17 +105,17 @@ pub(crate) struct Learned {
     /// how their file ends.
     lists: ext::Lists,
     ends: Vec<Ends>,
-    /// Where lists are.
+    /// Places of block lists.
     listed: BTreeSet<u64>,
-    /// By address: of which generation it is, and the checksum.
+    /// By address: generation, checksum, and source.
     sums: BTreeMap<u64, (u64, u32, (usize, u64))>,
-    /// By checksum: the sectors of pages that have it.
+    /// By checksum: the sectors of pages with it.
     pages: BTreeMap<u32, Vec<u64>>,
     facts: Facts,
 }
 
 impl Learned {
-    /// Takes from what begins here what it says of other places.
+    /// Learns other places from the structure that begins here.
     pub(crate) fn learn(&mut self, knowledge: &Knowledge, source: (usize, u64), bytes: &[u8]) {
         match knowledge {
             Knowledge::Ext(found, _) if self.is_heard => {
@@ -150,7 +150,7 @@ impl Learned {
 
     fn learn_ext(&mut self, found: &ext::Super, source: (usize, u64), bytes: &[u8]) {
         let block = found.block_bytes();
-        // The numbers of inodes are known where a table begins.
+        // The inode numbers are known at the start of a table.
         let is_first = found.is_first_table(bytes);
         for (at, says) in (1..).zip(found.says(bytes)) {
             match says {
@@ -205,7 +205,7 @@ impl Learned {
         self.facts.add(Fact { byte, length, source, what });
     }
 
-    /// All of them have spoken: what checksums of data say can be looked up.
+    /// Called after all learning, when checksums of data can be looked up.
     pub(crate) fn conclude(&mut self, knowledge: &Knowledge) {
         if let Knowledge::Ext(found, _) = knowledge {
             let block = found.block_bytes();
@@ -234,7 +234,7 @@ impl Learned {
         }
     }
 
-    /// Where what begins at this place, a member and a sector of it, belongs.
+    /// The address of the content at this place, a member and its sector.
     pub(crate) fn belongs(
         &mut self,
         knowledge: &Knowledge,
@@ -298,18 +298,18 @@ impl Learned {
         Belongs::any(fit.map(|(sector, _)| *sector))
     }
 
-    /// Nothing more is learned.
+    /// Ends the learning.
     pub(crate) fn finish(&mut self) {
         self.facts.kept.sort_unstable_by_key(|fact| (fact.byte, fact.length));
         self.facts.kept.dedup_by_key(|fact| (fact.byte, fact.length, fact.what));
     }
 
-    /// At most so many facts, from all over the volume.
+    /// At most `max` facts, spread over the volume.
     pub(crate) fn facts(&self, max: usize) -> impl Iterator<Item = &Fact> {
         self.facts_that(max, |_| true)
     }
 
-    /// The same of those of which this holds.
+    /// The same, of facts that pass `is_it`.
     pub(crate) fn facts_that(
         &self,
         max: usize,
@@ -334,7 +334,7 @@ impl Fact {
         if is_named { ALIKE } else { 1 }
     }
 
-    /// Whether these bytes are what must be there.
+    /// Whether these bytes are the predicted content.
     pub(crate) fn holds(&self, knowledge: &Knowledge, bytes: &[u8]) -> bool {
         match (self.what, knowledge) {
             (What::Directory, Knowledge::Ext(found, _)) => found.directory(bytes).is_some(),

@@ -66,9 +66,9 @@ pub use sign::{Volume, VolumeKind};
 pub use solve::{Belief, Solution, solve};
 pub use told::{weigh, with_told};
 
-/// A member to be read.
+/// A readable member.
 pub trait Platter {
-    /// How many sectors of 512 bytes it has.
+    /// Its size in sectors of 512 bytes.
     fn sectors(&self) -> u64;
 
     /// Reads whole sectors within the member. Returns `false` if any of them cannot be read; the

@@ -1,4 +1,4 @@
-//! Members one after another: no shape has to vote, each says by itself where it begins.
+//! Linear arrays: no shape needs votes, since each member's signs say where it begins.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::scan::Scan;
 use crate::seats::orders;
 use crate::sign::Sign;
 
-/// Ways to put members in line that are tried.
+/// Most orders of members that are tried.
 const LINES_MAX: usize = 64;
 /// A member's signs give it a place in line if one in so many agree. Without named addresses half
 /// of them must agree, and at least so many.
@@ -21,7 +21,8 @@ const SPOKEN_MIN: usize = 4;
 /// Most sectors that md leaves unused at the end of a member in line.
 const ROUNDING_SECTORS: u64 = 8192;
 
-/// Members one after another: an address and its sector differ by the same on all of a member.
+/// Guesses of a linear array: on one member all signs have the same shift between address and
+/// sector.
 pub(crate) fn line(
     volume: usize,
     signs: &[&Sign],
@@ -57,9 +58,9 @@ pub(crate) fn line(
     guesses
 }
 
-/// How far from their sectors the addresses of a member's signs are.
+/// The shifts between the addresses of a member's signs and their sectors.
 struct Shifts {
-    /// Signs that were counted, and those that name their address.
+    /// Signs that count, and those with a named address.
     spoken: usize,
     named: usize,
     /// The most frequent shifts, and how often they occur.
@@ -68,7 +69,7 @@ struct Shifts {
 }
 
 impl Shifts {
-    /// A few pages that end like a file's last one do so by chance.
+    /// Few pages that end like a file's last one do so by chance.
     fn is_heard(&self) -> bool {
         match self.named {
             0 => self.most * 2 >= self.spoken && self.most >= SPOKEN_MIN,
@@ -119,7 +120,7 @@ fn in_line(
                 continue;
             };
             let until_next = u64::try_from(next.0 - shift).ok()?;
-            // md uses all of a member, but for less than a chunk.
+            // md uses all of a member except for less than a chunk.
             (until_next + ROUNDING_SECTORS >= own).then_some(())?;
             data_sectors.push(until_next.min(own));
             let mut gap = until_next.saturating_sub(own);

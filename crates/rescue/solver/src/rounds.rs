@@ -29,7 +29,7 @@ const CLOSE_MAX: usize = 64;
 /// Guesses of every level and layout that are always kept, unless they are worth less than half of
 /// the best.
 const EACH_MIN: usize = 3;
-/// Data of a member in the first rounds: more than any has.
+/// Data sectors assumed in the first rounds: more than any member has.
 const ROOMY_SECTORS: u64 = 1 << 44;
 /// RAID-10 with two far copies.
 const FAR_2: u32 = 0x201;
@@ -39,9 +39,9 @@ struct Candidate {
     worth: usize,
     shape: Arrangement,
     start: Start,
-    /// Sectors of data of a member.
+    /// Data sectors of a member.
     sectors: u64,
-    /// Where the data of all members begin; none if votes say it.
+    /// The data offset of all members; `None` if votes say it.
     offset: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Rounds<'a> {
     zoned: (Vec<&'a Sign>, Vec<&'a Sign>),
     /// Sectors of the smallest member.
     smallest: u64,
-    /// Where data of members like these begin usually.
+    /// Usual data offsets of such members.
     usual: Vec<u64>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Rounds<'a> {
         Self { volume, scan, members, few, many, zoned, smallest, usual }
     }
 
-    /// The guesses of both rounds that are worth it.
+    /// The guesses that survive both rounds.
     pub(crate) fn best(&self, starts: &[u64]) -> Vec<Guess> {
         let mut first = Vec::new();
         for shape in arrangements(self.members.len(), self.are_unequal()) {
@@ -160,7 +160,7 @@ impl<'a> Rounds<'a> {
         let offsets = offsets.collect::<BTreeSet<u64>>().into_iter();
         let sizes = offsets.filter_map(|offset| self.smallest.checked_sub(offset));
         let fits = sizes.filter_map(|sectors| Some((voted(sectors)?, sectors)));
-        // Where it is right the copies vote for the same.
+        // With the right size, both copies vote for the same seats.
         fits.max_by_key(|(fit, _)| (fit.votes, fit.strength))
     }
 
@@ -173,7 +173,7 @@ impl<'a> Rounds<'a> {
         let is_asked = |fit: &Fit| first.offset.is_none() || fit.offset == first.offset;
         let fit = found.into_iter().find(is_asked)?;
         let as_voted = self.walked(&fit.seats, first);
-        // Whose slot is contested may have another: the walk says.
+        // A contested member may have another slot: the walk decides.
         let mut cautious = fit.seats.clone();
         fit.contested.iter().for_each(|member| cautious[*member] = None);
         let is_contested = cautious != fit.seats;

@@ -19,23 +19,23 @@ use crate::sign::{Belongs, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
 
 /// Sectors read at once.
 const STEP: u64 = 2048;
-/// Sectors after a region that a sign which begins in it may need: a btrfs node.
+/// Sectors after a region that a sign beginning in it may need: a btrfs node.
 const OVERLAP: u64 = 128;
 /// Distance of kept signs of the same kind on a member: adjacent blocks add no evidence.
 const SPACING: u64 = 8;
-/// Where data begin on large members, by mdadm's default: 128 MiB.
+/// mdadm's default data offset on large members: 128 MiB.
 const LARGE_OFFSET: u64 = 262_144;
-/// Volumes that are followed; images of machines in a file system may have any number.
+/// Most volumes; disk images in a file system may add any number.
 const VOLUMES_MAX: usize = 64;
-/// Different superblocks of one volume that are counted.
+/// Most different superblocks of one volume that are counted.
 const VERSIONS_MAX: usize = 64;
-/// Places where volumes may begin, by tables.
+/// Most starts of volumes from tables.
 const STARTS_MAX: usize = 48;
 
 /// How much of each member is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Sectors from its start, and as many from where data begin on large members.
+    /// Sectors from its start, and as many from the usual data offset of large members.
     pub head_sectors: u64,
     /// Windows over the rest of it.
     pub windows: u64,
@@ -51,7 +51,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// The sectors of a member of this size that are read, in order, each once.
+    /// The sectors to read of a member of this size, in order, each once.
     pub(crate) fn regions(&self, sectors: u64) -> Vec<Range<u64>> {
         let head = |start: u64| start..(start + self.head_sectors).min(sectors);
         let mut regions = vec![head(0), head(LARGE_OFFSET)];
@@ -88,7 +88,7 @@ impl Effort {
     }
 }
 
-/// Regions in order, each sector in one of them at most.
+/// Sorts regions and removes overlaps.
 fn in_order(mut regions: Vec<Range<u64>>) -> Vec<Range<u64>> {
     regions.retain(|region| !region.is_empty());
     regions.sort_by_key(|region| region.start);
@@ -108,7 +108,7 @@ pub(crate) struct Scan {
     pub(crate) knowledge: Vec<Knowledge>,
     pub(crate) learned: Vec<Learned>,
     pub(crate) signs: Vec<Sign>,
-    /// Where tables say that volumes begin, in sectors of whatever the table is in.
+    /// Starts of volumes from tables, in sectors of the device with the table.
     pub(crate) starts: Vec<u64>,
     /// Sectors that could not be read.
     pub(crate) unreadable: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Scan {
     versions: Vec<Vec<(ext::Super, usize)>>,
 }
 
-/// Looks through all members, at those regions of each.
+/// Scans these regions of all members.
 pub(crate) fn scan(
     members: &[&dyn Platter],
     regions_of: impl Fn(&dyn Platter) -> Vec<Range<u64>>,
@@ -155,7 +155,7 @@ pub(crate) fn scan(
         learned.conclude(knowledge);
     }
     for (member, (platter, regions)) in members() {
-        // Where the last sign of each volume was, on this member.
+        // The last sign of each volume on this member.
         let mut last = vec![None; scan.volumes.len()];
         each_sector(platter, regions, |sector, bytes| {
             for (volume, knowledge) in scan.knowledge.iter().enumerate() {
@@ -197,7 +197,7 @@ fn each_sector(
             }
             for at in 0..small(end - start) {
                 let rest = &bytes[at * SECTOR..];
-                // Nothing that is looked for begins with a sector of zeroes.
+                // No sign begins with a sector of zeroes.
                 if !is_blank(&rest[..SECTOR]) {
                     look(start + at as u64, rest);
                 }
@@ -208,7 +208,7 @@ fn each_sector(
     unreadable
 }
 
-/// Reads page by page; what cannot be read is zeroes. Answers how many sectors these are.
+/// Reads page by page; unreadable sectors become zeroes. Returns their number.
 fn read_by_pieces(platter: &dyn Platter, start: u64, bytes: &mut [u8]) -> u64 {
     let mut unreadable = 0;
     for (at, piece) in (start..).step_by(8).zip(bytes.chunks_mut(8 * SECTOR)) {
@@ -255,7 +255,7 @@ fn scan_first(scan: &mut Scan, member: usize, sector: u64, bytes: &[u8]) {
     }
 }
 
-/// The sector's text, if LVM's metadata may begin here.
+/// The text that begins here, if it can be LVM's metadata.
 fn text_of(bytes: &[u8]) -> Option<&[u8]> {
     let is_text = bytes.first().is_some_and(u8::is_ascii_alphanumeric);
     let marks = b" {\nid = \"";
@@ -306,7 +306,7 @@ fn learn(known: &mut [Knowledge], bytes: &[u8]) {
     }
 }
 
-/// Where what stands here belongs, of what is no superblock.
+/// The address of a structure other than a superblock.
 fn belongs(knowledge: &Knowledge, bytes: &[u8]) -> Option<Belongs> {
     match knowledge {
         Knowledge::Ext(found, Some(tables)) => {

@@ -10,7 +10,7 @@ use crate::evidence;
 use crate::guess::{Guess, Start};
 use crate::shapes::Arrangement;
 
-/// Orders of leftover members that are tried.
+/// Most orders of leftover members that are tried.
 const ORDERS_MAX: usize = 24;
 
 /// The guess that votes give.
@@ -47,7 +47,7 @@ pub(crate) fn most_common(offsets: impl Iterator<Item = u64>) -> u64 {
     counts.into_iter().max_by_key(|(_, count)| *count).map_or(0, |(offset, _)| offset)
 }
 
-/// How many data there can be in each slot.
+/// Sets the sectors of data in each slot.
 pub(crate) fn measure(guess: &mut Guess, members: &[&dyn Platter]) {
     for (slot, member) in guess.slots.iter().enumerate() {
         let room =
@@ -95,7 +95,7 @@ pub(crate) fn seat_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     }
 }
 
-/// Every way to seat `left` members on `empty` slots, as many as can be.
+/// Every way to seat `left` members on `empty` slots, as many as fit.
 pub(crate) fn orders(empty: usize, left: usize) -> Vec<Vec<Option<usize>>> {
     fn go(
         empty: usize,

@@ -1,4 +1,4 @@
-//! Every shape that md would have made of so many members.
+//! Every shape that md can make of so many members.
 
 use braid_geometry::{Level, SLOTS_MAX};
 
@@ -9,7 +9,6 @@ const RAID10: [u32; 4] = [0x102, 0x201, 0x1_0201, 0x103];
 const RAID5: [u32; 6] = [0, 1, 2, 3, 4, 5];
 const RAID6: [u32; 14] = [0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
 
-/// Level, layout, chunk, slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrangement {
     pub(crate) level: Level,
@@ -18,7 +17,7 @@ pub(crate) struct Arrangement {
     pub(crate) slots: u16,
 }
 
-/// The two ways in which RAID-0 goes on where its smallest member ends, see `braid_geometry`.
+/// The two layouts of RAID-0 beyond its smallest member, see `braid_geometry`.
 const RAID0: [u32; 2] = [1, 2];
 
 /// All shapes: with one member that does not belong, with all members, and with as many missing as
@@ -42,7 +41,7 @@ pub(crate) fn arrangements(members: usize, are_unequal: bool) -> Vec<Arrangement
     add(Level::Raid5, &RAID5, one_less.max(2)..=members + 1);
     add(Level::Raid6, &RAID6, one_less.max(4)..=members + 2);
     add(Level::Raid10, &RAID10, one_less.max(2)..=members.saturating_mul(2).min(members + 3));
-    // A mirror has no chunk, and a line needs no vote of shapes.
+    // A mirror has no chunk, and a linear array needs no votes on shapes.
     found.push(Arrangement { level: Level::Raid1, layout: 0, chunk_sectors: 0, slots: members });
     found
 }

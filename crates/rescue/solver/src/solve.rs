@@ -22,26 +22,26 @@ use crate::scan::{Effort, Scan, scan};
 use crate::seats::{measure, most_common, seat_the_rest};
 use crate::sign::{Sign, Volume};
 
-/// Volumes from which guesses are made, by how much was found of each.
+/// Most volumes from which guesses are made, those with most signs.
 const MAIN_MAX: usize = 3;
-/// Guesses answered.
+/// Most guesses in the answer.
 const ANSWERS_MAX: usize = 8;
-/// Addresses that must be explained before anything is certain.
+/// Least explained addresses of a certain guess.
 const CERTAIN_MIN: usize = 8;
-/// Things that must be where a guess has them before it is certain without redundancy that agrees.
+/// Least confirmed predictions of a certain guess without agreeing redundancy.
 const CONFIRMED_MIN: usize = 12;
-/// Places at which two guesses are held against each other.
+/// Places at which two guesses are compared.
 const HELD_AGAINST: u64 = 1024;
-/// Guesses in which slots are exchanged.
+/// Most guesses in which slots are exchanged, and of each layout.
 const EXCHANGED_MAX: usize = 24;
 const EXCHANGED_EACH: usize = 2;
 
-/// How far a solution is to be believed.
+/// How far to believe a solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Belief {
-    /// The best that was found, if anything was.
+    /// The best guess, if there is one.
     Likely,
-    /// Nothing else comes near, and everything that could be looked at agrees.
+    /// No other guess comes near, and all evidence agrees.
     Certain,
 }
 
@@ -54,13 +54,13 @@ pub struct Solution {
     pub guesses: Vec<Guess>,
     /// The volumes recognised on the array.
     pub volumes: Vec<Volume>,
-    /// Places on members that say where they belong.
+    /// The number of signs.
     pub signs: usize,
-    /// Sectors that could not be read while looking.
+    /// Sectors that could not be read.
     pub unreadable_sectors: u64,
 }
 
-/// Finds how `members`, in whatever order, were put together.
+/// Finds how `members`, in any order, were put together.
 #[must_use]
 pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
     let scan = scan(members, |member| effort.regions(member.sectors()));
@@ -83,7 +83,7 @@ pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
     }
 }
 
-/// The volumes that say most, most first.
+/// The volumes with most evidence, most first.
 pub(crate) fn main_volumes(scan: &Scan) -> Vec<usize> {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for sign in &scan.signs {
@@ -95,7 +95,7 @@ pub(crate) fn main_volumes(scan: &Scan) -> Vec<usize> {
     volumes.into_iter().map(|(_, volume)| volume).take(MAIN_MAX).collect()
 }
 
-/// Guesses from one volume's signs, the close look included.
+/// Guesses from one volume's signs, including the close look.
 fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess> {
     let signs: Vec<&Sign> = scan.signs.iter().filter(|sign| sign.volume == volume).collect();
     let starts = starts_of(&scan.volumes[volume], scan);
@@ -120,7 +120,7 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
     close
 }
 
-/// A guess with everything that can be held against it.
+/// The guess with leftover members seated and all evidence.
 fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
     measure(&mut guess, members);
     seat_the_rest(&mut guess, members);
@@ -223,7 +223,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     guess
 }
 
-/// The best first; of those that read the same only the plainest.
+/// Sorts guesses, the best first; of those that read the same only the plainest stays.
 fn rank(mut guesses: Vec<Guess>, members: &[&dyn Platter]) -> Vec<Guess> {
     guesses.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members)));
     let mut kept: Vec<Guess> = Vec::new();
@@ -245,7 +245,7 @@ pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
         |map: &braid_geometry::Geometry, start: u64| map.capacity_sectors().saturating_sub(start);
     let sectors = room(&map, first).min(room(&other_map, second));
     let step = (sectors / HELD_AGAINST).max(8) | 8;
-    // Near the start every page, so that no chunk is too small to be seen; then all over.
+    // Every page near the start, so that the smallest chunk shows; then samples all over.
     let near = (0..HELD_AGAINST).map(|at| at * 8);
     let all = (0..HELD_AGAINST).map(|at| at * step);
     near.chain(all)

@@ -18,7 +18,7 @@ use crate::judge::{judge, starts_of, worth};
 use crate::scan::{Effort, Scan, scan};
 use crate::solve::{Belief, Solution, belief, main_volumes, reads_alike};
 
-/// The solution with the guesses that superblocks make. `told` need have no starts and no evidence.
+/// Adds the guesses from superblocks to a solution. `told` needs no starts and no evidence.
 #[must_use]
 pub fn with_told(
     mut solution: Solution,
@@ -91,7 +91,7 @@ mod tests {
 
     const SECTORS: u64 = 4096;
 
-    /// Bytes that are the same wherever they are asked for, and say nothing.
+    /// Bytes without signs, which depend on their place and seed only.
     struct Noise(u64);
 
     impl Platter for Noise {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(levels(alike, Vec::new()), [Level::Raid1]);
         let others = vec![guess(Level::Raid0, other)];
         assert_eq!(levels(alike, others.clone()), [Level::Raid1, Level::Raid0]);
-        // Copies that differ are none.
+        // Copies that differ are no mirror.
         assert_eq!(levels(differ, others), [Level::Raid0, Level::Raid1]);
     }
 }

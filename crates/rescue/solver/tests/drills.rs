@@ -21,7 +21,7 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
     let content = rng.choice(contents).expect("some");
     let level = rng.choice(Level::ALL).expect("some");
     let slots = match level {
-        // Of more in a line some would hold nothing but files, which have no addresses.
+        // In a longer line some members would hold only file data, which has no addresses.
         Level::Linear => rng.u16(2..=3),
         Level::Raid0 | Level::Raid1 => rng.u16(2..=5),
         Level::Raid4 | Level::Raid5 => rng.u16(3..=8),
@@ -59,7 +59,7 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
     let offsets = offsets.collect();
     let mut member_sectors = vec![sectors; usize::from(slots)];
     if level == Level::Raid0 && rng.bool() {
-        // Of unequal members: both layouts go on in their own way where the smallest ends.
+        // Unequal members: the two layouts differ beyond the end of the smallest.
         for sectors in &mut member_sectors {
             *sectors = (*sectors * rng.u64(60..=140) / 100).next_multiple_of(8);
         }
@@ -70,7 +70,7 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
     }
     let shape = Shape { level, layout, chunk_sectors, slots, member_sectors };
     let geometry = Geometry::new(&shape).expect("md takes it");
-    // Which slots there still are, in what order they are given.
+    // The slots of the given members, in random order.
     let mut given: Vec<u16> = (0..slots).collect();
     rng.shuffle(&mut given);
     if rng.bool() && level.family() != Family::Direct {
@@ -154,7 +154,7 @@ fn arrays_without_superblocks_are_solved() {
         took.as_secs_f64() / tried as f64
     );
     assert!(wrong_and_certain.is_empty(), "certain, and wrong: {wrong_and_certain:?}");
-    // Of a few, two or three may be such that too little says where it belongs.
+    // In a small sample, two or three arrays may have too few signs.
     let wanted = if tried > DRILLS as usize { 96 } else { 60 };
     assert!(first * 100 >= tried * wanted, "{first} of {tried} by the first answer");
 }
@@ -202,9 +202,9 @@ fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     for (name, layout) in [("ext2", 1), ("ext4", 2)] {
         let content = contents.iter().find(|it| it.name == name).expect("one of them");
         let all = content.sectors;
-        // All of it in the first zone, or two thirds.
+        // All content in the first zone, or two thirds.
         for (smallest, is_told) in [(all / 3 + 4096, false), (all * 2 / 9, true)] {
-            // An odd number of chunks, or both layouts are the same.
+            // An odd number of chunks; otherwise both layouts are the same.
             let smallest = smallest.next_multiple_of(256) + 128;
             let shape = Shape {
                 level: Level::Raid0,
@@ -226,7 +226,7 @@ fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     }
 }
 
-/// No member has a whole node, neither of what says where addresses are nor of anything else.
+/// No member has a whole node, neither of the chunk tree nor of any other.
 #[test]
 fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -266,7 +266,7 @@ fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     assert!(solved(&array, &[2, 1], &effort).1);
 }
 
-/// Counts what is read of a member.
+/// A member that counts its reads.
 struct Counted<'a> {
     member: Member<'a>,
     sectors: Cell<u64>,
@@ -316,7 +316,7 @@ fn little_is_read_of_members_of_4_tb() {
     assert!(counted.iter().all(|it| it.sectors.get() <= READ_MAX_SECTORS), "{read:?} MiB");
 }
 
-/// A member some of whose bytes are anything.
+/// A member with some random bytes.
 struct Damaged<'a> {
     member: Member<'a>,
     seed: u64,

@@ -8,11 +8,11 @@ use crate::volumes::Content;
 
 const SECTOR: usize = 512;
 
-/// An array.
+/// An array in memory.
 pub(crate) struct Laid<'a> {
     pub(crate) shape: Shape,
     pub(crate) geometry: Geometry,
-    /// For each slot where data begin.
+    /// For each slot its data offset.
     pub(crate) offsets: Vec<u64>,
     pub(crate) content: &'a Content,
 }
@@ -101,7 +101,7 @@ impl Platter for Member<'_> {
         };
         let (mut at, mut rest) = (sector, bytes);
         while !rest.is_empty() {
-            // In front of the data is what was there before: nothing that says anything.
+            // Before the data is older content without signs.
             let room = if at < offset { offset - at } else { chunk - (at - offset) % chunk };
             let length = rest.len().min(usize::try_from(room).expect("small") * SECTOR);
             let (piece, after) = rest.split_at_mut(length);
@@ -157,7 +157,7 @@ pub(crate) fn reads_right(
                 made_of_others(guess, &geometry, start.sector + at, members)
                     .is_some_and(|made| made == wanted)
             }
-            // Of a member that is not there: then it has to be the same by chance.
+            // The truth is on a missing member: then the bytes must be equal by chance.
             (true, false) => said.iter().all(is_right),
             (false, _) => {
                 !said.is_empty() && said.iter().all(|it| here.contains(it) || is_right(it))

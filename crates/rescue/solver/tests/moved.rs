@@ -12,7 +12,6 @@ use crate::laid_out::Laid;
 use crate::volumes;
 
 const SECTOR: usize = 512;
-/// How many there are.
 const MOVES: u64 = 24;
 
 /// The array as one of its shapes reads it: members have the new shape up to one sector, and the
@@ -72,7 +71,7 @@ fn where_a_move_in_place_got_to_is_found() {
             Laid { shape, geometry, offsets: vec![0; usize::from(slots)], content }
         };
         let (old, new) = (laid(old), laid(new));
-        // Somewhere in what is used, as what follows is the same in every shape.
+        // Within the used part, as the rest is the same in every shape.
         let is_used = |row_number: &u64| {
             let mut bytes = vec![0; usize::try_from(row * data).expect("small") * SECTOR];
             content.read(row_number * row * data, &mut bytes);
@@ -87,7 +86,7 @@ fn where_a_move_in_place_got_to_is_found() {
         println!("{seed}: {} {level} {:?} at {at}: {boundary:?}", content.name, within);
         let Some(boundary) = boundary else { continue };
         let between = boundary.between;
-        // A row that is half in one shape is in neither.
+        // A partly moved row is in neither shape.
         let is_right = between.start <= at && at <= between.end;
         assert!(is_right, "{seed}: {at} is not in {between:?}");
         found += 1;

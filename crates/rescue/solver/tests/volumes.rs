@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 const SECTOR: u64 = 512;
-/// Where partitions begin.
+/// The start of partitions.
 pub(crate) const PARTITION: u64 = 2048;
 
 /// Bytes of a piece of an image.
 const PIECE: usize = 64 << 10;
 
-/// An image in memory, without what is zero in it.
+/// An image in memory, without its zero pieces.
 struct Image(Vec<Option<Box<[u8]>>>);
 
 impl Image {
@@ -29,7 +29,7 @@ impl Image {
         Self(pieces.collect())
     }
 
-    /// The bytes from here on, into zeroes.
+    /// Reads from here on, into a zeroed buffer.
     fn read(&self, byte: u64, bytes: &mut [u8]) {
         let (mut at, mut rest) = (byte as usize, bytes);
         while !rest.is_empty() {
@@ -44,20 +44,20 @@ impl Image {
     }
 }
 
-/// Something that an array holds.
+/// The content of an array.
 pub(crate) struct Content {
     pub(crate) name: String,
     image: Arc<Image>,
-    /// Before it, on the array: a partition table, or nothing.
+    /// The sectors before it on the array: a partition table, or none.
     front: Vec<u8>,
-    /// The table's backup, from this sector on.
+    /// The table's backup, and its first sector.
     back: (u64, Vec<u8>),
     pub(crate) start: u64,
     pub(crate) sectors: u64,
 }
 
 impl Content {
-    /// Reads whole sectors of the array; beyond the content it is zeroes.
+    /// Reads whole sectors of the array; zeroes beyond the content.
     pub(crate) fn read(&self, sector: u64, bytes: &mut [u8]) {
         bytes.fill(0);
         for (at, piece) in (sector..).zip(bytes.chunks_mut(SECTOR as usize)) {
@@ -96,7 +96,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Several copies of them, so that more of an array is full.
+/// Several copies of the sources, to fill more of an array.
 fn copies(folder: &Path) -> PathBuf {
     let all = folder.join("copies");
     fs::create_dir(&all).expect("a folder");
@@ -123,7 +123,7 @@ fn prototype(folder: &Path, indent: usize, text: &mut String) {
     }
 }
 
-/// Every content, each bare and in a partition; made once for all tests of this process.
+/// Every content, bare and in a partition; made once for all tests of this process.
 pub(crate) fn all() -> &'static [Content] {
     static ALL: OnceLock<Vec<Content>> = OnceLock::new();
     ALL.get_or_init(|| make(tempfile::tempdir().expect("a folder").path()))
@@ -233,7 +233,7 @@ fn partition_table(sectors: u64) -> Vec<u8> {
     front
 }
 
-/// The backup of a table's header, for the sector where it stands.
+/// The backup of a table's header, for its own sector.
 fn back_of(front: &[u8], place: u64) -> Vec<u8> {
     let mut back = front.get(512..1024).unwrap_or_default().to_vec();
     if !back.is_empty() {

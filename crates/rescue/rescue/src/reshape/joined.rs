@@ -22,15 +22,13 @@ use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Volume};
 use rustix::io::Errno;
 
-/// Bytes in a sector.
 pub(super) const SECTOR_BYTES: u64 = 512;
-/// Bytes of zeroes before the array and behind it: overlays have lain over them since there are
-/// any.
+/// Bytes of zeroes before the array and after it; existing overlays include them.
 pub(super) const MARGIN_BYTES: u64 = 1 << 20;
-/// Bytes that are asked of a volume at once.
+/// Bytes of a read from a volume.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Where a backup is.
+/// The place of a backup.
 #[derive(Clone)]
 pub(super) enum BackupPlace {
     File(Arc<File>),
@@ -38,7 +36,6 @@ pub(super) enum BackupPlace {
 }
 
 impl BackupPlace {
-    /// Reads what lies there.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), MemberError> {
         match self {
             Self::File(file) => Ok(file.read_exact_at(buffer, offset)?),
@@ -47,14 +44,14 @@ impl BackupPlace {
     }
 }
 
-/// Where a stretch is read.
+/// The source of a stretch.
 #[derive(Clone)]
 pub(super) enum Source {
-    /// From the array as it is on this side.
+    /// The array on this side.
     Side(ReshapeSide),
-    /// From a backup, which has it from this sector on.
+    /// A backup, which has the stretch from this sector on.
     Backup(BackupPlace, u64),
-    /// Nowhere.
+    /// No source.
     Nowhere,
 }
 
@@ -65,7 +62,7 @@ pub(super) struct Stretch {
     pub(super) source: Source,
 }
 
-/// All of it.
+/// The device.
 pub(super) struct Joined {
     size_sectors: u64,
     /// In order, without gaps.
@@ -76,7 +73,7 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Joins stretches that follow each other from the first sector on.
+    /// Joins consecutive stretches, which begin at the first sector.
     pub(super) fn new(
         stretches: Vec<Stretch>,
         (before, after): (Option<Volume>, Option<Volume>),

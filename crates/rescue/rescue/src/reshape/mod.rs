@@ -67,12 +67,11 @@ const BACKUP_NEWER_SECONDS: u64 = 10 * 60;
 /// One side, planned like an array of its own.
 pub(super) struct Side {
     side: ReshapeSide,
-    /// The group's members, as they are on this side.
+    /// The group's members with this side's superblocks.
     probed: Vec<ProbedMember>,
     plan: Plan,
 }
 
-/// A backup that is used.
 struct Backup {
     /// Its name in messages.
     label: String,
@@ -80,7 +79,6 @@ struct Backup {
     says: ReshapeBackup,
 }
 
-/// An array in the middle of a reshape.
 pub(super) struct Moving {
     pub(super) reshaping: Reshaping,
     sides: [Side; 2],
@@ -88,7 +86,7 @@ pub(super) struct Moving {
     backups: Vec<Backup>,
     /// Why a backup that was found on a member is not used.
     left_aside: Vec<String>,
-    /// How far md got, if what stands on the array was asked, and said it.
+    /// How far md got, if the array's content was searched and shows it.
     reached: Option<Boundary>,
     /// Sectors at risk, without those in a backup.
     pub(super) at_risk: Vec<Range<u64>>,
@@ -132,18 +130,18 @@ impl Moving {
         (&side.probed, &side.plan)
     }
 
-    /// Sides of which there is something.
+    /// Sides that have sectors.
     fn needed(&self) -> impl Iterator<Item = &Side> {
         let is_needed = |side: &&Side| !self.reshaping.on(side.side).is_empty();
         self.sides.iter().filter(is_needed)
     }
 
-    /// Whether there is anything that can be read.
+    /// Whether any part of the array can be read.
     pub(super) fn is_readable(&self) -> bool {
         self.needed().any(|side| side.plan.array.is_ok())
     }
 
-    /// Why a side that is needed cannot be read.
+    /// Why needed sides cannot be read, with their sectors.
     pub(super) fn refusals(&self) -> Vec<(Range<u64>, &Refusal)> {
         let sides = self.needed().filter_map(|side| {
             let refused = side.plan.array.as_ref().err()?;
@@ -152,7 +150,7 @@ impl Moving {
         sides.collect()
     }
 
-    /// Sectors of the array that may be wrong, or cannot be read at all.
+    /// Sectors of the array that may be wrong or unreadable.
     pub(super) fn in_doubt(&self) -> Vec<Range<u64>> {
         let mut ranges = self.at_risk.clone();
         for side in self.needed() {
@@ -365,7 +363,7 @@ impl Moving {
     }
 }
 
-/// The stretches, with other sectors in place of theirs.
+/// Replaces a range of the stretches by another source.
 fn lay(stretches: &mut Vec<Stretch>, over: &Range<u64>, source: &Source, at: u64) {
     let mut laid: Vec<Stretch> = Vec::new();
     for stretch in stretches.drain(..) {
@@ -472,7 +470,7 @@ impl Moving {
         Ok(Arc::new(Joined::new(stretches, volumes)))
     }
 
-    /// The array's UUID, and the smallest block that its users may write, if it says so.
+    /// The array's UUID, and the smallest block that its content writes, if known.
     pub(super) fn identity(&self) -> ([u8; 16], Option<u32>) {
         let newest = self.told_by().0.iter().filter_map(|member| member.probe.newest());
         let newest = newest.max_by_key(|one| one.state.events).expect("it has superblocks");
@@ -510,18 +508,18 @@ impl Moving {
     }
 }
 
-/// Bytes of the array that a device is served for.
+/// Bytes of the array within the device.
 pub(super) fn array_bytes(device: &dyn Member) -> u64 {
     device.size_bytes() - 2 * joined::MARGIN_BYTES
 }
 
-/// Reads of the array that a device is served for; the range is within.
+/// Reads from the array within the device; the range must be inside.
 pub(super) fn read(device: &dyn Member, offset: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     device.read_at(&mut bytes, joined::MARGIN_BYTES + offset).ok().map(|()| bytes)
 }
 
-/// The array alone, of a device that has it within margins.
+/// The array alone, without the margins of its device.
 pub(super) fn within_margins(device: Arc<dyn Member>) -> Arc<dyn Member> {
     let bytes = array_bytes(&*device);
     let part = Part::new(device, joined::MARGIN_BYTES, bytes);

@@ -11,7 +11,8 @@ use braid_solver::{Boundary, Effort, Platter, boundary};
 
 use super::joined::{SECTOR_BYTES, read};
 
-/// Of each shape 32 MiB at two places, 256 windows of 128 KiB, and as many where md may have been.
+/// 32 MiB of each shape at two places, 256 windows of 128 KiB, and as many around md's possible
+/// place.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
 /// The whole array, read in one of its shapes. A failed read is not repeated, since disks take
@@ -40,7 +41,7 @@ impl Platter for Reading {
     }
 }
 
-/// How far md got, if the array says it. Both volumes are all of it.
+/// How far md got, if the content shows it. Both volumes cover the whole array.
 pub(super) fn reached(reshaping: &Reshaping, before: Volume, after: Volume) -> Option<Boundary> {
     let sectors = reshaping.size_sectors;
     let reading = |volume| Reading { volume, sectors, failed: RefCell::default() };

@@ -179,7 +179,7 @@ fn bytes(sectors: &Range<u64>) -> Value {
     })
 }
 
-/// The same for a program.
+/// The reshape as JSON.
 pub(crate) fn json(moving: &Moving) -> Value {
     let reshaping = &moving.reshaping;
     let shape = |shape: &Shape| {

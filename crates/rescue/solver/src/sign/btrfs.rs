@@ -11,29 +11,29 @@ use crate::bytes::small;
 const SECTOR: u64 = 512;
 /// Every chunk of an array holds whole pages.
 const PAGE: usize = 4096;
-/// Where the superblock and its copies stand.
+/// The places of the superblock and its copies.
 pub(crate) const COPIES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 /// Bytes of a node's header, and of an item in a leaf.
 const HEADER: usize = 0x65;
 const ITEM: usize = 25;
-/// Of a key.
+/// Bytes of a key.
 const KEY: usize = 17;
 /// The superblock's magic, at the bytes where a node has the chunk tree's UUID.
 const MAGIC: &[u8] = b"_BHRfS_M";
-/// Levels of a tree; a header's flags that are set, and those that may be.
+/// Levels of a tree; header flags that must be set, and those that may be.
 const LEVELS: u8 = 8;
 const HEADS: u64 = 1 << 56;
 const FLAGS: u64 = 0x3;
-/// The key's type of a chunk.
+/// The key type of a chunk.
 const CHUNK: u8 = 228;
-/// The tree that chunks are in.
+/// The chunk tree.
 const CHUNK_TREE: u64 = 3;
 /// The tree of data checksums, the key type of a run of them, and the bytes that each checksum
 /// covers.
 const SUM_TREE: u64 = 7;
 const SUMS: u8 = 128;
 pub(crate) const SUM_BYTES: u64 = 4096;
-/// `type` of a chunk: bits of what spans devices.
+/// `type` of a chunk: bits of profiles that span devices.
 const SPANS: u64 = 0x8 | 0x10 | 0x40 | 0x80 | 0x100;
 /// Most chunks of a file system that are kept.
 const CHUNKS_MAX: usize = 1 << 16;
@@ -42,21 +42,21 @@ const CHUNKS_MAX: usize = 1 << 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Super {
     pub(crate) uuid: [u8; 16],
-    /// Where it stands, in bytes.
+    /// Its place, in bytes.
     pub(crate) place: u64,
     bytes: u64,
     pub(crate) node_bytes: usize,
-    /// The newest generation of it.
+    /// The newest generation of the file system.
     generation: u64,
-    /// The node at the root of the tree of trees.
+    /// The root of the root tree.
     root: u64,
     /// Checksums are CRC-32C, of pages.
     has_sums: bool,
-    /// The chunks that it names.
+    /// The chunks in it.
     pub(crate) chunks: Vec<Chunk>,
 }
 
-/// Where a run of addresses is on the device.
+/// The place of a run of addresses on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk {
     address: u64,
@@ -102,12 +102,12 @@ impl Super {
         self.bytes / SECTOR
     }
 
-    /// This is of the file system, and no superblock.
+    /// Whether this is a node of the file system, and no superblock.
     fn is_ours(&self, bytes: &[u8]) -> bool {
         array(bytes, 0x20) == Some(self.uuid) && bytes.get(0x40..0x48) != Some(MAGIC)
     }
 
-    /// The address of the node that stands here; its checksum fits.
+    /// The address of the node here, if its checksum fits.
     pub(crate) fn node(&self, bytes: &[u8]) -> Option<u64> {
         let checked = bytes.get(0x20..self.node_bytes).filter(|_| self.is_ours(bytes))?;
         (crc32c::crc32c(checked) == le32(bytes, 0)?).then(|| le64(bytes, 0x30)).flatten()
@@ -133,7 +133,7 @@ impl Super {
         pieces.find(|piece| piece.ends_with(&self.uuid))
     }
 
-    /// The chunks that a leaf of their tree names.
+    /// The chunks in a leaf of the chunk tree.
     pub(crate) fn chunks_of(&self, bytes: &[u8]) -> Vec<Chunk> {
         let is_leaf = le64(bytes, 0x58) == Some(CHUNK_TREE) && bytes.get(0x64) == Some(&0);
         let count = le32(bytes, 0x60).filter(|_| is_leaf).unwrap_or(0);
@@ -179,7 +179,7 @@ impl Super {
     }
 }
 
-/// The key's type of a tree's root, and where in the item its node's address is.
+/// The key type of a tree's root, and the offset of its node's address in the item.
 const ROOT_ITEM: u8 = 132;
 const ROOT_ADDRESS: usize = 176;
 /// Bytes of a pointer to a node.
@@ -208,7 +208,7 @@ impl Super {
                 break;
             }
             let is_it = |bytes: &[u8]| self.node(bytes) == Some(address);
-            // A node that is kept twice is there if either is.
+            // A node with two copies is found if either is.
             let places: Vec<u64> = chunks
                 .place(address)
                 .iter()
@@ -225,7 +225,7 @@ impl Super {
             };
             walk.confirmed += 1;
             drop(copies);
-            // Checksums first: they say where data are.
+            // Checksums first: they lead to data.
             for (child, is_sums) in self.children(&bytes) {
                 if is_sums { queue.push_front(child) } else { queue.push_back(child) }
             }
@@ -276,7 +276,7 @@ impl Super {
 }
 
 impl Chunk {
-    /// A chunk from its item, unless it spans devices, and how long the item is.
+    /// A chunk from its item, unless it spans devices, and the item's length.
     fn of(address: u64, item: &[u8]) -> Option<(Option<Self>, usize)> {
         let stripes = usize::from(le16(item, 44)?);
         let length = 48 + 32 * stripes;
@@ -289,7 +289,7 @@ impl Chunk {
         Some((is_here.then_some(Self { address, bytes, first, other }), length))
     }
 
-    /// Where an address is, in sectors of the device.
+    /// The place of an address, in sectors of the device.
     fn place(&self, address: u64) -> Option<Belongs> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
         let on = |start: u64| start.checked_add(inside).map(|bytes| bytes / SECTOR);
@@ -301,12 +301,13 @@ impl Chunk {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Chunks {
     known: Vec<Chunk>,
-    /// First pages and ends of the tree of chunks' first leaf, where no member has it whole.
+    /// First pages and ends of the chunk tree's first leaf, for arrays in which no member has it
+    /// whole.
     heads: Vec<Vec<u8>>,
     tails: Vec<Vec<u8>>,
 }
 
-/// Pieces of leaves that are kept of each kind.
+/// Most pieces of leaves kept of each kind.
 const PIECES_MAX: usize = 16;
 
 impl Chunks {
@@ -318,7 +319,7 @@ impl Chunks {
         }
     }
 
-    /// Takes what begins here, if it is a leaf of the tree of chunks, or a piece of one.
+    /// Learns from a leaf of the chunk tree that begins here, or a piece of one.
     pub(crate) fn learn(&mut self, found: &Super, bytes: &[u8]) {
         if found.node(bytes).is_some() {
             self.add(&found.chunks_of(bytes));

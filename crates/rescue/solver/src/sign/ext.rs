@@ -19,9 +19,9 @@ const MAGIC: u16 = 0xef53;
 const METADATA_CHECKSUMS: u32 = 0x400;
 /// `s_feature_ro_compat`: group descriptors have a checksum of 16 bits.
 const DESCRIPTOR_CHECKSUMS: u32 = 0x10;
-/// `s_feature_ro_compat`: backups in few groups only.
+/// `s_feature_ro_compat`: only few groups have backups.
 const SPARSE_SUPER: u32 = 1;
-/// `s_feature_compat`: backups in two groups that the superblock names.
+/// `s_feature_compat`: two groups named in the superblock have backups.
 const SPARSE_SUPER_2: u32 = 0x200;
 /// `s_feature_incompat`: group descriptors of more than 32 bytes.
 const WIDE: u32 = 0x80;
@@ -31,20 +31,20 @@ const META_GROUPS: u32 = 0x10;
 const FLEXIBLE_GROUPS: u32 = 0x200;
 /// `s_feature_incompat`: the seed of checksums is stored.
 const SEED_STORED: u32 = 0x2000;
-/// The magic number of a tree of extents, at byte 40 of an inode that has one.
+/// The magic number of an extent tree, at byte 40 of an inode with one.
 const EXTENTS: u16 = 0xf30a;
-/// `i_flags`: the inode has a tree of extents.
+/// `i_flags`: the inode has an extent tree.
 const HAS_EXTENTS: u32 = 0x8_0000;
-/// From so many inodes on, a number that fits may be chance, and its neighbour must fit too.
+/// From so many inodes on, a fitting number may be chance, and its neighbour must fit too.
 const MANY_INODES: u32 = 1 << 22;
-/// Most groups whose inode tables are looked for.
+/// Most groups whose inode tables are used.
 const GROUPS_MAX: u32 = 4096;
 
 /// A superblock, or a backup of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Super {
     pub(crate) uuid: [u8; 16],
-    /// The group it stands in.
+    /// Its group.
     pub(crate) group: u32,
     block_bytes: u64,
     blocks: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Super {
 }
 
 impl Super {
-    /// A superblock that begins here.
+    /// The superblock that begins here.
     pub(crate) fn recognise(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..SUPER_BYTES)?;
         let shift = le32(bytes, 0x18)?;
@@ -132,7 +132,7 @@ impl Super {
         self.blocks * self.block_bytes / SECTOR
     }
 
-    /// Where the superblock of this group belongs.
+    /// The place of this group's superblock.
     pub(crate) fn place(&self, group: u32) -> u64 {
         if group == 0 {
             return 1024 / SECTOR;
@@ -140,11 +140,11 @@ impl Super {
         (self.first_block + u64::from(group) * self.group_blocks) * self.block_bytes / SECTOR
     }
 
-    /// The groups that have a superblock.
+    /// The groups with a superblock.
     pub(crate) fn backups(&self) -> Vec<u32> {
         let groups = u32::try_from(self.groups()).unwrap_or(u32::MAX);
         match (self.is_sparse_2, self.is_sparse) {
-            // Which they are is not looked up: a prediction that is not made costs a vote.
+            // Only group 0: the other two are not read, and a missing prediction only costs a vote.
             (true, _) => vec![0],
             (_, false) => (0..groups.min(64)).collect(),
             (_, true) => {
@@ -168,13 +168,14 @@ impl Super {
             .map_while(|(group, bytes)| self.table(group, bytes))
             .collect();
         let expected = groups.min(u32::try_from(blocks / self.descriptor_bytes).ok()?) as usize;
-        // One checksum has 16 bits only; and without any, all of them must make sense.
+        // One checksum has only 16 bits, so two must fit. Without checksums all tables must be
+        // plausible.
         let has_checksums = self.seed.is_some() || self.has_descriptor_checksums;
         let is_enough = tables.len() == expected || has_checksums && tables.len() >= 2;
         is_enough.then_some(tables)
     }
 
-    /// The inode table in a descriptor, if this group can have it.
+    /// The inode table named by a descriptor, if this group can own it.
     fn table(&self, group: u32, bytes: &[u8]) -> Option<u64> {
         let is_wide = self.descriptor_bytes >= 64;
         let number = |low, high| {
@@ -196,7 +197,7 @@ impl Super {
                 le16(bytes, 0x1e)? == crc16(checksum, bytes.get(0x20..)?)
             }
             None => {
-                // A list of blocks looks much alike, but has no zeroes in it.
+                // A block list looks similar, but has no zeroes in it.
                 let is_reserved =
                     bytes.get(0x14..0x20)?.iter().all(|byte| *byte == 0) && le16(bytes, 0x12)? < 8;
                 let counts = [(0xc, self.group_blocks), (0xe, u64::from(self.group_inodes))];
@@ -215,7 +216,7 @@ impl Super {
         (holds && is_inside(table)).then_some(table)
     }
 
-    /// Where the first inode of this sector belongs, by its checksum.
+    /// The place of the first inode in this sector, by its checksum.
     pub(crate) fn inode_place(&self, sector: &[u8], tables: &Tables) -> Option<u64> {
         let seed = self.seed?;
         let size = usize::try_from(self.inode_bytes).ok()?;
@@ -240,7 +241,7 @@ impl Super {
         number.saturating_sub(1) / self.group_inodes
     }
 
-    /// Bytes from the start of the file system.
+    /// In bytes from the start of the file system.
     pub(crate) fn place_of_inode(&self, number: u32, tables: &Tables) -> Option<u64> {
         let index = number.checked_sub(1).filter(|index| *index < self.inodes)?;
         let group = usize::try_from(index / self.group_inodes).ok()?;
@@ -255,7 +256,7 @@ pub(crate) enum Says {
     /// The directory's number if the inode's checksum reveals it, the block in which it begins, and
     /// its count of directories if it is one block long.
     Directory(Option<u32>, u64, Option<usize>),
-    /// A file ends in it, with so many bytes there.
+    /// The file's last block, and the bytes in it.
     Tail(u64, usize),
     /// A file with block lists: the list of blocks and the list of lists, the number of further
     /// blocks before its last, and the bytes in the last.
@@ -271,7 +272,7 @@ impl Super {
         self.inode_bytes
     }
 
-    /// Whether an inode says whose it is.
+    /// Whether inodes have a checksum, which reveals their number.
     pub(crate) const fn has_checksums(&self) -> bool {
         self.seed.is_some()
     }
@@ -317,7 +318,7 @@ impl Super {
         ((tail as u64) < self.block_bytes).then_some(Says::Tail(block, tail))
     }
 
-    /// Whether a directory's first block begins here: the directory's number.
+    /// The number of the directory whose first block begins here, if one does.
     pub(crate) fn directory(&self, bytes: &[u8]) -> Option<u32> {
         let number = le32(bytes, 0)?;
         let entry = |at: usize, name: &[u8]| {
@@ -353,7 +354,7 @@ impl Super {
     }
 }
 
-/// Blocks that an inode without extents names itself.
+/// Blocks that an inode without extents names directly.
 const DIRECT: u64 = 12;
 
 /// The place of a file's block with this index, if the inode itself names it.
@@ -373,7 +374,7 @@ fn block_of(inode: &[u8], block: u64) -> Option<u64> {
     })
 }
 
-/// CRC-16 (the polynomial 0x8005, bits reversed), as descriptors without longer checksums have it.
+/// CRC-16 (the polynomial 0x8005, bits reversed), used by descriptors without longer checksums.
 fn crc16(state: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(state, |state, byte| {
         (0..8).fold(state ^ u16::from(*byte), |state, _| {
@@ -384,12 +385,12 @@ fn crc16(state: u16, bytes: &[u8]) -> u16 {
 
 /// The root directory's inode.
 const ROOT: u32 = 2;
-/// A walk ends after so many steps, and after so many that led nowhere.
+/// Limits of a walk: steps, and steps that failed.
 const STEPS_MAX: usize = 64;
 const REFUTED_MAX: usize = 4;
-/// Files of a directory whose inodes are looked at.
+/// Files of a directory whose inodes are read.
 const FILES_MAX: usize = 4;
-/// `i_flags`: the file is in the inode itself.
+/// `i_flags`: the file is inside the inode.
 const IS_INLINE: u32 = 0x1000_0000;
 
 impl Super {
@@ -468,7 +469,7 @@ impl Super {
     }
 }
 
-/// The first block of a directory, unless it is in the inode or behind further blocks.
+/// The first block of a directory, unless it is inside the inode or under index blocks.
 fn first_block(inode: &[u8]) -> Option<u64> {
     let flags = le32(inode, 0x20)?;
     if flags & IS_INLINE != 0 {
@@ -486,7 +487,7 @@ fn first_block(inode: &[u8]) -> Option<u64> {
     Some(u64::from(le32(inode, 0x3c)?) | u64::from(le16(inode, 0x3a)?) << 32)
 }
 
-/// Inode and kind of each entry but the first two, which name the directory and its parent.
+/// Inode and kind of each entry except `.` and `..`.
 fn entries(block: &[u8]) -> Vec<(u32, u8)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -505,7 +506,7 @@ fn entries(block: &[u8]) -> Vec<(u32, u8)> {
     found
 }
 
-/// An inode that is used, of a kind that files, directories and links are.
+/// Whether this is a used inode of a known kind.
 fn looks_like_inode(bytes: &[u8]) -> bool {
     let kind = le16(bytes, 0).map(|mode| mode >> 12);
     let links = le16(bytes, 0x1a);
@@ -514,7 +515,7 @@ fn looks_like_inode(bytes: &[u8]) -> bool {
     matches!(kind, Some(4 | 8 | 10)) && links.is_some_and(|links| links > 0) && is_mapped == is_tree
 }
 
-/// The number that the checksum of an inode has in it, see `crate::crc`.
+/// The inode number in an inode's checksum, see `crate::crc`.
 fn inode_number(seed: u32, bytes: &[u8]) -> Option<u32> {
     let stored = u32::from(le16(bytes, 0x7c)?) | u32::from(le16(bytes, 0x82)?) << 16;
     let generation = bytes.get(0x64..0x68)?;

@@ -13,7 +13,7 @@ pub(crate) mod xfs;
 /// The kind of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeKind {
-    /// A table of partitions (GPT): where it belongs is counted from the array's first sector.
+    /// A partition table (GPT): its addresses count from the array's first sector.
     Table,
     /// ext2, ext3 or ext4.
     Ext,
@@ -26,7 +26,7 @@ pub enum VolumeKind {
 }
 
 impl VolumeKind {
-    /// The name that people know it by.
+    /// The common name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,24 +39,24 @@ impl VolumeKind {
     }
 }
 
-/// Something with addresses of its own that begin somewhere on the array.
+/// A file system, table or other structure with addresses relative to its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// Its kind.
     pub kind: VolumeKind,
     /// Its UUID as it is stored; of a partition table, the disk's.
     pub uuid: [u8; 16],
-    /// Sectors it says it has.
+    /// Its recorded size in sectors.
     pub size_sectors: u64,
 }
 
-/// A place on a member, and where in a volume what stands there belongs.
+/// A place on a member, and the address in a volume of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sign {
     pub(crate) member: usize,
     /// Sector of the member.
     pub(crate) sector: u64,
-    /// Which of the volumes.
+    /// The index of the volume.
     pub(crate) volume: usize,
     /// Sectors from the start of the volume.
     pub(crate) belongs: Belongs,
@@ -81,12 +81,12 @@ impl Belongs {
         Self::named([address]).expect("one is few")
     }
 
-    /// The same of what is kept at any of these.
+    /// The same, with a named address.
     pub(crate) fn named(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
         Self::any(addresses).map(|it| Self { is_named: true, ..it })
     }
 
-    /// Any of these; `None` if there is none, or more than say anything.
+    /// Any of these addresses; `None` if there is none, or too many to help.
     pub(crate) fn any(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut it = Self { addresses: [0; ADDRESSES_MAX], count: 0, is_named: false };
         for address in addresses {
@@ -100,7 +100,7 @@ impl Belongs {
         self.addresses.iter().take(self.count).copied()
     }
 
-    /// The page that it is in.
+    /// The pages of its addresses.
     pub(crate) fn page(self) -> Self {
         Self { addresses: self.addresses.map(|sector| sector & !7), ..self }
     }
@@ -110,7 +110,7 @@ impl Belongs {
         if self.is_named { ALIKE } else { 1 }
     }
 
-    /// It names its address.
+    /// Whether it names its address.
     pub(crate) const fn is_plain(&self) -> bool {
         self.is_named
     }
@@ -128,7 +128,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Whether what must be at a place is there; nothing if that is not known.
+    /// Counts a prediction; `None` if its place could not be read.
     pub(crate) fn saw(&mut self, is_there: Option<bool>) {
         self.confirmed += usize::from(is_there == Some(true));
         self.refuted += usize::from(is_there == Some(false));

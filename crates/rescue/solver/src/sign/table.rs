@@ -3,9 +3,9 @@
 
 use braid_byte_reader::{array, le32, le64};
 
-/// Sectors; more is nothing that an array has.
+/// Most sectors of an array.
 const SECTORS_MAX: u64 = 1 << 54;
-/// LVM's text is looked through for so many bytes.
+/// Bytes of LVM's text that are searched.
 const TEXT_BYTES: usize = 16 << 10;
 /// Most numbers taken from one text.
 const STARTS_MAX: usize = 32;
@@ -14,9 +14,9 @@ const STARTS_MAX: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gpt {
     pub(crate) uuid: [u8; 16],
-    /// Where this one belongs.
+    /// Its own place.
     pub(crate) place: u64,
-    /// Where the other one belongs.
+    /// The place of the other one.
     pub(crate) other: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn entries(sector: &[u8]) -> Vec<u64> {
     sound.collect()
 }
 
-/// Where partitions begin, by an MBR.
+/// Starts of partitions in an MBR.
 pub(crate) fn partitions(sector: &[u8]) -> Vec<u64> {
     if sector.get(510..512) != Some(&[0x55, 0xaa]) {
         return Vec::new();
@@ -72,11 +72,10 @@ pub(crate) fn partitions(sector: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// LVM's label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) uuid: [u8; 16],
-    /// Where it belongs, in sectors of the physical volume.
+    /// Its place, in sectors of the physical volume.
     pub(crate) place: u64,
     pub(crate) size_sectors: u64,
 }

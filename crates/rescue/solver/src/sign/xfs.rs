@@ -3,7 +3,7 @@
 
 use braid_byte_reader::{array, be16, be32, be64};
 
-/// A superblock, or a copy in another allocation group: copies do not say which.
+/// A superblock, or a copy in another allocation group: copies do not record their group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Super {
     pub(crate) uuid: [u8; 16],
@@ -59,12 +59,12 @@ impl Super {
         self.blocks * self.block_sectors
     }
 
-    /// Where the header of free space of an allocation group belongs.
+    /// The place of an allocation group's free-space header.
     pub(crate) fn header_place(&self, group: u32) -> u64 {
         u64::from(group) * self.group_blocks * self.block_sectors + self.sector_sectors
     }
 
-    /// The allocation group that a header of free space names.
+    /// The allocation group in a free-space header.
     pub(crate) fn header_group(&self, bytes: &[u8]) -> Option<u32> {
         let group = be32(bytes, 8)?;
         let is_ours = !self.is_version_5 || array(bytes, 64)? == self.metadata_uuid;
@@ -74,7 +74,7 @@ impl Super {
         (is_sound && is_ours && (blocks == self.group_blocks || is_last)).then_some(group)
     }
 
-    /// Where what stands here belongs.
+    /// The address in the block here.
     pub(crate) fn place(&self, bytes: &[u8]) -> Option<u64> {
         let sector = match bytes.first_chunk::<4>()? {
             b"XAGF" => return self.header_group(bytes).map(|group| self.header_place(group)),
@@ -82,7 +82,7 @@ impl Super {
             b"BMA3" => self.named(bytes, 24, 40),
             b"XDB3" | b"XDD3" | b"XDF3" => self.named(bytes, 8, 24),
             [b'I', b'N', ..] => self.inode(bytes),
-            // A node or leaf of a directory or of attributes: after two links, its magic number.
+            // A node or leaf of a directory or of attributes: its magic number follows two links.
             _ => match be16(bytes, 8)? {
                 0x3ebe | 0x3df1 | 0x3dff | 0x3bee => self.named(bytes, 16, 32),
                 _ => None,
@@ -150,7 +150,7 @@ impl Super {
         (is_inside && tail < self.block_bytes()).then_some((sector, usize::try_from(tail).ok()?))
     }
 
-    /// Where inodes are, of those that a leaf of the tree of inodes names: the first of each run.
+    /// The places of inodes in a leaf of the inode tree: the first of each run.
     pub(crate) fn inode_places(&self, bytes: &[u8]) -> Option<Vec<u64>> {
         let is_tree = bytes.starts_with(b"IAB3") && be16(bytes, 4)? == 0;
         self.named(bytes, 16, 32).filter(|_| is_tree)?;

@@ -17,13 +17,13 @@ use crate::sign::Belongs;
 
 /// Blocks in a list from which on it counts as a sign by itself, although no known inode names it.
 const LISTED_MIN: u64 = 8;
-/// Lists that are kept.
+/// Most lists that are kept.
 const LISTS_MAX: usize = 1 << 16;
-/// Versions of a group that are kept: backups of descriptors are as old as the file system.
+/// Most versions kept of a group: backups of descriptors are as old as the file system.
 const VERSIONS_MAX: usize = 4;
-/// Groups with as much free as each other that are told apart: of more a bitmap says nothing.
+/// Most groups with equally many free blocks: among more, a bitmap does not tell its group.
 const ALIKE_MAX: usize = 64;
-/// Most groups whose inode tables are looked for.
+/// Most groups whose inode tables are used.
 const GROUPS_MAX: usize = 1 << 16;
 
 /// The content of a group's descriptor.
@@ -40,12 +40,12 @@ struct Group {
 /// The content of the descriptors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Tables {
-    /// The first block of each group's inode table; 0 of those that nothing was seen of.
+    /// The first block of each group's inode table; 0 if unknown.
     tables: Vec<u64>,
     /// Each group of a classic file system as its descriptors have it, in the order in which they
     /// were seen.
     groups: BTreeMap<u32, Vec<Group>>,
-    /// Groups by how much is free in them, of the same.
+    /// Groups by their free blocks, and by their free inodes.
     by_free_blocks: BTreeMap<u32, Vec<Group>>,
     by_free_inodes: BTreeMap<u32, Vec<Group>>,
 }
@@ -73,7 +73,7 @@ impl Tables {
     }
 }
 
-/// A block of numbers of blocks, as far as they tell anything.
+/// A list of block numbers, in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct List {
     first: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Keeps what may be a list.
+    /// Keeps the block if it can be a list.
     pub(crate) fn learn(&mut self, found: &Super, bytes: &[u8]) {
         if self.seen.len() < LISTS_MAX
             && let Some(list) = found.list(bytes)
@@ -122,12 +122,12 @@ impl Lists {
 }
 
 impl Super {
-    /// Whether its blocks are known by what stands here.
+    /// Whether its blocks are recognised by the rules of this file.
     pub(crate) const fn is_classic(&self) -> bool {
         self.is_classic
     }
 
-    /// Takes what this block says of inode tables, if it is one of group descriptors.
+    /// Learns inode tables from this block, if it holds group descriptors.
     pub(crate) fn learn(&self, block: &[u8], known: &mut Option<Tables>) {
         if self.is_classic {
             let groups = self.groups_of(block).into_iter().flatten();
@@ -141,7 +141,7 @@ impl Super {
         self.block_bytes / self.descriptor_bytes as u64
     }
 
-    /// Which group a block is in.
+    /// The group of a block.
     pub(crate) fn group_of(&self, block: u64) -> Option<u32> {
         let group = block.checked_sub(self.first_block)? / self.group_blocks;
         (block < self.blocks).then(|| u32::try_from(group).ok()).flatten()
@@ -194,7 +194,7 @@ impl Super {
         block * self.block_bytes / super::SECTOR
     }
 
-    /// Where blocks of descriptors are that say so of these groups: behind every superblock.
+    /// The places of this block of descriptors: after every superblock.
     fn descriptors_places(&self, first: u32) -> impl Iterator<Item = u64> {
         let behind = 1 + u64::from(first) / self.descriptors_in_block();
         let groups = self.backups().into_iter();
@@ -249,7 +249,7 @@ impl Super {
     }
 
     fn is_inode_bitmap(&self, group: &Group, block: &[u8]) -> bool {
-        // Ten of the first group are kept.
+        // The first ten inodes are reserved.
         let kept = if group.number == 0 { 10 } else { 0 };
         block.len() as u64 >= self.block_bytes
             && (0..kept).all(|at| is_set(block, at))
@@ -265,7 +265,7 @@ impl Super {
     /// The place of this block, if it is a bitmap with as much free as a descriptor says.
     pub(crate) fn bitmap_place(&self, block: &[u8], tables: &Tables) -> Option<Belongs> {
         let block = block.get(..small(self.block_bytes))?;
-        // Of either something is in use first, or all that is behind the end.
+        // A bitmap's first bytes are in use, or all bits after its end are set.
         if !self.is_classic || block.last() != Some(&0xff) && block.first() != Some(&0xff) {
             return None;
         }
@@ -282,7 +282,7 @@ impl Super {
             |group: &Group| self.is_block_bitmap(group, block).then_some(group.block_bitmap);
         let of_inodes =
             |group: &Group| self.is_inode_bitmap(group, block).then_some(group.inode_bitmap);
-        // Of a group that is full it is like any bytes without a zero in them.
+        // The bitmap of a full group looks like any bytes without a zero.
         let of_blocks = places(&tables.by_free_blocks, &of_blocks).filter(|_| zeroes > 0);
         of_blocks
             .or_else(|| places(&tables.by_free_inodes, &of_inodes).filter(|_| self.is_padded()))
@@ -300,7 +300,7 @@ impl Super {
         Some(Belongs::at(self.sector_of(table)))
     }
 
-    /// Whether the inodes here begin with those that are kept, the root the second of them.
+    /// Whether the inodes here begin with the reserved ones, the root second.
     pub(crate) fn is_first_table(&self, block: &[u8]) -> bool {
         let size = small(self.inode_bytes.into());
         let mode =
