@@ -26,9 +26,9 @@ use crate::{Options, ProbedMember};
 /// The member in a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
-    /// Index into the members that were given.
+    /// Index of the member in the input.
     pub member: usize,
-    /// Sectors of its data area before this one are up to date; `u64::MAX`: all of them.
+    /// Its data is up to date before this sector; `u64::MAX` means all of it.
     pub recovered_until: u64,
     /// Unreadable sectors of the data area that the array uses, from the member's bad-block log:
     /// the log's sector and the range that its record names.
@@ -42,7 +42,7 @@ impl Occupant {
         self.recovered_until == u64::MAX
     }
 
-    /// Sectors of its data area that cannot be read, in order, apart from each other.
+    /// Unreadable sectors of its data area, as ordered and separate ranges.
     #[must_use]
     pub fn bad_sectors(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> =
@@ -59,27 +59,27 @@ impl Occupant {
     }
 }
 
-/// An array that can be run.
+/// An array that can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledArray {
-    /// The numbers that its geometry was made from.
+    /// The numbers of its geometry.
     pub shape: Shape,
-    /// Where its bytes live.
+    /// The place of each of its sectors.
     pub geometry: Geometry,
     /// One per slot.
     pub slots: Vec<Option<Occupant>>,
     /// Replacements, at most one for a slot, each for a member that holds all its data. A
     /// replacement takes every write and is not read.
     pub replacements: Vec<(Slot, Occupant)>,
-    /// Indices into the members that were given, of those that wait.
+    /// Indices of spares in the input.
     pub spares: Vec<usize>,
-    /// The newest superblock: what is true of the array, and every device's role.
+    /// The newest superblock: facts of the array, and every device's role.
     pub newest: Superblock,
-    /// Index of the member that it is from.
+    /// The index of the member with it.
     pub newest_member: usize,
-    /// The write-intent bitmap, if the array has one that is kept.
+    /// The write-intent bitmap, if the array has one that braid maintains.
     pub bitmap: Option<AssembledBitmap>,
-    /// The bitmap file beside it, if one was given: the bitmap is that of the file.
+    /// The bitmap file, if one was given: the bitmap is then the file's.
     pub bitmap_file: Option<AssembledBitmapFile>,
     /// The replay that makes redundancy right, for an array with a parity log that was not stopped
     /// cleanly.
@@ -87,7 +87,7 @@ pub struct AssembledArray {
     /// Parity logs by member index, also of spares; `None` if the array has none that braid can
     /// write.
     pub parity_logs: Option<BTreeMap<usize, AssembledParityLog>>,
-    /// Its write journal, which is to be replayed before anything is read.
+    /// Its write journal, which must be replayed before any read.
     pub journal: Option<AssembledJournal>,
     /// Why the journal does not count. The whole array is then in doubt: it may only be read, or
     /// goes on without its journal ([`Options::without_journal`]).
@@ -104,7 +104,7 @@ pub struct AssembledArray {
     /// The risk that was not accepted, on an array that is only read: these sectors are not
     /// computed, and their reads fail.
     pub withheld_risk: Option<AtRisk>,
-    /// Why the array may only be read, whatever was asked for.
+    /// Why the array may only be read, whatever the options say.
     pub read_only: Option<ReadOnlyReason>,
 }
 
@@ -113,9 +113,10 @@ pub struct AssembledArray {
 pub struct AssembledBitmap {
     /// The bitmap superblock with the most events.
     pub superblock: BitmapSuperblock,
-    /// Whether their bits are believed.
+    /// Whether its bits are believed.
     pub is_current: bool,
-    /// Where members may differ: what any bitmap says that is believed; everything if none is.
+    /// Regions where members may differ: the union of all believed bitmaps; everything if none is
+    /// believed.
     pub bits: Bits,
     /// Marks of a lockless bitmap. A region is unwritten if all believed members say so, and needs
     /// sync if any member says so. If none is believed, everything needs sync.
@@ -172,7 +173,7 @@ impl Tolerance {
 }
 
 impl AssembledArray {
-    /// Everyone who is written: those in slots, in order of slots, and their replacements.
+    /// The members that take writes: those in slots, in order of slots, then replacements.
     pub fn occupants(&self) -> impl Iterator<Item = &Occupant> {
         let replacements = self.replacements.iter().map(|(_, occupant)| occupant);
         self.slots.iter().flatten().chain(replacements)
@@ -208,7 +209,6 @@ impl AssembledArray {
     }
 }
 
-/// Builds the array of a settled roster.
 pub(crate) fn build(
     roster: &Roster<'_>,
     members: &[ProbedMember],
@@ -279,7 +279,7 @@ pub(crate) fn build(
     })
 }
 
-/// Everything that we do not serve, by name.
+/// Refuses unsupported arrays.
 fn check_servable(roster: &Roster<'_>) -> Result<(), Refusal> {
     for candidate in roster.in_use() {
         let superblock = candidate.superblock;
@@ -302,7 +302,7 @@ fn check_servable(roster: &Roster<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Members of one array say the same of it, to the last field.
+/// Refuses members that disagree about the array in any field.
 fn check_agreement(roster: &Roster<'_>) -> Result<(), Refusal> {
     let newest = roster.newest.superblock;
     for candidate in roster.in_use() {
@@ -325,10 +325,10 @@ fn check_agreement(roster: &Roster<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Geometry's word for "not said".
+/// An unspecified layout.
 const RAID0_UNSPECIFIED: u32 = 0;
 
-/// raid0's layout counts only with its feature bit.
+/// The layout; that of raid0 counts only with its feature bit.
 fn layout(superblock: &Superblock) -> u32 {
     let is_said = superblock.state.features.contains(Features::RAID0_LAYOUT);
     match superblock.array.level {
@@ -346,7 +346,7 @@ fn slot_count(roster: &Roster<'_>) -> Result<u16, Refusal> {
     })
 }
 
-/// Slots without a member that is wholly up to date, in order.
+/// Slots without a fully recovered member, in order.
 fn lost_slots(roster: &Roster<'_>, slot_count: u16) -> Vec<u16> {
     let in_sync: BTreeSet<u16> = roster
         .active
@@ -367,13 +367,13 @@ fn too_few(slots: u16, lost_max: u16, lost: &[u16]) -> Refusal {
     }
 }
 
-/// The superblock's one size for every slot, or, where there is no redundancy, each member's own.
+/// The superblock's one size for every slot; without redundancy, each member's own.
 fn shape(roster: &Roster<'_>, slots: u16, lost: &[u16]) -> Result<Shape, Refusal> {
     let superblock = roster.newest.superblock;
     let array = &superblock.array;
     let member_sectors = match array.level.family() {
         Family::Direct if !lost.is_empty() => return Err(too_few(slots, 0, lost)),
-        // Nothing is lost, so the occupants are one per slot and in order.
+        // No slot is missing, so occupants are in order of slots.
         Family::Direct => roster
             .active
             .iter()
@@ -403,7 +403,7 @@ fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     offsets.min().unwrap_or(u64::MAX)
 }
 
-/// The journal, or why it does not count; a refusal if it is to be written.
+/// The journal, or why it does not count; a refusal if the array is to be written.
 fn journal_of(
     roster: &Roster<'_>,
     (geometry, lost): (&Geometry, &[u16]),
@@ -428,7 +428,7 @@ fn is_given_up(fault: &JournalFault, options: &Options) -> bool {
     options.without_journal && is_lost
 }
 
-/// Whether nothing is in doubt any more once the logs are replayed.
+/// Whether replaying the logs removes all doubt.
 fn settles(replay: Option<&AssembledReplay>, resync_offset: u64) -> bool {
     resync_offset == 0 && replay.is_some_and(|replay| replay.unread.is_empty())
 }
@@ -461,7 +461,7 @@ fn read_only(
     if keeps_logs(roster, file) && parity_logs(roster, members, file).is_none() {
         return Some(ReadOnlyReason::Ppl);
     }
-    // Where there is no redundancy there are no replacements either.
+    // Without redundancy there are no replacements.
     let is_direct = roster.newest.superblock.array.level.family() == Family::Direct;
     let odd = roster.replacements.first().filter(|_| is_direct).map(|(slot, _)| slot);
     let replaced = roster.replaced.first().or(odd);
@@ -475,7 +475,7 @@ fn names_bitmap(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.bitmap_offset_sectors.is_some()
 }
 
-/// Members whose superblock says that they have a bitmap.
+/// Members whose superblock names a bitmap.
 fn with_bitmap<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Candidate<'a>> {
     let active = roster.active.iter().map(|(_, candidate)| candidate);
     active.filter(|candidate| candidate.superblock.intent.bitmap_offset_sectors.is_some())
@@ -490,7 +490,7 @@ fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
     with_bitmap(roster).filter(is_whole).filter_map(readable)
 }
 
-/// Why the bitmaps of the members forbid writing, if they do.
+/// Why the members' bitmaps forbid writing, if they do.
 fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
     names_bitmap(roster).then_some(())?;
     let other = bitmaps(roster).find_map(|bitmap| match bitmap.superblock.kind {
@@ -510,7 +510,7 @@ fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
         .or(has_no_room.then_some(ReadOnlyReason::BitmapPlace))
 }
 
-/// Sectors that are resynced, as md counts them: of each member, or of the array on level 10.
+/// Sectors of a resync, as md counts them: of each member, or of the array on level 10.
 #[must_use]
 pub fn resync_sectors(geometry: &Geometry) -> u64 {
     match geometry {

@@ -17,7 +17,7 @@ use crate::judge::Roster;
 use crate::parity_log::AssembledParityLog;
 use crate::refusal::{BitmapFileFault, Refusal};
 
-/// A bitmap file that was given.
+/// A bitmap file from the operator.
 #[derive(Debug, Clone)]
 pub struct GivenBitmapFile {
     /// The operator's name for it.
@@ -68,7 +68,8 @@ pub(crate) fn check<'a>(
     }
 }
 
-/// The file is written before the superblocks of the same count.
+/// A fault if the file is ahead: it is written before the superblocks of the same count, so one
+/// event ahead is normal.
 fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
     let is_ahead = events > newest_events.saturating_add(1);
     is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
@@ -91,7 +92,7 @@ pub(crate) fn check_room(
     }
 }
 
-/// Where the array keeps its own parity log in the file, if it does.
+/// The place of the array's own parity log in the file, if it has one there.
 pub(crate) fn log_place(file: &BitmapFile, roster: &Roster<'_>) -> Option<OwnLogPlace> {
     let is_stripe = roster.newest.superblock.array.level.family() == Family::Stripe;
     let place = file.own_log.as_ref()?.place.ok();
@@ -142,7 +143,7 @@ fn entries_of(log: &PplLog, slot: Slot) -> PplLog {
 /// cut short, an older superblock may say so too.
 pub(crate) fn counts(roster: &Roster<'_>, home: LogHome) -> bool {
     let newest = &roster.newest.superblock.state;
-    // An update to clean follows one that had the log count, and nothing was written between them.
+    // An update to clean follows one that made the log count, and no data is written between them.
     let mut before = roster.active.iter().map(|(_, candidate)| &candidate.superblock.state);
     let was_cut_short = newest.is_clean() && before.any(|state| state.log_counts == Some(home));
     newest.log_counts == Some(home) || was_cut_short

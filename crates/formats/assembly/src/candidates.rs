@@ -23,18 +23,17 @@ use braid_ondisk::{ForeignKind, Role, Superblock, SuperblockFault, Version};
 use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
 
-/// Sectors are 512 bytes.
 const SECTOR_BYTES: u64 = 512;
 /// A partition table has its signature within these first bytes of a disk: GPT's with sectors of
 /// 4096 bytes.
 const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
-/// The first multiple of 64 KiB behind a partition table.
+/// The first multiple of 64 KiB after a partition table.
 const PARTITION_START_SECTORS_MIN: u64 = 128;
 
-/// A member with a superblock that passed.
+/// A member with a valid superblock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'a> {
-    /// Index into the input.
+    /// Index in the input.
     pub(crate) index: usize,
     pub(crate) member: &'a ProbedMember,
     pub(crate) superblock: &'a Superblock,
@@ -50,7 +49,6 @@ impl Candidate<'_> {
     }
 }
 
-/// Collects one verdict per member.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
     labels: Vec<String>,
@@ -63,7 +61,7 @@ impl Verdicts {
         Self { given: vec![None; labels.len()], labels }
     }
 
-    /// Gives the member with this index its one verdict.
+    /// Sets the verdict of the member with this index, once.
     pub(crate) fn give(&mut self, index: usize, verdict: Verdict, reason: Reason) {
         let before = self.given[index].replace((verdict, reason));
         assert!(before.is_none(), "a member has two verdicts");
@@ -80,7 +78,7 @@ impl Verdicts {
     }
 }
 
-/// The members that have a sound superblock, in order of their labels; every other gets a verdict.
+/// The members with a valid superblock, in order of labels; every other member gets a verdict.
 pub(crate) fn candidates<'a>(
     members: &'a [ProbedMember],
     verdicts: &mut Verdicts,
@@ -118,7 +116,7 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
     // The probe checked it against the device size given then; the present size counts.
     let device = &superblock.device;
     let used = match (superblock.array.member_size_sectors, superblock.state.role) {
-        // A journal is as large as its own device, whatever members are.
+        // A journal's size is that of its own device.
         (0, _) | (_, Role::Journal) => device.data_size_sectors,
         (used, _) => used,
     };

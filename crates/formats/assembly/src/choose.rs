@@ -1,4 +1,4 @@
-//! Which array: the one that was asked for, or the only one.
+//! Chooses the array: the one that the operator named, or the only one.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::candidates::{Candidate, Verdicts};
 use crate::refusal::{ArrayName, Refusal};
 use crate::verdict::{Reason, Verdict};
 
-/// Which array is meant. With neither, there must be only one.
+/// The wanted array. With neither field, the members must be of only one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Its UUID in mdadm's order.
     pub uuid: Option<[u8; 16]>,
-    /// Its name, with or without the `host:` that mdadm puts in front.
+    /// Its name, with or without mdadm's `host:` prefix.
     pub name: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Choice {
     }
 }
 
-/// The name of an array without the `host:` that mdadm puts in front.
+/// The name of an array without mdadm's `host:` prefix.
 #[must_use]
 pub fn bare_name(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, bare)| bare)

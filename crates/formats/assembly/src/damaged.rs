@@ -50,7 +50,7 @@ pub(crate) fn check(
         ahead > 1 || (ahead == 1 && sound <= missing)
     };
     let uuid = roster.newest.superblock.array.uuid;
-    // A device that is here twice is named once, by its first label.
+    // A device that is given twice is named once, by its first label.
     let mut newer: BTreeMap<&str, (&str, u64)> = BTreeMap::new();
     for member in members {
         let claim = claim_of(member).filter(|claim| claim.array_uuid == uuid && is_newer(claim));

@@ -18,9 +18,9 @@ use crate::candidates::Candidate;
 use crate::judge::Roster;
 use crate::refusal::JournalFault;
 
-/// Sectors of a stripe unit that is written at once, at most: the engine's own limit.
+/// Most sectors of a stripe unit in one write: the engine's own limit.
 const UNIT_SECTORS_MAX: u64 = 128;
-/// A record is written, one waits for room, and there is some to spare.
+/// One batch is written, one waits for room, and two are spare.
 const BATCHES_MIN: u64 = 4;
 
 /// Least size of a ring in sectors, so that a batch always finds room once the batches before it
@@ -48,7 +48,7 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
 /// that are here.
 const EVENTS_AHEAD_MAX: u64 = 1;
 
-/// Whether those are missing who know what the journal knows.
+/// Whether the journal has updates of members that are missing.
 fn is_ahead(roster: &Roster<'_>, journal: &Candidate<'_>) -> bool {
     let newest = roster.newest.events();
     // The update was written for other members than these.
@@ -64,15 +64,15 @@ fn is_ahead(roster: &Roster<'_>, journal: &Candidate<'_>) -> bool {
 /// A journal that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledJournal {
-    /// Index into the members that were given.
+    /// Index of its member in the input.
     pub member: usize,
     /// The journal's content.
     pub log: JournalLog,
 }
 
-/// The journal, or why there is none; `None` of an array that has none.
+/// The journal, or why it does not count; `None` for an array without one.
 pub(crate) fn journal(roster: &Roster<'_>) -> Option<Result<AssembledJournal, JournalFault>> {
-    // One may have been made, or given up, and not all members' superblocks say so.
+    // An interrupted update may have added or dropped the journal on some members only.
     if !roster.newest.superblock.state.features.contains(Features::JOURNAL) {
         return None;
     }

@@ -32,7 +32,7 @@ use crate::verdict::{Reason, Verdict};
 /// A member is up to date if its events are at most this many behind the newest.
 const EVENTS_BEHIND_MAX: u64 = 1;
 
-/// A slot, and who may have it.
+/// A slot, and its claimant.
 type Claim<'a> = (u16, Candidate<'a>);
 /// The slot that a member may claim, or its verdict.
 type Judged = Result<u16, (Verdict, Reason)>;
@@ -43,11 +43,11 @@ pub(crate) struct Roster<'a> {
     pub(crate) newest: Candidate<'a>,
     /// Members in slots, in order of slots; slots may be missing, no slot occurs twice.
     pub(crate) active: Vec<(u16, Candidate<'a>)>,
-    /// Indices into the input, in order of labels.
+    /// Indices in the input, in order of labels.
     pub(crate) spares: Vec<usize>,
     /// Replacements of members that hold all their data; at most one for a slot.
     pub(crate) replacements: Vec<(u16, Candidate<'a>)>,
-    /// Slots whose member was being replaced in a way that cannot be gone on with.
+    /// Slots whose replacement cannot be continued.
     pub(crate) replaced: Vec<u16>,
     /// Devices with the write journal; more than one if a device is given twice.
     pub(crate) journals: Vec<Candidate<'a>>,
@@ -167,7 +167,7 @@ fn judge_old(
     (Verdict::Stale { behind }, reason)
 }
 
-/// Every member that could have a slot was set aside.
+/// The refusal if every member that could have a slot was set aside.
 fn only_old(old: &[Candidate<'_>], known: &Known) -> Option<Refusal> {
     let events = old.iter().map(Candidate::events).max()?;
     let (known_events, members) = (known.events, known.members.clone());
@@ -194,7 +194,7 @@ fn slot_of_twin<'a>(
     })
 }
 
-/// The spare that has this one's number. Nothing is read from either, so the first label may wait.
+/// The spare with this one's number. Neither is read, so the first label is used.
 fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Candidate<'a>> {
     let number = candidate.superblock.device.number;
     spares.iter().find(|spare| spare.superblock.device.number == number).copied()
@@ -233,7 +233,7 @@ fn own_slot(candidate: &Candidate<'_>) -> Option<u16> {
     }
 }
 
-/// The role that one member's superblock gives to another member.
+/// One member's table entry for another member.
 fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
     let number = usize::try_from(candidate.superblock.device.number).ok();
     let role = number.and_then(|number| table_of.superblock.state.roles.get(number));
@@ -325,8 +325,8 @@ fn judge_alone(
         (Role::Spare, Some(newest)) if table_role == Some(Role::Faulty) => {
             return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
         }
-        // Its number was given to another device after it left; or it was called up for a slot and
-        // never heard of it. Either way it holds nothing, and its number is not free.
+        // After it left, another device got its number; or it was called up for a slot in an update
+        // that missed it. Either way it holds no data, and its number is taken.
         (Role::Spare, Some(newest)) if matches!(table_role, Some(Role::Active(_))) => {
             return Err((Verdict::Faulty, Reason::NumberTaken { newest: newest.label() }));
         }
@@ -374,7 +374,7 @@ fn judge_alone(
     }
 }
 
-/// The device of a journal: as new as a member has to be, and counted in.
+/// Judges the journal device by events, as a member, and by the newest table.
 fn judge_journal(
     candidate: &Candidate<'_>,
     newest: Option<Candidate<'_>>,
@@ -389,7 +389,7 @@ fn judge_journal(
         Some(newest) if table_role == Some(Role::Faulty) => {
             (Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() })
         }
-        // It was given up, or was to be made.
+        // The array dropped its journal, or the update that adds it was interrupted.
         Some(newest) if !has(&newest, Features::JOURNAL) => {
             (Verdict::Faulty, Reason::NoJournal { newest: newest.label() })
         }
@@ -401,7 +401,7 @@ fn has(candidate: &Candidate<'_>, feature: Features) -> bool {
     candidate.superblock.state.features.contains(feature)
 }
 
-/// Claims of slots, settled.
+/// The slots after all claims are settled.
 struct Settled<'a> {
     active: Vec<(u16, Candidate<'a>)>,
     replacements: Vec<(u16, Candidate<'a>)>,
@@ -421,7 +421,7 @@ fn settle<'a>(
         contested: None,
     };
     let newest_events = newest.map_or(0, |newest| newest.events());
-    // Stable, so that claims of one slot stay in order of labels.
+    // A stable sort keeps claims of one slot in order of labels.
     claims.sort_by_key(|(slot, _)| *slot);
     for claims in claims.chunk_by(|(a, _), (b, _)| a == b) {
         let slot = claims[0].0;
@@ -447,7 +447,7 @@ fn settle<'a>(
     settled
 }
 
-/// A replacement of a member that is still there steps back; alone it is as good as the member.
+/// A replacement steps back while its original is present; without it, it serves as the member.
 fn set_replacements_aside<'a>(
     slot: u16,
     claimants: Vec<Candidate<'a>>,

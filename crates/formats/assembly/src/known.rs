@@ -18,23 +18,23 @@
 
 use braid_ondisk::{Superblock, Timestamp};
 
-/// A member that had the last update.
+/// A member that took the last update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownMember {
     /// Its slot.
     pub slot: u16,
-    /// Its number in the table of roles.
+    /// Its device number.
     pub number: u32,
     /// Its device UUID; zeroes with 0.90.
     pub uuid: [u8; 16],
 }
 
-/// An array as it was last seen: an update that all its members had, durably.
+/// An array's last known state: an update that all its members took, durably.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// The array's UUID in mdadm's order.
     pub uuid: [u8; 16],
-    /// When the array was made: one that was made anew under the same UUID is another.
+    /// The array's creation time, which detects an array made anew under the same UUID.
     pub creation_time: Timestamp,
     /// The update's count.
     pub events: u64,
@@ -52,7 +52,7 @@ impl Known {
         array.uuid == self.uuid && array.creation_time == self.creation_time
     }
 
-    /// Whether more is known than this superblock says.
+    /// Whether the known state is newer than this superblock.
     #[must_use]
     pub fn is_beyond(&self, superblock: &Superblock) -> bool {
         let (events, time) = (superblock.state.events, superblock.state.update_time);

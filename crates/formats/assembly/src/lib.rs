@@ -169,17 +169,17 @@ pub struct ProbedMember {
     pub label: String,
     /// Size of the device in bytes.
     pub size_bytes: u64,
-    /// Equal exactly when two of these are one device, whatever their labels.
+    /// Equal for two of these only if they are one device, whatever their labels.
     pub identity: String,
     /// The superblocks and signatures on it.
     pub probe: Probe,
-    /// Its bad-block log; empty where the superblock has none.
+    /// Its bad-block log; empty without one.
     pub bad_blocks: Result<Vec<BadRecord>, BadBlockLogError>,
     /// Its bitmap; `None` without a bitmap or without its magic.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// Its partial parity log; `None` where the superblock has none.
+    /// Its partial parity log; `None` without one.
     pub ppl: Option<Result<PplLog, PplLogError>>,
-    /// Our own parity log; `None` where no head of one is before its data.
+    /// braid's own parity log; `None` without a log head before its data.
     pub own_log: Option<OwnLog>,
     /// The journal's content; `None` if the superblock is not that of a journal device.
     pub journal: Option<Result<JournalLog, JournalLogError>>,
@@ -188,9 +188,9 @@ pub struct ProbedMember {
 /// The operator's choices.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Which array, if the members are of several.
+    /// The wanted array, if the members are of several.
     pub choice: Choice,
-    /// Nothing will be written.
+    /// The array is only read.
     pub read_only: bool,
     /// Start a dirty and degraded array if at most so many stripes are at risk; they are then in
     /// [`AssembledArray::accepted_risk`].
@@ -203,7 +203,7 @@ pub struct Options {
     /// md's layout number for a RAID-0 whose superblocks do not name a layout. It matters if
     /// members are of unequal size.
     pub raid0_layout: Option<u32>,
-    /// The bitmap file that the array has beside its members, as superblocks do not name it.
+    /// The array's bitmap file, which superblocks do not name.
     pub bitmap_file: Option<GivenBitmapFile>,
     /// Known states of arrays, recorded elsewhere; records of other arrays do no harm.
     pub known: Vec<Known>,
@@ -216,7 +216,7 @@ pub struct MemberVerdict {
     pub label: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -225,11 +225,11 @@ pub struct MemberVerdict {
 pub struct Assembly {
     /// One per member, in the order of the input.
     pub verdicts: Vec<MemberVerdict>,
-    /// The array, or why there is none.
+    /// The array, or the refusal.
     pub array: Result<AssembledArray, Refusal>,
 }
 
-/// Decides. Nothing in the result depends on the order of `members`, except indices into it.
+/// Judges all members. Nothing in the result depends on the order of `members`, except indices.
 #[must_use]
 pub fn assemble(members: &[ProbedMember], options: &Options) -> Assembly {
     let mut verdicts = candidates::Verdicts::new(members);

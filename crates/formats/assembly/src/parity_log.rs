@@ -1,11 +1,11 @@
-//! Where an array that is to be written keeps a parity log, md's or our own.
+//! The places of the parity logs, md's or braid's own, of an array that is to be written.
 
 use braid_ondisk::LogPlace;
 
 /// The parity log of a member, for an array that is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssembledParityLog {
-    /// Where it is, and of which kind.
+    /// Its place and kind.
     pub place: LogPlace,
     /// The generation of its newest record, and sectors from the area's start to the record's end;
     /// `None` without records.

@@ -1,4 +1,4 @@
-//! Why there is no array, with everything a person needs to do something about it.
+//! Refusals, with all facts that the operator needs to act.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub struct ArrayName {
     pub uuid: [u8; 16],
     /// Its name; empty for 0.90.
     pub name: String,
-    /// Members of it that are here.
+    /// Its members that are here.
     pub members: usize,
 }
 
@@ -32,11 +32,11 @@ impl fmt::Display for ArrayName {
 /// computed from parity that may not match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AtRisk {
-    /// Slots that are missing or not recovered, and hold data.
+    /// Missing or unrecovered slots with data.
     pub slots: Vec<u16>,
-    /// Chunk rows that were being written.
+    /// Chunk rows in flight.
     pub stripes: u64,
-    /// Where they are, in order; neighbours are one.
+    /// Their places, in order, with adjacent ones merged.
     pub ranges: Vec<RangeAtRisk>,
 }
 
@@ -49,10 +49,10 @@ pub struct RangeAtRisk {
     pub array_sectors: Range<u64>,
 }
 
-/// Why an array can be read but not written.
+/// Why an array may be read but not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReadOnlyReason {
-    /// A member has no parity log of its own, or no room for a band in it.
+    /// A member has no parity log, or one without room for a band.
     #[error("its members have no room of their own for their parity logs")]
     Ppl,
     /// Writes must go through the journal, or md's next start would undo them. The journal is
@@ -61,16 +61,16 @@ pub enum ReadOnlyReason {
         "it has a write journal that cannot be written: its device is not here, or is too small for the array"
     )]
     Journal,
-    /// Its bitmap is of a kind that is not kept.
+    /// braid does not maintain bitmaps of its kind.
     #[error("it has a bitmap of a kind that braid does not keep yet ({0})")]
     BitmapKind(&'static str),
     /// Its bitmap has a version newer than braid knows.
     #[error("it has a bitmap of a version that braid does not know")]
     BitmapUnknown,
-    /// On a member its bitmap would reach into data or other metadata.
+    /// On some member its bitmap would overlap data or other metadata.
     #[error("a member has no room for its bitmap where its superblock says that it is")]
     BitmapPlace,
-    /// A member was being replaced, by several devices, or before it was recovered itself.
+    /// Several devices replace one member, or a member that was not recovered itself.
     #[error("slot {slot} has replacements that cannot be gone on with")]
     Replacement {
         /// The slot.
@@ -81,19 +81,19 @@ pub enum ReadOnlyReason {
 /// Why the journal of an array does not count.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFault {
-    /// Its device was not named, or is older than the array.
+    /// Its device was not given, or is older than the array.
     #[error("its device ({}) is not here, or is too old", number_words(.number))]
     Absent {
-        /// The device's number in the newest superblock; none if that has no journal any more.
+        /// The device's number in the newest superblock, if that still has a journal.
         number: Option<u32>,
     },
-    /// Several devices say that they have it.
+    /// Several devices claim to be it.
     #[error("several devices say that they are the journal: {}", .labels.join(", "))]
     Several {
-        /// Which.
+        /// Their labels.
         labels: Vec<String>,
     },
-    /// It has seen updates of the array that no member here has: its stripes are newer than theirs.
+    /// It has updates of the array that no member here has, so its stripes are newer than theirs.
     #[error(
         "{label} counts {events} events, and the members here {newest_events}: they have missed what it has, and more"
     )]
@@ -105,17 +105,17 @@ pub enum JournalFault {
         /// The newest member's events.
         newest_events: u64,
     },
-    /// It cannot be followed.
+    /// It cannot be replayed.
     #[error("of {label}, {cause}")]
     Unusable {
         /// Its device.
         label: String,
-        /// Why not.
+        /// The cause.
         cause: JournalLogError,
     },
 }
 
-/// Why a bitmap file that was given is not used.
+/// Why a bitmap file is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapFileFault {
     /// It is no bitmap file.
@@ -127,15 +127,15 @@ pub enum BitmapFileFault {
     /// It holds no valid bitmap.
     #[error("{0}")]
     Unreadable(BitmapError),
-    /// It is of a kind that md keeps in no file.
+    /// md keeps no bitmap of its kind in a file.
     #[error("its bitmap is of another kind ({0}) than md keeps in files")]
     Kind(&'static str),
-    /// It is too short for what it is to have.
+    /// It is too short for its content.
     #[error(
         "its bitmap was made for an array of another size, and has no room for the bits of this one"
     )]
     NoRoom,
-    /// The level keeps nothing twice.
+    /// The level has no redundancy.
     #[error("the array has no redundancy, so there is nothing that a bitmap could be about")]
     Level,
     /// Members have a bitmap themselves.
@@ -144,7 +144,7 @@ pub enum BitmapFileFault {
     /// The array has a PPL or a write journal.
     #[error("the array has a log of md's, which it keeps no bitmap beside")]
     OtherLog,
-    /// It was written when the array counted further than any member here does.
+    /// It was written when the array had more events than any member here.
     #[error(
         "it counts {events} events, and the members here {newest_events}: they have missed what others, which are not here, have"
     )]
@@ -160,19 +160,19 @@ fn number_words(number: &Option<u32>) -> String {
     number.map_or("none that its superblocks name".to_owned(), |number| format!("number {number}"))
 }
 
-/// Why there is no array.
+/// Why no array can be assembled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// None of the devices is an active member of an array (of the array that was asked for).
+    /// No device is an active member of an array (or of the wanted array).
     #[error("none of these devices is an active member of {}", match .wanted {
         Some(wanted) => wanted.as_str(),
         None => "an array",
     })]
     NoMembers {
-        /// The name or UUID that was asked for.
+        /// The wanted name or UUID.
         wanted: Option<String>,
     },
-    /// Members of several arrays, and no word on which is meant.
+    /// Members of several arrays, and none of them was chosen.
     #[error("these devices belong to several arrays: {}", list(.arrays))]
     SeveralArrays {
         /// All of them.
@@ -184,7 +184,7 @@ pub enum Refusal {
         /// The members that disagree.
         labels: Vec<String>,
     },
-    /// Several members claim one slot, within one event of each other: one is a clone of the other.
+    /// Several members claim one slot, within one event of each other: one is a clone.
     #[error("several devices claim slot {slot}: {}", .labels.join(", "))]
     SlotClaimedTwice {
         /// The slot.
@@ -192,13 +192,13 @@ pub enum Refusal {
         /// The members that claim it.
         labels: Vec<String>,
     },
-    /// Features that neither we nor any md we know has.
+    /// Features that neither braid nor any known md has.
     #[error("it has features that braid does not know (bits {bits:#x})")]
     UnknownFeatures {
         /// The bits.
         bits: u32,
     },
-    /// Bytes that md writes as zero are not zero.
+    /// Bytes that md writes as zero are not zero, so the format is newer.
     #[error("its superblock is of a newer kind than braid knows")]
     NewerFormat,
     /// A reshape is under way.
@@ -206,25 +206,25 @@ pub enum Refusal {
         "a reshape is under way (at sector {position_sectors}), and braid does not go on with one"
     )]
     Reshaping {
-        /// Where it is.
+        /// Its position.
         position_sectors: u64,
     },
-    /// The array has a write journal that does not count.
+    /// The array's write journal does not count.
     #[error(
         "it has a write journal, and {fault}; writes that only the journal has may be missing anywhere in its {array_sectors} sectors"
     )]
     JournalMissing {
-        /// Why not.
+        /// The cause.
         fault: JournalFault,
         /// Slots without a member that is up to date.
         missing: Vec<u16>,
-        /// Sectors of the array: all are at risk.
+        /// Sectors of the array: all of them are at risk.
         array_sectors: u64,
     },
     /// The array is a cluster's.
     #[error("it belongs to a cluster (clustered bitmap), which braid cannot serve")]
     Clustered,
-    /// Members whose superblocks are damaged may know of writes that all the sound ones missed.
+    /// Members with damaged superblocks may have writes that all sound ones missed.
     #[error(
         "{} may be newer than all the others (events {events} against {sound_events}), but {} superblock is damaged",
         .labels.join(", "), if .labels.len() == 1 { "its" } else { "their" }
@@ -232,35 +232,35 @@ pub enum Refusal {
     NewestDamaged {
         /// The members concerned.
         labels: Vec<String>,
-        /// The most events that one of them claims.
+        /// The most events claimed by one of them.
         events: u64,
-        /// The most that a sound one has.
+        /// The most events of a sound one.
         sound_events: u64,
     },
-    /// No member here is as new as the array was when it was last seen.
+    /// No member here is as new as the known state.
     #[error(
         "the array is known to have been newer: it had events {known_events}, the newest here has {events}; \
          {} had them", members_words(.members)
     )]
     OlderThanKnown {
-        /// The most events that one of them has.
+        /// The most events of a member here.
         events: u64,
         /// Events of the known state.
         known_events: u64,
         /// Members that had the known state.
         members: Vec<KnownMember>,
     },
-    /// Members that belong together and do not fit together.
+    /// Members of one array with different facts about it.
     #[error("{label} and {other} are of one array and disagree about its {field}")]
     ConflictingGeometry {
-        /// One.
+        /// The label of one.
         label: String,
-        /// The other, with the newest superblock.
+        /// The label of the other, with the newest superblock.
         other: String,
         /// The field in which they differ.
         field: &'static str,
     },
-    /// The superblock's numbers make no geometry.
+    /// The superblock's numbers make no valid geometry.
     #[error("its geometry cannot be served: {0}")]
     Geometry(#[from] GeometryError),
     /// More members are missing than the level tolerates.
@@ -295,7 +295,7 @@ pub enum Refusal {
         missing: Vec<u16>,
         /// Unreadable logs, and why; empty if a resync was not finished, which logs do not cover.
         unread: Vec<(Slot, PplLogError)>,
-        /// Stripes that could read wrong.
+        /// Stripes that may read wrong.
         stripes: u64,
     },
     /// The bitmap file does not belong to this array.
@@ -303,10 +303,10 @@ pub enum Refusal {
     BitmapFile {
         /// The operator's name for it.
         label: String,
-        /// Why not.
+        /// The cause.
         fault: BitmapFileFault,
     },
-    /// It can be read but not written, and writing was asked for.
+    /// It can be read but not written, and the options ask for writing.
     #[error("it can only be read: {0}")]
     ReadOnlyOnly(#[from] ReadOnlyReason),
 }
@@ -350,7 +350,7 @@ fn unread_words(unread: &[(Slot, PplLogError)]) -> String {
     }
 }
 
-/// By slot, and by UUID where there is one.
+/// The members by slot, and by UUID if they have one.
 fn members_words(members: &[KnownMember]) -> String {
     let words = members.iter().map(|member| match member.uuid {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => format!("slot {}", member.slot),

@@ -36,7 +36,6 @@ use crate::candidates::Candidate;
 use crate::judge::Roster;
 use crate::parity_log::AssembledParityLog;
 
-/// Sectors of the largest band.
 const BAND_SECTORS_MAX: u32 = 128;
 
 /// Logs of the members that are in their slots, in order of slots.
@@ -49,21 +48,21 @@ pub struct AssembledReplay {
 }
 
 impl AssembledReplay {
-    /// Entries that are to be replayed.
+    /// Entries to replay.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.logs.iter().map(|(_, log)| log.entries().count()).sum()
     }
 }
 
-/// Which logs an array keeps.
+/// The kind of logs that an array keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// Our own in the bitmap file.
+    /// braid's own, in the bitmap file.
     File,
-    /// md's, of so many sectors on the member whose superblock is newest.
+    /// md's, of so many sectors on the newest member.
     Ppl(u16),
-    /// Our own, with rings of at least so much.
+    /// braid's own, with rings at least this large.
     Own(OwnLogPlace),
 }
 
@@ -83,7 +82,7 @@ fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
     let places: Vec<OwnLogPlace> =
         roster.active.iter().filter_map(|(_, candidate)| own(candidate)).collect();
     let smallest = places.iter().copied().min_by_key(|place| place.size_sectors)?;
-    // A head may be of a log that the array has given up since its member went.
+    // A head may belong to a log that the array dropped while its member was away.
     let slots = u64::from(roster.newest.superblock.array.raid_slots);
     if 2 * (places.len() as u64) < slots && !log_counts(roster) {
         return None;
@@ -181,7 +180,7 @@ pub(crate) fn parity_logs(
     roster.in_use().map(log).chain(roster.spares.iter().map(of_spare)).collect()
 }
 
-/// Whether superblocks say that our own log, on members, names all that may be in doubt.
+/// Whether superblocks say that braid's own log, on members, covers all doubt.
 pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
     if planted(Bug::LogOutlivesOthers) {
         return true;
@@ -189,12 +188,12 @@ pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
     bitmap_file::counts(roster, LogHome::Members)
 }
 
-/// Whether the array keeps logs of one kind or the other.
+/// Whether the array keeps logs of either kind.
 pub(crate) fn keeps_logs(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
     has_ppl(roster) || kept(roster, file).is_some()
 }
 
-/// Whether what is in doubt is what logs name.
+/// Whether all doubt is in stripes that logs name.
 pub(crate) fn has_logs_that_count(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
     match kept(roster, file) {
         _ if bitmap_file::counts(roster, LogHome::File) => true,
@@ -204,7 +203,6 @@ pub(crate) fn has_logs_that_count(roster: &Roster<'_>, file: Option<&BitmapFile>
     }
 }
 
-/// Whether members have md's log.
 fn has_ppl(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.ppl.is_some()
 }

@@ -44,7 +44,7 @@ use crate::{AssembledArray, Assembly, MemberVerdict, Options, ProbedMember, Refu
 /// A member's part in the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stand {
-    /// It is in the array as it stands.
+    /// It is in the array without force.
     Used,
     /// It is believed by force.
     Believed {
@@ -57,19 +57,19 @@ pub enum Stand {
     LeftOut {
         /// Its slot.
         slot: u16,
-        /// Whether it would be believed where a person asks for it.
+        /// Whether the operator can name it to be believed.
         can_be_asked_for: bool,
     },
-    /// It holds nothing of the array that could be used.
+    /// It holds no usable data of the array.
     Apart,
 }
 
-/// Where a member may lack writes.
+/// The sectors where a member may lack writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missed {
-    /// In these sectors of its data area: a bitmap names them.
+    /// These sectors of its data area, which a bitmap names.
     Within(Vec<Range<u64>>),
-    /// Anywhere: no bitmap goes back so far.
+    /// Anywhere: no bitmap reaches back so far.
     Anywhere,
 }
 
@@ -78,11 +78,11 @@ pub enum Missed {
 pub struct Plan {
     /// The verdicts on the members without force.
     pub verdicts: Vec<MemberVerdict>,
-    /// Why there is no array as they stand.
+    /// Why the array cannot start without force.
     pub refusal: Option<Refusal>,
-    /// One for each member.
+    /// The part of each member.
     pub stands: Vec<Stand>,
-    /// The array with those that are believed; only to be read, as far as this decides.
+    /// The array with the believed members; this decision is for reading only.
     pub array: Result<AssembledArray, Refusal>,
     /// New superblocks by member index; empty if no member is believed by force.
     pub superblocks: Vec<(usize, Superblock)>,
@@ -100,7 +100,7 @@ pub enum Outcome {
         /// Stripes of which not all can be computed.
         stripes_at_risk: u64,
     },
-    /// There is no array.
+    /// No array can be assembled.
     Fails(Refusal),
 }
 
@@ -118,7 +118,7 @@ impl Plan {
         risk.map_or(0, |risk| risk.stripes)
     }
 
-    /// In short.
+    /// The result in short.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match &self.array {
@@ -246,7 +246,7 @@ fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize>
     (0..members.len()).filter(in_slot).max_by_key(rank)
 }
 
-/// How far a member's superblock has come.
+/// A superblock's last update.
 type Reached = (u64, Timestamp);
 
 /// The slot for which a member may be believed, and its last update; `None` if it may not.
@@ -299,13 +299,13 @@ fn claim(
         .then_some((slot, (own.state.events, own.state.update_time)))
 }
 
-/// Whether a table of so many roles has room in it.
+/// Whether a table of so many roles includes its device.
 fn fits(own: &Superblock, roles: usize) -> bool {
     let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
     roles <= own.state.roles.len() && number < own.state.roles.len()
 }
 
-/// Whether an array of so many slots has those that a table names.
+/// Whether an array has all slots that a table names.
 fn has_slots(own: &Superblock, roles: &[Role]) -> bool {
     let slots = own.array.raid_slots;
     roles.iter().all(|role| !matches!(role, Role::Active(slot) if u32::from(*slot) >= slots))
@@ -329,7 +329,7 @@ fn tiers(
     let mut given: BTreeSet<u16> = BTreeSet::new();
     let mut tiers = Vec::new();
     for tier in order.chunk_by(|(a, ..), (b, ..)| a == b) {
-        // Two of one tier for one slot: nothing tells which of them is right.
+        // Two of one tier for one slot: nothing tells which is right.
         let is_alone = |slot: u16| tier.iter().filter(|(_, other, _)| *other == slot).count() == 1;
         let of_tier = tier.iter().filter(|(_, slot, _)| is_alone(*slot) && !given.contains(slot));
         tiers.push(of_tier.map(|(.., index)| *index).collect());
@@ -417,7 +417,7 @@ fn roles(
     roles.into()
 }
 
-/// Has a member read as if the superblock stood on it.
+/// Puts a superblock onto a member in memory.
 fn put(member: &mut ProbedMember, superblock: &Superblock) {
     let place = (superblock.version, superblock.device.super_offset_sectors);
     let mut found = member.probe.superblocks.iter_mut().flatten();
@@ -425,7 +425,7 @@ fn put(member: &mut ProbedMember, superblock: &Superblock) {
     *old.expect("it was made of one of these") = superblock.clone();
 }
 
-/// Where a member may lack writes, by the bitmap of the array that it is believed in.
+/// The sectors where a member may lack writes, by the bitmap of the array that believes it.
 fn missed(member: &ProbedMember, array: Option<&AssembledArray>) -> Missed {
     let events = superblock(member).map_or(0, |own| own.state.events);
     let Some(bitmap) = array.and_then(|array| array.bitmap.as_ref()) else {

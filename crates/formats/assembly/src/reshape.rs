@@ -59,7 +59,7 @@ use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock};
 
 use crate::{ProbedMember, Refusal};
 
-/// Events that a member may be behind and still have missed nothing.
+/// A member this many events behind has missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
 /// Sectors of md's stripe cache on each member: 256 pages by default (`stripe_cache_size` in the
 /// kernel's `Documentation/admin-guide/md.rst`). A reshape needs four times the larger chunk. mdadm
@@ -72,28 +72,28 @@ const COPIED_PART: u64 = 16;
 /// A reshape and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reshaping {
-    /// As it was.
+    /// The old shape.
     pub before: Shape,
-    /// As it will be.
+    /// The new shape.
     pub after: Shape,
     /// The array sector up to which data is moved: the checkpoint, unless the caller knows that md
     /// got further.
     pub position_sectors: u64,
     /// The checkpoint.
     pub recorded_sectors: u64,
-    /// It runs from the end of the array to its start.
+    /// The reshape runs from the array's end to its start.
     pub backwards: bool,
-    /// Sectors that can be read: what both shapes have.
+    /// The readable sectors: those in both shapes.
     pub size_sectors: u64,
-    /// Whether members' data begins elsewhere afterwards.
+    /// Whether the members' data offset changes.
     pub moves_data: bool,
-    /// Sectors that may have been written over unless there is a backup of them.
+    /// Sectors that may be overwritten, unless a backup has them.
     pub at_risk: Option<Range<u64>>,
     /// The newest member's superblock.
     newest: Superblock,
 }
 
-/// The superblock that counts, if it says that a reshape is under way.
+/// The newest superblock, if it records a reshape.
 fn newest(members: &[ProbedMember]) -> Option<&Superblock> {
     let sound = members.iter().filter_map(|member| member.probe.newest());
     let in_slot = sound.filter(|one| matches!(one.state.role, Role::Active(_)));
@@ -164,7 +164,7 @@ impl Reshaping {
     /// has no member.
     #[must_use]
     pub fn is_striping(&self) -> bool {
-        /// md's number of the layout that has parity on the last member.
+        /// md's layout number for parity on the last member.
         const PARITY_LAST: u32 = 5;
         let is_of_it = |shape: &Shape| shape.level == Level::Raid4 && shape.layout == PARITY_LAST;
         let parity = Role::Active(self.after.slots.saturating_sub(1));
@@ -172,7 +172,7 @@ impl Reshaping {
             && !self.newest.state.roles.contains(&parity)
     }
 
-    /// By how many sectors a member's data moves; none if it takes no part.
+    /// The shift of a member's data in sectors; `None` if it takes no part.
     fn moves(&self, member: &ProbedMember) -> Option<i64> {
         let own = member.probe.newest().filter(|own| self.takes_part(own))?;
         let old = own.device.data_offset_sectors;
@@ -181,7 +181,7 @@ impl Reshaping {
         i64::try_from(new).ok()?.checked_sub(i64::try_from(old).ok()?).filter(|_| is_in_slot)
     }
 
-    /// Whether what a superblock says of the reshape is so for the newest, too.
+    /// Whether a superblock's reshape is the newest's.
     fn takes_part(&self, own: &Superblock) -> bool {
         let (Some(mine), Some(reshape)) = (own.reshape, self.newest.reshape) else { return false };
         let plan = |one: &Reshape| {
@@ -208,7 +208,7 @@ impl Reshaping {
                     *found = own.on_side(side, (moved, member.size_bytes));
                 }
             }
-            // md keeps no such logs while it reshapes.
+            // During a reshape md keeps no such logs.
             (member.ppl, member.own_log) = (None, None);
         }
         members
@@ -227,7 +227,8 @@ impl Reshaping {
         self.position_sectors.div_ceil(row).saturating_mul(chunk)
     }
 
-    /// Whether every row is where it was, in another shape: md writes over what it has just read.
+    /// Whether every row stays at its place, in another shape: md overwrites the rows that it has
+    /// just read.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         let (before, after) = (data_slots(&self.before), data_slots(&self.after));
@@ -253,14 +254,14 @@ impl Reshaping {
         let data = row / self.row_sectors();
         let member_sectors = self.before.member_sectors.first().copied().unwrap_or(0);
         let copied = COPIED_SECTORS.min(member_sectors / COPIED_PART) / data + 16;
-        // Kernels of today let the cache grow.
+        // Recent kernels let the cache grow.
         let in_hand = 2 * CACHE_SECTORS.max(4 * self.row_sectors()).max(copied) * data;
         let start = sectors.start.saturating_sub(in_hand) / row * row;
         let end = sectors.end.saturating_add(in_hand).checked_next_multiple_of(row);
         start.max(ahead.start)..end.unwrap_or(u64::MAX).min(ahead.end)
     }
 
-    /// Sectors of the array in such a row, of an array that has rows.
+    /// Array sectors in a row of both shapes.
     fn array_row_sectors(&self) -> u64 {
         self.row_sectors() * data_slots(&self.before).map_or(1, u64::from)
     }
@@ -272,7 +273,7 @@ impl Reshaping {
         }
     }
 
-    /// The shape of a side.
+    /// The shape on one side.
     #[must_use]
     pub fn shape(&self, side: ReshapeSide) -> &Shape {
         match side {
@@ -281,7 +282,7 @@ impl Reshaping {
         }
     }
 
-    /// Which sectors are in which shape, in order; no range is empty.
+    /// The sectors on each side, in order, without empty ranges.
     #[must_use]
     pub fn sides(&self) -> Vec<(Range<u64>, ReshapeSide)> {
         let (first, second) = match self.backwards {
@@ -293,14 +294,14 @@ impl Reshaping {
         both.into_iter().filter(|(range, _)| !range.is_empty()).collect()
     }
 
-    /// Sectors in a shape.
+    /// The sectors on one side.
     #[must_use]
     pub fn on(&self, side: ReshapeSide) -> Range<u64> {
         let found = self.sides().into_iter().find(|(_, other)| *other == side);
         found.map_or(0..0, |(range, _)| range)
     }
 
-    /// How much is done, in hundredths of a per cent.
+    /// Progress, in hundredths of a per cent.
     #[must_use]
     pub fn done_basis_points(&self) -> u64 {
         let done = self.on(ReshapeSide::After);
@@ -315,7 +316,7 @@ impl Reshaping {
         self.newest.uuid_as_stored()
     }
 
-    /// When the checkpoint was written, in seconds.
+    /// The time of the checkpoint, in seconds.
     #[must_use]
     pub fn updated_seconds(&self) -> u64 {
         self.newest.state.update_time.seconds
@@ -333,14 +334,14 @@ impl Reshaping {
         (start < end).then_some((start..end, at))
     }
 
-    /// Sectors of a member that a chunk of each shape fills.
+    /// Sectors of the larger chunk of both shapes.
     #[must_use]
     pub fn row_sectors(&self) -> u64 {
         u64::from(self.before.chunk_sectors.max(self.after.chunk_sectors)).max(1)
     }
 }
 
-/// Data in a row of it; none if it has no rows.
+/// Data slots in a row; `None` without rows.
 fn data_slots(shape: &Shape) -> Option<u16> {
     match Geometry::new(shape) {
         Ok(Geometry::Stripe(stripe)) => Some(stripe.data_slots()),
@@ -378,7 +379,7 @@ fn critical(
     };
     let worst = i128::from(*worst?);
     let (Geometry::Stripe(before), Geometry::Stripe(after)) = (before, after) else {
-        // Mirrors are moved only where there is room for it.
+        // md shifts mirrors only where there is room.
         return (worst == 0).then_some(ahead);
     };
     let [old, new] = [before, after].map(|shape| u128::from(shape.data_slots()));
@@ -386,7 +387,7 @@ fn critical(
         let is_moved = moves.iter().all(|by| u128::from(by.unsigned_abs()) >= chunk);
         return (!is_moved).then_some(ahead);
     }
-    // Where a row of the larger unit is read from, and where it goes.
+    // The read and write positions of a row of the larger unit.
     let is_apart = |sector: u128| {
         let row = |data: u128| i128::try_from(sector / (chunk * data) * chunk).unwrap_or(i128::MAX);
         let (read, written) = (row(old), row(new).saturating_add(worst));
@@ -399,7 +400,7 @@ fn critical(
     }
     let step = chunk * if reshaping.backwards { old } else { new };
     let against = if reshaping.backwards { -worst } else { worst };
-    // Before this nothing is apart; behind it, within some rows.
+    // No sector before this has reads ahead of writes; within some rows after it one has.
     let behind = u128::try_from(against.max(0)).unwrap_or(0) * old * new / old.abs_diff(new);
     let mut sector = behind / step * step;
     while !is_apart(sector) {

@@ -10,50 +10,50 @@ use braid_ondisk::{BadBlockLogError, ForeignKind, SuperblockError, Timestamp, fo
 /// A member's part in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Occupies its slot, all of it up to date.
+    /// Occupies its slot, fully recovered.
     Fresh {
         /// The slot.
         slot: u16,
     },
-    /// Occupies its slot, up to date before a sector of its data area and not after.
+    /// Occupies its slot, recovered up to a sector of its data area.
     Recovering {
         /// The slot.
         slot: u16,
-        /// Sectors that may be used.
+        /// Sectors that may be read.
         recovered_sectors: u64,
     },
-    /// Waits.
+    /// Waits for a slot.
     Spare,
-    /// Is to replace a member that is still there: takes every write, and is not read.
+    /// Replaces a member that is still present: takes every write, and is not read.
     Replacement {
         /// The slot of both.
         slot: u16,
     },
-    /// The device of the array's write journal.
+    /// The device with the array's write journal.
     Journal,
     /// Missed updates of the array; never read.
     Stale {
         /// Events that it is behind.
         behind: u64,
     },
-    /// The array gave it up.
+    /// The array marked it faulty.
     Faulty,
     /// Of another array.
     Foreign,
-    /// No superblock of md's, or only one that may be its last partition's.
+    /// It has no md superblock, or only one that may be its last partition's.
     NotAMember,
-    /// A superblock of md's that cannot be believed.
+    /// It has a superblock that is not valid.
     Damaged,
     /// Smaller than its superblock says.
     Truncated,
-    /// The same device or the same member is there another time.
+    /// The same device or the same member is given twice.
     Duplicate,
-    /// As new as another member and of another opinion about who is in the array.
+    /// As new as another member, with a different role table.
     Contradictory,
 }
 
 impl Verdict {
-    /// One word for programs; never changes.
+    /// A stable word for programs.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Why a member is what it is.
+/// The reason of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// Its events are the newest.
@@ -110,21 +110,21 @@ pub enum Reason {
         /// Its events.
         events: u64,
     },
-    /// Its recovery was not finished.
+    /// Its recovery is unfinished.
     RecoveryUnfinished {
         /// Sectors recovered.
         recovered_sectors: u64,
     },
-    /// Its superblock says that it waits.
+    /// Its superblock says that it is a spare.
     SaysSpare,
-    /// It says that it waits, but the newest superblock has an active device under its number.
+    /// It says that it is a spare, but the newest table has an active device under its number.
     NumberTaken {
         /// The member with the newest superblock.
         newest: String,
     },
-    /// It says that it waits, and so does another device of the same number: one is a clone.
+    /// It and another device with the same number are spares: one is a clone.
     SpareTwice {
-        /// The label that is used.
+        /// The label of the one that is used.
         used: String,
     },
     /// The newest superblock does not have it in this slot.
@@ -134,18 +134,18 @@ pub enum Reason {
         /// The member with the newest superblock.
         newest: String,
     },
-    /// Its original is still there.
+    /// The member that it replaces is present.
     OriginalPresent {
-        /// The original.
+        /// The label of that member.
         original: String,
     },
-    /// Its superblock says that it is the journal.
+    /// Its superblock says that it is the journal device.
     SaysJournal,
     /// Too few events.
     EventsBehind {
         /// Its events.
         events: u64,
-        /// The newest.
+        /// The newest member's events.
         newest_events: u64,
     },
     /// As many events as the newest, from an older update: the count stepped back when the array
@@ -153,23 +153,23 @@ pub enum Reason {
     OlderUpdate {
         /// Its events, and the newest.
         events: u64,
-        /// When it was updated.
+        /// The time of its update.
         updated: Timestamp,
-        /// When the newest was.
+        /// The time of the newest update.
         newest_updated: Timestamp,
     },
-    /// Older than the array was when it was last seen.
+    /// Older than the known state of the array.
     OlderThanKnown {
         /// Its events.
         events: u64,
         /// Events of the known state.
         known_events: u64,
     },
-    /// It and the newest member each ran without the other, and call each other faulty.
+    /// It and the newest member ran without each other, and call each other faulty.
     RanApart {
         /// Its events.
         events: u64,
-        /// The newest.
+        /// The newest member's events.
         newest_events: u64,
         /// The member that has them.
         newest: String,
@@ -179,7 +179,7 @@ pub enum Reason {
         /// The member with the newest superblock.
         newest: String,
     },
-    /// It says that it has the write journal, and the newest superblock knows of none.
+    /// It says that it is the journal device, but the newest superblock has no journal.
     NoJournal {
         /// The member with the newest superblock.
         newest: String,
@@ -188,27 +188,27 @@ pub enum Reason {
     SaysFaulty,
     /// It belongs to another array than the assembled one, or to one of several.
     OtherArray {
-        /// That array.
+        /// The UUID of that array.
         uuid: [u8; 16],
         /// Its name.
         name: String,
     },
     /// Nothing was recognised on it.
     Blank,
-    /// Something else lives on it.
+    /// It holds other content.
     Holds(ForeignKind),
-    /// There is a partition table, so its 0.90 superblock may be its last partition's.
+    /// It has a partition table, so its 0.90 superblock may be its last partition's.
     LastPartition,
-    /// Its superblock did not pass.
+    /// Its superblock is invalid.
     Superblock(SuperblockError),
-    /// Its bad-block log did not pass, so its bad sectors are unknown.
+    /// Its bad-block log is invalid, so its bad sectors are unknown.
     BadBlockLog(BadBlockLogError),
-    /// The array uses more than it has.
+    /// It is smaller than the array needs.
     TooShort {
         /// Bytes that are missing.
         missing_bytes: u64,
     },
-    /// The same device has another label.
+    /// The same device is given under another label.
     SameDevice {
         /// The label that is used.
         used: String,
@@ -220,7 +220,7 @@ pub enum Reason {
         /// The other member that claims it.
         by: String,
     },
-    /// An equally new member has another role table.
+    /// An equally new member has a different role table.
     TablesDiffer {
         /// The other member.
         other: String,
@@ -297,7 +297,7 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Why it has missed writes.
+    /// Says why it is stale.
     fn fmt_stale(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EventsBehind { events, newest_events } => {

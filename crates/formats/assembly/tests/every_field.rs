@@ -14,12 +14,12 @@ use braid_ondisk::{
 };
 
 const PAGE: &str = include_str!("../../../../docs/on-disk.md");
-/// Bytes before the roles.
+/// Bytes before the role table.
 const FIXED_BYTES: usize = 256;
 const SUPERBLOCK_AT: u64 = 4096;
 const CHECKSUM_AT: usize = 216;
 const FEATURES_AT: usize = 8;
-/// Fields that a running array writes anew, beside the roles.
+/// Fields that a running array updates, besides the roles.
 const UPDATED: [&str; 8] = [
     "feature_map",
     "recovery_offset",
@@ -52,31 +52,31 @@ impl How {
 
 /// The visible result of a change.
 enum Sees {
-    /// It is no superblock.
+    /// It is not recognised as a superblock.
     Nothing,
     /// The superblock is invalid.
     Fault(fn(&SuperblockFault) -> bool),
     /// The array is served, and its superblock has this fact.
     Says(fn(&Superblock) -> bool),
-    /// A fact of the array.
+    /// The array is served, and has this fact.
     Serves(fn(&AssembledArray) -> bool),
-    /// Nothing, and the array is served.
+    /// The change has no effect.
     Ignores,
-    /// An array that is not served.
+    /// The array is refused.
     Refuses(fn(&Refusal) -> bool),
 }
 use Sees::{Fault, Ignores, Nothing, Refuses, Says, Serves};
 
-/// Which members' superblocks are changed.
+/// The superblocks to change.
 #[derive(Clone, Copy)]
 enum Whose {
     All,
-    /// Of the member with this number; 4 is a spare.
+    /// That of the member with this number; 4 is a spare.
     One(usize),
 }
 use Whose::{All, One};
 
-/// Bytes, where they are put, and in whose superblock.
+/// Bytes, their place, and the superblocks.
 type Put = (Whose, usize, Vec<u8>);
 
 /// One change to an array of this level with a spare, and its visible result.
@@ -105,7 +105,7 @@ fn features(bits: u32) -> Put {
     (All, FEATURES_AT, le(bits.into(), 4))
 }
 
-/// RAID-5 with these changes, and what is seen.
+/// RAID-5 with these changes, and the visible result.
 fn on(puts: Vec<Put>, sees: Sees) -> Try {
     Try(Level::Raid5, puts, sees)
 }
@@ -124,7 +124,7 @@ fn field_of((at, bytes, name): (usize, usize, &'static str), how: How, tries: Ve
     Field { at, bytes, name, how, tries }
 }
 
-/// A field of a reshape, which counts only while there is one.
+/// A field of a reshape, which counts only during one.
 fn of_a_reshape(
     (at, bytes, name): (usize, usize, &'static str),
     value: u64,
@@ -135,7 +135,7 @@ fn of_a_reshape(
     let level = (All, 100, le(5, 4));
     let tries = vec![
         on(vec![put()], Ignores),
-        // The level of a reshape is one that there is.
+        // The level of a reshape must exist.
         on(vec![level, put(), features(bits)], Refuses(sees)),
     ];
     field_of((at, bytes, name), Refused, tries)
@@ -153,7 +153,7 @@ fn is_ppl(refusal: &Refusal) -> bool {
     *refusal == Refusal::ReadOnlyOnly(ReadOnlyReason::Ppl)
 }
 
-/// The fields that say what the array is.
+/// The fields with facts of the array.
 fn of_the_array() -> Vec<Field> {
     let ppl_features = || features(1024);
     vec![
@@ -270,7 +270,7 @@ fn of_the_array() -> Vec<Field> {
     ]
 }
 
-/// The fields that are of one device.
+/// The fields of one device.
 fn of_the_device() -> Vec<Field> {
     let is_too_short = |fault: &SuperblockFault| matches!(fault, SuperblockFault::Truncated { .. });
     vec![
@@ -397,7 +397,7 @@ fn of_the_device() -> Vec<Field> {
     ]
 }
 
-/// The fields that say how it is, and the roles.
+/// The fields of the state, and the roles.
 fn of_the_state() -> Vec<Field> {
     vec![
         field(
@@ -484,12 +484,12 @@ fn all_features() -> Vec<Feature> {
         |fault: &SuperblockFault| matches!(fault, SuperblockFault::Contradiction(_));
     let bitmap = || (All, 96, le(8, 4));
     let ppl = || (All, 96, le(0x0010_0010, 4));
-    // As many sectors as md takes, apart from everything else.
+    // As many sectors as md needs, apart from all other areas.
     let roomy_ppl = || (All, 96, le(264 << 16 | 40, 4));
     let recovering = |bits| vec![(One(1), 152, le(256, 8)), (One(1), FEATURES_AT, le(bits, 4))];
     let recovers: fn(&AssembledArray) -> bool =
         |array| array.slots[1].as_ref().is_some_and(|one| one.recovered_until == 256);
-    // The spare's role is that of member 1.
+    // The spare's role is made that of member 1.
     let replacing = vec![(All, 264, le(1, 2)), (One(4), FEATURES_AT, le(16 | 2, 4))];
     let replaces: fn(&AssembledArray) -> bool =
         |array| array.replacements.iter().map(|(slot, _)| *slot).eq([Slot(1)]);
@@ -645,7 +645,7 @@ const BITMAP: BitmapSuperblock = BitmapSuperblock {
     sectors_reserved: 0,
 };
 
-/// An update of a running array leaves these bytes as they are.
+/// An update of a running array keeps these bytes.
 #[track_caller]
 fn assert_kept(members: &[ProbedMember], at: usize, bytes: usize, name: &str) {
     for member in members {
@@ -669,7 +669,7 @@ fn assert_kept(members: &[ProbedMember], at: usize, bytes: usize, name: &str) {
     }
 }
 
-/// Does one try, and compares.
+/// Applies one try, and compares.
 fn tried(name: &str, Try(level, puts, sees): &Try, kept: Option<(usize, usize)>) {
     let members = changed(*level, puts, name != "sb_csum");
     let members = match (members, sees) {
@@ -738,7 +738,7 @@ fn no_byte_is_left_out() {
     assert_eq!(end, FIXED_BYTES + 2, "the first role is the last");
 }
 
-/// The rows of the table of the page whose head is this, each as its cells.
+/// The cells of each row of the page's table with this head.
 fn rows(head: &str) -> Vec<Vec<String>> {
     let (_, table) = PAGE.split_once(head).expect("a table with this head");
     let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));

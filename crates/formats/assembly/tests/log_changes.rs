@@ -1,4 +1,4 @@
-//! Arrays that were cut off while parity logs were made, or given up.
+//! Arrays that were interrupted while parity logs were added or dropped.
 
 use crate::kit::{array, edit, edit_all, judge};
 use braid_geometry::Level;
@@ -11,7 +11,7 @@ fn own_log() -> Option<OwnLog> {
     Some(OwnLog { place: Ok(PLACE), log })
 }
 
-/// A member that was away when the log was given up has its head still.
+/// A member that was away when the array dropped its log still has its head.
 #[test]
 fn a_head_of_one_is_no_log_of_all() {
     for (level, slots) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -44,7 +44,7 @@ fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
         superblock.set_ppl(PplPlace { size_sectors: SIZE, ..place });
     });
     let all = judge(&members).array.expect("it is whole").parity_logs.expect("it has logs");
-    // Superblocks of some were to be written.
+    // The update reached some superblocks only.
     for behind in 1..4 {
         let mut members = members.clone();
         for member in &mut members[..behind] {
@@ -59,7 +59,7 @@ fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
         let place = |log: &braid_assembly::AssembledParityLog| -> LogPlace { log.place };
         let same = logs.values().zip(all.values()).all(|(one, other)| place(one) == place(other));
         assert!(same && logs.len() == 4, "{behind}: {logs:?}");
-        // And the other way round.
+        // The other way round.
         let mut members = array(Level::Raid5, 4);
         for member in &mut members[..behind] {
             edit(member, |superblock| {

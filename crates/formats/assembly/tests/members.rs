@@ -1,4 +1,4 @@
-//! One scenario per verdict: what the members are, who is in which slot, and why.
+//! One scenario per verdict: the members, their slots, and the reasons.
 
 use crate::kit::{
     CLEAN, DEVICE_BYTES, EVENTS, add_events, add_feature, array, array_with, blank, codes, edit,
@@ -115,7 +115,7 @@ fn a_recovering_member_is_used_as_far_as_it_got() {
     let recovered = array.slots.iter().flatten().map(|occupant| occupant.recovered_until);
     assert_eq!(recovered.collect::<Vec<_>>(), [u64::MAX, u64::MAX, 4096]);
     assert!(!array.slots[2].as_ref().expect("an occupant").is_in_sync());
-    // It does not stand in for another that is missing.
+    // A recovering member does not replace a missing one.
     assert_eq!(refusal(&members[1..]).code(), "too-few-members");
 }
 
@@ -214,7 +214,7 @@ fn a_clone_within_one_event_of_its_member_is_no_array() {
     }
 }
 
-/// Either may have been started without the other, and have answered writes.
+/// Either may have been started without the other, and have acknowledged writes.
 #[test]
 fn a_clone_is_no_array_beside_its_member_however_far_behind() {
     let mut members = array(Level::Raid1, 2);
@@ -324,7 +324,7 @@ fn bad_blocks_are_counted_from_the_data_and_merged_and_clipped() {
         bad(0, data_offset + used + 5, 1),
     ];
     members[0].bad_blocks = Ok(log.clone());
-    // Without the feature the log does not count.
+    // Without the feature bit the log does not count.
     members[1].bad_blocks = Ok(log);
     let slots = judge(&members).array.expect("an array").slots;
     let of = |slot: usize| slots[slot].as_ref().expect("an occupant").bad_sectors();
@@ -397,10 +397,11 @@ fn a_0_90_superblock_behind_a_partition_table_is_not_the_disks() {
         let assembly = judge(&members);
         assert_eq!(codes(&assembly), ["fresh", "not-a-member"]);
         assert_eq!(assembly.verdicts[1].reason, Reason::LastPartition);
-        // The array uses more than a partition that begins at 64 KiB could have: it is the disk's.
+        // The array uses more than a partition that begins at 64 KiB has: the superblock is the
+        // disk's.
         edit_all(&mut members, |superblock| superblock.array.member_size_sectors = place - 127);
         assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
-        // The backup at the end alone says nothing about the start.
+        // The backup GPT at the end alone does not count for the start.
         edit_all(&mut members, |superblock| superblock.array.member_size_sectors = 1024);
         members[1].probe.foreign[0].offset = DEVICE_BYTES - 512;
         assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
@@ -418,7 +419,7 @@ fn a_1_x_superblock_behind_a_partition_table_is_believed() {
 #[test]
 fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
     let mut members = array_with(Level::Raid5, 3, 1, 7);
-    // It left as number 3, and the number came back as slot 2's.
+    // It left as number 3, and the device that came back as number 3 has slot 2.
     for member in &mut members[..3] {
         edit(member, |superblock| superblock.state.roles[3] = Role::Active(2));
         edit(member, |superblock| superblock.state.roles[2] = Role::Faulty);
@@ -450,7 +451,7 @@ fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     }
 }
 
-/// Of two equally new words about a third, the one that puts it out is the later one.
+/// Of two equally new tables, the one that puts out a third member is later.
 #[test]
 fn equally_new_members_of_which_some_put_out_a_third_are_an_array_without_it() {
     let mut members = array(Level::Raid6, 4);
@@ -476,7 +477,7 @@ fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["faulty", "fresh", "fresh"]);
     let array = assembly.array.expect("an array");
-    // A client may have written since, without an answer.
+    // A client may have written since, without acknowledgement.
     assert!(array.dirty && array.degraded == 1 && array.slots[0].is_none());
 }
 

@@ -49,11 +49,11 @@ fn judge_accepting(members: &[ProbedMember], known: &Known) -> Assembly {
     assemble(members, &options)
 }
 
-/// Levels, slots, and which member an old copy takes the place of.
+/// Levels, slots, and the member that an old copy replaces.
 const ARRAYS: [(Level, u16, usize); 3] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 1), (Level::Raid6, 4, 3)];
 
-/// The verdicts' words for an array whose member `old` is stale.
+/// The verdicts' words for an array with the stale member `old`.
 fn all_but(slots: u16, old: usize) -> Vec<&'static str> {
     (0..usize::from(slots)).map(|one| if one == old { "stale" } else { "fresh" }).collect()
 }
@@ -67,7 +67,7 @@ fn a_member_put_back_from_before_a_run_that_wrote_is_stale() {
     for (level, slots, old) in ARRAYS {
         let mut members = array(level, slots);
         let copy = members[old].clone();
-        // braid: active, active again, clean, clean again. Killed while it was active it is two.
+        // braid: active, active again, clean, clean again. Killed while active, it is two ahead.
         for (events, resync_offset) in [(4, CLEAN), (2, DIRTY)] {
             tell(&mut members, events, 9, resync_offset);
             members[old] = copy.clone();
@@ -92,7 +92,7 @@ fn an_old_copy_with_the_newest_count_is_told_by_its_time() {
     }
 }
 
-/// A spare that slept has the time of when it was last told; nothing is read from it.
+/// A sleeping spare has the time of its last update; it is never read.
 #[test]
 fn a_sleeping_spare_is_not_an_old_copy() {
     let mut members = crate::kit::array_with(Level::Raid5, 3, 1, 7);
@@ -121,7 +121,7 @@ fn a_step_back_that_was_cut_short_costs_nobody() {
         let mut members = array(level, slots);
         tell(&mut members, 1, 5, DIRTY);
         let known = known(&members);
-        // md tells that the array is clean, with one event less, and reaches one of them.
+        // md's update to clean, with one event less, reaches one of them.
         tell(&mut members[told..=told], 0, 9, CLEAN);
         for judged in [judge(&members), judge_knowing(&members, &known)] {
             assert_eq!(codes(&judged), all_fresh(slots), "{level}");
@@ -130,7 +130,8 @@ fn a_step_back_that_was_cut_short_costs_nobody() {
     }
 }
 
-/// As after a kill of md; of braid between an update and its repetition, or with a sleeping spare.
+/// As after a kill of md; or of braid between the two updates of a change, or with a sleeping
+/// spare.
 #[test]
 fn an_old_copy_one_behind_is_told_by_the_record_alone() {
     for (level, slots, old) in ARRAYS {
@@ -146,7 +147,7 @@ fn an_old_copy_one_behind_is_told_by_the_record_alone() {
     }
 }
 
-/// md counts back, so the copy has the newest count.
+/// md counts one event back, so the copy has the newest count.
 #[test]
 fn an_old_copy_from_while_md_was_writing_is_told_by_the_record_alone() {
     for (level, slots, old) in ARRAYS {
@@ -163,7 +164,7 @@ fn an_old_copy_from_while_md_was_writing_is_told_by_the_record_alone() {
     }
 }
 
-/// It was told of an update that a power cut kept from the others, which then went on without it.
+/// It took an update that a power cut kept from the others, which then went on without it.
 #[test]
 fn an_old_copy_that_is_one_ahead_is_told_by_the_record_alone() {
     let mut members = array(Level::Raid5, 4);
@@ -176,7 +177,7 @@ fn an_old_copy_that_is_one_ahead_is_told_by_the_record_alone() {
     assert_eq!(codes(&judge_knowing(&members, &known)), all_but(4, 2));
 }
 
-/// A snapshot from the middle of a run is put back after a kill of the same run.
+/// A snapshot from the middle of a run is restored after a kill of the same run.
 #[test]
 fn a_copy_from_within_the_same_update_is_told_by_nothing() {
     let mut members = array(Level::Raid5, 4);
@@ -184,7 +185,7 @@ fn a_copy_from_within_the_same_update_is_told_by_nothing() {
     assert_eq!(codes(&judge_knowing(&members, &known(&members))), all_fresh(4));
 }
 
-/// 0.90 keeps seconds, and so does md; two updates of one second with one count.
+/// 0.90 keeps seconds, and so does md: two updates in one second with one count.
 #[test]
 fn two_updates_of_one_second_with_one_count_are_told_by_nothing() {
     let mut members = array(Level::Raid1, 2);
@@ -298,7 +299,7 @@ fn a_record_of_something_else_harms_nobody() {
     (other.uuid, other.creation_time) = (known(&members).uuid, at(5));
     assert_eq!(codes(&judge_knowing(&members, &other)), all_fresh(3));
     let before = known(&members);
-    // md ran it: active, and clean again, later and with the count that was known.
+    // md ran the array since: active, and clean again, later and with the known count.
     for (events, seconds, resync_offset) in [(1, 5, DIRTY), (0, 6, CLEAN), (3, 1, CLEAN)] {
         tell(&mut members, events, seconds, resync_offset);
         assert_eq!(codes(&judge_knowing(&members, &before)), all_fresh(3), "{events}");

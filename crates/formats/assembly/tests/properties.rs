@@ -11,7 +11,7 @@ use braid_geometry::Level;
 use braid_ondisk::{Features, Role};
 use proptest::prelude::*;
 
-/// Something that happens to one member, or that one member comes to believe about another.
+/// An accident to one member, or to its table entry for another.
 #[derive(Debug, Clone, Copy)]
 enum Mishap {
     Events(u64),
@@ -52,7 +52,7 @@ fn mess() -> impl Strategy<Value = Vec<ProbedMember>> {
     let mishaps = prop::collection::vec((0_usize..6, mishap()), 0..10);
     (level, mishaps, 0_usize..8).prop_map(|(level, mishaps, strangers)| {
         let mut members = array_with(level, 4, 2, 7);
-        // One device has one superblock, however often it is seen: seen twice comes last.
+        // A device seen twice has one superblock, so this mishap comes last.
         let (seen, others): (Vec<_>, Vec<_>) =
             mishaps.into_iter().partition(|(_, mishap)| matches!(mishap, Mishap::SeenTwice));
         for (whom, mishap) in others.into_iter().chain(seen) {
@@ -93,12 +93,12 @@ fn strike(members: &mut Vec<ProbedMember>, whom: usize, mishap: Mishap) {
             members.push(copy);
         }
         Mishap::Blank => *member = blank(&member.label),
-        // Taken out at the end, so that the indices stay.
+        // Removed at the end, so that indices stay.
         Mishap::Gone => member.size_bytes = 0,
     }
 }
 
-/// The decision with labels in place of indices.
+/// The decision by labels in place of indices.
 fn by_label(
     members: &[ProbedMember],
     assembly: &Assembly,
@@ -145,7 +145,7 @@ proptest! {
         prop_assert_eq!(by_label(&members, &one), by_label(&shuffled, &other));
     }
 
-    /// The rule once more, in the plainest words, against whatever was decided.
+    /// The rule in its plainest form, against any decision.
     #[test]
     fn nobody_is_used_who_missed_a_write_or_was_given_up(members in mess(), read_only: bool) {
         let options = Options { accept_risk: Some(u64::MAX), read_only, ..Options::default() };

@@ -1,4 +1,4 @@
-//! One scenario per refusal, and what each of them says.
+//! One scenario per refusal, and its words.
 
 use crate::kit::{
     EVENTS, add_bitmap, add_events, add_feature, array, array_with, blank, codes, damage, edit,
@@ -70,7 +70,7 @@ fn a_stale_copy_is_not_served_when_the_newer_ones_are_damaged() {
     );
     // Members that are left out do not count.
     assert_eq!(judge(&members[2..]).array.expect("a copy is enough").degraded, 2);
-    // A third one that is sound and newer settles it.
+    // A third member that is sound and newer settles it.
     let sound = array(Level::Raid1, 3);
     members[1] = sound[1].clone();
     set_role(&mut members[1], 2, Role::Faulty);
@@ -85,7 +85,7 @@ fn one_update_that_was_cut_short_stops_nobody_who_cannot_be_out() {
     add_events(&mut members[0], 1);
     damage(&mut members[0]);
     assert_eq!(judge(&members).array.expect("none was out").degraded, 1);
-    // It told of a loss: the only sound one may be the one that was lost.
+    // The torn update recorded a loss: the only sound member may be the lost one.
     let mut members = array(Level::Raid1, 2);
     fail(&mut members, 1);
     damage(&mut members[0]);
@@ -107,7 +107,7 @@ fn a_damaged_superblock_alone_could_not_have_run_a_parity_array() {
         damage(&mut members[0]);
         assert_eq!(judge(&members).array.expect("one may be missing").degraded, 1, "{level}");
     }
-    // Another array's damaged superblock says nothing of this one.
+    // Another array's damaged superblock does not count for this one.
     let mut members = array(Level::Raid1, 2);
     let mut other = array_with(Level::Raid1, 1, 0, 9).remove(0);
     other.label = "other".into();
@@ -193,7 +193,7 @@ fn halves_that_are_equally_new_and_contradict_each_other_are_no_array() {
     set_role(&mut members[0], 2, Role::Faulty);
     set_role(&mut members[2], 0, Role::Faulty);
     let assembly = judge(&members);
-    // The third one knows of no failure; it is with whichever is right.
+    // The third member saw no failure; either side may be right.
     assert_eq!(codes(&assembly), ["contradictory", "fresh", "contradictory"]);
     let labels = ["m0", "m2"].map(String::from).to_vec();
     assert_eq!(assembly.array, Err(Refusal::RolesContradict { labels }));
@@ -282,7 +282,7 @@ fn a_journal_device_is_named() {
     let array = judge_read_only(&members).array.expect("it can be read");
     assert_eq!((array.journal.map(|one| one.member), array.journal_fault), (Some(3), None));
     assert_eq!((array.dirty, array.withheld_risk), (false, None));
-    // It may be smaller than members, as long as it has all of its own data area.
+    // It may be smaller than members, if it holds its own data area.
     edit(&mut members[3], |superblock| superblock.device.data_size_sectors = 64);
     members[3].size_bytes = 4 << 20;
     assert!(judge_read_only(&members).array.expect("it can be read").journal.is_some());
@@ -341,14 +341,14 @@ fn without_its_journal_all_of_an_array_is_in_doubt() {
     let array = judge_read_only(&members).array.expect("data is there");
     assert_eq!(array.journal_fault, Some(absent.clone()));
     assert_eq!((array.dirty, array.resync_offset, array.withheld_risk), (true, 0, None));
-    // With a member missing what would be computed is withheld, everywhere.
+    // With a member missing, all computed data is withheld.
     members.remove(1);
     assert_eq!(judge(&members).array, missing(vec![1]));
     let array = judge_read_only(&members).array.expect("some data is there");
     let risk = array.withheld_risk.expect("slot 1 is missing");
     assert_eq!((risk.slots, risk.ranges[0].array_sectors.clone()), (vec![1], 0..array_sectors));
     assert!(array.newest.state.roles.contains(&Role::Journal));
-    // Of two that say they are the journal neither counts.
+    // Of two devices that both claim to be the journal, neither counts.
     let mut twice = with_journal();
     let clone = ProbedMember { label: "clone".into(), identity: "clone".into(), ..journal };
     twice.push(clone);
@@ -476,7 +476,7 @@ fn a_bitmap_that_is_not_kept_makes_an_array_read_only() {
     assert_eq!(judge_read_only(&members).array, Err(Refusal::Clustered));
 }
 
-/// A bitmap that reached into data would be written over data.
+/// Writing a bitmap that overlaps data would destroy data.
 #[test]
 fn a_bitmap_without_room_makes_an_array_read_only() {
     let reason_at = |offset_sectors| {
@@ -504,7 +504,7 @@ fn a_bitmap_without_room_makes_an_array_read_only() {
     }
 }
 
-/// A RAID-5 whose members each have a log with one entry.
+/// A RAID-5 with a log of one entry on each member.
 fn with_ppl() -> Vec<ProbedMember> {
     let mut members = array(Level::Raid5, 3);
     let place = PplPlace { offset_sectors: 8, size_sectors: 1024, multiple: false };
@@ -558,14 +558,14 @@ fn a_ppl_that_has_not_the_answer_is_refused_when_a_member_is_missing() {
     members.remove(0);
     assert_eq!(judge_read_only(&members).array, Err(expected));
     assert!(assemble(&members, &risky).array.expect("accepted").accepted_risk.is_some());
-    // Logs know nothing of a resync that was not finished.
+    // Logs do not cover an unfinished resync.
     let mut members = with_ppl();
     set_dirty(&mut members, 1024);
     members.remove(0);
     let stripes = stripes - 1024 / 128;
     let expected = Refusal::PplNotReplayed { missing: vec![0], unread: vec![], stripes };
     assert_eq!(judge_read_only(&members).array, Err(expected));
-    // The log of a member that is out is not asked.
+    // The log of a member that is out does not count.
     let mut members = with_ppl();
     fail(&mut members, 0);
     members[0].ppl = Some(Err(PplLogError::Unreadable));
@@ -590,7 +590,7 @@ fn stale_members_do_not_count_as_members() {
     fail(&mut members, 1);
     add_events(&mut members[0], 4);
     add_events(&mut members[2], 4);
-    // One of the two survivors is gone; the stale member cannot stand in for it.
+    // One of the two survivors is gone; the stale member cannot replace it.
     members.remove(2);
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["fresh", "stale"]);

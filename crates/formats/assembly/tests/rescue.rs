@@ -12,12 +12,12 @@ use crate::kit::{
     EVENTS, add_bitmap, add_events, array, edit, fail, set_dirty, set_role, superblock,
 };
 
-/// How a member stands to the newest.
+/// A member's state relative to the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     /// It dropped out so many events ago, and the newest table calls it faulty.
     Dropped(u64),
-    /// An update was kept from it; the newest table counts it in.
+    /// It missed an update; the newest table counts it in.
     Behind,
     Newest,
 }
@@ -114,7 +114,7 @@ fn what_a_plan_would_write_makes_its_array() {
         let read_only = Options { read_only: true, ..Options::default() };
         let again = assemble(&plan.members(members), &read_only);
         assert_eq!(again.array, plan.array, "{states:?}");
-        // And who is left out does not come back by what was written.
+        // The plan's superblocks do not bring back members that are left out.
         for (index, stand) in plan.stands.iter().enumerate() {
             let is_in = again.verdicts[index].verdict.slot().is_some();
             let expected = matches!(stand, Stand::Used | Stand::Believed { .. });
@@ -135,10 +135,10 @@ fn a_faulty_member_one_event_behind_follows_the_newest_table() {
     assert_eq!(plan.stands[2], Stand::LeftOut { slot: 2, can_be_asked_for: true });
     let reason = &plan.verdicts[2].reason;
     assert!(matches!(reason, Reason::MarkedFaulty { .. }), "{reason:?}");
-    // Also where two more are gone, with three there are enough.
+    // Three members are enough, so also with two more gone it stays out.
     let gone: Vec<ProbedMember> = members[..3].iter().chain(&members[4..]).cloned().collect();
     assert_eq!(planned(&gone, &[]).believed().count(), 0);
-    // A person may ask for it all the same.
+    // The operator may name it.
     let asked = planned(&members, &[2]);
     assert_eq!(asked.believed().collect::<Vec<_>>(), [2]);
     assert_eq!(asked.array.expect("an array").degraded, 0);
@@ -169,7 +169,7 @@ fn what_was_missed_is_what_the_bitmap_names() {
     };
     assert!(matches!(&ranges[..], [range] if *range == (384..512)), "{ranges:?}");
     assert_eq!(plan.stripes_at_risk(), 1, "{:?}", plan.array);
-    // A bitmap that has forgotten what it named does not go back so far.
+    // A bitmap that cleared bits since does not reach back so far.
     for member in &mut members {
         let bitmap = member.bitmap.as_mut().expect("a bitmap").as_mut().expect("sound");
         bitmap.superblock.events_cleared = newest_events;
@@ -210,7 +210,7 @@ fn what_cannot_be_told_apart_is_not_believed() {
     assert_eq!(plan.believed().count(), 0, "{:?}", plan.stands);
     assert!(matches!(plan.array, Err(Refusal::TooFewMembers { .. })));
     assert_eq!(planned(&members, &[2]).believed().collect::<Vec<_>>(), [2]);
-    // A clone of one that dropped out, beside it.
+    // A clone of a dropped member, beside it.
     let mut members = array(Level::Raid5, 3);
     fail(&mut members, 2);
     fail(&mut members, 2);
@@ -219,14 +219,14 @@ fn what_cannot_be_told_apart_is_not_believed() {
     members[1] = clone;
     let plan = planned(&members, &[]);
     assert_eq!(plan.believed().count(), 0, "{:?}", plan.stands);
-    // One whose recovery was not finished holds nothing behind that.
+    // A member with an unfinished recovery holds no data after it.
     let mut members = array(Level::Raid5, 3);
     fail(&mut members, 2);
     fail(&mut members[1..], 1);
     edit(&mut members[2], |one| one.device.recovery_offset_sectors = Some(128));
     let plan = planned(&members[1..], &[1]);
     assert_eq!(plan.believed().count(), 0, "{:?}", plan.stands);
-    // And one of another array is of another array.
+    // A member of another array stays foreign.
     let other = crate::kit::array_with(Level::Raid5, 3, 0, 9);
     let mixed = [&members[..1], &other[..]].concat();
     let options = Options {

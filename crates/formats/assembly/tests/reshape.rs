@@ -10,7 +10,7 @@ use braid_ondisk::{BackupPart, Reshape, ReshapeSide, SuperblockUpdate};
 
 use crate::kit::{array, edit, edit_all};
 
-/// Sectors of a member: small, so that every sector can be looked at.
+/// Sectors of a member: small, so that a test can check every sector.
 const MEMBER_SECTORS: u64 = 40 * CHUNK;
 const CHUNK: u64 = 128;
 
@@ -21,7 +21,7 @@ struct Story {
     slots: (u16, u16),
     layout: (u32, u32),
     chunk_sectors: (u32, u32),
-    /// By how many sectors data move.
+    /// The shift of the data in sectors.
     moved: i64,
     backwards: bool,
 }
@@ -86,7 +86,7 @@ fn reshaping(story: Story, position: u64) -> Reshaping {
     found.expect("md could be doing that")
 }
 
-/// The rows that both shapes fill whole, at which md stops.
+/// Rows that both shapes fill completely, at which md can stop.
 fn positions(story: Story) -> Vec<u64> {
     let size = reshaping(story, 0).size_sectors;
     let after = reshaping(story, 0).after;
@@ -191,7 +191,7 @@ fn what_is_at_no_risk_was_not_written_over() {
     assert!(safe > 100 && at_risk > 50, "{safe} safe, {at_risk} at risk");
 }
 
-/// mdadm's own limits, for arrays that it knows.
+/// mdadm's own limits, for the shapes that it supports.
 #[test]
 fn the_critical_section_is_where_mdadm_makes_its_backup() {
     let grow = story(Level::Raid5, 4, 5, 0);
@@ -214,7 +214,7 @@ fn the_critical_section_is_where_mdadm_makes_its_backup() {
 fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     let in_place =
         Story { slots: (4, 4), chunk_sectors: (128, 256), ..story(Level::Raid5, 4, 5, 0) };
-    // Of a small array: twice the cache of 256 pages, for each member with data.
+    // For a small array: twice the cache of 256 pages, for each member with data.
     let (row, in_hand) = (3 * 256, 3 * 2 * 256 * 8);
     let mut found = reshaping(in_place, row);
     assert!(found.is_in_place());
@@ -225,7 +225,7 @@ fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     // Sectors copied since the checkpoint are still as they were at it.
     let part = BackupPart { array_start_sectors: 0, length_sectors: 4 * row, at_sectors: 8 };
     assert_eq!(found.needed(&part), Some((row..4 * row, 8 + row)));
-    // It is nowhere behind the position, nor beyond the end.
+    // The place is never before the position, nor beyond the end.
     let mut found = reshaping(in_place, row);
     found.got_to(&(2 * row..size), 3 * row);
     assert_eq!(found.at_risk, Some(row..size));
@@ -238,7 +238,7 @@ fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     assert!(elsewhere.into_iter().all(|story| !reshaping(story, 0).is_in_place()));
 }
 
-/// Counts events in the bytes as well, of which sides are made.
+/// Adds events also in the raw bytes, from which sides are made.
 fn count_on(member: &mut ProbedMember, events: u64) {
     edit(member, |superblock| {
         let state = superblock.state.clone();
@@ -280,7 +280,7 @@ fn members_are_those_of_two_arrays_in_no_reshape() {
     let with_spare: Vec<Verdict> = fresh(4).chain([Verdict::Spare]).collect();
     assert_eq!(verdicts(&members, ReshapeSide::Before), (with_spare, 4, 0));
     assert_eq!(verdicts(&members, ReshapeSide::After), (fresh(5).collect(), 5, 0));
-    // One event behind and at an earlier checkpoint: it has missed nothing.
+    // One event behind and at an earlier checkpoint: it missed nothing.
     let position = |member: &mut ProbedMember, position| {
         edit(member, |superblock| {
             let reshape = superblock.reshape.as_mut().expect("it is in one");
@@ -292,7 +292,7 @@ fn members_are_those_of_two_arrays_in_no_reshape() {
     assert_eq!(verdicts(&members, ReshapeSide::After), (fresh(5).collect(), 5, 0));
     let found = Reshaping::of(&members).expect("it is in one").expect("md could be");
     assert_eq!(found.position_sectors, 24 * CHUNK, "the newest says where it is");
-    // More than that, and it is left out of both.
+    // Further behind, it is left out of both.
     (1..5).for_each(|index| count_on(&mut members[index], 3));
     for side in ReshapeSide::ALL {
         let (verdicts, _, degraded) = verdicts(&members, side);

@@ -1,15 +1,11 @@
 //! Reads numbers from unvalidated bytes; reads beyond the end return `None`.
 
-use braid_byte_reader::le32;
 
-/// Two little-endian halves that do not lie side by side.
+/// A number in two separate little-endian halves.
 pub(crate) fn halves(bytes: &[u8], low: usize, high: usize) -> Option<u64> {
     Some(u64::from(le32(bytes, low)?) | (u64::from(le32(bytes, high)?) << 32))
 }
 
-/// Big-endian, 2 bytes.
-/// Big-endian, 4 bytes.
-/// Big-endian, 8 bytes.
 /// The text in a field: up to the first zero byte, trimmed, without unprintable characters.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -18,7 +14,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     letters.map(|byte| char::from(*byte)).collect::<String>().trim().to_owned()
 }
 
-/// 24 bytes of a DDF GUID: text as far as it is text, else in hex.
+/// A DDF GUID of 24 bytes: as text if it is text, else in hex.
 pub(crate) fn guid(bytes: &[u8]) -> String {
     let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | 0));
     match is_text {

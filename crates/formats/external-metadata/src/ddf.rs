@@ -30,26 +30,26 @@ const PHYSICAL: u32 = 0x2222_2222;
 const VIRTUAL: u32 = 0xdddd_dddd;
 const CONFIGURATION: u32 = 0xeeee_eeee;
 const OWN: u32 = 0x3333_3333;
-/// The longest section that the specification's counts lead to is about 256 KiB.
+/// By the specification's counts the longest section is about 256 KiB.
 const SECTION_BYTES_MAX: u64 = 1 << 20;
-/// Entries in the tables of disks and of volumes, behind a head as long.
+/// Entries in the tables of disks and of volumes, and their head.
 const ENTRY_BYTES: usize = 64;
-/// Where a configuration record lists its members.
+/// The list of members in a configuration record.
 const MEMBERS_AT: usize = 512;
-/// Members of a part, and parts of a volume: braid reads no larger array of these.
+/// Most members of a part, and most parts of a volume, that braid reads.
 const MEMBERS_MAX: usize = 256;
 /// No disk.
 const NONE: u32 = u32::MAX;
 
-/// Of a disk's type and state.
+/// In a disk's type and state.
 const SPARES: u16 = 0b1100;
 const FAILED: u16 = 1 << 1;
 const REBUILDING: u16 = 1 << 2;
 const MISSING: u16 = 1 << 6;
-/// Of a volume's state: another shape, and not all that was begun is written.
+/// In a volume's state: a change of shape, and interrupted writes.
 const MORPHING: u8 = 1 << 3;
 const INCONSISTENT: u8 = 1 << 4;
-/// Of its initialisation: all of it is done.
+/// In its state of initialisation: done.
 const INITIALISED: u8 = 2;
 
 fn damaged(what: &'static str) -> Damage {
@@ -77,7 +77,7 @@ fn whole(anchor: &[u8], last: u64, read: Read<'_>) -> Result<Label, Damage> {
     Err(why)
 }
 
-/// One of the two copies of everything.
+/// One of the two copies of the metadata.
 fn copy(anchor: &[u8], (sector, last): (u64, u64), read: Read<'_>) -> Result<Label, Damage> {
     let header = sector.checked_mul(SECTOR_BYTES).and_then(|at| read(at, 512));
     let header = header.ok_or(damaged("its headers cannot be read"))?;
@@ -87,7 +87,7 @@ fn copy(anchor: &[u8], (sector, last): (u64, u64), read: Read<'_>) -> Result<Lab
     {
         return Err(damaged("the checksum of a header is wrong"));
     }
-    // Where a section is: its place and its length follow each other.
+    // A section's place, followed by its length.
     let mut section = |at: usize| -> Option<Vec<u8>> {
         let from = u64::from(be32(&header, at)?).checked_add(sector)?;
         let length = u64::from(be32(&header, at.checked_add(4)?)?).checked_mul(SECTOR_BYTES)?;
@@ -115,7 +115,7 @@ fn label(
 ) -> Option<Label> {
     let entries = |table: &[u8], from: usize| -> Vec<[u8; ENTRY_BYTES]> {
         let (all, _) = table.get(ENTRY_BYTES..).unwrap_or(&[]).as_chunks();
-        // How many may be in it, and not how many are: there are gaps where one was taken out.
+        // The capacity, not the number of entries: removed entries leave gaps.
         let most = be16(table, from).map_or(0, usize::from);
         all.iter().take(most).copied().collect()
     };
@@ -136,7 +136,7 @@ fn label(
     if record_bytes == 0 {
         return None;
     }
-    // Of the whole: left blank by some, and then records alone count up.
+    // The count of the whole container. Some writers leave it blank, and then only records count.
     let generation = be32(header, 40).filter(|count| *count != u32::MAX).unwrap_or(0);
     let mut found = Vec::new();
     for bytes in records.chunks_exact(record_bytes) {
@@ -165,7 +165,6 @@ fn identity(reference: u32) -> String {
     format!("{reference:08x}")
 }
 
-/// One part of a volume.
 fn record(
     bytes: &[u8],
     members_max: usize,
@@ -223,11 +222,11 @@ fn record(
     })
 }
 
-/// Level and qualifier, in md's numbers.
+/// Level, layout and chunk in md's numbers, from level and qualifier.
 fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), String> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0xff);
     let (level, qualifier, secondary) = (byte(67), byte(68), byte(71));
-    // 512 bytes, or left blank before 2.0.
+    // 512 bytes, or blank before 2.0.
     let block_bytes = be16(bytes, 88).unwrap_or(0);
     if !matches!(block_bytes, 0 | 512 | u16::MAX) {
         return Err(format!("blocks of {block_bytes} bytes are not read"));
@@ -263,7 +262,7 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         (6, 1) => Ok((Level::Raid6, 8, chunk)),
         (6, 2) => Ok((Level::Raid6, 9, chunk)),
         (6, 3) => Ok((Level::Raid6, 10, chunk)),
-        // Copies beside each other, or a row further by one.
+        // Copies in adjacent members, or one row further.
         (0x11, 0) => Ok((Level::Raid10, 0x102, chunk)),
         (0x11, 1) => Ok((Level::Raid10, 0x1_0201, chunk)),
         (0x0f, _) if count == 1 => Ok((Level::Raid1, 0, 0)),

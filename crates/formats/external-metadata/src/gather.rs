@@ -12,7 +12,7 @@ use braid_geometry::Level;
 
 use crate::label::{Element, Kind, Label, Record, State};
 
-/// A disk, as far as it says something.
+/// A disk and its label.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// Its label; `None` without valid metadata.
@@ -24,9 +24,9 @@ pub struct Seen<'a> {
 /// A volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    /// Which metadata.
+    /// The kind of metadata.
     pub kind: Kind,
-    /// The same for the same volume whenever it is looked at.
+    /// The same for the same volume in every run.
     pub id: [u8; 16],
     /// Its name.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Array {
     pub shape: Result<(Level, u32, u32), String>,
     /// Sectors of the whole volume.
     pub size_sectors: u64,
-    /// Slot by slot.
+    /// By slot number.
     pub slots: Vec<Slot>,
     /// The disks that are here and have a slot, current or older.
     pub seats: Vec<Seat>,
@@ -43,18 +43,18 @@ pub struct Array {
     pub unknown: Vec<usize>,
     /// Whether it is clean, or what was interrupted.
     pub state: State,
-    /// Of the newest record.
+    /// The generation of the newest record.
     pub generation: u64,
 }
 
-/// A slot, as the newest record has it.
+/// A slot in the newest record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
     /// The identity of its disk; empty without one.
     pub identity: String,
-    /// Where its data begin.
+    /// The first sector of its data.
     pub start_sector: u64,
-    /// How many sectors of data.
+    /// The sectors of its data.
     pub sectors: u64,
     /// Its disk does not hold all data.
     pub is_incomplete: bool,
@@ -63,17 +63,17 @@ pub struct Slot {
 /// A disk that has a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
-    /// Of the disks that were given.
+    /// Index in the input.
     pub disk: usize,
-    /// Which slot.
+    /// The number of its slot.
     pub slot: usize,
-    /// Where its data begin, by its own label.
+    /// The first sector of its data, by its own label.
     pub start_sector: u64,
-    /// How many sectors of data.
+    /// The sectors of its data.
     pub sectors: u64,
-    /// Of its own record.
+    /// The generation of its own record.
     pub generation: u64,
-    /// The newest record does not count it in, as it is older or was given up.
+    /// The newest record does not count it in: it is older, or was given up.
     pub is_stale: bool,
 }
 
@@ -109,7 +109,7 @@ fn of_container(disks: &[Seen<'_>], members: &[usize]) -> Vec<Array> {
     order.iter().filter_map(of_volume).collect()
 }
 
-/// Which disk is which.
+/// The identity of each disk.
 fn owners(disks: &[Seen<'_>], members: &[usize]) -> BTreeMap<usize, String> {
     let mut owners: BTreeMap<usize, String> = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
@@ -117,7 +117,7 @@ fn owners(disks: &[Seen<'_>], members: &[usize]) -> BTreeMap<usize, String> {
     for disk in members {
         let serial = disks.get(*disk).and_then(|seen| seen.serial).map(ToOwned::to_owned);
         let own = label(disk).and_then(|label| label.own.clone()).or(serial);
-        // Two of one name: nothing tells which is right, and both have it.
+        // Two disks with one identity: nothing tells which is right, so both keep it.
         if let Some(own) = own {
             taken.insert(own.clone());
             owners.insert(*disk, own);
@@ -236,7 +236,7 @@ fn of_volume(
     })
 }
 
-/// Gives a disk of a mirror a slot that is free; whether there was one.
+/// Gives a disk of a mirror a free slot; `false` without one.
 fn seat_in_mirror(disk: usize, own: &Record, slots: &[Slot], seats: &mut Vec<Seat>) -> bool {
     let is_free = |number: usize| !seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
     let mut free = slots.iter().enumerate().filter(|(number, _)| is_free(*number));
@@ -247,7 +247,7 @@ fn seat_in_mirror(disk: usize, own: &Record, slots: &[Slot], seats: &mut Vec<Sea
     true
 }
 
-/// 16 bytes that stand for a volume of a container: FNV-1a over what names it, twice.
+/// 16 bytes that identify a volume of a container: FNV-1a over its identity, twice.
 fn id(label: &Label, volume: &[u8]) -> [u8; 16] {
     let mut id = [0; 16];
     for (half, basis) in

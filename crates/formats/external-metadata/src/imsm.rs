@@ -23,28 +23,28 @@ use crate::label::{Damage, DiskEntry, Element, Kind, Label, Record, State};
 
 const SECTOR_BYTES: u64 = 512;
 const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
-/// No firmware writes more than a few KiB.
+/// Firmware writes a few KiB at most.
 const SIZE_BYTES_MAX: usize = 64 << 10;
 const HEADER_BYTES: usize = 216;
 const DISK_BYTES: usize = 48;
 const VOLUME_BYTES: usize = 112;
 const MAP_BYTES: usize = 48;
 const NUMBER_BYTES: usize = 4;
-/// Of a disk's status.
+/// In a disk's status.
 const SPARE: u32 = 1;
 const FAILED: u32 = 4;
 /// A member's number, below its flags. The first flag marks a member that is not up to date.
 const NUMBER_MASK: u32 = 0x00ff_ffff;
 const REBUILD: u32 = 0x0100_0000;
-/// Of a volume's status: the machine ended without a goodbye.
+/// In a volume's status: the machine stopped without a clean shutdown.
 const SHUTDOWN_DIRTY: u32 = 0x10;
-/// Of a map's state.
+/// In a map's state.
 const UNINITIALISED: u8 = 1;
-/// Of a migration: a disk is rebuilt, or the volume changed to another shape.
+/// In a migration: a rebuild, or a change of shape.
 const REBUILDING: u8 = 1;
 const GENERAL_MIGRATION: u8 = 3;
 const STATE_CHANGE: u8 = 4;
-/// Near copies of a RAID-10: two, as md numbers layouts.
+/// RAID-10 with two near copies, in md's layout numbers.
 const NEAR_2: u32 = 0x102;
 
 fn damaged(what: &'static str) -> Damage {
@@ -81,7 +81,7 @@ fn whole(anchor: Vec<u8>, anchor_at: u64, read: Read<'_>) -> Result<Label, Damag
 
 fn label(bytes: &[u8]) -> Option<Label> {
     let (count_disks, count_volumes) = (*bytes.get(56)?, *bytes.get(57)?);
-    // A container that was split keeps where it came from; before that there is only its own.
+    // A split container keeps its original family; before the split this field is zero.
     let family = bytes.get(64..68).filter(|it| **it != [0; 4]).or_else(|| bytes.get(40..44))?;
     let generation = le32(bytes, 44)?;
     let mut rest = bytes.get(HEADER_BYTES..)?;
@@ -125,7 +125,7 @@ fn label(bytes: &[u8]) -> Option<Label> {
     })
 }
 
-/// Where a volume lies.
+/// The place of a volume on its disks.
 struct Map {
     start_sector: u64,
     sectors: u64,
@@ -209,7 +209,8 @@ fn shape(map: &Map) -> Result<(Level, u32, u32), String> {
             Ok((Level::Raid1, 0, 0))
         }
         1 | 10 if count >= 4 && count.is_multiple_of(2) => Ok((Level::Raid10, NEAR_2, chunk)),
-        // Parity goes from the last member to the first, and each row begins with the first.
+        // Parity moves from the last member to the first, and data starts each row at the first
+        // member.
         5 if count >= 2 => Ok((Level::Raid5, 0, chunk)),
         level => Err(format!("level {level} with {count} members is none that is known")),
     }

@@ -4,7 +4,7 @@
 
 use braid_geometry::Level;
 
-/// Which metadata it is.
+/// The kind of metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Intel's firmware RAID.
@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In plain words.
+    /// The usual name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -24,43 +24,43 @@ impl Kind {
     }
 }
 
-/// Metadata that is there and does not count.
+/// Metadata that is damaged and does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Whose it is.
+    /// The kind of metadata.
     pub kind: Kind,
     /// The damage.
     pub what: &'static str,
 }
 
-/// Which of the container's disks one is: a serial number, or DDF's reference in hex.
+/// A disk of the container: its serial number, or DDF's reference in hex.
 pub type Identity = String;
 
-/// All that a disk says.
+/// A disk's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Which metadata.
+    /// The kind of metadata.
     pub kind: Kind,
-    /// The same on all disks of a container.
+    /// Equal on all disks of a container.
     pub container: Vec<u8>,
-    /// Counts up with each writing of the metadata.
+    /// Rises with each write of the metadata.
     pub generation: u64,
-    /// Which disk this is, if the metadata says it.
+    /// This disk's identity, if the metadata records it.
     pub own: Option<Identity>,
-    /// All disks that it knows.
+    /// All disks in its table.
     pub disks: Vec<DiskEntry>,
-    /// All parts of volumes that it knows.
+    /// All parts of volumes in it.
     pub records: Vec<Record>,
 }
 
-/// A disk as the table has it.
+/// A disk in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskEntry {
     /// Its identity.
     pub identity: Identity,
     /// A spare, in no volume.
     pub is_spare: bool,
-    /// Given up, or not there when this was written.
+    /// Given up, or missing when this was written.
     pub has_failed: bool,
     /// Being rebuilt.
     pub is_rebuilding: bool,
@@ -69,35 +69,35 @@ pub struct DiskEntry {
 /// The state of a volume when this was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Nothing.
+    /// No interruption.
     Clean,
     /// It was being written.
     Dirty,
-    /// Its redundancy was being made or checked.
+    /// Its redundancy was being initialised or verified.
     Syncing,
-    /// A disk was being rebuilt from the others, whose redundancy fits.
+    /// A disk was being rebuilt from the others, whose redundancy is right.
     Rebuilding,
 }
 
 /// A volume, or with DDF one of the parts that a secondary level joins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The same in all records of a volume.
+    /// Equal in all records of a volume.
     pub volume: Vec<u8>,
     /// Its name.
     pub name: String,
-    /// Counts up with each writing of this record.
+    /// Rises with each write of this record.
     pub generation: u64,
     /// Level, layout in md's numbers, and chunk sectors (0 in a mirror); or why braid does not read
     /// it.
     pub shape: Result<(Level, u32, u32), String>,
-    /// Sectors of the whole volume, as far as this record knows.
+    /// Sectors of the whole volume, as far as this record covers it.
     pub size_sectors: u64,
-    /// How many slots the volume has.
+    /// The number of slots.
     pub slots: usize,
     /// The slot of the first element.
     pub first_slot: usize,
-    /// Slot by slot.
+    /// By slot number.
     pub elements: Vec<Element>,
     /// Whether it is clean, or what was interrupted.
     pub state: State,
@@ -108,9 +108,9 @@ pub struct Record {
 pub struct Element {
     /// The identity of its disk; `None` without one.
     pub identity: Option<Identity>,
-    /// Where its data begin.
+    /// The first sector of its data.
     pub start_sector: u64,
-    /// How many sectors of data.
+    /// The sectors of its data.
     pub sectors: u64,
     /// The disk was not fully recovered, or missed writes.
     pub is_incomplete: bool,

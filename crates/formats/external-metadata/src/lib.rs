@@ -47,7 +47,7 @@ mod label;
 pub use gather::{Array, Seat, Seen, Slot, gather};
 pub use label::{Damage, DiskEntry, Element, Identity, Kind, Label, Record, State};
 
-/// Reads so many bytes at an offset of the disk; `None` where they cannot be read.
+/// Reads so many bytes at an offset of the disk; `None` if that fails.
 pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
 
 /// The label of a disk of this size; `None` without IMSM or DDF metadata.

@@ -118,7 +118,7 @@ fn an_older_disk_is_stale_wherever_it_stands_in_the_line() {
 fn a_disk_that_is_rebuilt_holds_nothing_yet() {
     let found = arrays(&labels(&of("imsm-raid5-rebuilding")), &[]);
     let of_disk = |disk: usize| found[0].seats.iter().find(|seat| seat.disk == disk).expect("it");
-    // The one that failed, and the spare in its place.
+    // The failed disk, and the spare that replaces it.
     assert!(of_disk(1).is_stale && !of_disk(3).is_stale, "{found:?}");
     assert_eq!(of_disk(1).slot, of_disk(3).slot);
     assert!(found[0].slots[of_disk(3).slot].is_incomplete, "{found:?}");
@@ -138,7 +138,7 @@ fn the_last_disk_needs_no_serial() {
     }
     let two = arrays(&sound, &[0, 1]);
     assert_eq!((two[0].unknown.as_slice(), two[0].seats.len()), (&[0, 1][..], 1));
-    // Which half of a mirror it is does not matter.
+    // For a mirror the identity does not matter.
     let mirror = labels(&of("imsm-raid1-raid0"));
     let found = arrays(&mirror, &[0, 1]);
     let of_level = |level| {
@@ -151,7 +151,7 @@ fn the_last_disk_needs_no_serial() {
 
 #[test]
 fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
-    // mdadm's spare has a table of its own, so that what is left are the mirror's halves.
+    // mdadm's spare has a table of its own, so the remaining disks are the mirror's halves.
     let sound = labels(&of("imsm-spare"));
     for nameless in [&[0, 1, 2][..], &[0, 2], &[1, 2], &[2]] {
         let found = arrays(&sound, nameless);
@@ -159,7 +159,7 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
         seated.sort_unstable();
         assert_eq!(seated, [0, 1], "{found:?}");
     }
-    // A firmware's may have the same table as the others.
+    // A spare of the firmware may have the same table as the others.
     let mut same = vec![sound[0].clone(), sound[0].clone(), sound[0].clone()];
     for label in &mut same {
         let spare = braid_external_metadata::DiskEntry {
@@ -192,7 +192,7 @@ fn a_flipped_bit_is_noticed() {
         assert!(!matches!(label_of(&image), Some(Ok(_))), "bit {bit} of the anchor");
         image[anchor + bit / 8] ^= 1 << (bit % 8);
     }
-    // DDF has two: the other one says the same, or there is nothing that is read.
+    // DDF has two copies: the other one gives the same, or the label is damaged.
     let fixture = of("ddf-raid5-raid1");
     let mut image = fixture.image(0);
     let sound = label_of(&image).expect("metadata").expect("sound");
@@ -213,7 +213,7 @@ fn a_flipped_bit_is_noticed() {
         }
         image[at] ^= bit;
     }
-    // Both of them wrong.
+    // Both copies damaged.
     for header in [96, 104] {
         let at = image.len() - 512 + header;
         let sector = u64::from_be_bytes(*image[at..].first_chunk().expect("a place"));

@@ -1,27 +1,27 @@
-//! Why something is not read.
+//! Faults, and why a volume is not read.
 
 /// A fault in LVM's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// A part of it could not be read.
+    /// Reading a part of it failed.
     Unreadable(&'static str),
-    /// Its sum does not fit.
+    /// Its checksum is wrong.
     Sum(&'static str),
-    /// It says something that cannot be.
+    /// Its content is impossible.
     Nonsense(&'static str),
-    /// It is larger than what is looked at.
+    /// It exceeds a limit.
     TooLarge(&'static str),
     /// The text has a syntax error at this line.
     Text {
         /// Counted from 1.
         line: usize,
     },
-    /// Of this volume the pool knows nothing.
+    /// The pool does not have this volume.
     NoDevice {
         /// Its number in the pool.
         device: u64,
     },
-    /// Blocks of the pool go by several tiers, and nothing tells which of them is meant.
+    /// Blocks of the pool are on several tiers, and its map of tiers is missing.
     Tiers,
 }
 
@@ -41,14 +41,14 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Why a volume is not read at all.
+/// Why a volume is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unread {
-    /// A segment of a kind that is not followed.
+    /// A segment of an unsupported kind.
     Kind(String),
     /// A snapshot that is not thin: changes beside an origin.
     Snapshot,
-    /// Behind a cache, that may hold what the volume does not.
+    /// A cache in front of it may have newer data.
     Cache(String),
     /// The volume that it lies on does not exist, or leads in circles.
     Astray(String),

@@ -23,11 +23,11 @@ pub struct Part {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// Which of the physical volumes it is; none if it is not among them.
+    /// The index of its physical volume; `None` if that is missing.
     pub device: Option<usize>,
-    /// Where its extents begin.
+    /// The first byte of its extents.
     pub start_bytes: u64,
-    /// How many it has.
+    /// The number of its extents.
     pub extents: u64,
     /// Its device ends before its extents do.
     pub is_cut: bool,
@@ -36,9 +36,9 @@ pub struct Part {
 /// The kind of a logical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// Bytes that have places of their own.
+    /// Bytes at fixed places.
     Direct(Map),
-    /// The first of several copies, as it is.
+    /// The first of several copies.
     Copy(Map),
     /// Blocks of a pool.
     Thin {
@@ -49,7 +49,7 @@ pub enum Shape {
     },
     /// A pool of thin volumes.
     Pool,
-    /// It is not read.
+    /// An unsupported volume.
     Unread(Unread),
 }
 
@@ -76,11 +76,11 @@ pub struct Logical {
 pub struct Pool {
     /// Its name in the group.
     pub name: String,
-    /// It is of QNAP's own kind.
+    /// It has QNAP's own format.
     pub is_of_qnap: bool,
-    /// Where its metadata is.
+    /// The map of its metadata.
     pub metadata: Result<Map, Unread>,
-    /// Where its data is: one, or QNAP's tiers by their numbers.
+    /// The map of its data: one, or QNAP's tiers by number.
     pub data: Result<Vec<Option<Map>>, Unread>,
 }
 
@@ -91,21 +91,21 @@ pub struct Group {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// How often it was changed.
+    /// The number of changes to it.
     pub sequence: u64,
     /// Bytes of an extent.
     pub extent_bytes: u64,
-    /// Its physical volumes, here or not.
+    /// Its physical volumes, including missing ones.
     pub parts: Vec<Part>,
     /// Its volumes, by name.
     pub volumes: Vec<Logical>,
     /// Its pools.
     pub pools: Vec<Pool>,
-    /// Volumes that were not looked at, as there are too many.
+    /// The number of volumes beyond the limit.
     pub left_out: usize,
 }
 
-/// The groups that physical volumes are of, by name.
+/// The groups of these physical volumes, by name.
 #[must_use]
 pub fn groups(physical: &[PhysicalVolume]) -> Vec<Group> {
     let mut newest: BTreeMap<&str, &Described> = BTreeMap::new();
@@ -180,7 +180,7 @@ struct Reader<'a> {
     has_copies: bool,
 }
 
-/// Segments of a volume, in their order: extents, kind, and the rest.
+/// Segments of a volume, in order: first extent, extents, kind, and the rest.
 fn segments(section: &Section) -> Vec<(u64, u64, &str, &Section)> {
     let is_segment = |(name, _): &(&str, &Section)| name.starts_with("segment");
     let mut found: Vec<_> = section
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
             Some(name) => self.map(name, 0),
             None => Err(Unread::Nonsense("a pool without metadata")),
         };
-        // QNAP's pools have their data in tiers, each a volume of its own.
+        // QNAP's pools have their data in tiers, each in a volume of its own.
         let tiers: Vec<String> = (0..8).map(|tier| format!("{name}_tierdata_{tier}")).collect();
         let has_tiers = tiers.iter().any(|tier| self.volumes.contains_key(tier.as_str()));
         let data = match segment.text("pool") {
@@ -321,14 +321,14 @@ impl<'a> Reader<'a> {
         map.pieces().iter().any(is_real).then_some(map)
     }
 
-    /// Counts what is looked at.
+    /// Counts towards the limit of steps.
     fn step(&mut self, count: usize) -> Result<(), Unread> {
         self.steps_left =
             self.steps_left.checked_sub(count).ok_or(Unread::Nonsense("how its group nests"))?;
         Ok(())
     }
 
-    /// Where the bytes of a volume lie.
+    /// The map of a volume.
     fn map(&mut self, name: &str, depth: usize) -> Result<Map, Unread> {
         let section = *self.volumes.get(name).ok_or_else(|| Unread::Astray(told(name)))?;
         if depth > NESTING_MAX {
@@ -395,7 +395,7 @@ impl<'a> Reader<'a> {
                     Value::Text(name) => Some(name.clone()),
                     Value::Number(_) => None,
                 });
-                // Metadata and image, by turns.
+                // Metadata and images alternate.
                 let images = names.skip(1).step_by(2).take(STRIPES_MAX);
                 let areas: Vec<(String, u64)> = images.map(|name| (name, 0)).collect();
                 self.first_copy(&areas, extents, depth)
@@ -408,7 +408,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The first copy of which everything is here, or else the first.
+    /// The first copy without missing parts, or else the first.
     fn first_copy(
         &mut self,
         areas: &[(String, u64)],
@@ -468,7 +468,7 @@ impl<'a> Reader<'a> {
         Ok(rules)
     }
 
-    /// Round several areas, each of which is in one piece.
+    /// Stripes over several areas, each in one piece.
     fn striped(
         &mut self,
         segment: &Section,

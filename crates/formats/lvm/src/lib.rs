@@ -55,5 +55,5 @@ pub use map::{Map, Spot};
 pub use physical::{PhysicalVolume, physical};
 pub use text::{Entry, Section, Value, parse};
 
-/// Reads so many bytes from an offset; none if they cannot be read.
+/// Reads so many bytes from an offset; `None` if that fails.
 pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;

@@ -11,36 +11,36 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where a byte is.
+/// The place of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spot {
-    /// On a part of the group, so many bytes from the start of its device.
+    /// On a part of the group.
     On {
         /// Index of the part.
         part: usize,
         /// Bytes from the start of its device.
         offset_bytes: u64,
     },
-    /// Nowhere: it was never written, and is zero.
+    /// Never written, so it reads as zero.
     Zero,
-    /// On a part that is not here, or where nothing tells any more.
+    /// On a missing part, or at an unknown place.
     Lost,
 }
 
-/// Bytes of one part.
+/// A stretch of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leg {
     pub(crate) part: usize,
     pub(crate) offset_bytes: u64,
-    /// The part is not here.
+    /// The part is missing.
     pub(crate) is_lost: bool,
 }
 
-/// Bytes that follow one rule.
+/// The mapping of one piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
     Linear(Leg),
-    /// Round these, from `skip_bytes` of what they have together on.
+    /// Striped over these, from `skip_bytes` of the whole stripe set on.
     Striped {
         stripe_bytes: u64,
         skip_bytes: u64,
@@ -62,7 +62,7 @@ impl Piece {
         self.start_bytes.saturating_add(self.length_bytes)
     }
 
-    /// Where the byte is that lies so far behind its start, and how many follow it there.
+    /// The place of the byte `skip` after its start, and the number of consecutive bytes there.
     fn at(&self, skip: u64) -> (Spot, u64) {
         let left = self.length_bytes.saturating_sub(skip);
         let on = |leg: &Leg, more: u64| match (leg.is_lost, leg.offset_bytes.checked_add(more)) {
@@ -92,7 +92,7 @@ impl Piece {
         }
     }
 
-    /// The same bytes, without the first ones and without those behind `length_bytes`.
+    /// A part of it: `length_bytes` after the first `skip`.
     pub(crate) fn cut(&self, skip: u64, length_bytes: u64) -> Rule {
         debug_assert!(skip.saturating_add(length_bytes) <= self.length_bytes, "it has so many");
         match &self.rule {
@@ -111,16 +111,17 @@ impl Piece {
     }
 }
 
-/// Blocks one behind the other, here and there.
+/// Blocks that are consecutive in the volume and in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) block: u64,
     pub(crate) count: u64,
-    /// The first of them there; none if nothing tells.
+    /// The first block in the pool; `None` if it is lost.
     pub(crate) to: Option<u64>,
 }
 
-/// The run that has a block, or how many blocks follow it that none has.
+/// The run with this block and the block's offset in it, or the number of blocks up to the next
+/// run.
 pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
     let after = runs.partition_point(|run| run.block <= block);
     let before = after.checked_sub(1).and_then(|index| runs.get(index));
@@ -137,18 +138,17 @@ pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
 /// The data of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Data {
-    /// One volume.
+    /// In one volume.
     Plain(Map),
-    /// Several, by QNAP's way: a tier and a block there for each block of the pool.
+    /// In several, as QNAP does it: a tier and a block in it for each block of the pool.
     Tiered { block_bytes: u64, runs: [Vec<Run>; 8], tiers: Vec<Option<Map>> },
 }
 
-/// A thin volume's blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Thin {
     pub(crate) block_bytes: u64,
     pub(crate) runs: Vec<Run>,
-    /// Blocks that the runs are known of; the others were not looked at.
+    /// The blocks that the runs cover; others were not looked up.
     pub(crate) known: Range<u64>,
     pub(crate) data: Arc<Data>,
 }
@@ -159,7 +159,7 @@ enum Of {
     Thin(Box<Thin>),
 }
 
-/// Where the bytes of a volume lie.
+/// The map of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     size_bytes: u64,
@@ -167,7 +167,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Of pieces that follow each other.
+    /// The map of consecutive pieces.
     pub(crate) fn of_pieces(pieces: Vec<Piece>) -> Self {
         let size_bytes = pieces.last().map_or(0, Piece::end_bytes);
         Self { size_bytes, of: Of::Pieces(pieces) }
@@ -242,7 +242,7 @@ impl Map {
         }
     }
 
-    /// Bytes of it, piece by piece; none where one is lost, or cannot be read.
+    /// Reads bytes, piece by piece; `None` if any is lost or cannot be read.
     pub fn read(
         &self,
         offset: u64,
@@ -359,7 +359,7 @@ mod tests {
         }
         assert_eq!((map.at(110), map.at(u64::MAX)), (None, None));
         assert_eq!(map.parts().0, BTreeSet::from([0, 1, 2]));
-        // Cut in the middle of a stripe it is the same bytes.
+        // Cut in the middle of a stripe, the bytes stay the same.
         let cut = Map::of_pieces(vec![Piece {
             start_bytes: 0,
             length_bytes: 40,
@@ -393,7 +393,7 @@ mod tests {
             (100, (Spot::Lost, 20)),
             (120, (Spot::Lost, 20)),
             (140, (Spot::Zero, 20)),
-            // Not looked at.
+            // Not looked up.
             (160, (Spot::Lost, 20)),
         ] {
             assert_eq!(map.at(offset), Some(expected), "{offset}");

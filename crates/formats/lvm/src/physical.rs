@@ -12,7 +12,7 @@ use crate::limits::{AREAS_MAX, TEXT_BYTES_MAX};
 use braid_byte_reader::{array, le32, le64, raw_crc32};
 
 const SECTOR_BYTES: usize = 512;
-/// Sectors that a label is looked for in.
+/// Sectors that may have the label.
 const LABEL_SECTORS: usize = 4;
 const AREA_MAGIC: [u8; 16] = *b" LVM2 x[5A%r0N*>";
 /// The flag of a text that does not count.
@@ -23,9 +23,9 @@ const IGNORED: u32 = 1;
 pub struct PhysicalVolume {
     /// Its UUID, as LVM prints it.
     pub uuid: String,
-    /// Bytes that it says it has; none if it does not say so.
+    /// Its recorded size in bytes, if any.
     pub size_bytes: Option<u64>,
-    /// Bytes that it has.
+    /// The size of its device in bytes.
     pub device_bytes: u64,
     /// The content of its sound texts.
     pub(crate) described: Vec<Described>,
@@ -33,7 +33,7 @@ pub struct PhysicalVolume {
     pub faults: Vec<Fault>,
 }
 
-/// A UUID with hyphens, as people see it: 6, 4, 4, 4, 4, 4 and 6 letters.
+/// A UUID in the usual form with hyphens: 6, 4, 4, 4, 4, 4 and 6 letters.
 fn hyphened(letters: [u8; 32]) -> String {
     let text: String = letters
         .map(|byte| if byte.is_ascii_graphic() { char::from(byte) } else { '?' })
@@ -49,7 +49,7 @@ fn hyphened(letters: [u8; 32]) -> String {
     words.join("-")
 }
 
-/// The physical volume that is on a device of `device_bytes`; none if there is none.
+/// The physical volume on a device of `device_bytes`; `None` without a label.
 #[must_use]
 pub fn physical(device_bytes: u64, read: Read<'_>) -> Option<Result<PhysicalVolume, Fault>> {
     let head_bytes = SECTOR_BYTES.saturating_mul(LABEL_SECTORS);
@@ -111,7 +111,7 @@ fn of_label(
     Ok(found)
 }
 
-/// The text of an area; none if it has none, or one that does not count.
+/// The text of an area; `None` if it has none, or one that does not count.
 fn text(
     offset: u64,
     size: u64,

@@ -12,10 +12,9 @@
 use crate::fault::Fault;
 use crate::limits::{DEPTH_MAX, ENTRIES_MAX, NAME_BYTES_MAX};
 
-/// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A whole number; what is behind a decimal point is left out.
+    /// A whole number; decimals are cut off.
     Number(u64),
     /// Text between quotes.
     Text(String),
@@ -26,7 +25,7 @@ pub enum Value {
 pub enum Entry {
     /// A value.
     Value(Value),
-    /// Several.
+    /// A list of values.
     List(Vec<Value>),
     /// A section.
     Section(Section),
@@ -35,7 +34,7 @@ pub enum Entry {
 /// Entries in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Names and what stands behind them; one that is there twice counts the first time.
+    /// Names and their values; of a repeated name the first counts.
     pub entries: Vec<(String, Entry)>,
 }
 
@@ -44,7 +43,7 @@ impl Section {
         self.entries.iter().find(|(key, _)| key == name).map(|(_, entry)| entry)
     }
 
-    /// The section of this name.
+    /// The section with this name.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&Self> {
         match self.get(name)? {
@@ -53,7 +52,7 @@ impl Section {
         }
     }
 
-    /// The number of this name.
+    /// The number with this name.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.get(name)? {
@@ -62,7 +61,7 @@ impl Section {
         }
     }
 
-    /// The text of this name.
+    /// The text with this name.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
@@ -71,7 +70,7 @@ impl Section {
         }
     }
 
-    /// The list of this name; a single value is a list of one.
+    /// The list with this name; a single value is a list of one.
     #[must_use]
     pub fn list(&self, name: &str) -> Option<&[Value]> {
         match self.get(name)? {
@@ -81,7 +80,7 @@ impl Section {
         }
     }
 
-    /// The sections in it, with their names.
+    /// Its subsections, with their names.
     pub fn sections(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.entries.iter().filter_map(|(name, entry)| match entry {
             Entry::Section(section) => Some((name.as_str(), section)),
@@ -111,7 +110,7 @@ impl<'a> Reader<'a> {
         Err(Fault::Text { line: self.line })
     }
 
-    /// Past what means nothing.
+    /// Skips blanks and comments.
     fn skip(&mut self) {
         while let Some((first, rest)) = self.rest.split_first() {
             match first {
@@ -148,7 +147,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Bytes up to the first that is none of a word's.
+    /// Bytes up to the end of a word.
     fn word(&mut self) -> &'a [u8] {
         let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+.@/".contains(byte);
         let end = self.rest.iter().position(|byte| !is_of_word(byte)).unwrap_or(self.rest.len());

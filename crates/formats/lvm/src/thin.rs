@@ -42,19 +42,19 @@ const OF_QNAP: u32 = 4;
 const INNER: u32 = 1;
 const LEAF: u32 = 2;
 const NODE_HEAD_BYTES: usize = 32;
-/// Low bits of a value of a tree of blocks that say when.
+/// Low bits of a value in a block tree: the time of the mapping.
 const TIME_BITS: u32 = 24;
-/// Low bits of a value of a tree of tiers that say a block's place; those above are the tier.
+/// Low bits of a value in a tier tree: the block's place; the bits above are the tier.
 const TIER_BITS: u32 = 61;
 
-/// Reads of a part of the group so many bytes from an offset.
+/// Reads so many bytes from an offset of a part; `None` if that fails.
 pub type ReadPart<'a> = &'a mut dyn FnMut(usize, u64, usize) -> Option<Vec<u8>>;
 
 struct Superblock {
     node_bytes: u64,
     volumes_root: u64,
     block_bytes: u64,
-    /// Root and size of blocks, if blocks go by tiers.
+    /// Root and block size of the tier tree, if the pool has one.
     tiers: Option<(u64, u64)>,
 }
 
@@ -200,7 +200,7 @@ impl Node {
     }
 }
 
-/// Adds blocks to runs, which go on where they can.
+/// Adds blocks to runs, extending the last run if possible.
 fn add(runs: &mut Vec<Run>, (block, count, to): (u64, u64, Option<u64>)) -> Result<(), Fault> {
     if let Some(last) = runs.last_mut() {
         let follows = last.block.checked_add(last.count) == Some(block);
@@ -266,7 +266,7 @@ pub fn map(
     Ok((Map::of_thin(size_bytes, thin), lost))
 }
 
-/// The data of a pool, with what leads to its tiers, as far as these runs need it.
+/// The data of a pool, with the map of its tiers as far as these runs need it.
 fn of_pool(
     volumes: &[Option<Map>],
     superblock: &Superblock,

@@ -23,7 +23,8 @@ pub(crate) fn uuid(letter: char) -> String {
     [6, 4, 4, 4, 4, 4, 6].map(|count| String::from(letter).repeat(count)).join("-")
 }
 
-/// The first bytes of a physical volume, with this text so far into the ring of its metadata area.
+/// The first bytes of a physical volume, with this text at this offset in the ring of its metadata
+/// area.
 pub(crate) fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> Vec<u8> {
     let mut head = vec![0; START];
     let (area, area_bytes) = (4096, START - 4096);

@@ -1,4 +1,4 @@
-//! Pools of thin volumes: what trees say, and trees that lead astray.
+//! Pools of thin volumes: sound trees, and trees that lead astray.
 
 use braid_lvm::{Fault, Group, Map, Shape, Spot, thin};
 
@@ -91,7 +91,7 @@ fn blocks_are_where_the_tree_says_and_others_are_zero() {
         assert_eq!(map.at(block * BLOCK), Some(expected), "{block}");
     }
     assert_eq!(map.at(192 * BLOCK), None);
-    // As much as is wanted is looked at.
+    // Only the wanted blocks are looked up.
     let device = device(&metadata.concat(), "thin-pool");
     let group = group(std::slice::from_ref(&device));
     let (some, _) = mapped(&device, &group, 10 * BLOCK..11 * BLOCK).expect("a pool");
@@ -118,13 +118,13 @@ fn trees_that_lead_astray_end() {
     torn[2000] ^= 1;
     let leaves = [
         torn,
-        // Somewhere else.
+        // A node of another place.
         node(4096, 9, true, &[(0, value(7))]),
-        // Keys of others, keys that go down, keys twice.
+        // Foreign keys, falling keys, repeated keys.
         node(4096, 3, true, &[(10, value(7))]),
         node(4096, 3, true, &[(4, value(7)), (2, value(7))]),
         node(4096, 3, true, &[(4, value(7)), (4, value(7))]),
-        // It leads to itself, back, and out of the pool.
+        // A node that leads to itself, back, or out of the pool.
         node(4096, 3, false, &[(0, 3)]),
         node(4096, 3, false, &[(0, 2)]),
         node(4096, 3, false, &[(0, u64::MAX)]),
@@ -137,7 +137,7 @@ fn trees_that_lead_astray_end() {
         assert_eq!(map.at(0), Some((Spot::Lost, 10 * BLOCK)), "{index}");
         assert_eq!(map.at(10 * BLOCK).map(|it| it.0), Some(data(2)), "{index}");
     }
-    // Data that the pool does not have.
+    // Blocks beyond the pool's data.
     let (map, _) = with(
         3,
         node(4096, 3, true, &[(0, value(256)), (1, value(u64::MAX >> 24)), (2, value(255))]),
@@ -145,7 +145,7 @@ fn trees_that_lead_astray_end() {
     .expect("a pool");
     let spots = [0, 1, 2].map(|block| map.at(block * BLOCK).map(|it| it.0));
     assert_eq!(spots, [Some(Spot::Lost), Some(Spot::Lost), Some(data(255))]);
-    // Without the list of volumes there is nothing.
+    // Without the tree of volumes none is found.
     assert_eq!(with(1, node(4096, 1, true, &[(4, 2)])), Err(Fault::NoDevice { device: 5 }));
     assert!(matches!(with(1, vec![0; 4096]), Err(Fault::Sum(_))));
     let mut torn = sound[0].clone();
@@ -154,7 +154,7 @@ fn trees_that_lead_astray_end() {
     assert!(matches!(with(0, superblock(4096, 1, 0, None)), Err(Fault::Nonsense(_))));
 }
 
-/// QNAP's pools: nodes of 8 KiB, and with tiers a tree that says in which a block is.
+/// QNAP's pools: nodes of 8 KiB, and with tiers a tree with each block's tier.
 #[test]
 fn pools_of_qnap_are_read_with_tiers_and_without() {
     let leaf = node(8192, 2, true, &[(0, value(1)), (1, value(70))]);
@@ -165,7 +165,7 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
         leaf.clone(),
         node(8192, 3, true, &[]),
     ];
-    // Two volumes hold data, and no tree says which.
+    // Two volumes hold data, and no tree maps blocks to them.
     assert_eq!(all(&without, "tier-thin-pool"), Err(Fault::Tiers));
     let (map, _) = all(&without, "thin-pool").expect("one volume holds all");
     assert_eq!(map.at(0).map(|it| it.0), Some(data(1)));
@@ -174,14 +174,14 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
     let tiers = node(8192, 3, true, &[(0, 2 << 61 | 1 << 24 | 3), (1, 1 << 24)]);
     let with = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes.clone(), leaf.clone(), tiers];
     let (map, _) = all(&with, "tier-thin-pool").expect("a pool");
-    // Tier 2 begins in extent 3, tier 0 in extent 1; block 1 there is an extent further on.
+    // Tier 2 begins in extent 3, tier 0 in extent 1; block 1 of a tier is an extent further on.
     let at = |extent: usize, more: u64| Spot::On {
         part: 0,
         offset_bytes: (START + extent * EXTENT) as u64 + more,
     };
     assert_eq!(map.at(0).map(|it| it.0), Some(at(4, BLOCK)));
     assert_eq!(map.at(BLOCK).map(|it| it.0), Some(at(2, 6 * BLOCK)));
-    // A tree of tiers that is damaged is not the same as none.
+    // A damaged tier tree does not count as a missing one.
     let damaged = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes, leaf, vec![7; 8192]];
     let (map, _) = all(&damaged, "tier-thin-pool").expect("a pool");
     assert_eq!(map.at(0).map(|it| it.0), Some(Spot::Lost));

@@ -10,7 +10,7 @@ use braid_test_needs::{Need, needs, skip};
 use crate::kit::{EXTENT, START, group};
 use crate::pools::{device, mapped};
 
-/// Loop devices, which are detached again.
+/// Loop devices, detached on drop.
 struct Loops(Vec<PathBuf>);
 
 impl Loops {
@@ -132,7 +132,7 @@ fn what_lvm_made_is_where_it_says() {
     assert!(segments >= 4, "{said}");
 }
 
-/// Makes a pool's metadata of this description, and returns its bytes.
+/// Makes a pool's metadata from this description, and returns its bytes.
 fn restored(folder: &Path, description: &str) -> Vec<u8> {
     let (xml, metadata) = (folder.join("xml"), folder.join("metadata"));
     fs::write(&xml, description).unwrap();
@@ -190,7 +190,7 @@ fn what_thin_restore_made_is_where_it_says() {
         };
         assert_eq!(map.at(block * 65_536).map(|it| it.0), Some(expected), "{block}");
     }
-    // The one beside it has many levels; its numbers are those of the description as well.
+    // The other volume's tree has many levels; its places are also those of the description.
     let pool = &group.pools[0];
     let mut read = |_: usize, offset: u64, length: usize| {
         device.get(usize::try_from(offset).unwrap()..)?.get(..length).map(<[u8]>::to_vec)
@@ -200,7 +200,7 @@ fn what_thin_restore_made_is_where_it_says() {
     assert_eq!(lost, 0);
     for block in 0..80_000_u64 {
         let (spot, run) = map.at(block * 65_536).unwrap();
-        // The data of this pool ends after 256 blocks here: what is behind is lost, and not zero.
+        // This pool's data ends after 256 blocks: blocks beyond are lost, not zero.
         assert_eq!(spot == Spot::Zero, block % 2 == 1, "{block}");
         assert_eq!(run, 65_536, "{block}");
     }

@@ -38,13 +38,13 @@ use braid_ondisk::{Foreign, ForeignKind, Snippet, Superblock, probe, probe_range
 pub use says::Says;
 pub use table::{Partition, Scheme, Table};
 
-/// Partitions that are listed at most: twice what a GPT usually has room for.
+/// Most partitions that are listed: twice the usual capacity of a GPT.
 pub const PARTITIONS_MAX: usize = 256;
 
-/// Reads so many bytes from an offset; none if they cannot be read.
+/// Reads so many bytes from an offset; `None` if that fails.
 pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
 
-/// One thing that was recognised.
+/// One recognised content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thing {
     /// Its kind, in one word: `ext4`, `xfs`, `luks`, ...
@@ -57,18 +57,18 @@ pub struct Thing {
     pub says: Says,
 }
 
-/// A stretch that stands by itself: a partition, or all of it.
+/// A partition, or the whole device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// Its bytes.
     pub bytes: Range<u64>,
-    /// Its number and what the table says of it; none if it is all of the device.
+    /// Its entry in the table; `None` for the whole device.
     pub partition: Option<Partition>,
     /// The recognised content; empty if the partition is empty or of an unknown kind.
     pub things: Vec<Thing>,
-    /// Members of arrays on it, sound ones.
+    /// Valid superblocks of members of arrays on it.
     pub superblocks: Vec<Superblock>,
-    /// Its first and last bytes could not be read.
+    /// Reading its first and last bytes failed.
     pub is_unreadable: bool,
     /// Its first and last bytes are zeroes.
     pub is_zero: bool,
@@ -77,13 +77,13 @@ pub struct Volume {
 /// The partitions and content of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
-    /// The table of partitions, if there is one.
+    /// The partition table, if there is one.
     pub table: Option<Table>,
     /// In the order of their places.
     pub volumes: Vec<Volume>,
 }
 
-/// Looks at a device of `size_bytes`.
+/// Recognises the content of a device of `size_bytes`.
 #[must_use]
 pub fn look(size_bytes: u64, read: Read<'_>) -> Contents {
     let table = table::read(size_bytes, read);

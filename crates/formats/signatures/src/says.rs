@@ -10,22 +10,22 @@ use braid_byte_reader::{array, be16, be32, be64, le16, le32, le64};
 /// The recorded size and state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Says {
-    /// Bytes that it takes, if it says so.
+    /// Its recorded size in bytes.
     pub size_bytes: Option<u64>,
     /// It was in use when last written, so its log must be replayed. A read-only mount replays in
     /// memory, or refuses.
     pub was_in_use: bool,
-    /// It has noted errors of its own.
+    /// It recorded errors of its own.
     pub has_errors: bool,
     /// The number of devices that it is spread over, if more than one.
     pub devices: Option<u64>,
-    /// Its contents are encrypted: nothing behind it can be recognised.
+    /// It is encrypted, so its content cannot be recognised.
     pub is_encrypted: bool,
-    /// It is opened by a volume manager.
+    /// A volume manager opens it.
     pub is_volume_manager: bool,
 }
 
-/// Bytes at a place of the device, as far as they were read.
+/// The bytes read at an offset of the device.
 fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
     let found = snippets.iter().find_map(|snippet| {
         let skip = usize::try_from(offset.checked_sub(snippet.offset)?).ok()?;
@@ -34,7 +34,7 @@ fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
     found.unwrap_or_default()
 }
 
-/// The name by which its own tools know it, and what it says.
+/// The name that its own tools use, and its recorded size and state.
 pub(crate) fn says(foreign: &Foreign, snippets: &[Snippet]) -> (&'static str, Says) {
     let found = match foreign.kind {
         ForeignKind::Ext => ext(from(snippets, 1024)),
@@ -59,7 +59,7 @@ fn ext(bytes: &[u8]) -> Option<(&'static str, Says)> {
     const HAS_JOURNAL: u32 = 0x4;
     const NEEDS_RECOVERY: u32 = 0x4;
     const OF_64_BITS: u32 = 0x80;
-    // Extents, 64 bits, flexible groups, inline data: what only ext4 has.
+    // Extents, 64 bits, flexible groups, inline data: features of ext4 only.
     const OF_EXT4: u32 = 0x40 | OF_64_BITS | 0x200 | 0x8000;
     const IS_CLEAN: u16 = 1;
     const HAS_ERRORS: u16 = 2;
@@ -83,7 +83,7 @@ fn ext(bytes: &[u8]) -> Option<(&'static str, Says)> {
     Some((name, says))
 }
 
-/// xfs: `sb_blocksize`, `sb_dblocks`. Whether its log is empty is not in the superblock.
+/// xfs: `sb_blocksize`, `sb_dblocks`. The superblock does not tell whether its log is empty.
 fn xfs(bytes: &[u8]) -> Option<Says> {
     let block_bytes = u64::from(be32(bytes, 4)?);
     let is_sane = block_bytes.is_power_of_two() && (512..=65536).contains(&block_bytes);
@@ -91,14 +91,14 @@ fn xfs(bytes: &[u8]) -> Option<Says> {
     Some(Says { size_bytes: Some(size_bytes), ..Says::default() })
 }
 
-/// btrfs: `num_devices`, and of this device `total_bytes`.
+/// btrfs: `num_devices`, and this device's `total_bytes`.
 fn btrfs(bytes: &[u8]) -> Option<Says> {
     let (devices, size_bytes) = (le64(bytes, 136)?, le64(bytes, 209)?);
     let devices = (devices > 1).then_some(devices);
     Some(Says { size_bytes: Some(size_bytes), devices, ..Says::default() })
 }
 
-/// A physical volume of LVM: its header follows its label, and has its size behind its UUID.
+/// An LVM physical volume: its header follows its label; the size follows the UUID.
 fn lvm(bytes: &[u8]) -> Option<Says> {
     let header = usize::try_from(le32(bytes, 20)?).ok()?;
     array::<32>(bytes, header)?;

@@ -15,26 +15,26 @@ use braid_byte_reader::{array, crc32, le16, le32, le64};
 
 /// Bytes in a sector of an MBR.
 const SECTOR_BYTES: u64 = 512;
-/// Sizes of sectors that a GPT is looked for with.
+/// Sector sizes with which a GPT is searched.
 const SECTORS: [u64; 2] = [512, 4096];
-/// The head of a GPT has so many bytes at least.
+/// Least bytes of a GPT's head.
 const HEAD_BYTES_MIN: usize = 92;
-/// A GPT's entry has so many bytes, or a power of two times as many.
+/// Least bytes of a GPT entry; others are this times a power of two.
 const ENTRY_BYTES_MIN: usize = 128;
 const ENTRY_BYTES_MAX: usize = 4096;
-/// Bytes of entries that are read at most.
+/// Most bytes of entries that are read.
 const ENTRIES_BYTES_MAX: usize = 1 << 20;
-/// Kinds of entries in an MBR that lead to others.
+/// Kinds of MBR entries that lead to logical partitions.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
-/// The kind that shields a GPT from those who know none.
+/// The kind that protects a GPT from tools that do not know it.
 const SHIELD: u8 = 0xee;
 
-/// Whose table it is.
+/// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// GPT.
     Gpt,
-    /// GPT, by the copy at its end: the first one is damaged, or was written over.
+    /// GPT, from the copy at the end: the first one is damaged or overwritten.
     GptCopy,
     /// MBR.
     Mbr,
@@ -43,22 +43,22 @@ pub enum Scheme {
 /// One partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Its number, as Linux counts.
+    /// Its number in Linux.
     pub number: u32,
-    /// Its bytes; they lie in the device.
+    /// Its bytes, within the device.
     pub bytes: Range<u64>,
-    /// Its name in a GPT, if it has one.
+    /// Its name in a GPT, if any.
     pub name: Option<String>,
 }
 
-/// A table of partitions.
+/// A partition table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Whose.
+    /// Its kind.
     pub scheme: Scheme,
     /// In order of their places.
     pub partitions: Vec<Partition>,
-    /// Partitions that reach out of the device, and are not listed.
+    /// The number of partitions that reach beyond the device, which are not listed.
     pub out_of_bounds: u32,
 }
 
@@ -143,7 +143,7 @@ fn name(bytes: &[u8]) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// One of an MBR's entries: kind, first sector, sectors. None if it is empty.
+/// An MBR entry: kind, first sector, sectors. `None` if it is empty.
 fn entry(sector: &[u8], index: usize) -> Option<(u8, u64, u64)> {
     let at = index.checked_mul(16)?.checked_add(446)?;
     let entry = array::<16>(sector, at)?;
@@ -175,7 +175,7 @@ fn mbr(size_bytes: u64, read: Read<'_>) -> Option<Table> {
         .zip(0_usize..4)
         .filter_map(|(number, index)| Some((number, entry(&sector, index)?)))
         .collect();
-    // Only a shield: the GPT behind it is damaged, and there is nothing here.
+    // Only a protective entry: the GPT itself is damaged, and the MBR lists no partition.
     if entries.iter().all(|(_, (kind, ..))| *kind == SHIELD) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The tests of contents, in one program.
+//! The tests of signatures, in one program.
 
 mod kit;
 mod tables;

@@ -2,7 +2,6 @@
 
 use braid_signatures::{Contents, look};
 
-/// Looks at bytes.
 pub(crate) fn contents(bytes: &[u8]) -> Contents {
     let mut read = |offset: u64, length: usize| {
         let start = usize::try_from(offset).ok()?;
@@ -11,7 +10,7 @@ pub(crate) fn contents(bytes: &[u8]) -> Contents {
     look(bytes.len() as u64, &mut read)
 }
 
-/// CRC-32, once more and by another way: a table of remainders.
+/// CRC-32 by another method: a table of remainders.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let table: Vec<u32> = (0..256_u32)
         .map(|index| {
@@ -58,7 +57,7 @@ pub(crate) fn put_gpt(bytes: &mut [u8], sector: usize, partitions: &[(u64, u64, 
     }
 }
 
-/// Writes one entry of an MBR, or of a link, with the mark: kind, first sector, sectors.
+/// Writes one MBR entry, or link, with the boot mark: kind, first sector, sectors.
 pub(crate) fn put_entry(
     bytes: &mut [u8],
     sector: usize,

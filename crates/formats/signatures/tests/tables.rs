@@ -1,11 +1,11 @@
-//! Tables of partitions, sound and damaged.
+//! Partition tables, sound and damaged.
 
 use braid_signatures::{Contents, PARTITIONS_MAX, Scheme, look};
 use proptest::prelude::*;
 
 use crate::kit::{contents, put_entry, put_gpt};
 
-/// Numbers, and first and last sector.
+/// Number, first sector and last sector of each partition.
 fn places(contents: &Contents) -> Vec<(u32, u64, u64)> {
     let partition = |volume: &braid_signatures::Volume| {
         let number = volume.partition.as_ref().expect("a partition").number;
@@ -89,7 +89,7 @@ fn what_only_looks_like_a_table_is_none() {
     assert_eq!(contents(&[]).volumes.len(), 1);
 }
 
-/// A device that says the same everywhere, in so many bytes.
+/// A device of this size that holds the given pieces.
 fn of_pieces(size_bytes: u64, pieces: &[(u64, Vec<u8>)]) -> Contents {
     let mut read_bytes = 0_usize;
     let mut read = |offset: u64, length: usize| {

@@ -29,7 +29,7 @@ fn run(program: &str, words: &[&str], path: &Path) {
     assert!(ran.status.success(), "{program}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// The only thing on all of an image.
+/// The only content of an image.
 fn only(path: &Path) -> Thing {
     let found = contents(&fs::read(path).expect("readable"));
     assert_eq!(found.table, None);
@@ -62,7 +62,7 @@ fn xfs_says_its_size() {
     needs!("mkfs.xfs");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
-    // Less than mkfs.xfs makes today.
+    // Little more than the least that mkfs.xfs accepts today.
     fs::File::create(&path).and_then(|file| file.set_len(320 << 20)).expect("a file");
     run("mkfs.xfs", &["-q", "-L", "tank"], &path);
     let thing = only(&path);
@@ -94,7 +94,7 @@ fn lvm_and_luks_are_recognised_by_their_headers() {
     let found = &contents(&bytes).volumes[0].things[0];
     assert_eq!((found.name, found.says.size_bytes), ("lvm2", Some(4 << 20)));
     assert!(found.says.is_volume_manager);
-    // A header that says that it lies outside what was read is no reason to fail.
+    // A header may lie outside the bytes that were read; that must not fail.
     bytes[532..536].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(contents(&bytes).volumes[0].things[0].says.size_bytes, None);
     for (version, name) in [(1, "luks1"), (2, "luks2")] {

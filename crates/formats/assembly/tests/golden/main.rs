@@ -32,7 +32,7 @@ fn fixtures() -> Vec<(String, Fixture)> {
     all
 }
 
-/// Every member as assembly wants it, called `m0`, `m1`, ...
+/// The members as input of assembly, called `m0`, `m1`, ...
 fn probed(fixture: &Fixture) -> Vec<ProbedMember> {
     let look = |index| look::look_at_image(&format!("m{index}"), &fixture.image(index));
     (0..fixture.members.len()).map(look).collect()

@@ -1,7 +1,7 @@
-//! geometry against members that the real md wrote: every sector of every member holds what
-//! geometry says, and every sector of the array is on the members as often as it says.
+//! Geometry against members that the real md wrote: every sector of every member holds the content
+//! that geometry says, and every sector of the array is on as many members as it says.
 //!
-//! The fixtures know no layout: which sector is P or Q, and of which powers, was found by trying.
+//! The fixtures know no layout: which sector is P or Q, and with which powers, was found by trying.
 
 use std::collections::BTreeMap;
 

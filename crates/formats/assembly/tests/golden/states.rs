@@ -1,4 +1,4 @@
-//! The verdict on every state that the real md left an array in.
+//! The verdicts on every state in which the real md left an array.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use super::{assembled, fixtures};
 /// The expected result of assembly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
-    /// It can be run; not dirty.
+    /// It can run, and is not dirty.
     Clean,
-    /// It can be run; redundancy is right before this sector only.
+    /// It can run; redundancy is right before this sector only.
     Dirty(u64),
     /// The array can be read but not written.
     ReadOnly { dirty: bool, code: &'static str },
-    /// It can be read but for what is at risk, and is refused otherwise.
+    /// It can be read except for sectors at risk, and is refused for writing.
     Withheld,
-    /// There is no array, under this code.
+    /// It is refused with this code.
     Refused(&'static str),
 }
 
@@ -197,7 +197,8 @@ fn an_array_without_a_word_on_its_layout_is_refused() {
             }
         }
     }
-    // Far sets are dm-raid's; unequal 0.90 raid0 means what `raid0.default_layout` is at the time.
+    // Only dm-raid has far sets; an unequal 0.90 raid0 depends on the present
+    // `raid0.default_layout`.
     let expected = [
         "raid0-3-m0.90-unequal-default1",
         "raid0-3-m0.90-unequal-default2",

@@ -1,4 +1,4 @@
-//! ondisk on every superblock that the real md wrote: the fields are the kernel's, the bytes stay.
+//! ondisk on every superblock that the real md wrote: fields equal the kernel's, bytes stay.
 
 use braid_geometry::Level;
 use braid_ondisk::{Features, Role, Superblock};
@@ -52,7 +52,7 @@ fn fields_are_what_the_kernel_said() {
                 assert!(stayed || name == "state-raid0-reshaping", "{about}");
                 continue;
             }
-            // The takeover's and the patched array's level is what md made of them.
+            // md chose the level of the takeover's and the patched array.
             assert_eq!(array.level.name(), fact("level"), "{about}");
             assert_eq!(
                 u64::from(array.chunk_sectors) * 512,

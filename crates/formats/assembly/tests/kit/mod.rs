@@ -79,7 +79,7 @@ pub(crate) fn probed(label: &str, superblock: Superblock) -> ProbedMember {
     }
 }
 
-/// A device without anything on it.
+/// An empty device.
 pub(crate) fn blank(label: &str) -> ProbedMember {
     let probe = Probe::default();
     ProbedMember { probe, ..probed(label, superblock(&array(Level::Raid1, 1)[0]).clone()) }
@@ -146,7 +146,7 @@ pub(crate) fn add_bitmap(members: &mut [ProbedMember], kind: BitmapKind, events:
                 let marks = LocklessMarks::clean(sectors, head.sectors_each());
                 head.area(&[0; 16], &bits, Some(&marks))
             }
-            // Its bits are not read.
+            // The bits are not read.
             BitmapKind::HostEndian => vec![0; usize::try_from(head.total_bytes()).expect("few")],
             BitmapKind::Classic => head.area(&[0; 16], &bits, None),
         };
@@ -178,7 +178,7 @@ pub(crate) fn occupants(members: &[ProbedMember], assembly: &Assembly) -> Vec<St
     array.slots.iter().map(|slot| slot.as_ref().map(label).unwrap_or_default()).collect()
 }
 
-/// Damages a superblock: its checksum fails, what it says of itself can be read.
+/// Damages a superblock: its checksum fails, and its claim can still be read.
 pub(crate) fn damage(member: &mut ProbedMember) {
     let Superblock { array, state, .. } = superblock(member);
     let is_active = |role: &&Role| matches!(role, Role::Active(_));

@@ -1,7 +1,7 @@
 //! The superblock of a device that joins an existing array.
 //!
-//! It copies the facts about the array, and has places of its own on its own device. The device is
-//! a spare until the array's next update, which goes to all members.
+//! `Superblock::joining` copies the facts about the array, and places metadata on the new device.
+//! The device is a spare until the array's next update, which goes to all members.
 
 use std::sync::Arc;
 
