@@ -325,7 +325,6 @@ fn check_agreement(roster: &Roster<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An unspecified layout.
 const RAID0_UNSPECIFIED: u32 = 0;
 
 /// The layout; that of raid0 counts only with its feature bit.
@@ -475,7 +474,6 @@ fn names_bitmap(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.bitmap_offset_sectors.is_some()
 }
 
-/// Members whose superblock names a bitmap.
 fn with_bitmap<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Candidate<'a>> {
     let active = roster.active.iter().map(|(_, candidate)| candidate);
     active.filter(|candidate| candidate.superblock.intent.bitmap_offset_sectors.is_some())

@@ -33,7 +33,6 @@ const PARTITION_START_SECTORS_MIN: u64 = 128;
 /// A member with a valid superblock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'a> {
-    /// Index in the input.
     pub(crate) index: usize,
     pub(crate) member: &'a ProbedMember,
     pub(crate) superblock: &'a Superblock,

@@ -64,7 +64,6 @@ pub(crate) fn check(
     Err(Refusal::NewestDamaged { labels, events, sound_events })
 }
 
-/// The claim of a member without a sound superblock.
 fn claim_of(member: &ProbedMember) -> Option<Claim> {
     if member.probe.newest().is_some() {
         return None;

@@ -37,7 +37,6 @@ pub fn journal_sectors_min(geometry: &Geometry) -> Option<u64> {
     (has_blocks && is_named).then_some(BATCHES_MIN * batch + 8 * JOURNAL_BLOCK_SECTORS)
 }
 
-/// Whether a journal can be written.
 pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) -> bool {
     let ring_sectors = journal.log.area.ring_sectors;
     journal_sectors_min(geometry).is_some_and(|min| ring_sectors >= min)

@@ -32,12 +32,10 @@ use crate::verdict::{Reason, Verdict};
 /// A member is up to date if its events are at most this many behind the newest.
 const EVENTS_BEHIND_MAX: u64 = 1;
 
-/// A slot, and its claimant.
 type Claim<'a> = (u16, Candidate<'a>);
 /// The slot that a member may claim, or its verdict.
 type Judged = Result<u16, (Verdict, Reason)>;
 
-/// The members of the array, by their part in it.
 #[derive(Debug)]
 pub(crate) struct Roster<'a> {
     pub(crate) newest: Candidate<'a>,
@@ -60,7 +58,6 @@ impl<'a> Roster<'a> {
     }
 }
 
-/// Judges every member of one array.
 pub(crate) fn judge<'a>(
     group: &[Candidate<'a>],
     options: &Options,
@@ -146,7 +143,6 @@ fn set_old_aside<'a>(
     group.iter().copied().partition(|candidate| !is_old(candidate))
 }
 
-/// The verdict on a member that was set aside.
 fn judge_old(
     candidate: &Candidate<'_>,
     newest: Option<Candidate<'_>>,
@@ -233,7 +229,6 @@ fn own_slot(candidate: &Candidate<'_>) -> Option<u16> {
     }
 }
 
-/// One member's table entry for another member.
 fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
     let number = usize::try_from(candidate.superblock.device.number).ok();
     let role = number.and_then(|number| table_of.superblock.state.roles.get(number));
@@ -401,7 +396,6 @@ fn has(candidate: &Candidate<'_>, feature: Features) -> bool {
     candidate.superblock.state.features.contains(feature)
 }
 
-/// The slots after all claims are settled.
 struct Settled<'a> {
     active: Vec<(u16, Candidate<'a>)>,
     replacements: Vec<(u16, Candidate<'a>)>,

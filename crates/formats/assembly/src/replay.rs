@@ -55,7 +55,6 @@ impl AssembledReplay {
     }
 }
 
-/// The kind of logs that an array keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     /// braid's own, in the bitmap file.
@@ -188,7 +187,6 @@ pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
     bitmap_file::counts(roster, LogHome::Members)
 }
 
-/// Whether the array keeps logs of either kind.
 pub(crate) fn keeps_logs(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
     has_ppl(roster) || kept(roster, file).is_some()
 }

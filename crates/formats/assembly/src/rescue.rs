@@ -219,7 +219,6 @@ pub fn without(
     plan(&others, options, &asked).outcome()
 }
 
-/// Whether a member with this verdict is in the array.
 fn is_used(verdict: Verdict) -> bool {
     matches!(
         verdict,
@@ -246,7 +245,6 @@ fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize>
     (0..members.len()).filter(in_slot).max_by_key(rank)
 }
 
-/// A superblock's last update.
 type Reached = (u64, Timestamp);
 
 /// The slot for which a member may be believed, and its last update; `None` if it may not.
@@ -417,7 +415,6 @@ fn roles(
     roles.into()
 }
 
-/// Puts a superblock onto a member in memory.
 fn put(member: &mut ProbedMember, superblock: &Superblock) {
     let place = (superblock.version, superblock.device.super_offset_sectors);
     let mut found = member.probe.superblocks.iter_mut().flatten();

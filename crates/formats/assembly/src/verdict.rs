@@ -297,7 +297,6 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Says why it is stale.
     fn fmt_stale(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EventsBehind { events, newest_events } => {
@@ -323,7 +322,6 @@ impl Reason {
     }
 }
 
-/// The time from one moment to a later one.
 fn apart(from: Timestamp, to: Timestamp) -> String {
     let microseconds =
         |time: Timestamp| u128::from(time.seconds) * 1_000_000 + u128::from(time.microseconds);

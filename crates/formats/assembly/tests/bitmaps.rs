@@ -5,7 +5,6 @@ use braid_assembly::AssembledBitmap;
 use braid_geometry::Level;
 use braid_ondisk::{Bitmap, BitmapKind};
 
-/// Sets bits of one member's bitmap.
 fn set_bits(member: &mut braid_assembly::ProbedMember, bits: &[u64]) {
     let bitmap = member.bitmap.as_mut().expect("it has one").as_mut().expect("a sound one");
     bits.iter().for_each(|bit| bitmap.bits.set(*bit));

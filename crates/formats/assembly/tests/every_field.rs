@@ -14,7 +14,6 @@ use braid_ondisk::{
 };
 
 const PAGE: &str = include_str!("../../../../docs/on-disk.md");
-/// Bytes before the role table.
 const FIXED_BYTES: usize = 256;
 const SUPERBLOCK_AT: u64 = 4096;
 const CHECKSUM_AT: usize = 216;
@@ -31,7 +30,6 @@ const UPDATED: [&str; 8] = [
     "max_dev",
 ];
 
-/// How braid handles a field or a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Understood,
@@ -50,7 +48,6 @@ impl How {
     }
 }
 
-/// The visible result of a change.
 enum Sees {
     /// It is not recognised as a superblock.
     Nothing,
@@ -67,7 +64,6 @@ enum Sees {
 }
 use Sees::{Fault, Ignores, Nothing, Refuses, Says, Serves};
 
-/// The superblocks to change.
 #[derive(Clone, Copy)]
 enum Whose {
     All,
@@ -110,7 +106,6 @@ fn on(puts: Vec<Put>, sees: Sees) -> Try {
     Try(Level::Raid5, puts, sees)
 }
 
-/// A number in the superblocks of all members.
 fn field(
     (at, bytes, name): (usize, usize, &'static str),
     how: How,
@@ -153,7 +148,6 @@ fn is_ppl(refusal: &Refusal) -> bool {
     *refusal == Refusal::ReadOnlyOnly(ReadOnlyReason::Ppl)
 }
 
-/// The fields with facts of the array.
 fn of_the_array() -> Vec<Field> {
     let ppl_features = || features(1024);
     vec![
@@ -270,7 +264,6 @@ fn of_the_array() -> Vec<Field> {
     ]
 }
 
-/// The fields of one device.
 fn of_the_device() -> Vec<Field> {
     let is_too_short = |fault: &SuperblockFault| matches!(fault, SuperblockFault::Truncated { .. });
     vec![
@@ -397,7 +390,6 @@ fn of_the_device() -> Vec<Field> {
     ]
 }
 
-/// The fields of the state, and the roles.
 fn of_the_state() -> Vec<Field> {
     vec![
         field(

@@ -297,7 +297,6 @@ fn a_journal_device_is_named() {
     assert_eq!(fault, Some(JournalFault::Absent { number: Some(3) }));
 }
 
-/// An empty journal.
 fn log() -> JournalLog {
     let area = JournalArea { start_sector: 8, ring_sectors: 4096, tail_sectors: 0 };
     JournalLog {

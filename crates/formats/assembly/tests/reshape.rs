@@ -14,7 +14,6 @@ use crate::kit::{array, edit, edit_all};
 const MEMBER_SECTORS: u64 = 40 * CHUNK;
 const CHUNK: u64 = 128;
 
-/// A reshape to simulate.
 #[derive(Clone, Copy, Debug)]
 struct Story {
     level: Level,
@@ -57,7 +56,6 @@ fn stories() -> Vec<Story> {
     ]
 }
 
-/// The members at this position.
 fn members(story: Story, position: u64) -> Vec<ProbedMember> {
     let slots = story.slots.0.max(story.slots.1);
     let mut members = array(story.level, slots);

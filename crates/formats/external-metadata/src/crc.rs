@@ -10,7 +10,6 @@ use braid_byte_reader::{be32, raw_crc32};
 /// The checksum of a section; its own 4 bytes, from the fifth on, count as `0xff`.
 }
 
-/// Whether a section's checksum is right.
 pub(crate) fn is_sound(section: &[u8]) -> bool {
     let kept = be32(section, 4);
     kept.is_some()

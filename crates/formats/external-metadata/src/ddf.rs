@@ -34,11 +34,9 @@ const OWN: u32 = 0x3333_3333;
 const SECTION_BYTES_MAX: u64 = 1 << 20;
 /// Entries in the tables of disks and of volumes, and their head.
 const ENTRY_BYTES: usize = 64;
-/// The list of members in a configuration record.
 const MEMBERS_AT: usize = 512;
 /// Most members of a part, and most parts of a volume, that braid reads.
 const MEMBERS_MAX: usize = 256;
-/// No disk.
 const NONE: u32 = u32::MAX;
 
 /// In a disk's type and state.

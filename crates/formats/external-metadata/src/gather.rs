@@ -109,7 +109,6 @@ fn of_container(disks: &[Seen<'_>], members: &[usize]) -> Vec<Array> {
     order.iter().filter_map(of_volume).collect()
 }
 
-/// The identity of each disk.
 fn owners(disks: &[Seen<'_>], members: &[usize]) -> BTreeMap<usize, String> {
     let mut owners: BTreeMap<usize, String> = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();

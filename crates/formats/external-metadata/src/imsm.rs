@@ -125,7 +125,6 @@ fn label(bytes: &[u8]) -> Option<Label> {
     })
 }
 
-/// The place of a volume on its disks.
 struct Map {
     start_sector: u64,
     sectors: u64,

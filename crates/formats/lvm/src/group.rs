@@ -205,7 +205,6 @@ fn told(text: &str) -> String {
     text.chars().take(NAME_BYTES_MAX).collect()
 }
 
-/// The pairs in a list of names and places.
 fn pairs(values: &[Value]) -> Vec<(String, u64)> {
     let (pairs, _) = values.as_chunks::<2>();
     let pair = |pair: &'_ [Value; 2]| match pair {
@@ -328,7 +327,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The map of a volume.
     fn map(&mut self, name: &str, depth: usize) -> Result<Map, Unread> {
         let section = *self.volumes.get(name).ok_or_else(|| Unread::Astray(told(name)))?;
         if depth > NESTING_MAX {

@@ -27,16 +27,13 @@ pub enum Spot {
     Lost,
 }
 
-/// A stretch of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leg {
     pub(crate) part: usize,
     pub(crate) offset_bytes: u64,
-    /// The part is missing.
     pub(crate) is_lost: bool,
 }
 
-/// The mapping of one piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
     Linear(Leg),
@@ -135,7 +132,6 @@ pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
     Err(next.saturating_sub(block))
 }
 
-/// The data of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Data {
     /// In one volume.

@@ -15,7 +15,6 @@ const SECTOR_BYTES: usize = 512;
 /// Sectors that may have the label.
 const LABEL_SECTORS: usize = 4;
 const AREA_MAGIC: [u8; 16] = *b" LVM2 x[5A%r0N*>";
-/// The flag of a text that does not count.
 const IGNORED: u32 = 1;
 
 /// A physical volume.
@@ -27,7 +26,6 @@ pub struct PhysicalVolume {
     pub size_bytes: Option<u64>,
     /// The size of its device in bytes.
     pub device_bytes: u64,
-    /// The content of its sound texts.
     pub(crate) described: Vec<Described>,
     /// The faults of its other texts.
     pub faults: Vec<Fault>,

@@ -110,7 +110,6 @@ impl<'a> Reader<'a> {
         Err(Fault::Text { line: self.line })
     }
 
-    /// Skips blanks and comments.
     fn skip(&mut self) {
         while let Some((first, rest)) = self.rest.split_first() {
             match first {

@@ -18,7 +18,6 @@ pub(crate) fn lvm_sum(bytes: &[u8]) -> u32 {
     crc(bytes, 0xf597_a6cf, 0xedb8_8320)
 }
 
-/// A UUID of one letter.
 pub(crate) fn uuid(letter: char) -> String {
     [6, 4, 4, 4, 4, 4, 6].map(|count| String::from(letter).repeat(count)).join("-")
 }
@@ -91,7 +90,6 @@ pub(crate) fn volume(name: &str, is_visible: bool, segments: &[(u64, u64, &str, 
     )
 }
 
-/// A device in memory.
 pub(crate) fn read_of(bytes: &[u8]) -> impl FnMut(u64, usize) -> Option<Vec<u8>> {
     |offset, length| bytes.get(usize::try_from(offset).ok()?..)?.get(..length).map(<[u8]>::to_vec)
 }
@@ -100,7 +98,6 @@ pub(crate) fn look(bytes: &[u8]) -> PhysicalVolume {
     physical(bytes.len() as u64, &mut read_of(bytes)).expect("a label").expect("sound")
 }
 
-/// The only group of these devices.
 pub(crate) fn group(devices: &[Vec<u8>]) -> Group {
     let physical: Vec<PhysicalVolume> = devices.iter().map(|bytes| look(bytes)).collect();
     let mut groups = groups(&physical);
@@ -108,14 +105,12 @@ pub(crate) fn group(devices: &[Vec<u8>]) -> Group {
     groups.remove(0)
 }
 
-/// A block with its sum.
 pub(crate) fn sealed(mut block: Vec<u8>, kind: u32) -> Vec<u8> {
     let sum = crc(&block[4..], u32::MAX, 0x82f6_3b78) ^ kind;
     block[..4].copy_from_slice(&sum.to_le_bytes());
     block
 }
 
-/// A node of a tree.
 pub(crate) fn node(
     node_bytes: usize,
     place: u64,

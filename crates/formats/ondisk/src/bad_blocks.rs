@@ -26,7 +26,6 @@ use crate::limits::{BAD_BLOCK_LOG_SECTORS_MAX, SECTOR_BYTES};
 const LENGTH_BITS: u32 = 10;
 /// The longest run that md puts in one record, in units of `1 << shift` sectors.
 pub const RECORD_SECTORS_MAX: u64 = 512;
-/// The record after the last.
 const END: u64 = u64::MAX;
 const RECORD_BYTES: u64 = 8;
 /// The limit is checked before records are allocated.

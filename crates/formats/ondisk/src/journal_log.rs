@@ -520,7 +520,6 @@ mod tests {
         );
     }
 
-    /// Data of each meta block.
     fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
         prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5), 1..12)
     }

@@ -57,7 +57,6 @@ pub const OWN_LOG_HEAD_BYTES: usize = 4096;
 pub const OWN_LOG_HEAD_SECTORS: u64 = OWN_LOG_HEAD_BYTES as u64 / SECTOR_BYTES;
 /// Sectors of a ring if there is enough room: 1 MiB, as for md's logs.
 pub(crate) const RING_SECTORS_MAX: u64 = 2048;
-/// The current format.
 const FORMAT: u32 = 2;
 /// The previous format: only the newest record counts.
 const FORMAT_OF_ONE: u32 = 1;

@@ -19,7 +19,6 @@ use crate::limits::SECTOR_BYTES;
 use crate::superblock::{Version, has_member_size};
 
 const MEBIBYTE: u64 = 2 * 1024;
-/// Size of a bad-block log.
 const LOG_SECTORS: u16 = 8;
 /// Unit of raid1's member size, which has no chunk: mdadm uses whole 64 KiB.
 const MIRROR_UNIT: u64 = 128;

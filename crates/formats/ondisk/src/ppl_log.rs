@@ -172,7 +172,6 @@ pub enum PplLogError {
     },
 }
 
-/// A header and its place.
 struct Found {
     sector: u64,
     header: PplHeader,
@@ -189,7 +188,6 @@ impl Found {
         })
     }
 
-    /// The start of the next record.
     fn end_sector(&self) -> u64 {
         let parity: u64 = self.header.entries.iter().map(|one| u64::from(one.parity_bytes)).sum();
         self.sector + PPL_HEADER_SECTORS + parity / SECTOR_BYTES

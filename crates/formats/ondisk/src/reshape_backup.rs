@@ -36,9 +36,7 @@ pub const RESHAPE_BACKUP_BYTES: usize = 512;
 /// Sectors from the header on a member to the end of the part that the array uses.
 pub const RESHAPE_BACKUP_BEFORE_END_SECTORS: u64 = 8;
 
-/// The common prefix of both magics.
 const MAGIC: &[u8; 15] = b"md_backup_data-";
-/// Bytes that the two sums cover.
 const SUMMED: [usize; 2] = [64, 96];
 
 #[derive(Clone, Copy, FromBytes, KnownLayout, Immutable, Unaligned)]

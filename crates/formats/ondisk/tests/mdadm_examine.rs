@@ -49,7 +49,6 @@ fn mdadm_with(options: &[&str], parts: &[(u64, &[u8])]) -> Option<String> {
     Some(String::from_utf8(text).unwrap())
 }
 
-/// The fields of a report, split at " : ".
 fn fields(report: &str) -> HashMap<&str, &str> {
     report
         .lines()

@@ -8,7 +8,6 @@ use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, spec, superblock_v0_bytes, su
 
 const V1: [Version; 3] = [Version::V1_0, Version::V1_1, Version::V1_2];
 
-/// Another member of the same array.
 fn other(version: Version) -> Superblock {
     let mut spec = spec(version, Level::Raid5, 2);
     spec.device_number = 2;

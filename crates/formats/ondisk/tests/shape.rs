@@ -8,7 +8,6 @@ use braid_ondisk::{
 
 use crate::fixture::{Fixture, Member};
 
-/// A member's superblock, and the size of its device.
 fn superblock_of(member: &Member) -> Option<(Superblock, u64)> {
     let device_bytes = member.device_sectors * 512;
     let mut device = vec![0; usize::try_from(device_bytes).unwrap()];

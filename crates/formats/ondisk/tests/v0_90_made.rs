@@ -7,10 +7,8 @@ use crate::fixture::Fixture;
 use braid_geometry::Family;
 use braid_ondisk::{NewSuperblockError, NewV0, Role, Superblock, SuperblockUpdate, UnvalidatedV0};
 
-/// Byte offset and length of the descriptors.
 const DESCRIPTORS_AT: usize = 512;
 const DESCRIPTOR_BYTES: usize = 128;
-/// Words of the counters.
 const CHECKSUM: usize = 38;
 const CHECKPOINT_EVENTS: usize = 41;
 const CHECKPOINT: usize = 43;

@@ -42,7 +42,6 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes that a commit may change. Old and new bytes are both saved, in one file of at most 1 GiB.
 const COMMIT_BYTES_MAX: u64 = 256 << 20;
 
-/// The changes to one device.
 struct Change {
     label: String,
     path: PathBuf,
@@ -339,7 +338,6 @@ fn check(args: &RescueConfig, change: &Change, device: &dyn Member) -> Result<()
     ))
 }
 
-/// The refusal to save a change that is too large.
 fn too_much(args: &RescueConfig, bytes: u64) -> CliError {
     let what = format!(
         "the overlay changes {} of the members, and no more than {} can be saved to be taken back",

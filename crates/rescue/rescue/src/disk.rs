@@ -35,14 +35,11 @@ pub(super) struct Volume {
 
 /// One device, or a partition of one.
 pub(super) struct Disk {
-    /// Its name in messages.
     pub(super) label: String,
     pub(super) path: PathBuf,
     /// The bytes of the device that it covers, if not all.
     pub(super) part: Option<Range<u64>>,
-    /// Opened read-only.
     pub(super) device: Arc<dyn Member>,
-    /// The metadata read from it.
     pub(super) probed: ProbedMember,
     /// Checksum of its first and last bytes.
     pub(super) mark: u64,
@@ -103,7 +100,6 @@ pub(super) fn disk(
     Ok(Disk { label, path, part, device, probed, mark, contents, holes, volume, behind })
 }
 
-/// The content of a device, by its tables and signatures.
 fn contents(device: &dyn Member) -> Contents {
     let mut read = |offset: u64, length: usize| {
         let mut bytes = vec![0; length];

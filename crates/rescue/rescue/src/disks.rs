@@ -26,7 +26,6 @@ use braid_discovery::probe::open_member;
 use braid_discovery::ready::{is_dead, refuse_repeated};
 use braid_discovery::wrapped::{Use, Way, way_in, ways};
 
-/// All devices of a rescue.
 #[derive(Default)]
 pub(super) struct Disks {
     pub(super) all: Vec<Disk>,
@@ -36,7 +35,6 @@ pub(super) struct Disks {
     pub(super) notes: Vec<String>,
     /// Slightly damaged superblocks that the operator did not ask to believe.
     pub(super) remnants: Vec<Remnant>,
-    /// Notes on spares that are used as members.
     pub(super) spares: Vec<String>,
 }
 

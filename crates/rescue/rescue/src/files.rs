@@ -25,12 +25,10 @@ use braid_discovery::refusal;
 const SECTOR_BYTES: u64 = 512;
 /// Most blocks in one command: a longer command line is refused by systems.
 const BLOCKS_MAX: usize = 4096;
-/// Most stretches that are listed.
 const RANGES_SHOWN: usize = 64;
 
 type Asked<'a> = (&'a RescueConfig, &'a Found, &'a Globals);
 
-/// The losses of one volume.
 struct OfVolume {
     name: String,
     holds: String,
@@ -162,7 +160,6 @@ fn files(
     }
 }
 
-/// By debugfs: blocks to inodes, inodes to names.
 fn ext_files(
     asked: Asked<'_>,
     (start, lost): (u64, &[Range<u64>]),
@@ -203,7 +200,6 @@ fn ext_files(
     Ok(files.chain(nameless.map(|inode| format!("inode {inode}, which has no name"))).collect())
 }
 
-/// By xfs_db, sector by sector.
 fn xfs_files(
     asked: Asked<'_>,
     lost: &[Range<u64>],

@@ -47,11 +47,9 @@ const SERIAL_CHARACTERS: usize = 16;
 /// Disks with metadata that is not md's, and notes on them.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Stretches of disks, for each readable volume.
     pub(super) members: Vec<Disk>,
     /// Disks without foreign metadata, or whose metadata does not count.
     pub(super) others: Vec<Whole>,
-    /// Sentences for the operator.
     pub(super) notes: Vec<String>,
 }
 
@@ -339,7 +337,6 @@ fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> O
     Some(all.min(given / chunk * chunk)).filter(|sectors| *sectors > 0)
 }
 
-/// The refusal to write to its disks.
 pub(super) fn not_written(args: &RescueConfig, volume: &Volume) -> CliError {
     let what = format!(
         "{} is a volume of {}, and braid writes no such metadata",
@@ -353,7 +350,6 @@ pub(super) fn not_written(args: &RescueConfig, volume: &Volume) -> CliError {
         .remedy(Risk::Look, "Look at it; nothing is written", args.command(""))
 }
 
-/// The volume as JSON.
 pub(super) fn to_json(volume: &Volume) -> Value {
     json!({
         "metadata": volume.kind,

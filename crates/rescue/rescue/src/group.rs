@@ -12,9 +12,7 @@ use braid_console::error::{CliError, Risk};
 use braid_discovery::ready::choice;
 use braid_discovery::ready::served_name;
 
-/// The members of one array.
 pub(super) struct Group {
-    /// The array's name.
     pub(super) name: String,
     /// Its UUID in mdadm's form.
     pub(super) uuid: String,
@@ -29,7 +27,6 @@ impl Named for Group {
     }
 }
 
-/// An array, or a part of one, with the array's name.
 pub(super) trait Named {
     fn name(&self) -> &str;
 }
@@ -63,7 +60,6 @@ pub(super) fn one_of<T: Named>(
     })
 }
 
-/// The arrays of these disks that the operator asked for.
 pub(super) fn groups(disks: &Disks, args: &RescueConfig) -> Result<Vec<Group>, CliError> {
     for name in args.with.iter().chain(&args.without) {
         if disks.called(name).is_empty() {

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use braid_console::output::size::format_size;
 
-/// A volume's content, in a few words.
 pub(super) fn holds(volume: &Volume) -> String {
     if volume.is_unreadable && volume.things.is_empty() {
         return "it cannot be read".to_owned();

@@ -155,7 +155,6 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
     serving::serve(args, disks, (found, volumes), globals)
 }
 
-/// The volume behind an array, if its metadata is not md's.
 fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Volume> {
     group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
 }

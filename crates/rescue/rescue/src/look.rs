@@ -35,10 +35,8 @@ use braid_discovery::replay::Place;
 /// Members for which the result without each is computed: a longer table is of no use to a reader.
 const VIEWS_MAX: usize = 32;
 
-/// One array, with all findings.
 pub(super) struct Found {
     pub(super) group: Group,
-    /// Of the group's members.
     pub(super) labels: Vec<String>,
     /// Of the group's members, seen through their overlays.
     pub(super) probed: Vec<ProbedMember>,
@@ -54,7 +52,6 @@ pub(super) struct Found {
     pub(super) asked: BTreeSet<usize>,
     /// For each used member, the result without it.
     pub(super) views: Vec<Option<Outcome>>,
-    /// The array's content, or why it cannot be read.
     pub(super) contents: Result<Contents, String>,
     /// Of the group's members: bytes of the disk that the copy lacks.
     pub(super) lacks: Vec<u64>,
@@ -193,7 +190,6 @@ fn one(
     Ok(found)
 }
 
-/// The group's members that the operator named.
 fn asked_for(disks: &Disks, group: &Group, args: &RescueConfig) -> BTreeSet<usize> {
     let named: Vec<usize> = args.with.iter().flat_map(|name| disks.called(name)).collect();
     let here = group.members.iter().enumerate();
@@ -293,7 +289,6 @@ impl Found {
         withholding(&self.plan, ready)
     }
 
-    /// The number of uncertain stripes.
     pub(super) fn stripes_at_risk(&self) -> u64 {
         match &self.moving {
             Some(moving) => moving.stripes_at_risk(),
@@ -301,12 +296,10 @@ impl Found {
         }
     }
 
-    /// Whether any part of it can be read.
     pub(super) fn is_readable(&self) -> bool {
         self.moving.as_ref().map_or(self.plan.array.is_ok(), Moving::is_readable)
     }
 
-    /// The size of a readable array, in bytes.
     pub(super) fn size_bytes(&self) -> Option<u64> {
         let sectors = match (&self.moving, &self.plan.array) {
             (Some(moving), _) => Some(moving.reshaping.size_sectors),
@@ -315,7 +308,6 @@ impl Found {
         sectors.map(|sectors| sectors.saturating_mul(512))
     }
 
-    /// The options for assembly.
     pub(super) fn wanted(&self, read_only: bool, accept_risk: Option<u64>) -> Options {
         wanted(&self.plan, &self.options, (read_only, accept_risk))
     }
@@ -346,7 +338,6 @@ impl Found {
     }
 }
 
-/// A superblock as sectors of its device.
 fn sectors(superblock: &Superblock) -> Sectors {
     let mut bytes = superblock.to_bytes();
     bytes.resize(bytes.len().next_multiple_of(512), 0);
@@ -354,7 +345,6 @@ fn sectors(superblock: &Superblock) -> Sectors {
     (superblock.device.super_offset_sectors..).zip(sectors.iter().copied()).collect()
 }
 
-/// An array that is open for reading.
 pub(super) enum Reader {
     Array(Volume),
     /// In the middle of a reshape.

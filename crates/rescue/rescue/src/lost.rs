@@ -121,7 +121,6 @@ pub(super) fn lost(
     (lost, is_cut)
 }
 
-/// Splits a range into pieces.
 pub(super) fn pieces(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = range.end;
     (range.start..end)
@@ -133,7 +132,6 @@ fn can_be_read(volume: &Volume, range: &Range<u64>) -> bool {
     read(volume, range).is_some()
 }
 
-/// Bytes of the array, if they can be read.
 pub(super) fn read(volume: &Volume, range: &Range<u64>) -> Option<Payload> {
     let length = usize::try_from(range.end - range.start).expect("it is bounded by the caller");
     let payload = Payload::zeroed(length);

@@ -21,7 +21,6 @@ use braid_frontend_nbd::{ClientRequest, Completion, Export, Outcome, Payload, Re
 use braid_lvm::{Map, Spot};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 
-/// The places of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Places {
     pub(crate) map: Map,
@@ -31,7 +30,6 @@ pub(crate) struct Places {
     pub(crate) is_read_only: bool,
 }
 
-/// The place of a run of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Array(usize, u64),
@@ -44,7 +42,6 @@ impl Places {
         self.map.size_bytes()
     }
 
-    /// The arrays that it lies on.
     fn arrays(&self) -> impl Iterator<Item = usize> {
         let mut arrays: Vec<usize> = self.parts.iter().flatten().map(|(array, _)| *array).collect();
         arrays.sort_unstable();
@@ -86,7 +83,6 @@ impl Places {
     }
 }
 
-/// A volume as an export.
 pub(super) struct Mapped {
     name: String,
     words: String,

@@ -19,7 +19,6 @@ use super::volumes::Volumes;
 const SECTOR_BYTES: u64 = 512;
 const MIB_SECTORS: u64 = 2048;
 
-/// The maker of a NAS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maker {
     Synology,
@@ -90,7 +89,6 @@ fn whose(disks: &Disks, volumes: &Volumes) -> Option<Maker> {
     of_disks(disks).or_else(|| volumes.is_of_qnap().then_some(Maker::Qnap))
 }
 
-/// The maker's name, for JSON.
 pub(super) fn maker(disks: &Disks, volumes: &Volumes) -> Option<&'static str> {
     whose(disks, volumes).map(Maker::name)
 }

@@ -37,7 +37,6 @@ use braid_discovery::status::words::level_word;
 use braid_discovery::wrapped::{Use, may_be_on_top, way_in};
 
 const SECTOR_BYTES: u64 = 512;
-/// Most bytes of a superblock.
 const SUPERBLOCK_LENGTH: usize = 4096;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_LENGTH as u64;
 /// Bytes searched at the start of a disk: all partitions begin there, except those of large
@@ -65,9 +64,7 @@ const FAILURES_MAX: usize = 16;
 /// Most superblocks reported of one disk; more are remains of many arrays.
 const TOLD_MAX: usize = 16;
 
-/// A slightly damaged superblock.
 pub(super) struct Remnant {
-    /// The label of its member.
     pub(super) label: String,
     pub(super) disk: usize,
     pub(super) nearly: Nearly,
@@ -145,7 +142,6 @@ fn seated(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError> {
     in_front(superblock, &(data..data + superblock.device.data_size_sectors), seat)
 }
 
-/// The slightly damaged superblocks on a disk.
 fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
     let device = disk.device.as_ref();
     let size = device.size_bytes();
@@ -181,7 +177,6 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
     found
 }
 
-/// A 0.90 superblock at its proper place.
 fn old(device: &dyn Member) -> Option<Nearly> {
     let size = device.size_bytes();
     let sector = Version::V0_90.super_offset_sectors(size / SECTOR_BYTES)?;

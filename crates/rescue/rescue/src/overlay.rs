@@ -32,13 +32,11 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
 use braid_console::state::make_folders;
 
-/// The overlay of one member.
 pub(super) type OfMember = Arc<Overlay<Arc<dyn Member>>>;
 
 /// The overlay of an array in the middle of a reshape, whose members cannot have one.
 pub(super) type OfArray = Arc<Overlay<Arc<dyn Member>>>;
 
-/// The folder of an array.
 pub(super) fn folder(args: &RescueConfig, uuid: &str, globals: &Globals) -> PathBuf {
     let base = args.overlay.clone().unwrap_or_else(|| globals.state_dir.join("rescue"));
     base.join(uuid.replace(':', ""))
@@ -48,7 +46,6 @@ fn name(disk: &Disk) -> String {
     format!("{:016x}", disk.mark)
 }
 
-/// The names of overlays in a folder; empty without one.
 fn names(folder: &Path) -> Result<Vec<String>, CliError> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -70,7 +67,6 @@ fn cannot(folder: &Path, error: &io::Error) -> CliError {
     system(format!("the overlay in {} cannot be used", folder.display()), error)
 }
 
-/// Bytes that the files in a folder take.
 pub(super) fn taken_bytes(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -171,7 +167,6 @@ pub(super) fn open_array(
     list.first().map(open).transpose()
 }
 
-/// Opens the overlay of an array, or makes it.
 pub(super) fn make_array(
     args: &RescueConfig,
     folder: &Path,
@@ -353,7 +348,6 @@ fn unfit(args: &RescueConfig, folder: &Path, why: &str) -> CliError {
         .remedy(Risk::Destroy, "Throw it away", args.command("--discard"))
 }
 
-/// The error if no overlay exists.
 pub(super) fn missing(args: &RescueConfig, folder: &Path) -> CliError {
     let what = format!("there is no overlay in {}", folder.display());
     CliError::new(Code::OverlayMissing, what)

@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 
 use braid_console::state::write_whole;
 
-/// The first words of a file.
 const MAGIC: &str = "braid-overlay-list 1";
 /// No file is longer: 1920 members, of some 120 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -37,7 +36,6 @@ pub(super) struct Entry {
     pub(super) is_made: bool,
 }
 
-/// The list in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Listed {
     Nothing,

@@ -81,7 +81,6 @@ impl braid_server::Part for Part {
     }
 }
 
-/// A part as an export.
 struct Stretch {
     name: String,
     words: String,

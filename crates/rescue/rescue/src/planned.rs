@@ -17,7 +17,6 @@ pub(super) fn withholding(plan: &Plan, mut ready: Ready) -> Ready {
     ready
 }
 
-/// The options for assembly.
 pub(super) fn wanted(
     plan: &Plan,
     options: &Options,

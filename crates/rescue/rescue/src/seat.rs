@@ -23,7 +23,6 @@ use braid_discovery::probe::probe_beside;
 const SECTOR_BYTES: u64 = 512;
 /// From this data offset on a superblock fits before the data: at sector 8, as in 1.2.
 const BEFORE_DATA_SECTORS: u64 = 16;
-/// Sectors of a superblock of any version.
 const SUPERBLOCK_SECTORS: u64 = 8;
 
 /// A slot of an array, and the facts of its member's superblock.
@@ -35,7 +34,6 @@ pub(super) struct Seat {
     pub(super) slot: u16,
     /// Its device number: that of its slot, unless another disk took it since.
     pub(super) number: u16,
-    /// Number of slots.
     pub(super) slots: u16,
     pub(super) roles: Arc<[Role]>,
     pub(super) data_offset_sectors: u64,

@@ -166,7 +166,6 @@ fn refuse_several_at_risk(args: &RescueConfig, found: &[Found]) -> Result<(), Cl
     Err(error)
 }
 
-/// Whether an array may be served over its overlay.
 fn can_be_written(args: &RescueConfig, found: &Found) -> Result<(), CliError> {
     if let Some(moving) = &found.moving {
         let risk = moving.stripes_at_risk();
@@ -271,7 +270,6 @@ fn empty_logs(found: &Found) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The server's options.
 fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
     let nbd = args.uris.iter().map(|uri| Address::parse(uri)).collect::<Result<Vec<_>, _>>()?;
     let (read_only, accept_risk) = (args.read_only, args.accept_risk);

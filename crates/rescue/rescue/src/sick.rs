@@ -14,9 +14,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::maps;
 
-/// The map of one copy.
 pub(super) struct Sick {
-    /// Its path.
     pub(super) path: PathBuf,
     pub(super) map: Map,
 }

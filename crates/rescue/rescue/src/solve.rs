@@ -42,7 +42,6 @@ const PAGE_BYTES: usize = 4096;
 /// The name of an array whose own name is lost.
 const NAME: &str = "rescued";
 
-/// The guesses, and the chosen one.
 pub(super) struct Solved {
     solution: Solution,
     labels: Vec<String>,
@@ -51,7 +50,6 @@ pub(super) struct Solved {
     told: Vec<Guess>,
 }
 
-/// Runs the solver on the disks.
 pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<Solved, CliError> {
     let members = platters(&disks.all);
     let members: Vec<&dyn Platter> = members.iter().map(|it| it as &dyn Platter).collect();
@@ -78,12 +76,10 @@ pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<Solved, CliErro
 }
 
 impl Solved {
-    /// The guess to use, if any.
     pub(super) fn chosen(&self) -> Option<&Guess> {
         self.chosen.map(|index| &self.solution.guesses[index])
     }
 
-    /// The refusal to serve or write without a chosen guess.
     pub(super) fn refused(&self, args: &RescueConfig) -> CliError {
         let look = args.command_for(None, "--solve");
         let error = match self.solution.guesses.is_empty() {
@@ -102,7 +98,6 @@ impl Solved {
         error.remedy(Risk::Look, "See what was found", look)
     }
 
-    /// The next steps if no guess is used.
     fn next(&self, args: &RescueConfig) -> String {
         match self.solution.guesses.is_empty() {
             true => "  Nothing on them has an address. Name all members that there are; what is encrypted says nothing.\n".to_owned(),

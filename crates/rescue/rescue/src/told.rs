@@ -24,12 +24,10 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
 const SECTOR_BYTES: u64 = 512;
-/// Most ways to seat spares that are tried.
 const WAYS_MAX: usize = 24;
 /// Events behind the newest, so that the former member counts as dropped out, as it did.
 const EVENTS_BEHIND: u64 = 2;
 
-/// A disk as the solver reads it.
 pub(super) struct Read<'a>(&'a dyn Member);
 
 impl Platter for Read<'_> {
@@ -42,12 +40,10 @@ impl Platter for Read<'_> {
     }
 }
 
-/// Disks as the solver reads them.
 pub(super) fn platters(disks: &[Disk]) -> Vec<Read<'_>> {
     disks.iter().map(|disk| Read(disk.device.as_ref())).collect()
 }
 
-/// A superblock, its disk, and where its member starts.
 struct Said<'a> {
     disk: usize,
     start_sectors: u64,
@@ -55,7 +51,6 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// The first sector of its data, on the disk.
     fn offset(&self) -> u64 {
         self.start_sectors + self.superblock.device.data_offset_sectors
     }
@@ -167,7 +162,6 @@ fn guess(newest: &Said<'_>, seats: &[Option<Seat>]) -> Guess {
     }
 }
 
-/// Whether the seated members can read the guess's array.
 fn is_readable(guess: &Guess) -> bool {
     let survives = |map: Geometry| map.survives(&|slot| guess.slots[slot.index()].is_none());
     guess.geometry().is_some_and(survives)

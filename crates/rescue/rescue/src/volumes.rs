@@ -25,13 +25,11 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 
-/// The place of a physical volume.
 struct Place {
     array: usize,
     bytes: Range<u64>,
 }
 
-/// A volume of the operator, with all findings.
 struct Volume {
     /// Indices of its group, and within it.
     group: usize,
@@ -46,7 +44,6 @@ struct Volume {
     missing: Vec<String>,
 }
 
-/// All volumes on the arrays.
 pub(super) struct Volumes {
     groups: Vec<Group>,
     places: Vec<Place>,
@@ -56,7 +53,6 @@ pub(super) struct Volumes {
 }
 
 impl Volumes {
-    /// Finds the volumes on the arrays.
     pub(super) fn look(found: &[Found]) -> Self {
         let (mut places, mut physical_volumes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (array, one) in found.iter().enumerate() {
@@ -119,7 +115,6 @@ impl Volumes {
         (group, &group.volumes[volume.index])
     }
 
-    /// Reads of a part of a group.
     fn read_part(
         &self,
         group: &Group,

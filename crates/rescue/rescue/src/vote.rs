@@ -32,7 +32,6 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Most places that are listed; of more only the number.
 const RUNS_MAX: usize = 1000;
 
-/// The results of the check.
 #[derive(Default)]
 struct Heard {
     findings: Vec<Finding>,

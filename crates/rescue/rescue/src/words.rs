@@ -36,7 +36,6 @@ const SECTOR_BYTES: u64 = 512;
 /// Most ranges that are listed; of more only the number.
 const RANGES_SHOWN: usize = 8;
 
-/// The complete findings.
 pub(super) struct Story<'a> {
     pub(super) args: &'a RescueConfig,
     pub(super) disks: &'a Disks,
@@ -51,7 +50,6 @@ fn is_too_large(volume: &Volume) -> bool {
     volume.things.iter().any(|thing| thing.says.size_bytes.is_some_and(|bytes| bytes > room))
 }
 
-/// The refusal to serve an array for writing.
 pub(super) fn not_served(args: &RescueConfig, found: &Found, refused: &Refusal) -> CliError {
     let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
     let risk = match refused {
@@ -466,7 +464,6 @@ pub(super) fn short(found: &Found) -> String {
     format!("{} of {} members{how}", level_word(array.level.name()), array.raid_slots)
 }
 
-/// The slot that a member claims.
 fn slot(found: &Found, index: usize) -> Option<u16> {
     match found.probed[index].probe.newest()?.state.role {
         Role::Active(slot) => Some(slot),
@@ -509,7 +506,6 @@ fn found_lines(found: &Found) -> Vec<String> {
     lines
 }
 
-/// The consequence of the holes of copies.
 fn lost_words(found: &Found) -> Option<String> {
     if found.contents.is_err() || found.lacks.iter().all(|bytes| *bytes == 0) {
         return None;
@@ -535,7 +531,6 @@ fn lost_words(found: &Found) -> Option<String> {
     })
 }
 
-/// The consequences, member by member and for all.
 fn meaning(found: &Found) -> Vec<String> {
     let plan = &found.plan;
     let mut lines = Vec::new();

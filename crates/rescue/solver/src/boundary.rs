@@ -31,7 +31,6 @@ use crate::sign::ALIKE;
 
 /// Most scans, each closer than the one before.
 const LOOKS_MAX: usize = 4;
-/// Most facts of a volume that are checked.
 const FACTS_MAX: usize = 4096;
 /// Least weight of all votes together, in weak votes.
 const WEIGHT_MIN: usize = 8 * ALIKE;

@@ -1,9 +1,7 @@
 //! Reads numbers from unvalidated bytes; reads beyond the end return `None`.
-/// A UUID as stored.
 
 pub(crate) const SECTOR: usize = 512;
 
-/// Whether all bytes are zero.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     bytes.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
 }

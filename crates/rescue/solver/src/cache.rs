@@ -13,7 +13,6 @@ const PAGES_MAX: usize = 4096;
 /// A page's bytes; `None` if it cannot be read whole.
 type Page = Option<Box<[u8]>>;
 
-/// A member with a cache of its pages.
 pub(crate) struct Cached<'a> {
     member: &'a dyn Platter,
     pages: RefCell<BTreeMap<u64, Page>>,

@@ -39,7 +39,6 @@ const CONFIRMED: i64 = 2;
 const REFUTED: i64 = 8;
 
 impl Evidence {
-    /// The total weight, in addresses.
     pub(crate) fn sum(&self) -> i64 {
         let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let weight = match self.seen > ADDRESSES_MAX {

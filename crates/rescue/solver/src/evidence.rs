@@ -19,7 +19,6 @@ use crate::learned::Fact;
 use crate::scan::Scan;
 use crate::sign::{ALIKE, Belongs, Walk};
 
-/// Predictions read, for each volume.
 const PREDICTIONS_MAX: usize = 24;
 /// Facts read for each volume, and for a guess that is one of thousands.
 const FACTS: usize = 128;
@@ -28,7 +27,6 @@ const FACTS_FIRST: usize = 48;
 const AGAINST_MAX: usize = 6;
 /// Refutations for a volume that is larger than the array.
 const TOO_LARGE: usize = 4;
-/// Places at which redundancy is compared.
 const COMPARED_MAX: u64 = 192;
 /// Sectors compared at each: a page, the smallest chunk.
 const PAGE: usize = 8;
@@ -199,7 +197,6 @@ pub(crate) fn seat_by_walk(
     (guess, walk)
 }
 
-/// The slots with parity for a sector's row.
 fn parity_slots(geometry: &Geometry, sector: u64) -> Vec<usize> {
     let Geometry::Stripe(stripe) = geometry else { return Vec::new() };
     if sector >= stripe.capacity_sectors() {
@@ -209,7 +206,6 @@ fn parity_slots(geometry: &Geometry, sector: u64) -> Vec<usize> {
     std::iter::once(map.p_slot()).chain(map.q_slot()).map(Slot::index).collect()
 }
 
-/// Bytes of a volume by a guess.
 fn read_bytes(
     guess: &Guess,
     geometry: &Geometry,

@@ -20,7 +20,6 @@ const SHARE: usize = 4;
 /// So many signs on parity give a member a seat without that share.
 const PARITY_MIN: usize = 3;
 
-/// The result of a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// The data offset that all members had to have; `None` if votes were free.
@@ -32,7 +31,6 @@ pub(crate) struct Fit {
     pub(crate) contested: BTreeSet<usize>,
     /// Total [`Belongs::strength`] of the volume's addresses that are at their place by this.
     pub(crate) strength: usize,
-    /// Votes for these seats.
     pub(crate) votes: usize,
 }
 

@@ -32,7 +32,6 @@ const INODES_STEP: u64 = 8;
 pub(crate) struct Fact {
     /// Bytes from the start of the volume.
     pub(crate) byte: u64,
-    /// Its length in bytes.
     pub(crate) length: usize,
     /// Member and sector of the source. If that is parity, it mixes several sources and is void.
     pub(crate) source: (usize, u64),
@@ -87,7 +86,6 @@ impl Facts {
 /// in the last, and the source.
 type Ends = ([u64; 2], u64, usize, (usize, u64));
 
-/// Knowledge of a volume's files and data.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     /// Valid inodes are surely of this volume. Without checksums they may be of any.

@@ -24,7 +24,6 @@ use std::path::Path;
 use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use fixture::Fixture;
 
-/// Every committed fixture with its name, in order of names.
 fn fixtures() -> Vec<(String, Fixture)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../oracle/fixtures");
     let all = Fixture::all(&folder).expect("the fixtures are committed");
@@ -38,7 +37,6 @@ fn probed(fixture: &Fixture) -> Vec<ProbedMember> {
     (0..fixture.members.len()).map(look).collect()
 }
 
-/// The decision over all members.
 fn assembled(fixture: &Fixture, read_only: bool) -> Assembly {
     assemble(&probed(fixture), &Options { read_only, ..Options::default() })
 }

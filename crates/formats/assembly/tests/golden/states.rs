@@ -6,7 +6,6 @@ use braid_assembly::{AssembledArray, ReadOnlyReason, Verdict};
 
 use super::{assembled, fixtures};
 
-/// The expected result of assembly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     /// It can run, and is not dirty.

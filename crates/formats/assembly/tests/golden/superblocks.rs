@@ -6,7 +6,6 @@ use braid_ondisk::{Features, Role, Superblock};
 use super::fixture::Fixture;
 use super::{fixtures, look};
 
-/// The superblock of each member, with its image.
 fn superblocks(fixture: &Fixture) -> Vec<(Superblock, Vec<u8>)> {
     let one = |index: usize| {
         let image = fixture.image(index);

@@ -79,7 +79,6 @@ pub(crate) fn probed(label: &str, superblock: Superblock) -> ProbedMember {
     }
 }
 
-/// An empty device.
 pub(crate) fn blank(label: &str) -> ProbedMember {
     let probe = Probe::default();
     ProbedMember { probe, ..probed(label, superblock(&array(Level::Raid1, 1)[0]).clone()) }

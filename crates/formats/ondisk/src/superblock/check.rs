@@ -12,7 +12,6 @@ use crate::limits::{
 /// md's levels that braid refuses by name.
 const REFUSED_LEVELS: [(i32, &str); 3] = [(-4, "multipath"), (-5, "faulty"), (-10, "container")];
 
-/// The level that md writes as `number`.
 pub(super) fn level(number: i32) -> Result<Level, SuperblockFault> {
     Level::from_md(number).ok_or_else(|| {
         let named = REFUSED_LEVELS.iter().find(|(refused, _)| *refused == number);

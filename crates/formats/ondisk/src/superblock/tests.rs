@@ -53,7 +53,6 @@ pub(crate) fn made(version: Version) -> Superblock {
     Superblock::new_v1(&new_superblock(version, Level::Raid5)).unwrap()
 }
 
-/// Puts bytes on an empty device and probes it.
 fn probed(
     device_bytes: u64,
     offset: u64,
@@ -830,7 +829,6 @@ fn reshape(delta_disks: i32, backwards: bool, new_data_offset_sectors: Option<u6
     }
 }
 
-/// A member's superblock in each version.
 fn one_of_each() -> [Superblock; 4] {
     let of_v1 = new_superblock(Version::V1_0, Level::Raid5);
     let of_v0 = Superblock::new_v0(&NewV0 {

@@ -7,9 +7,7 @@ use braid_ondisk::{
     checksum_v0, placement,
 };
 
-/// Size of the tests' device.
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
-/// Byte offset of a 0.90 superblock on it.
 pub(crate) const V0_OFFSET_BYTES: u64 = DEVICE_BYTES - (64 << 10);
 
 /// Device 1 of a clean array of five devices: four slots and a spare.

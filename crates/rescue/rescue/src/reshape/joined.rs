@@ -25,10 +25,8 @@ use rustix::io::Errno;
 pub(super) const SECTOR_BYTES: u64 = 512;
 /// Bytes of zeroes before the array and after it; existing overlays include them.
 pub(super) const MARGIN_BYTES: u64 = 1 << 20;
-/// Bytes of a read from a volume.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The place of a backup.
 #[derive(Clone)]
 pub(super) enum BackupPlace {
     File(Arc<File>),
@@ -44,7 +42,6 @@ impl BackupPlace {
     }
 }
 
-/// The source of a stretch.
 #[derive(Clone)]
 pub(super) enum Source {
     /// The array on this side.
@@ -55,14 +52,12 @@ pub(super) enum Source {
     Nowhere,
 }
 
-/// A stretch of the array, in sectors.
 #[derive(Clone)]
 pub(super) struct Stretch {
     pub(super) sectors: Range<u64>,
     pub(super) source: Source,
 }
 
-/// The device.
 pub(super) struct Joined {
     size_sectors: u64,
     /// In order, without gaps.
@@ -85,7 +80,6 @@ impl Joined {
         Self { size_sectors, stretches, before, after, identity }
     }
 
-    /// Reads bytes of the array.
     pub(super) fn read_array(&self, buffer: &mut [u8], offset: u64) -> Result<(), MemberError> {
         let end = offset + buffer.len() as u64;
         for stretch in &self.stretches {
@@ -112,7 +106,6 @@ impl Joined {
     }
 }
 
-/// Reads bytes of an array.
 pub(super) fn read(volume: &Volume, buffer: &mut [u8], offset: u64) -> Result<(), MemberError> {
     let error = MemberError::from(Errno::IO);
     for (at, piece) in (offset..).step_by(PIECE_BYTES).zip(buffer.chunks_mut(PIECE_BYTES)) {

@@ -136,7 +136,6 @@ impl Moving {
         self.sides.iter().filter(is_needed)
     }
 
-    /// Whether any part of the array can be read.
     pub(super) fn is_readable(&self) -> bool {
         self.needed().any(|side| side.plan.array.is_ok())
     }
@@ -169,7 +168,6 @@ impl Moving {
         ranges
     }
 
-    /// The result without one of the members.
     pub(super) fn without(
         &self,
         (options, asked): (&Options, &BTreeSet<usize>),

@@ -37,7 +37,6 @@ pub(crate) fn kind(moving: &Moving) -> String {
     }
 }
 
-/// The served level, in a word.
 pub(crate) fn level(moving: &Moving) -> String {
     let (before, after) = (moving.reshaping.before.level, moving.reshaping.after.level);
     match before == after {
@@ -47,7 +46,6 @@ pub(crate) fn level(moving: &Moving) -> String {
     }
 }
 
-/// The changes, a phrase for each.
 fn changes(moving: &Moving) -> Vec<String> {
     let (before, after) = (&moving.reshaping.before, &moving.reshaping.after);
     let layout = |shape: &Shape| {
@@ -76,7 +74,6 @@ fn changes(moving: &Moving) -> Vec<String> {
     changes
 }
 
-/// The story of the reshape.
 pub(crate) fn lines(moving: &Moving) -> Vec<String> {
     let reshaping = &moving.reshaping;
     let mut lines = vec![format!("What changes: {}.", changes(moving).join(", "))];
@@ -179,7 +176,6 @@ fn bytes(sectors: &Range<u64>) -> Value {
     })
 }
 
-/// The reshape as JSON.
 pub(crate) fn json(moving: &Moving) -> Value {
     let reshaping = &moving.reshaping;
     let shape = |shape: &Shape| {
