@@ -81,19 +81,17 @@ pub struct AssembledArray {
     pub bitmap: Option<AssembledBitmap>,
     /// The bitmap file, if one was given: the bitmap is then the file's.
     pub bitmap_file: Option<AssembledBitmapFile>,
-    /// The replay that makes redundancy right, for an array with a parity log that was not stopped
-    /// cleanly.
+    /// The replay of parity logs that makes redundancy right after an unclean stop.
     pub replay: Option<AssembledReplay>,
-    /// Parity logs by member index, also of spares; `None` if the array has none that braid can
-    /// write.
+    /// Parity logs by member index, also of spares; `None` without logs that braid can write.
     pub parity_logs: Option<BTreeMap<usize, AssembledParityLog>>,
     /// Its write journal, which must be replayed before any read.
     pub journal: Option<AssembledJournal>,
     /// Why the journal does not count. The whole array is then in doubt: it may only be read, or
     /// goes on without its journal ([`Options::without_journal`]).
     pub journal_fault: Option<JournalFault>,
-    /// Redundancy is right before this sector (of each member; of the array for raid10). `u64::MAX`
-    /// means everywhere.
+    /// Redundancy is right before this sector of each member (raid10: of the array); everywhere if
+    /// `u64::MAX`.
     pub resync_offset: u64,
     /// Whether the array was not stopped cleanly.
     pub dirty: bool,
@@ -101,8 +99,7 @@ pub struct AssembledArray {
     pub degraded: u16,
     /// The risk of wrong reads that the operator accepted.
     pub accepted_risk: Option<AtRisk>,
-    /// The risk that was not accepted, on an array that is only read: these sectors are not
-    /// computed, and their reads fail.
+    /// The risk that was not accepted, on an array that is only read: these sectors cannot be read.
     pub withheld_risk: Option<AtRisk>,
     /// Why the array may only be read, whatever the options say.
     pub read_only: Option<ReadOnlyReason>,
@@ -115,8 +112,7 @@ pub struct AssembledBitmap {
     pub superblock: BitmapSuperblock,
     /// Whether its bits are believed.
     pub is_current: bool,
-    /// Regions where members may differ: the union of all believed bitmaps; everything if none is
-    /// believed.
+    /// Regions where members may differ: those of all believed bitmaps, or everything without one.
     pub bits: Bits,
     /// Marks of a lockless bitmap. A region is unwritten if all believed members say so, and needs
     /// sync if any member says so. If none is believed, everything needs sync.
@@ -126,11 +122,10 @@ pub struct AssembledBitmap {
 /// The losses that an array tolerates in its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tolerance {
-    /// How many more members, whichever they are, may fail before the next start is refused or a
-    /// sector becomes unreadable.
+    /// How many more members may fail, before a start is refused or a sector becomes unreadable.
     pub can_lose: u16,
-    /// Parity may be wrong, so nothing is computed from it until resync: the array tolerates fewer
-    /// losses than its level.
+    /// Parity may be wrong, so nothing is computed from it until resync, and fewer losses
+    /// tolerated.
     pub parity_in_doubt: bool,
     /// Copies may differ where an interrupted write was in flight. Each sector is read from one
     /// copy; if that member is lost before resync, the sector may change its content.
@@ -220,8 +215,7 @@ pub(crate) fn build(
     let lost = lost_slots(roster, slot_count);
     let mut shape = shape(roster, slot_count, &lost)?;
     if shape.level == Level::Raid0 && shape.layout == RAID0_UNSPECIFIED {
-        // Superblocks keep an unspecified layout, as under md: the reader chose one, and another
-        // reader may choose differently.
+        // Superblocks keep it unspecified, as under md: another reader may choose differently.
         shape.layout = options.raid0_layout.unwrap_or(RAID0_UNSPECIFIED);
     }
     let geometry = Geometry::new(&shape)?;
@@ -420,8 +414,7 @@ fn journal_of(
     }
 }
 
-/// Whether the array goes on without its journal. It does not if newer members are missing: the
-/// operator must attach those.
+/// Whether the array goes on without its journal: not if newer members exist elsewhere.
 fn is_given_up(fault: &JournalFault, options: &Options) -> bool {
     let is_lost = matches!(fault, JournalFault::Absent { .. } | JournalFault::Unusable { .. });
     options.without_journal && is_lost
@@ -468,8 +461,7 @@ fn read_only(
     bitmap_reason(roster).or(replaced)
 }
 
-/// Whether any superblock names a bitmap: an interrupted update may have added or dropped one on
-/// some members only.
+/// Whether any superblock names a bitmap, which an interrupted update may have added or dropped.
 fn names_bitmap(roster: &Roster<'_>) -> bool {
     roster.newest.superblock.intent.bitmap_offset_sectors.is_some()
 }
@@ -479,8 +471,7 @@ fn with_bitmap<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Candidate
     active.filter(|candidate| candidate.superblock.intent.bitmap_offset_sectors.is_some())
 }
 
-/// Readable bitmaps of members that are fully recovered: the bitmap of a member in recovery does
-/// not count yet.
+/// Readable bitmaps of fully recovered members; those of members in recovery do not count.
 fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
     let is_whole =
         |one: &&'a Candidate<'a>| one.superblock.device.recovery_offset_sectors.is_none();
@@ -617,8 +608,7 @@ fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occup
     }
 }
 
-/// The bad-block log counts sectors from the start of the device and may name parts that the array
-/// does not use.
+/// The bad-block log counts from the device's start and may name parts that the array does not use.
 fn bad_records(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<(u16, Range<u64>)> {
     let superblock = candidate.superblock;
     if !superblock.state.features.contains(Features::BAD_BLOCKS) {

@@ -68,8 +68,7 @@ pub(crate) fn check<'a>(
     }
 }
 
-/// A fault if the file is ahead: it is written before the superblocks of the same count, so one
-/// event ahead is normal.
+/// A fault if the file is more than one event ahead: it is written before the superblocks.
 fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
     let is_ahead = events > newest_events.saturating_add(1);
     is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
@@ -99,8 +98,7 @@ pub(crate) fn log_place(file: &BitmapFile, roster: &Roster<'_>) -> Option<OwnLog
     place.filter(|_| is_stripe)
 }
 
-/// The entries of the file's log, separately for each slot that has a member, as if each member had
-/// a log of its own.
+/// The entries of the file's log by slot, as if each member had a log of its own.
 pub(crate) fn logs_by_slot(
     file: Option<&BitmapFile>,
     roster: &Roster<'_>,

@@ -24,8 +24,7 @@ use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
 
 const SECTOR_BYTES: u64 = 512;
-/// A partition table has its signature within these first bytes of a disk: GPT's with sectors of
-/// 4096 bytes.
+/// A partition table has its signature within these first bytes: GPT's with 4096-byte sectors.
 const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
 /// The first multiple of 64 KiB after a partition table.
 const PARTITION_START_SECTORS_MIN: u64 = 128;

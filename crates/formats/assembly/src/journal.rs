@@ -42,9 +42,8 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
     journal_sectors_min(geometry).is_some_and(|min| ring_sectors >= min)
 }
 
-/// One interrupted superblock update may have reached the journal device alone. If it is two ahead,
-/// the members that those updates reached are missing, and the journal is newer than the members
-/// that are here.
+/// One interrupted update may have reached the journal device alone. If it is two ahead, it is
+/// newer than the members here, and the members that those updates reached are missing.
 const EVENTS_AHEAD_MAX: u64 = 1;
 
 /// Whether the journal has updates of members that are missing.

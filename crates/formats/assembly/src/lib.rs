@@ -77,8 +77,8 @@
 //! events as the newest superblock, or one more: md and braid write it before the superblocks. With
 //! fewer events, the array was written without the bitmap; then every bit counts as set, as in md.
 //!
-//! If no member has a sound bitmap superblock, the bitmap is made anew with every bit set. Bitmaps
-//! of version 3 (lockless) or of an unknown version are not kept: the array is read-only.
+//! If no member has a sound bitmap superblock, the bitmap is made anew with every bit set. A bitmap
+//! of version 3 or of an unknown version is not kept: the array is read-only.
 //!
 //! # Bitmap file
 //!
@@ -192,16 +192,14 @@ pub struct Options {
     pub choice: Choice,
     /// The array is only read.
     pub read_only: bool,
-    /// Start a dirty and degraded array if at most so many stripes are at risk; they are then in
-    /// [`AssembledArray::accepted_risk`].
+    /// Start a dirty and degraded array with at most so many stripes at risk
+    /// ([`AssembledArray::accepted_risk`]).
     pub accept_risk: Option<u64>,
     /// Believe members that are older than the known state, or than members with the same count.
     pub accept_older: bool,
-    /// Go on without a write journal that is missing or cannot be replayed: the array drops it and
-    /// is resynced as a whole.
+    /// Drop a write journal that is missing or cannot be replayed, and resync the whole array.
     pub without_journal: bool,
-    /// md's layout number for a RAID-0 whose superblocks do not name a layout. It matters if
-    /// members are of unequal size.
+    /// md's layout number for a RAID-0 of unequal members whose superblocks name none.
     pub raid0_layout: Option<u32>,
     /// The array's bitmap file, which superblocks do not name.
     pub bitmap_file: Option<GivenBitmapFile>,

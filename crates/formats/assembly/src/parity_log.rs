@@ -7,7 +7,6 @@ use braid_ondisk::LogPlace;
 pub struct AssembledParityLog {
     /// Its place and kind.
     pub place: LogPlace,
-    /// The generation of its newest record, and sectors from the area's start to the record's end;
-    /// `None` without records.
+    /// The generation and end sector of its newest record; `None` without records.
     pub newest: Option<(u64, u64)>,
 }

@@ -271,8 +271,7 @@ pub enum Refusal {
     TooFewMembers {
         /// Members that are up to date.
         have: u16,
-        /// The least number of members that can form the array. A raid10 can need more, depending
-        /// on which are missing.
+        /// Least members of any array; a raid10 can need more, depending on which are missing.
         need: u16,
         /// Slots of the array.
         slots: u16,

@@ -86,8 +86,7 @@ fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
     if 2 * (places.len() as u64) < slots && !log_counts(roster) {
         return None;
     }
-    // Unsynced regions have no parity that partial parity could repair. braid's own log is never
-    // used with such a bitmap.
+    // Unsynced regions have no parity to repair; braid's own log is never beside such a bitmap.
     let is_lockless = |(_, one): &(u16, Candidate<'_>)| {
         let bitmap = one.member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
         bitmap.is_some_and(|bitmap| bitmap.superblock.kind == BitmapKind::Lockless)
@@ -109,8 +108,7 @@ fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, Pp
     log.ok_or(absent)?.as_ref().map_err(|error| *error)
 }
 
-/// A member's place for a partial parity log; `None` if it overlaps other areas or has no room for
-/// a band.
+/// A member's place for a partial parity log, if it overlaps no other area and holds a band.
 fn place(superblock: &Superblock, size_sectors: u16) -> Option<PplPlace> {
     let place = superblock.ppl_place_of(size_sectors)?;
     let start = superblock.log_start_bytes(place.into())?;
@@ -128,8 +126,7 @@ fn place(superblock: &Superblock, size_sectors: u16) -> Option<PplPlace> {
     (is_own && place.used_sectors() >= PPL_HEADER_SECTORS + band).then_some(place)
 }
 
-/// A member's place for braid's own log, from its head or the default; `None` if it does not fit or
-/// cannot hold a band.
+/// A member's place for braid's own log, from its head or the default, if it fits and holds a band.
 fn own_place(
     superblock: &Superblock,
     member: &ProbedMember,
@@ -212,8 +209,8 @@ pub(crate) fn replay(
     resync_offset: u64,
 ) -> Option<AssembledReplay> {
     let kept = kept(roster, file);
-    // mdadm's --force writes "clean" over a dirty array and leaves the log's mark; the stripes that
-    // the log names still need repair.
+    // mdadm's --force writes "clean" but leaves the log's mark: the log's stripes still need
+    // repair.
     let is_forced = match kept {
         Some(Kept::Ppl(_)) => false,
         Some(Kept::Own(_) | Kept::File) | None => {

@@ -152,8 +152,7 @@ pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>
     let Assembly { mut verdicts, array: as_it_stands } = assemble(members, &options);
     let mut options = options;
     let mut base = as_it_stands.clone();
-    // The record from elsewhere says that all of them are old; their superblocks still tell which
-    // is the newest.
+    // By the record all of them are old; their superblocks still tell which is the newest.
     if let Err(Refusal::OlderThanKnown { .. }) = as_it_stands {
         options.known.clear();
         Assembly { verdicts, array: base } = assemble(members, &options);
@@ -234,8 +233,7 @@ fn superblock(member: &ProbedMember) -> Option<&Superblock> {
     member.probe.newest()
 }
 
-/// The member whose superblock counts: among those in slots the one with most events, then the
-/// lowest number.
+/// The member in a slot with most events, then with the lowest number: its superblock counts.
 fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize> {
     let in_slot = |index: &usize| verdicts[*index].verdict.slot().is_some();
     let rank = |index: &usize| {
@@ -381,8 +379,7 @@ fn believe(
     (superblocks, assemble(&others, &options).array)
 }
 
-/// Every device's role with these members believed. All others are faulty, whichever table counted
-/// them in.
+/// Every device's role with these members believed; all others become faulty.
 fn roles(
     members: &[ProbedMember],
     (verdicts, of_newest): (&[MemberVerdict], &Superblock),

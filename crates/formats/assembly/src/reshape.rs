@@ -76,8 +76,7 @@ pub struct Reshaping {
     pub before: Shape,
     /// The new shape.
     pub after: Shape,
-    /// The array sector up to which data is moved: the checkpoint, unless the caller knows that md
-    /// got further.
+    /// The array sector up to which data is moved: the checkpoint, or further if the caller knows.
     pub position_sectors: u64,
     /// The checkpoint.
     pub recorded_sectors: u64,
@@ -160,8 +159,7 @@ impl Reshaping {
         Ok(reshaping)
     }
 
-    /// Whether a RAID-0 grows: md turns it into a RAID-4 meanwhile, whose parity slot is last and
-    /// has no member.
+    /// Whether a RAID-0 grows: md makes it a RAID-4 meanwhile, without a member for parity.
     #[must_use]
     pub fn is_striping(&self) -> bool {
         /// md's layout number for parity on the last member.
@@ -194,8 +192,7 @@ impl Reshaping {
             && (mine.position_sectors == reshape.position_sectors || behind <= EVENTS_BEHIND_MAX)
     }
 
-    /// The members with superblocks of an array of one shape without a reshape. Members that take
-    /// no part stay unchanged.
+    /// The members as of an array of one shape without a reshape; uninvolved members are unchanged.
     #[must_use]
     pub fn members(&self, members: &[ProbedMember], side: ReshapeSide) -> Vec<ProbedMember> {
         let mut members = members.to_vec();
@@ -214,8 +211,7 @@ impl Reshaping {
         members
     }
 
-    /// Sectors at the start of a member's data that hold moved data; `u64::MAX` for a backwards
-    /// reshape.
+    /// Sectors at a member's data start that hold moved data; `u64::MAX` for a backwards reshape.
     fn moved_sectors(&self) -> u64 {
         let Some(Ok(Geometry::Stripe(after))) =
             (!self.backwards).then(|| Geometry::new(&self.after))
@@ -227,8 +223,7 @@ impl Reshaping {
         self.position_sectors.div_ceil(row).saturating_mul(chunk)
     }
 
-    /// Whether every row stays at its place, in another shape: md overwrites the rows that it has
-    /// just read.
+    /// Whether every row stays at its place: md overwrites the rows that it has just read.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         let (before, after) = (data_slots(&self.before), data_slots(&self.after));
@@ -362,8 +357,7 @@ fn common_sectors((before, after): &(Geometry, Geometry), member_sectors: u64) -
     of(before).min(of(after)).min(before.capacity_sectors()).min(after.capacity_sectors())
 }
 
-/// Sectors that md may have overwritten. Numbers are below 2^54, slots below 2^11, so 128 bits hold
-/// every product.
+/// Sectors that md may have overwritten. 128 bits hold every product: 2^54 sectors, 2^11 slots.
 fn critical(
     reshaping: &Reshaping,
     (before, after): &(Geometry, Geometry),

@@ -65,8 +65,7 @@ pub(crate) fn at_risk(
     Some(AtRisk { slots, stripes, ranges: rows.into_iter().map(range).collect() })
 }
 
-/// Whether any row has data in this slot. Every layout's rotation repeats after as many rows as
-/// slots.
+/// Whether any row has data in this slot. Layouts repeat after as many rows as slots.
 fn holds_data(stripe: &StripeGeometry, slot: u16) -> bool {
     let rows = stripe.rows().min(u64::from(stripe.slots()));
     (0..rows).any(|row| matches!(stripe.row_map(ChunkRow(row)).role(Slot(slot)), Role::Data(_)))

@@ -103,9 +103,8 @@ pub enum Reason {
         /// Its events.
         events: u64,
     },
-    /// One event behind: a power cut kept an update from it, and no data is written during an
-    /// update. With superblocks of md, or of braid's last milliseconds, an old copy can look the
-    /// same.
+    /// One event behind: a power cut kept an update from it, during which no data is written. An
+    /// old copy looks the same after md, or after braid's last milliseconds.
     OneBehind {
         /// Its events.
         events: u64,
@@ -148,8 +147,8 @@ pub enum Reason {
         /// The newest member's events.
         newest_events: u64,
     },
-    /// As many events as the newest, from an older update: the count stepped back when the array
-    /// turned clean.
+    /// As many events as the newest, from an older update: counts step back when the array turns
+    /// clean.
     OlderUpdate {
         /// Its events, and the newest.
         events: u64,

@@ -18,8 +18,7 @@ fn with_bitmaps(events: [u64; 3]) -> Vec<braid_assembly::ProbedMember> {
     members
 }
 
-/// Gives the first member a lockless bitmap with these marks, and the others the same, each with
-/// its own changes.
+/// Gives the first member a lockless bitmap with these marks, the others the same with changes.
 fn with_marks(events: [u64; 3], marks: [&[(u64, u8)]; 3]) -> Vec<braid_assembly::ProbedMember> {
     let mut members = array(Level::Raid5, 3);
     for ((member, events), marks) in members.iter_mut().zip(events).zip(marks) {
@@ -111,8 +110,7 @@ fn what_any_lockless_bitmap_calls_written_is() {
     assert_eq!(set(&marks.unsynced), [1, 2], "a byte that no state has needs sync");
 }
 
-/// Which regions were never written, and have no parity, is then unknown: everything needs sync,
-/// also after a clean stop.
+/// Which regions lack parity is then unknown: everything needs sync, also after a clean stop.
 #[test]
 fn of_a_lockless_bitmap_that_is_not_believed_nothing_is_unwritten() {
     let bitmap = together(&with_marks([EVENTS - 1; 3], [&[(0, 0)]; 3]));

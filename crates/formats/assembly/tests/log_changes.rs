@@ -33,8 +33,7 @@ fn a_head_of_one_is_no_log_of_all() {
     }
 }
 
-/// The newest superblock says whether a partial parity log is kept, and where it goes on a member
-/// that does not name one yet.
+/// The newest superblock says whether a PPL is kept, and where on a member that names none yet.
 #[test]
 fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
     const SIZE: u16 = 512;

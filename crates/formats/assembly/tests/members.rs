@@ -191,9 +191,8 @@ fn the_same_device_twice_is_used_once() {
     assert_eq!(assembly.verdicts[0].reason, Reason::SameDevice { used: "another name".into() });
 }
 
-/// The clone was taken while the array was being written; then the array turned clean, which takes
-/// the count back by one. The clone had one event more than its member, and was believed instead of
-/// it.
+/// The clone was taken while the array was written; turning clean then took one event back. So the
+/// clone had one event more than its member, and was believed instead.
 #[test]
 fn a_clone_within_one_event_of_its_member_is_no_array() {
     for (true_one_ahead, clone_ahead) in [(0, 0), (1, 0), (0, 1)] {
@@ -397,8 +396,7 @@ fn a_0_90_superblock_behind_a_partition_table_is_not_the_disks() {
         let assembly = judge(&members);
         assert_eq!(codes(&assembly), ["fresh", "not-a-member"]);
         assert_eq!(assembly.verdicts[1].reason, Reason::LastPartition);
-        // The array uses more than a partition that begins at 64 KiB has: the superblock is the
-        // disk's.
+        // The array uses more than a partition from 64 KiB on has: the superblock is the disk's.
         edit_all(&mut members, |superblock| superblock.array.member_size_sectors = place - 127);
         assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
         // The backup GPT at the end alone does not count for the start.
@@ -429,9 +427,8 @@ fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
     assert_eq!(assembly.verdicts[3].reason, Reason::NumberTaken { newest: "m0".to_owned() });
 }
 
-/// The array turned clean (one event back) in an update that missed one member. Putting that member
-/// out brought the others back to its count: its table is older than theirs. Found by the
-/// simulator, seed 0.
+/// The update to clean (one event back) missed one member. Putting it out brought the others back
+/// to its count: its table is older than theirs. Found by the simulator, seed 0.
 #[test]
 fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     for untold in 0..4_usize {

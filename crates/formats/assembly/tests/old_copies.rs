@@ -14,8 +14,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp { seconds: 1_700_000_000 + seconds, microseconds: 0 }
 }
 
-/// Writes the same state to every member: events since creation, time, and whether the array is
-/// clean.
+/// Writes the same state to every member: events since creation, time, and clean or not.
 fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: u64) {
     edit_all(members, |superblock| {
         superblock.state.events = EVENTS + events;
@@ -130,8 +129,7 @@ fn a_step_back_that_was_cut_short_costs_nobody() {
     }
 }
 
-/// As after a kill of md; or of braid between the two updates of a change, or with a sleeping
-/// spare.
+/// As after a kill of md; or of braid between two updates of a change, or with a sleeping spare.
 #[test]
 fn an_old_copy_one_behind_is_told_by_the_record_alone() {
     for (level, slots, old) in ARRAYS {
@@ -288,8 +286,7 @@ fn a_member_that_calls_the_newest_out_is_of_another_line() {
     assert!(matches!(judged.verdicts[0].reason, Reason::RanApart { .. }));
 }
 
-/// A record has no effect if it is older, of another array, or of an array made anew under the same
-/// UUID.
+/// A record that is older, of another array, or of one made anew under the same UUID does no harm.
 #[test]
 fn a_record_of_something_else_harms_nobody() {
     let mut members = array(Level::Raid5, 3);

@@ -39,8 +39,7 @@ fn mishap() -> impl Strategy<Value = Mishap> {
     ]
 }
 
-/// An array after a number of mishaps, in the order of its labels; sometimes mixed with a second
-/// array.
+/// An array after a number of mishaps, in order of labels; sometimes with a second array in it.
 fn mess() -> impl Strategy<Value = Vec<ProbedMember>> {
     let level = prop_oneof![
         Just(Level::Raid0),

@@ -397,8 +397,7 @@ fn an_array_goes_on_without_a_journal_that_is_lost() {
     assert!(array.accepted_risk.is_some() && array.read_only.is_none());
 }
 
-/// If an older superblock names a journal and the newest does not, there is none, and the other way
-/// round.
+/// The newest superblock says whether there is a journal, whatever an older one says.
 #[test]
 fn the_newest_superblock_says_whether_there_is_a_journal() {
     let mut members = with_journal();
@@ -486,8 +485,7 @@ fn a_bitmap_without_room_makes_an_array_read_only() {
     };
     let data = i32::try_from(superblock(&array(Level::Raid5, 3)[0]).device.data_offset_sectors);
     let data = data.expect("near the start");
-    // The superblock of 1.2 is in sector 8, the bad-block log in 24, and the bitmap takes one
-    // sector.
+    // The superblock is in sector 8, the bad-block log in 24, and the bitmap takes one sector.
     for (offset_sectors, is_refused) in [
         (0, true),
         (8, false),
@@ -531,8 +529,7 @@ fn a_ppl_array_is_read_only_and_is_replayed_when_it_is_dirty() {
     assert_eq!(array.replay.as_ref().map(AssembledReplay::entries), Some(3));
     array.note_replayed(true);
     assert_eq!((array.dirty, array.resync_offset, array.replay), (false, u64::MAX, None));
-    // With a member missing only the other logs remain, and nothing is at risk once they are
-    // replayed.
+    // With a member missing only the other logs remain; after their replay nothing is at risk.
     members.remove(0);
     let array = judge_read_only(&members).array.expect("the logs have the answer");
     let replay = array.replay.expect("it is dirty");

@@ -123,8 +123,7 @@ fn what_a_plan_would_write_makes_its_array() {
     });
 }
 
-/// A disk that failed in the very last update is one event behind, and was believed: a RAID-6 was
-/// ruined by it.
+/// A disk that failed in the last update is one event behind, and was believed: it ruined a RAID-6.
 #[test]
 fn a_faulty_member_one_event_behind_follows_the_newest_table() {
     let mut members = array(Level::Raid6, 5);
@@ -187,8 +186,7 @@ fn views_say_what_comes_of_the_others() {
     let view = |index| without(&members, &Options::default(), &none, index);
     let runs = |degraded, believed| Outcome::Runs { degraded, believed, stripes_at_risk: 0 };
     assert_eq!(view(3), runs(1, 0));
-    // Without a sound one the old one is needed; everything may be stale then, and nothing is
-    // computed.
+    // Without a sound one the old one is needed; all may be stale then, and nothing is computed.
     match view(0) {
         Outcome::Runs { degraded: 1, believed: 1, stripes_at_risk } => {
             assert!(stripes_at_risk > 0);

@@ -126,8 +126,7 @@ fn every_sector_is_on_one_side() {
     }
 }
 
-/// The places of an array sector on members, in device sectors, counted from the old start of the
-/// data.
+/// The places of an array sector, in device sectors counted from the old start of the data.
 fn places(geometry: &Geometry, sector: u64, moved: i64) -> Vec<(Slot, i64)> {
     let at = |sector: u64| i64::try_from(sector).expect("small") + moved;
     match geometry {
@@ -206,8 +205,7 @@ fn the_critical_section_is_where_mdadm_makes_its_backup() {
     assert_eq!(reshaping(in_place, 6 * CHUNK).at_risk, Some(6 * CHUNK..size));
 }
 
-/// The rows that md had in hand are on both sides of its place, in whole rows of both shapes; all
-/// other sectors are in one shape.
+/// Rows in hand are on both sides of md's place, in whole rows; all other sectors are in one shape.
 #[test]
 fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     let in_place =

@@ -252,8 +252,8 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         (0, 0) => Ok((Level::Raid0, 0, chunk)),
         (1, 0 | 1) => Ok((Level::Raid1, 0, 0)),
         (4, 1) => Ok((Level::Raid4, 0, chunk)),
-        // The first row's parity is on member 0 or on the last; data restarts at the first member,
-        // or continues after parity.
+        // The first parity is on member 0 or the last; data restarts at member 0, or follows
+        // parity.
         (5, 0) => Ok((Level::Raid5, 1, chunk)),
         (5, 2) => Ok((Level::Raid5, 0, chunk)),
         (5, 3) => Ok((Level::Raid5, 2, chunk)),

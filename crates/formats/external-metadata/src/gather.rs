@@ -30,8 +30,7 @@ pub struct Array {
     pub id: [u8; 16],
     /// Its name.
     pub name: String,
-    /// Level, layout in md's numbers, and chunk sectors (0 in a mirror); or why braid does not read
-    /// it.
+    /// Level, layout in md's numbers, chunk sectors (0 in a mirror); or why braid does not read it.
     pub shape: Result<(Level, u32, u32), String>,
     /// Sectors of the whole volume.
     pub size_sectors: u64,
@@ -94,8 +93,7 @@ fn of_container(disks: &[Seen<'_>], members: &[usize]) -> Vec<Array> {
     let newest_label = labels().map(|(_, label)| label.generation).max().unwrap_or(0);
     let mut order: Vec<&[u8]> = Vec::new();
     for (_, label) in labels() {
-        // A volume that only an older table lists was deleted since. DDF has no reliable count of
-        // its tables.
+        // A volume only in an older table was deleted since; DDF has no reliable count of tables.
         let counts = label.kind == Kind::Ddf || label.generation == newest_label;
         let volumes = label.records.iter().map(|record| record.volume.as_slice());
         for volume in volumes.filter(|_| counts) {

@@ -208,8 +208,7 @@ fn shape(map: &Map) -> Result<(Level, u32, u32), String> {
             Ok((Level::Raid1, 0, 0))
         }
         1 | 10 if count >= 4 && count.is_multiple_of(2) => Ok((Level::Raid10, NEAR_2, chunk)),
-        // Parity moves from the last member to the first, and data starts each row at the first
-        // member.
+        // Parity moves from the last member to the first, and each row starts at the first member.
         5 if count >= 2 => Ok((Level::Raid5, 0, chunk)),
         level => Err(format!("level {level} with {count} members is none that is known")),
     }

@@ -88,8 +88,7 @@ pub struct Record {
     pub name: String,
     /// Rises with each write of this record.
     pub generation: u64,
-    /// Level, layout in md's numbers, and chunk sectors (0 in a mirror); or why braid does not read
-    /// it.
+    /// Level, layout in md's numbers, chunk sectors (0 in a mirror); or why braid does not read it.
     pub shape: Result<(Level, u32, u32), String>,
     /// Sectors of the whole volume, as far as this record covers it.
     pub size_sectors: u64,

@@ -39,8 +39,7 @@ fn labels(fixture: &Fixture) -> Vec<Label> {
     images.map(|image| label_of(&image).expect("metadata").expect("sound")).collect()
 }
 
-/// The arrays of these labels. Disk N has the serial number that the guest gave it, unless it is
-/// among `nameless`.
+/// The arrays of these labels. Disk N has the guest's serial number, unless it is in `nameless`.
 fn arrays(labels: &[Label], nameless: &[usize]) -> Vec<Array> {
     let serials: Vec<String> = (0..labels.len()).map(|it| format!("/dev/loop{it}")).collect();
     let seen = labels.iter().zip(&serials).enumerate().map(|(disk, (label, serial))| Seen {
@@ -227,8 +226,7 @@ fn nobody_is_in_two_slots() {
     let mut random = fastrand::Rng::with_seed(7);
     let everything: Vec<Vec<Label>> = all().iter().map(|(_, fixture)| labels(fixture)).collect();
     for _ in 0..2000 {
-        // Disks of several containers, some twice, with unknown serial numbers or those of other
-        // disks.
+        // Disks of several containers, some twice, with unknown or wrong serial numbers.
         let mut chosen: Vec<(Label, Option<String>)> = Vec::new();
         for _ in 0..random.usize(1..7) {
             let container = &everything[random.usize(..everything.len())];

@@ -64,8 +64,8 @@ pub struct Logical {
     pub size_bytes: u64,
     /// The operator created it; it is not an internal part of another volume.
     pub is_visible: bool,
-    /// Its owner made it read-only, or a write to it alone would diverge from its copies or change
-    /// a snapshot of it.
+    /// By its owner's choice, or because a write would diverge from its copies or change a
+    /// snapshot.
     pub is_read_only: bool,
     /// Its kind.
     pub shape: Shape,
@@ -158,8 +158,7 @@ fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
 
 fn part(name: &str, section: &Section, extent_bytes: u64, physical: &[PhysicalVolume]) -> Part {
     let uuid = told(section.text("id").unwrap_or_default());
-    // If two have one UUID, such as an array and its clone, neither is believed: the text of one
-    // would be applied to the other.
+    // Of two with one UUID, such as an array and its clone, neither is believed: texts could mix.
     let mut same = physical.iter().enumerate().filter(|(_, one)| one.uuid == uuid);
     let device = same.next().map(|(index, _)| index).filter(|_| same.next().is_none());
     let start_bytes = section.number("pe_start").unwrap_or(0).saturating_mul(SECTOR_BYTES);

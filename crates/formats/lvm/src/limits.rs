@@ -22,6 +22,5 @@ pub const NESTING_MAX: usize = 8;
 pub const STEPS_MAX: usize = 1 << 20;
 /// Levels of a tree of blocks: full nodes of 126 entries reach over 64 bits in ten.
 pub const TREE_DEPTH_MAX: usize = 12;
-/// Runs of blocks of a thin volume: 32 bytes each in memory, half a GiB. Consecutive blocks are one
-/// run.
+/// Runs of blocks of a thin volume, consecutive in the pool: 32 bytes each in memory, half a GiB.
 pub const RUNS_MAX: usize = 16 << 20;

@@ -117,8 +117,7 @@ pub(crate) struct Run {
     pub(crate) to: Option<u64>,
 }
 
-/// The run with this block and the block's offset in it, or the number of blocks up to the next
-/// run.
+/// The run with this block and its offset there, or the number of blocks up to the next run.
 pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
     let after = runs.partition_point(|run| run.block <= block);
     let before = after.checked_sub(1).and_then(|index| runs.get(index));
@@ -192,8 +191,8 @@ impl Map {
         matches!(self.of, Of::Thin(_))
     }
 
-    /// The place of a byte, and the number of consecutive bytes from it on (at least one). `None`
-    /// beyond the end.
+    /// The place of a byte, and the consecutive bytes from it on (at least one). `None` beyond the
+    /// end.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<(Spot, u64)> {
         let left = self.size_bytes.checked_sub(offset).filter(|left| *left > 0)?;

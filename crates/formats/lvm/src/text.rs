@@ -12,6 +12,7 @@
 use crate::fault::Fault;
 use crate::limits::{DEPTH_MAX, ENTRIES_MAX, NAME_BYTES_MAX};
 
+/// A number or a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// A whole number; decimals are cut off.

@@ -113,8 +113,7 @@ impl Metadata<'_, '_> {
         Err(fault)
     }
 
-    /// Walks a tree from left to right over the keys in `wanted`, and reports leaf entries and lost
-    /// keys.
+    /// Walks a tree from left to right over the `wanted` keys; reports leaf entries and lost keys.
     fn walk(
         &mut self,
         root: u64,

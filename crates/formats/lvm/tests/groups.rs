@@ -212,8 +212,7 @@ fn segments_that_cannot_be_are_refused() {
     );
 }
 
-/// Volumes on volumes, each referenced several times: without a limit on steps the work grows
-/// exponentially with depth.
+/// Volumes on volumes, each referenced several times: the work is exponential without a limit.
 #[test]
 fn what_leads_in_circles_or_wide_ends() {
     let to = |name: &str| format!("stripe_count = 1\nstripes = [\"{name}\", 0]");

@@ -22,8 +22,7 @@ pub(crate) fn uuid(letter: char) -> String {
     [6, 4, 4, 4, 4, 4, 6].map(|count| String::from(letter).repeat(count)).join("-")
 }
 
-/// The first bytes of a physical volume, with this text at this offset in the ring of its metadata
-/// area.
+/// The first bytes of a physical volume, with this text at this offset of its metadata ring.
 pub(crate) fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> Vec<u8> {
     let mut head = vec![0; START];
     let (area, area_bytes) = (4096, START - 4096);
@@ -131,8 +130,7 @@ pub(crate) fn node(
     sealed(block, 121_107)
 }
 
-/// The superblock of a pool: the root of its volumes, sectors of a block, and for QNAP's the root
-/// of its tiers.
+/// A pool's superblock: root of its volumes, sectors of a block, and for QNAP root of its tiers.
 pub(crate) fn superblock(
     node_bytes: usize,
     root: u64,

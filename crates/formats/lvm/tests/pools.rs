@@ -8,8 +8,8 @@ use crate::kit::{EXTENT, START, group, head, node, superblock, text, volume};
 const BLOCK_SECTORS: u32 = 128;
 const BLOCK: u64 = 65_536;
 
-/// A device with a pool: its metadata in extent 0, its data in extents 1 to 4; `thin` is number 5
-/// in it, of 3 extents.
+/// A device with a pool: metadata in extent 0, data in extents 1 to 4; `thin` is its
+/// number 5, of 3 extents.
 pub(crate) fn device(metadata: &[u8], kind: &str) -> Vec<u8> {
     let place = |extent: u64| format!("stripe_count = 1\nstripes = [\"pv0\", {extent}]");
     let pool =
@@ -169,8 +169,7 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
     assert_eq!(all(&without, "tier-thin-pool"), Err(Fault::Tiers));
     let (map, _) = all(&without, "thin-pool").expect("one volume holds all");
     assert_eq!(map.at(0).map(|it| it.0), Some(data(1)));
-    // Blocks of tiers are 4 MiB here: block 1 of the pool is in the first, block 70 in the second
-    // of these.
+    // Blocks of tiers are 4 MiB here: block 1 of the pool is in the first, block 70 in the second.
     let tiers = node(8192, 3, true, &[(0, 2 << 61 | 1 << 24 | 3), (1, 1 << 24)]);
     let with = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes.clone(), leaf.clone(), tiers];
     let (map, _) = all(&with, "tier-thin-pool").expect("a pool");

@@ -148,8 +148,7 @@ fn what_thin_restore_made_is_where_it_says() {
     needs!("thin_restore");
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
-    // Some of the volume's 48 blocks exist, in any order. Other volumes have many more blocks, so
-    // that the tree has levels.
+    // Some of the volume's 48 blocks exist, in any order; larger volumes give the tree levels.
     let mut places: Vec<u64> = (0..64).collect();
     random.shuffle(&mut places);
     let blocks: Vec<Option<u64>> =

@@ -345,8 +345,7 @@ impl Bitmap {
     #[must_use]
     pub fn is_current(&self, events: u64) -> bool {
         let is_whole = self.superblock.state & (STATE_STALE | STATE_WRITE_ERROR) == 0;
-        // An interrupted update leaves the bitmap ahead by at most one. A larger lead means that
-        // the superblocks are old copies.
+        // An interrupted update leaves the bitmap one ahead; a larger lead means old superblocks.
         let is_near = (events..=events.saturating_add(1)).contains(&self.superblock.events);
         self.superblock.kind != BitmapKind::HostEndian && is_whole && is_near
     }

@@ -17,8 +17,7 @@ const V1_ROLE_COUNT_AT: usize = 220;
 const V0_CHECKSUM_AT: usize = 152;
 const V0_BYTES: usize = 4096;
 
-/// The checksum of a version 1 superblock that starts at `block[0]`, over `256 + 2 * max_dev`
-/// bytes.
+/// The checksum of a version 1 superblock at the start of `block`, over `256 + 2 * max_dev` bytes.
 ///
 /// `None` if the block is shorter, or if `max_dev` exceeds md's limit (1920).
 #[must_use]

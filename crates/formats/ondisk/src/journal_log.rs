@@ -44,8 +44,7 @@ use crate::journal::{
 };
 use crate::limits::SECTOR_BYTES;
 
-/// A new journal's sequence begins this far ahead, so that old meta blocks do not follow; md's
-/// number.
+/// A new journal's sequence begins this far ahead, past all old meta blocks; md's number.
 pub const JOURNAL_SEQUENCE_GAP: u64 = 10_000;
 
 /// The place of a journal on its device.

@@ -119,8 +119,7 @@ impl JournalRecord {
     #[must_use]
     pub fn sectors_of(rows: &[JournalRow]) -> u64 {
         let blocks: usize = rows.iter().map(JournalRow::blocks).sum();
-        // A new meta block is opened only for a row that did not fit, so it and its neighbour
-        // together fill more than one.
+        // A new meta block opens for a row that did not fit: two neighbours fill more than one.
         let metas = rows.len().min(
             1 + 2 * rows.iter().map(JournalRow::meta_bytes).sum::<usize>()
                 / JournalMeta::PAYLOAD_BYTES,

@@ -58,8 +58,7 @@ impl Superblock {
         Some((self.ppl_start_bytes(place)?, place))
     }
 
-    /// Byte offset on the device of a log at this place, which the superblock need not name; `None`
-    /// if it would lie outside.
+    /// Byte offset on the device of a log at this place, named or not; `None` if outside.
     pub(crate) fn ppl_start_bytes(&self, place: PplPlace) -> Option<u64> {
         let sector = self.device.super_offset_sectors;
         sector.checked_add_signed(i64::from(place.offset_sectors))?.checked_mul(SECTOR_BYTES)
@@ -71,8 +70,7 @@ impl Superblock {
 pub struct LoggedEntry {
     /// The entry in the header.
     pub entry: PplEntry,
-    /// The exclusive-or of the data that is not written; empty for an entry that writes all data of
-    /// its rows.
+    /// The exclusive-or of the unwritten data; empty if an entry writes all data of its rows.
     pub partial: Vec<u8>,
 }
 
@@ -435,8 +433,7 @@ mod tests {
 
     #[test]
     fn the_newest_record_of_a_crash_that_linux_6_1_loses_is_found() {
-        // Seen in practice: a header at sector 2016 with three entries of a page, in an area of
-        // 2048 sectors.
+        // Seen in practice: a header at sector 2016 of 2048, with three entries of a page.
         let mut area = vec![0; 2048 * 512];
         let mut at = put(&mut area, 0, 165, &[entry(0, 1); 1]);
         for generation in 166..249 {

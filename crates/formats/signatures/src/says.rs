@@ -12,8 +12,8 @@ use braid_byte_reader::{array, be16, be32, be64, le16, le32, le64};
 pub struct Says {
     /// Its recorded size in bytes.
     pub size_bytes: Option<u64>,
-    /// It was in use when last written, so its log must be replayed. A read-only mount replays in
-    /// memory, or refuses.
+    /// It was in use when last written: a mount replays its log, in memory if read-only, or
+    /// refuses.
     pub was_in_use: bool,
     /// It recorded errors of its own.
     pub has_errors: bool,

@@ -27,8 +27,7 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// Writes a GPT and its copy for sectors of this size; partitions are (first sector, last sector,
-/// name).
+/// Writes a GPT and its copy for this sector size; partitions are (first sector, last, name).
 pub(crate) fn put_gpt(bytes: &mut [u8], sector: usize, partitions: &[(u64, u64, &str)]) {
     let mut entries = vec![0; 128 * 128];
     for (entry, (first, last, name)) in entries.chunks_mut(128).zip(partitions) {

@@ -81,8 +81,7 @@ pub enum MapError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     size_bytes: u64,
-    /// Each stretch by its start; it ends where the next begins, or at the disk's end. Neighbours
-    /// have different states.
+    /// Each stretch by its start; it ends where the next begins. Neighbours have different states.
     starts: BTreeMap<u64, State>,
 }
 

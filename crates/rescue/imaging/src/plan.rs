@@ -109,8 +109,7 @@ impl Plan {
     /// The next read; `None` once every range was read as often as allowed.
     pub fn next_ask(&mut self) -> Option<Ask> {
         loop {
-            // On a disk that fails everywhere the copy ends once the map is full, which bounds time
-            // and memory.
+            // A full map ends the copy of a disk that fails everywhere, to bound time and memory.
             if self.step == Step::Over || self.map.is_full() {
                 self.step = Step::Over;
                 return None;

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 
 const SECTOR: u64 = 512;
 
-/// Copies a disk with these bad sectors to the end; returns the number of reads of each sector, and
-/// the map.
+/// Copies a disk with these bad sectors to the end; returns the reads of each sector, and the map.
 fn copied(mut plan: Plan, sectors: u64, bad: &dyn Fn(u64) -> bool) -> (BTreeMap<u64, u32>, Map) {
     let mut asked = BTreeMap::new();
     let mut count = 0_u64;

@@ -170,7 +170,7 @@ fn finished(
     folder: &Path,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    // Without the overlay nothing is left to commit, so the mark may go after it.
+    // The mark goes last: without the overlay nothing is left to commit.
     overlay::remove_committed(folder)?;
     end(&globals.state_dir, saved);
     if globals.json {
@@ -189,8 +189,8 @@ fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
         .because("the same command, once the member can be written, goes on where it was")
 }
 
-/// The sectors in which an overlay differs from its member, including superblocks that exist only
-/// in memory.
+/// The sectors in which an overlay differs from its member, with superblocks that are only in
+/// memory.
 fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
     let mut pieces: Vec<Snippet> = Vec::new();
     let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.behind {

@@ -31,8 +31,8 @@ pub struct RescueConfig {
     /// Read the whole array and compare. Names the wrong member where two parities or three copies
     /// reveal it, and else the places where members differ.
     pub check: bool,
-    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`); needed parts
-    /// of it are read from there.
+    /// mdadm's backup file of a reshape (`mdadm --grow --backup-file`), from which needed parts are
+    /// read.
     pub backup_file: Option<PathBuf>,
     /// With --backup-file: use it although it is older, or newer, than the superblocks.
     pub accept_older: bool,
@@ -50,8 +50,7 @@ pub struct RescueConfig {
     pub layout: Option<Raid0Layout>,
     /// With --solve: continue with this guess, by its number.
     pub guess: Option<usize>,
-    /// The folder of overlays, which take all writes while an array is served. Without it in the
-    /// state folder.
+    /// The folder of overlays, which take all writes while serving. Default: in the state folder.
     pub overlay: Option<PathBuf>,
     /// Serve the array over NBD, and each partition and volume on it as an export of its own; of
     /// several arrays, all readable ones. Writes go into the overlay.
@@ -66,8 +65,7 @@ pub struct RescueConfig {
     pub fuse: Option<PathBuf>,
     /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
     pub run: Option<String>,
-    /// Write the overlay to the members, and delete it; overwritten bytes are saved first (`braid
-    /// undo`).
+    /// Write the overlay to the members, saving overwritten bytes (`braid undo`), and delete it.
     pub commit: bool,
     /// With --commit: show the sectors that would be written to each member, and write nothing.
     pub dry_run: bool,

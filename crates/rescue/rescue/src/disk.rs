@@ -62,8 +62,7 @@ pub(super) struct Behind {
     pub(super) ranges: Vec<Range<u64>>,
 }
 
-/// A checksum that detects writes to a device: a writer of a member also writes its superblock,
-/// which is at one of its ends.
+/// Detects writes to a device: a writer also writes the member's superblock, at one of its ends.
 pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
     let ends = read_ends(device, label)?;
     let sum = |seed: u32| ends.iter().fold(seed, |sum, snippet| crc32c_append(sum, &snippet.bytes));

@@ -109,8 +109,7 @@ impl Disks {
         ways(meant.map(|disk| (disk.label.as_str(), kind(disk))), Use::Reading)
     }
 
-    /// The next steps if no member was found, with commands: open wrapped disks first, else
-    /// `--solve`.
+    /// Next commands if no member was found: open wrapped disks first, else `--solve`.
     pub(super) fn ways(&self, args: &RescueConfig) -> Vec<(Risk, String, String)> {
         let ways = self.openings(|_| true);
         if ways.is_empty() {
@@ -130,8 +129,7 @@ impl Disks {
         ways.chain([then]).collect()
     }
 
-    /// The indices of the disks with this name: a label, or a disk's path, which includes all its
-    /// partitions.
+    /// The disks with this name: a label, or the path of a disk, which includes its partitions.
     pub(super) fn called(&self, name: &str) -> Vec<usize> {
         let of = |name: &str| -> Vec<usize> {
             let is_it = |disk: &&Disk| disk.label == name || disk.path == Path::new(name);

@@ -171,8 +171,7 @@ fn ext_files(
     let (blocks, count) = units(lost, size)?;
     let debugfs = |words: &str| format!("debugfs -R '{words}' \"$file?offset={start}\"");
     let (said, complaint) = served(asked, &debugfs(&format!("icheck {blocks}")))?;
-    // A head, then a line for each block. If debugfs fails it complains on stderr, exits with
-    // success, and lists nothing.
+    // A head, then a line for each block. A failing debugfs exits with success and lists nothing.
     let found: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("Block")).collect();
     if found.len() <= count {
         let why = complaint.unwrap_or_else(|| "it lists too little".to_owned());
@@ -242,8 +241,7 @@ fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
     Ok((words.join(" "), words.len()))
 }
 
-/// Runs a command on the array, as `$file`. Returns its output, and its complaints without the line
-/// with its version.
+/// Runs a command on the array, as `$file`. Returns its output, and its complaints but the version.
 fn served(
     (args, found, globals): Asked<'_>,
     command: &str,

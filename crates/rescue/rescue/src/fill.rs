@@ -180,8 +180,7 @@ fn refused(image: &Path, why: &str, args: &RescueConfig) -> CliError {
         .remedy(Risk::Look, "See how the array is", args.command(""))
 }
 
-/// The engine reads the missing bytes and writes them again. Returns, for each copy, the sectors of
-/// its data that the array uses.
+/// The engine reads missing bytes and writes them again. Returns each copy's used data sectors.
 fn computed(
     ready: Ready,
     indices: &[usize],
@@ -225,8 +224,7 @@ fn computed(
     Ok(slots.iter().map(used).collect())
 }
 
-/// Splits into whole rows where rows exist: a full-stripe write includes parity and reads nothing
-/// first.
+/// Splits into whole rows, if rows exist: a full-stripe write includes parity without reading.
 fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let length = match geometry {
         Geometry::Stripe(stripe) => {

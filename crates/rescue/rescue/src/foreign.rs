@@ -38,8 +38,7 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
 
 const SECTOR_BYTES: u64 = 512;
-/// Space after the data of a volume for a superblock in memory: 1.0 takes 8 sectors within the last
-/// 24.
+/// Space after a volume's data for a superblock in memory: 1.0 has 8 sectors within the last 24.
 const ROOM_SECTORS: u64 = 32;
 /// Intel stores the last characters of a serial number, so many.
 const SERIAL_CHARACTERS: usize = 16;
@@ -269,8 +268,7 @@ fn member(
         kind: array.kind.name(),
         size_sectors: array.size_sectors,
     });
-    // The slot of a present disk that is being rebuilt counts as held; its recovery offset says how
-    // far.
+    // A disk that is here and being rebuilt holds its slot; its recovery offset says how far.
     let is_here =
         |number: usize| array.seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
     let slots = array.slots.iter().enumerate();

@@ -7,8 +7,9 @@
 //!                       overlay: all writes since       │ --serve: NBD, writes go there · --commit: from there to the members
 //! ```
 //!
-//! Only `--commit` writes to members. It shows every sector first and saves the bytes that it
-//! overwrites (`braid undo`). Members are opened read-only, so that the kernel guarantees it.
+//! Only `--commit` writes to members (besides `--fill`, into the holes of a copy). It shows every
+//! sector first and saves the bytes that it overwrites (`braid undo`). Members are opened
+//! read-only, so that the kernel guarantees it.
 //!
 //! Invariants:
 //! - no member is opened for writing, or written, except by a commit
@@ -159,8 +160,7 @@ fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Volum
     group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
 }
 
-/// 0: an array can be read as it stands, without any fault; 3: it can be read; else the code of the
-/// refusal.
+/// 0: readable without any fault; 3: readable; else the code of the refusal.
 fn exit(found: &[Found]) -> Exit {
     let of_one = |one: &Found| match &one.plan.array {
         _ if one.moving.is_some() && one.is_readable() => Exit::Attention,

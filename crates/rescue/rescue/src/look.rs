@@ -270,7 +270,7 @@ fn one_that_moves(
 }
 
 impl Found {
-    /// Opens the array for reading, over the overlay if one exists, with the plan's superblocks in
+    /// Opens the array read-only, over an overlay if one exists, with the plan's superblocks in
     /// memory.
     pub(super) fn ready(
         &self,
@@ -283,8 +283,7 @@ impl Found {
         decided((devices, &probed), None, &self.wanted(true, accept_risk), &globals.state_dir)
     }
 
-    /// Makes the sectors that believed members may lack unreadable: they are computed from the
-    /// others, or are an I/O error.
+    /// Makes sectors that believed members may lack unreadable: they are computed, or an I/O error.
     pub(super) fn withholding(&self, ready: Ready) -> Ready {
         withholding(&self.plan, ready)
     }

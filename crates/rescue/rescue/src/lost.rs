@@ -19,8 +19,7 @@ use super::overlay::BLOCK_BYTES;
 const SECTOR_BYTES: u64 = 512;
 /// Bytes of a read before single sectors are tried.
 const TRIED_BYTES: u64 = 64 << 10;
-/// Bytes of copies behind which the array is read. Of a copy with larger holes, only the first are
-/// tried.
+/// Bytes of copies behind which the array is read. Of larger holes only the first are tried.
 const LOOKED_BYTES_MAX: u64 = 64 << 20;
 
 /// The array sectors stored in these sectors of a slot's data, in pieces of at most a chunk. With

@@ -297,8 +297,7 @@ impl Export for Mapped {
                 });
             }
             ClientRequest::WriteZeroes { offset, length, durable, may_punch, fast } => {
-                // Either all parts change or none: a refusal of one part must come before any
-                // change.
+                // Either all parts change or none, so a refusal must come before any change.
                 if fast && !self.zeroes_fast(offset, length) {
                     let status = Err(RequestError::NotFast);
                     return completion.complete(Outcome { result: status, payload: None });

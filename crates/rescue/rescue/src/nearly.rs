@@ -39,11 +39,10 @@ use braid_discovery::wrapped::{Use, may_be_on_top, way_in};
 const SECTOR_BYTES: u64 = 512;
 const SUPERBLOCK_LENGTH: usize = 4096;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_LENGTH as u64;
-/// Bytes searched at the start of a disk: all partitions begin there, except those of large
-/// systems.
+/// Bytes searched at a disk's start: all partitions begin there, except on large systems.
 const START_BYTES: u64 = 16 << 20;
-/// Bytes searched at its end: the 1.0 superblock of a last partition, or of a device that was
-/// enlarged a little, is there.
+/// Bytes searched at its end, for the 1.0 superblock of a last partition or a slightly enlarged
+/// disk.
 const END_BYTES: u64 = 16 << 20;
 /// Bytes searched after the content of a disk without a table: a 1.0 superblock followed it.
 const BEHIND_BYTES: u64 = 8 << 20;
@@ -52,14 +51,12 @@ const OLD_END_BYTES: u64 = 2 << 20;
 /// Bytes of a read, and of a smaller one where reads fail.
 const PIECE_BYTES: u64 = 1 << 20;
 const SMALL_PIECE_BYTES: u64 = 64 << 10;
-/// Sectors beyond the first 16 MiB at which partitions of NAS disks begin; `nas.rs` has the
-/// sources.
+/// Sectors beyond 16 MiB at which partitions of NAS disks begin; `nas.rs` has the sources.
 const STARTS: [u64; 10] = [
     771_120, 1_044_225, 1_060_296, 2_120_584, 4_980_736, 8_388_672, 9_437_248, 9_453_280,
     16_785_408, 21_241_856,
 ];
-/// Failing reads allowed on a disk, since each takes seconds. Holes of a copy fail at once, and do
-/// not count.
+/// Failing reads allowed on a disk, each of which takes seconds. Holes of a copy do not count.
 const FAILURES_MAX: usize = 16;
 /// Most superblocks reported of one disk; more are remains of many arrays.
 const TOLD_MAX: usize = 16;
@@ -244,8 +241,7 @@ fn places(disk: &Disk) -> Vec<Range<u64>> {
     apart
 }
 
-/// Sizes of disks by their labelled capacity, as makers have agreed (IDEMA, LBA1-03): from 80 GB to
-/// 40 TB.
+/// Disk sizes by labelled capacity, as makers have agreed (IDEMA, LBA1-03): from 80 GB to 40 TB.
 fn disk_sizes() -> impl Iterator<Item = u64> {
     const GIGABYTES: [u64; 24] = [
         80, 120, 160, 200, 250, 320, 400, 500, 640, 750, 1000, 1500, 2000, 3000, 4000, 5000, 6000,

@@ -242,8 +242,7 @@ pub(super) fn make(
     Ok(overlays)
 }
 
-/// Opens an overlay and checks it against the list. On a read-only server a damaged block is an I/O
-/// error, and the rest can be read.
+/// Opens an overlay and checks it. On a read-only server only its damaged blocks are I/O errors.
 fn open_listed(
     args: &RescueConfig,
     device: Arc<dyn Member>,
@@ -384,8 +383,7 @@ pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Removes the folder, unless one of its files is in use. A killed command leaves the whole folder,
-/// or one under another name.
+/// Removes the folder unless one of its files is in use, by a rename first: all of it or nothing.
 pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
     for name in names(folder)? {
         let Some(file) = open_map(&folder.join(format!("{name}.map"))) else { continue };

@@ -31,8 +31,7 @@ enum Lies {
 }
 
 impl Part {
-    /// A part with this name: these bytes of the array with this number. `words` describe its
-    /// content.
+    /// A part with this name: these bytes of the array with this number, and words on its content.
     pub(crate) fn new(name: String, (array, bytes): (usize, Range<u64>), words: String) -> Self {
         Self { name, lies: Lies::Stretch(array, bytes), words }
     }

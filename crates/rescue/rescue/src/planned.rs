@@ -5,8 +5,7 @@ use braid_assembly::{Options, Refusal};
 
 use braid_discovery::ready::Ready;
 
-/// Makes the sectors that believed members may lack unreadable: they are computed from the others,
-/// or are an I/O error.
+/// Makes sectors that believed members may lack unreadable: they are computed, or an I/O error.
 pub(super) fn withholding(plan: &Plan, mut ready: Ready) -> Ready {
     for occupant in ready.array.slots.iter_mut().flatten() {
         let stand = &plan.stands[occupant.member];

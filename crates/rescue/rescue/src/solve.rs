@@ -35,8 +35,7 @@ use braid_console::output::table::{Align, Table};
 use braid_discovery::status::words::level_word;
 
 const SECTOR_BYTES: u64 = 512;
-/// Pages that identify an array's members: so many near the start of the data, and as many all over
-/// it.
+/// Pages that identify an array's members: near the start of the data, and as many all over it.
 const SAMPLES: u64 = 64;
 const PAGE_BYTES: usize = 4096;
 /// The name of an array whose own name is lost.
@@ -270,7 +269,7 @@ fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
         let start = guess.offsets[slot] * SECTOR_BYTES;
         let rest = device.size_bytes().saturating_sub(start);
         let mut page = vec![0; PAGE_BYTES];
-        // Pages at the start of the data and all over it; the ends alone may be blank on all
+        // The start of the data and samples of all of it: the ends alone may be blank on all
         // members.
         let near = (0..SAMPLES).map(|at| at * PAGE_BYTES as u64);
         let far = (0..SAMPLES).map(|at| rest / SAMPLES * at / SECTOR_BYTES * SECTOR_BYTES);

@@ -64,8 +64,7 @@ struct Seat {
     data_sectors: u64,
 }
 
-/// Guesses for the largest array by its superblocks: one, or one for each way to seat its spares
-/// and disks without a superblock.
+/// Guesses for the largest array: one, or one for each way to seat spares and blank disks.
 pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
     let mut arrays: BTreeMap<[u8; 16], Vec<Said<'_>>> = BTreeMap::new();
     let sound = disks.iter().enumerate().filter_map(|(disk, it)| {
@@ -210,8 +209,8 @@ pub(super) fn with_spares(
             }
         };
         let superblock = in_slot(own.clone(), u16::try_from(slot).expect("slots are few"), events);
-        // Only in memory: the plan decides which superblock the member would get, as for any
-        // believed member.
+        // Only in memory: as for any believed member, the plan decides which superblock it would
+        // get.
         let said = disks[index].probed.probe.superblocks.iter_mut().flatten();
         said.filter(|said| **said == own).for_each(|said| *said = superblock.clone());
     }

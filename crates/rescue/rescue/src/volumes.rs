@@ -275,8 +275,7 @@ impl Volumes {
         lines
     }
 
-    /// Exports for these volumes, with their complete maps. Arrays are numbered as in `order`, in
-    /// which they are served.
+    /// Exports for these volumes, fully mapped. Arrays are numbered as served, by `order`.
     pub(super) fn served(&self, found: &[Found], order: &[usize]) -> Vec<Part> {
         let mut parts = Vec::new();
         for volume in &self.volumes {

@@ -42,15 +42,14 @@ const WRONG_PART: usize = 50;
 /// The end of a reshape's progress, as a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
-    /// The boundary is in these sectors of the array: the first reading is right before them, the
-    /// second after them.
+    /// The array sectors with the boundary: the first reading is right before, the second after
+    /// them.
     pub between: Range<u64>,
     /// The most likely sector: the middle of the stretch with the fewest votes on its wrong side.
     pub likely: u64,
     /// The number of places that tell the readings apart.
     pub places: usize,
-    /// Places outside of these sectors that have an address of their own, and are right in the
-    /// other reading.
+    /// Places outside of these sectors with a named address, which are right in the other reading.
     pub apart: Vec<u64>,
 }
 
@@ -74,8 +73,7 @@ pub fn boundary(
     let (mut found, mut closer) = (None, vec![within.clone()]);
     while closer.len() <= LOOKS_MAX {
         let scan = scan(&[first, second], |it| effort.closer(it.sectors(), &closer));
-        // A closer scan includes the earlier ones: if it finds a contradiction, they only missed
-        // it.
+        // A closer scan includes the earlier ones: these only missed a contradiction that it finds.
         let next = split(&votes(&scan, &cached, &within), &within)?;
         let is_new = !closer.contains(&next.between);
         closer.push(next.between.clone());

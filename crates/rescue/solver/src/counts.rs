@@ -25,8 +25,7 @@ pub struct Evidence {
     pub is_cut: bool,
     /// A member lacks many predicted structures.
     pub is_doubted: bool,
-    /// A member that would hold only data looks like parity of the others: see
-    /// `evidence::looks_like_parity`.
+    /// A member with only data looks like parity of the others: `evidence::looks_like_parity`.
     pub is_shadowed: bool,
 }
 

@@ -45,8 +45,7 @@ const BYTE_OF_TOP: [u8; 256] = {
     bytes
 };
 
-/// The state after `bytes`, starting from `state`; without the inversions at both ends, which file
-/// systems omit.
+/// The state after `bytes`, from `state`; without inversions at the ends, as in file systems.
 pub(crate) fn raw(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }

@@ -84,8 +84,8 @@ fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64))
     row.0 < stripe.rows() && !matches!(stripe.row_map(row).role(slot), Role::Data(_))
 }
 
-/// Reads the places of predicted structures. Returns how many are there and how many not, and
-/// whether one member lacks many.
+/// Reads predicted structures. Returns the counts found and missing, and whether a member lacks
+/// many.
 pub(crate) fn predict(
     guess: &Guess,
     geometry: &Geometry,
@@ -223,8 +223,7 @@ fn read_bytes(
     Some(bytes)
 }
 
-/// Sectors of the array by a guess: from their places, or computed from the other members by P.
-/// `None` if that is impossible.
+/// Sectors of the array by a guess, from their places or computed by P; `None` if impossible.
 fn read_array(
     guess: &Guess,
     geometry: &Geometry,
@@ -299,9 +298,8 @@ fn made_of_parity(
 /// A member, its sector, and its Q exponent.
 type Source = (usize, u64, Option<u16>);
 
-/// The sources from which a sector without a place is computed: members, their sectors, and the Q
-/// exponent of each if Q is needed, besides the sector's own exponent. `None` if it cannot be
-/// computed.
+/// The sources of a sector without a place, each with its Q exponent if Q is needed, and the
+/// sector's own exponent. `None` if it cannot be computed.
 pub(crate) fn made_of(
     guess: &Guess,
     geometry: &Geometry,
@@ -347,8 +345,7 @@ fn page(member: &dyn Platter, sector: u64) -> Option<Vec<u8>> {
     (fits && member.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// Compares parity, or copies, at places all over the members; returns agreeing and compared
-/// places.
+/// Compares parity, or copies, all over the members; returns agreeing and compared places.
 pub(crate) fn compare(
     guess: &Guess,
     geometry: &Geometry,
@@ -502,8 +499,8 @@ mod tests {
     use super::*;
     use crate::sign::Sign;
 
-    /// In an array that md wrote, more than half of the found inodes were copies in the journal,
-    /// and spoke against the right guess.
+    /// In an array of md, most inodes found were copies in the journal, and refuted the right
+    /// guess.
     #[test]
     fn copies_in_a_journal_speak_against_nothing() {
         let guess = Guess {

@@ -13,8 +13,7 @@ const COMMON_PERCENT: usize = 98;
 /// A usual offset is tried if it explains one part in so many of the best one's.
 const USUAL_SHARE: usize = 2;
 
-/// A member gets a slot only if one in so many of its signs votes for it: parity and Q look like
-/// data here and there.
+/// A member's slot needs one in so many of its signs: parity and Q look like data here and there.
 const SHARE: usize = 4;
 
 /// So many signs on parity give a member a seat without that share.
@@ -26,8 +25,7 @@ pub(crate) struct Fit {
     pub(crate) offset: Option<u64>,
     /// For each member its slot and its data offset.
     pub(crate) seats: Vec<Option<(u16, u64)>>,
-    /// Members whose slot has as many votes from another: parity looks like data where the rest of
-    /// the row is zeroes.
+    /// Members whose slot is contested: parity looks like data where the rest of the row is zeroes.
     pub(crate) contested: BTreeSet<usize>,
     /// Total [`Belongs::strength`] of the volume's addresses that are at their place by this.
     pub(crate) strength: usize,
@@ -147,15 +145,13 @@ fn strength(run: &[Vote]) -> usize {
     run.iter().map(|vote| vote.belongs.strength()).sum()
 }
 
-/// Whether enough of a member's signs vote for a seat. Parity needs few, since most of it looks
-/// like nothing.
+/// Whether enough of a member's signs vote for a seat. Parity has few signs, so it needs few.
 fn speaks_for_itself((strength, run): (usize, &[Vote]), spoken: usize) -> bool {
     let as_parity = run.iter().filter(|vote| vote.is_parity).count();
     strength * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
 }
 
-/// About `max` signs of one volume: equally many of each member, plain ones first, spread over all
-/// of it.
+/// About `max` signs of a volume: equally many of each member, plain ones first, spread out.
 pub(crate) fn spread<'a>(signs: &[&'a Sign], max: usize, members: usize) -> Vec<&'a Sign> {
     let quota = max.div_ceil(members.max(1));
     let every = |signs: Vec<&'a Sign>, max: usize| {

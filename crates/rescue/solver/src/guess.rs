@@ -124,8 +124,7 @@ pub(crate) fn each_place(geometry: &Geometry, sector: u64, mut place: impl FnMut
     }
 }
 
-/// The place of P in a sector's row, at the same offset. `None` without parity, and beyond the
-/// array.
+/// The place of P in a sector's row. `None` without parity, and beyond the array.
 pub(crate) fn parity_of(geometry: &Geometry, sector: u64) -> Option<(Slot, u64)> {
     let Geometry::Stripe(stripe) = geometry else { return None };
     (sector < stripe.capacity_sectors()).then_some(())?;

@@ -82,8 +82,7 @@ impl Facts {
     }
 }
 
-/// An ext file with further blocks in lists: the lists, the number of these blocks but one, bytes
-/// in the last, and the source.
+/// An ext file with lists: the lists, index of its last listed block, bytes in that, and source.
 type Ends = ([u64; 2], u64, usize, (usize, u64));
 
 #[derive(Debug, Default)]
@@ -95,12 +94,11 @@ pub(crate) struct Learned {
     tails_count: usize,
     /// By number: the first sector of an ext directory; `None` if sources disagree.
     directories: BTreeMap<u32, Option<u64>>,
-    /// The same for directories whose number is unknown, by the group in which they begin, with
-    /// their count of directories.
+    /// The same without a known number, by the group of their start, with their count of
+    /// directories.
     in_groups: BTreeMap<u32, Vec<(u64, Option<usize>)>>,
     in_groups_count: usize,
-    /// Block lists of ext that were seen, and the inodes' data on them: which blocks they are, and
-    /// how their file ends.
+    /// Block lists of ext that were seen, and the inodes' data on them.
     lists: ext::Lists,
     ends: Vec<Ends>,
     /// Places of block lists.
@@ -287,8 +285,7 @@ impl Learned {
         Belongs::any(self.tails.get(&length)?.iter().copied())
     }
 
-    /// The possible places of the directory with this number: directories of a group begin in it,
-    /// while it has room.
+    /// Possible places of a directory: those of a group begin in it, while it has room.
     fn belongs_in_group(&self, found: &ext::Super, number: u32, bytes: &[u8]) -> Option<Belongs> {
         let known = self.in_groups.get(&found.group_of_inode(number))?;
         let folders = found.named(bytes).iter().filter(|(_, kind)| *kind == 4).count();

@@ -71,7 +71,6 @@ pub trait Platter {
     /// Its size in sectors of 512 bytes.
     fn sectors(&self) -> u64;
 
-    /// Reads whole sectors within the member. Returns `false` if any of them cannot be read; the
-    /// bytes are then meaningless.
+    /// Reads whole sectors within the member. After `false` the bytes are meaningless.
     fn read(&self, sector: u64, bytes: &mut [u8]) -> bool;
 }

@@ -21,8 +21,7 @@ const SPOKEN_MIN: usize = 4;
 /// Most sectors that md leaves unused at the end of a member in line.
 const ROUNDING_SECTORS: u64 = 8192;
 
-/// Guesses of a linear array: on one member all signs have the same shift between address and
-/// sector.
+/// Guesses of a linear array: on one member all signs have one shift between address and sector.
 pub(crate) fn line(
     volume: usize,
     signs: &[&Sign],
@@ -31,8 +30,7 @@ pub(crate) fn line(
     members: &[&dyn Platter],
 ) -> Vec<Guess> {
     let said: Vec<Shifts> = (0..members.len()).map(|member| shifts_of(signs, member)).collect();
-    // Copies of a file end alike. So a member without named addresses may have been mistaken for
-    // another part.
+    // Copies of a file end alike: a member without named addresses may pass for another part.
     let heard = |is_heard: fn(&Shifts) -> bool| said.iter().map(is_heard).collect::<Vec<bool>>();
     let mut ways = vec![heard(Shifts::is_heard), heard(|it| it.named > 0 && it.is_heard())];
     ways.dedup();

@@ -26,8 +26,7 @@ const SECOND_ROUND: usize = 512;
 /// Guesses that go from the first round into the second, and from the second into the close look.
 const SECOND_MAX: usize = 8192;
 const CLOSE_MAX: usize = 64;
-/// Guesses of every level and layout that are always kept, unless they are worth less than half of
-/// the best.
+/// Guesses kept of every level and layout, unless worth less than half of the best.
 const EACH_MIN: usize = 3;
 /// Data sectors assumed in the first rounds: more than any member has.
 const ROOMY_SECTORS: u64 = 1 << 44;
@@ -52,8 +51,7 @@ pub(crate) struct Rounds<'a> {
     members: &'a [&'a dyn Platter],
     few: Vec<&'a Sign>,
     many: Vec<&'a Sign>,
-    /// The same, restricted to the first zone of a RAID-0: only larger members have data after it,
-    /// and their slots are unknown.
+    /// The same within the first zone of a RAID-0: which members have data after it is unknown.
     zoned: (Vec<&'a Sign>, Vec<&'a Sign>),
     /// Sectors of the smallest member.
     smallest: u64,
@@ -134,7 +132,7 @@ impl<'a> Rounds<'a> {
     /// The first votes, with the sectors of data that they assume.
     ///
     /// The place of far copies depends on the size of the data, and that on its start: a first vote
-    /// finds the start. For other levels only the first copies are used.
+    /// finds the start. Other shapes vote with a size beyond any member.
     fn fitted(&self, shape: &Arrangement, start: u64) -> Vec<(Fit, u64)> {
         if shape.level == Level::Raid10 && shape.layout == FAR_2 {
             return self.fitted_far(shape, start).into_iter().collect();
@@ -183,8 +181,8 @@ impl<'a> Rounds<'a> {
         Some((fit.strength / ALIKE + met + self.habit(&fit), guess))
     }
 
-    /// How much a walk through these seats confirms, and the guess, in which it may have seated
-    /// others.
+    /// How much a walk through these seats confirms, and the guess, with members seated by the
+    /// walk.
     fn walked(&self, seats: &[Option<(u16, u64)>], first: &Candidate) -> Option<(usize, Guess)> {
         let guess = seated(seats, &first.shape, first.start, self.members);
         let geometry = guess.geometry()?;

@@ -70,8 +70,7 @@ impl Effort {
         in_order(regions)
     }
 
-    /// The same sectors, and as many windows over each of these ranges; all of a range that is no
-    /// longer than a head.
+    /// The same sectors, and as many windows over each of these ranges; short ranges as a whole.
     pub(crate) fn closer(&self, sectors: u64, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut regions = self.regions(sectors);
         for range in ranges {
@@ -112,8 +111,7 @@ pub(crate) struct Scan {
     pub(crate) starts: Vec<u64>,
     /// Sectors that could not be read.
     pub(crate) unreadable: u64,
-    /// For each volume its superblocks, with their counts: a superblock that parity made of others
-    /// occurs once.
+    /// For each volume its superblocks and their counts: one that is parity of others occurs once.
     versions: Vec<Vec<(ext::Super, usize)>>,
 }
 
@@ -177,8 +175,7 @@ pub(crate) fn scan(
     scan
 }
 
-/// Hands every sector of the regions, with the bytes after it, to `look`; returns the number of
-/// unreadable ones.
+/// Hands each sector and the bytes after it to `look`; returns the number of unreadable ones.
 fn each_sector(
     platter: &dyn Platter,
     regions: &[Range<u64>],

@@ -62,8 +62,7 @@ pub(crate) fn measure(guess: &mut Guess, members: &[&dyn Platter]) {
     }
 }
 
-/// Seats members without a sign of the volume, such as one with pure parity, where redundancy
-/// agrees with them.
+/// Seats members without signs, such as one with pure parity, where redundancy agrees.
 pub(crate) fn seat_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     let free = |guess: &Guess| -> Vec<usize> {
         (0..guess.slots.len()).filter(|slot| guess.slots[*slot].is_none()).collect()

@@ -20,8 +20,7 @@ pub(crate) struct Arrangement {
 /// The two layouts of RAID-0 beyond its smallest member, see `braid_geometry`.
 const RAID0: [u32; 2] = [1, 2];
 
-/// All shapes: with one member that does not belong, with all members, and with as many missing as
-/// the level tolerates.
+/// All shapes: with one stranger, with all members, and with as many missing as are tolerated.
 pub(crate) fn arrangements(members: usize, are_unequal: bool) -> Vec<Arrangement> {
     let Ok(members) = u16::try_from(members) else { return Vec::new() };
     let mut found = Vec::new();

@@ -153,8 +153,7 @@ fn without_idle_q(guess: &mut Guess) {
     }
 }
 
-/// The guess with this slot's member as the Q of a RAID-6: Q looks like the data where only the
-/// first data of a row is not zero.
+/// The guess with this slot's member as Q, which looks like data where the row's rest is zero.
 fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
     guess.slots[slot]?;
     let (layout, q) = match (guess.level, guess.layout) {
@@ -254,8 +253,7 @@ pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
         .all(|at| {
             let (here, there) =
                 (one.places(&map, first + at), other.places(&other_map, second + at));
-            // A computed sector has no place: it is equal if its sources are. Of copies one common
-            // place is enough.
+            // A computed sector is equal if its sources are. Of copies one common place is enough.
             match (here.is_empty(), there.is_empty()) {
                 (true, true) => {
                     evidence::made_of(one, &map, first + at)
@@ -272,8 +270,7 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
     let next = ranked.iter().skip(1).map(|next| next.evidence.sum()).max().unwrap_or(0).max(0);
     let own = it.sum();
     let margin = (own / 20).max(3);
-    // A member without a slot is a stranger, or the shape is wrong. A member without signs was
-    // seated because redundancy agrees.
+    // Without a slot a member is a stranger, or the shape is wrong. Without signs it may be right.
     let seated = best.slots.iter().flatten().count();
     let have_spoken = it.agrees() || !it.is_unheard;
     // Members of one array nearly always have one data offset. A single different one may be off by

@@ -245,8 +245,7 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     assert_eq!(solved(&array, &[0, 1, 4, 3, 5, 2], &effort), (Belief::Certain, true));
 }
 
-/// Of several copies of files only the checksums of one were read: all copies were taken for that
-/// one.
+/// Of several copies of files only one's checksums were read: all copies were taken for that one.
 #[test]
 fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -283,8 +282,7 @@ impl Platter for Counted<'_> {
     }
 }
 
-/// A third of the reads are distinct sectors, which an operating system caches: six members in line
-/// are read in less than a minute.
+/// A third of the reads are distinct sectors: six members in line take less than a minute.
 #[test]
 fn little_is_read_of_members_of_4_tb() {
     const READ_MAX_SECTORS: u64 = 640 << 11;

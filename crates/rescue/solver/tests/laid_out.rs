@@ -166,8 +166,7 @@ pub(crate) fn reads_right(
     })
 }
 
-/// A sector that a guess computes from the other members, by the definition of P and Q; `None` if
-/// it cannot.
+/// A sector computed from the other members, by the definition of P and Q; `None` if impossible.
 fn made_of_others(
     guess: &Guess,
     geometry: &Geometry,

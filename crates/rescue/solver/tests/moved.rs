@@ -14,8 +14,7 @@ use crate::volumes;
 const SECTOR: usize = 512;
 const MOVES: u64 = 24;
 
-/// The array as one of its shapes reads it: members have the new shape up to one sector, and the
-/// old one from there on.
+/// The array read in one shape: members have the new shape up to a sector, then the old one.
 struct Reading<'a> {
     by: &'a Laid<'a>,
     both: (&'a Laid<'a>, &'a Laid<'a>),

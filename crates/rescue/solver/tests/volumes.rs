@@ -209,8 +209,7 @@ fn make(folder: &Path) -> Vec<Content> {
     both.collect()
 }
 
-/// A GPT with one partition, by UEFI's specification, without checksums, which the solver does not
-/// check.
+/// A GPT with one partition, by UEFI's specification; the solver does not check its checksums.
 fn partition_table(sectors: u64) -> Vec<u8> {
     let mut front = vec![0; (PARTITION * SECTOR) as usize];
     front[446 + 4] = 0xee;

@@ -22,9 +22,9 @@ enum Outcome {
 
 use Outcome::{Clean, Dirty, ReadOnly, Refused, Withheld};
 
-/// Name without `state-`; a word for each member; the outcome. A number is the slot of a fresh
-/// member. `S` is stale, `r1` recovering in slot 1, `R1` a replacement for slot 1. `+` is a spare,
-/// `J` a journal, `!` contradictory.
+/// Name without `state-`; a word for each member; the outcome. A number is a fresh member's slot.
+/// `S` is stale, `r1` recovering in slot 1, `R1` its replacement, `+` a spare, `J` a journal, `!`
+/// contradictory.
 const STATES: [(&str, &str, Outcome); 51] = [
     ("raid0-cut", "0 1 2", Clean),
     ("raid0-reshaping", "0 1 2 r3", Refused("reshaping")),
@@ -196,8 +196,7 @@ fn an_array_without_a_word_on_its_layout_is_refused() {
             }
         }
     }
-    // Only dm-raid has far sets; an unequal 0.90 raid0 depends on the present
-    // `raid0.default_layout`.
+    // Only dm-raid has far sets; unequal 0.90 raid0 depends on the present `raid0.default_layout`.
     let expected = [
         "raid0-3-m0.90-unequal-default1",
         "raid0-3-m0.90-unequal-default2",

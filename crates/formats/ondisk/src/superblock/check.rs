@@ -29,8 +29,7 @@ pub(super) fn used_sectors(array: &ArrayFacts) -> u64 {
     if has_member_size(array.level) { array.member_size_sectors } else { 0 }
 }
 
-/// Slots that a table of roles can name: during a reshape to fewer members the slots to be removed
-/// keep theirs.
+/// Slots that a role table can name: a reshape to fewer members keeps those to be removed.
 pub(super) fn slots_named(raid_slots: u32, delta_disks: Option<i32>) -> u32 {
     let given_up = delta_disks.filter(|delta| *delta < 0).map_or(0, i32::unsigned_abs);
     raid_slots.saturating_add(given_up)

@@ -16,8 +16,8 @@ pub struct SuperblockError {
     /// The fault.
     #[source]
     pub cause: SuperblockFault,
-    /// The content of a superblock that may be torn: its checksum is the only known fault, and it
-    /// is longer than a sector.
+    /// The claim of a superblock that may be torn: longer than a sector, with a wrong checksum
+    /// only.
     pub claim: Option<Claim>,
 }
 

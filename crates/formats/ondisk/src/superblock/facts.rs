@@ -38,8 +38,7 @@ impl Version {
     /// All versions, oldest first.
     pub const ALL: [Self; 4] = [Self::V0_90, Self::V1_0, Self::V1_1, Self::V1_2];
 
-    /// The sector of a superblock of this version on a device of `device_sectors`; `None` if the
-    /// device is too small.
+    /// The sector of this version's superblock; `None` if the device is too small.
     #[must_use]
     pub fn super_offset_sectors(self, device_sectors: u64) -> Option<u64> {
         if self == Self::V0_90 {
@@ -243,8 +242,7 @@ impl Timestamp {
         Self { seconds: value & ((1 << Self::SECONDS_BITS) - 1), microseconds }
     }
 
-    /// The time, and the home of the own parity log if the stamp says that it counts
-    /// ([`crate::own_log`]).
+    /// The time, and the home of the own parity log if stamped as counting ([`crate::own_log`]).
     pub(crate) fn from_v1_stamped(value: u64) -> (Self, Option<LogHome>) {
         let time = Self::from_v1(value);
         let with_stamp = LogHome::ALL.into_iter().find_map(|home| {
@@ -259,8 +257,7 @@ impl Timestamp {
         Self { microseconds: Self::stamp(home) + part, ..self }.to_v1()
     }
 
-    /// Added to the microseconds, which need 20 of their 24 bits, by an update whose parity log
-    /// counts.
+    /// Added to the microseconds, which need 20 of 24 bits, if the update's parity log counts.
     const fn stamp(home: LogHome) -> u32 {
         (match home {
             LogHome::Members => 0xb,

@@ -255,8 +255,7 @@ mod tests {
         );
     }
 
-    /// Regression: mdadm refused an array of 0.90 whose new device claimed slot 0, like the first
-    /// one.
+    /// Regression: mdadm refused a 0.90 array whose new device claimed slot 0, like the first one.
     #[test]
     fn a_device_that_joins_an_array_of_0_90_is_no_clone_of_the_first() {
         let old = Superblock::new_v0(&NewV0 {

@@ -59,8 +59,8 @@ use joined::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
 use reached::reached;
 pub(super) use words::{json, kind, level, lines};
 
-/// Seconds that a backup may be older, or newer, than the superblocks, as in mdadm: the two are
-/// written at different times.
+/// How much older or newer than the superblocks a backup may be, as in mdadm, which writes the two
+/// at different times.
 const BACKUP_OLDER_SECONDS: u64 = 2 * 60 * 60;
 const BACKUP_NEWER_SECONDS: u64 = 10 * 60;
 
@@ -220,8 +220,8 @@ impl Moving {
         Ok(())
     }
 
-    /// Searches the array's content for how far md got, if that is unknown. Without an answer all
-    /// sectors ahead stay at risk.
+    /// Searches the content for how far md got, if unknown. Otherwise all sectors ahead are at
+    /// risk.
     pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
         let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
         // A member that dropped out during the reshape has later sectors in the old shape, and its
@@ -261,8 +261,7 @@ impl Moving {
         }));
     }
 
-    /// Sectors to read from a part of a backup, and their place there: needed ones that are at
-    /// risk.
+    /// Sectors to read from a part of a backup, and their place there: those needed and at risk.
     fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let (needed, at) = self.reshaping.needed(part)?;
         let zone = self.reshaping.at_risk.clone().filter(|_| self.reached.is_some());
@@ -271,8 +270,7 @@ impl Moving {
         (start < end).then(|| (start..end, at + (start - needed.start)))
     }
 
-    /// Computes the sectors at risk: without those in backups, with those around places found in
-    /// the other shape.
+    /// Sectors at risk: without those in backups, with those around places in the other shape.
     fn settle_risk(&mut self) {
         let apart = self.reached.iter().flat_map(|reached| &reached.apart);
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));

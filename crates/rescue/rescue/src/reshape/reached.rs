@@ -11,12 +11,10 @@ use braid_solver::{Boundary, Effort, Platter, boundary};
 
 use super::joined::{SECTOR_BYTES, read};
 
-/// 32 MiB of each shape at two places, 256 windows of 128 KiB, and as many around md's possible
-/// place.
+/// 32 MiB of each shape at two places, 256 windows of 128 KiB, and as many where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
-/// The whole array, read in one of its shapes. A failed read is not repeated, since disks take
-/// seconds to fail.
+/// The array read in one shape. A failed read is not repeated: disks take seconds to fail.
 struct Reading {
     volume: Volume,
     sectors: u64,

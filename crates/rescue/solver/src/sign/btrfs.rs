@@ -28,8 +28,7 @@ const FLAGS: u64 = 0x3;
 const CHUNK: u8 = 228;
 /// The chunk tree.
 const CHUNK_TREE: u64 = 3;
-/// The tree of data checksums, the key type of a run of them, and the bytes that each checksum
-/// covers.
+/// The tree of data checksums, the key type of a run of them, and the bytes that each covers.
 const SUM_TREE: u64 = 7;
 const SUMS: u8 = 128;
 pub(crate) const SUM_BYTES: u64 = 4096;
@@ -113,8 +112,7 @@ impl Super {
         (crc32c::crc32c(checked) == le32(bytes, 0)?).then(|| le64(bytes, 0x30)).flatten()
     }
 
-    /// The address in a node's header, whatever follows it: if chunks of the array are smaller than
-    /// nodes, no member has a whole node.
+    /// The address in a node's header: with chunks smaller than nodes, no member has a whole node.
     pub(crate) fn head(&self, bytes: &[u8]) -> Option<u64> {
         let address = le64(bytes, 0x30)?;
         let is_written = le64(bytes, 0x38)? & !FLAGS == HEADS;
@@ -150,8 +148,7 @@ impl Super {
 }
 
 impl Super {
-    /// The data checksums in a leaf of their tree: the leaf's generation, then address and checksum
-    /// of each page.
+    /// The data checksums in a leaf: its generation, then address and checksum of each page.
     pub(crate) fn sums_of(&self, bytes: &[u8]) -> Option<(u64, Vec<(u64, u32)>)> {
         let is_leaf = le64(bytes, 0x58) == Some(SUM_TREE) && bytes.get(0x64) == Some(&0);
         if !is_leaf || !self.has_sums {
@@ -160,8 +157,8 @@ impl Super {
         let count = usize::try_from(le32(bytes, 0x60)?).ok()?;
         let items = bytes.get(HEADER..self.node_bytes)?;
         let mut sums = Vec::new();
-        // Items are packed from the end, in order of their keys. Parity of three leaves has a valid
-        // checksum, but not this order.
+        // Items are packed from the end, in key order; parity of three leaves passes its checksum
+        // only.
         let (mut end, mut after) = (items.len(), 0);
         for item in (0..count).map_while(|at| items.get(at * ITEM..(at + 1) * ITEM)) {
             let (first, start) = (le64(item, 9)?, usize::try_from(le32(item, KEY)?).ok()?);
@@ -248,8 +245,7 @@ impl Super {
         walk
     }
 
-    /// The addresses of nodes that a node names (its children, or roots of trees), and whether they
-    /// hold checksums.
+    /// The nodes that a node names (children, or roots of trees), and whether they hold checksums.
     fn children(&self, bytes: &[u8]) -> Vec<(u64, bool)> {
         let count = le32(bytes, 0x60).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
         let items = bytes.get(HEADER..self.node_bytes).unwrap_or_default();
@@ -301,8 +297,7 @@ impl Chunk {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Chunks {
     known: Vec<Chunk>,
-    /// First pages and ends of the chunk tree's first leaf, for arrays in which no member has it
-    /// whole.
+    /// First pages and ends of the chunk tree's first leaf, if no member has a whole one.
     heads: Vec<Vec<u8>>,
     tails: Vec<Vec<u8>>,
 }

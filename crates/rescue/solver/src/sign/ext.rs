@@ -25,8 +25,7 @@ const SPARSE_SUPER: u32 = 1;
 const SPARSE_SUPER_2: u32 = 0x200;
 /// `s_feature_incompat`: group descriptors of more than 32 bytes.
 const WIDE: u32 = 0x80;
-/// `s_feature_incompat`: descriptors, or bitmaps and inode tables, may be in other groups than
-/// their own.
+/// `s_feature_incompat`: descriptors, or bitmaps and inode tables, may be in other groups.
 const META_GROUPS: u32 = 0x10;
 const FLEXIBLE_GROUPS: u32 = 0x200;
 /// `s_feature_incompat`: the seed of checksums is stored.
@@ -157,8 +156,7 @@ impl Super {
         }
     }
 
-    /// The places of the first groups' inode tables, if this block is the first of the group
-    /// descriptors.
+    /// The first groups' inode tables, if this block is the first of the group descriptors.
     fn first_tables(&self, block: &[u8]) -> Option<Vec<u64>> {
         let blocks = usize::try_from(self.block_bytes).ok()?;
         let groups = u32::try_from(self.groups()).ok()?.min(GROUPS_MAX);
@@ -168,8 +166,7 @@ impl Super {
             .map_while(|(group, bytes)| self.table(group, bytes))
             .collect();
         let expected = groups.min(u32::try_from(blocks / self.descriptor_bytes).ok()?) as usize;
-        // One checksum has only 16 bits, so two must fit. Without checksums all tables must be
-        // plausible.
+        // A checksum has only 16 bits, so two must fit. Without any, all tables must be plausible.
         let has_checksums = self.seed.is_some() || self.has_descriptor_checksums;
         let is_enough = tables.len() == expected || has_checksums && tables.len() >= 2;
         is_enough.then_some(tables)
@@ -277,8 +274,7 @@ impl Super {
         self.seed.is_some()
     }
 
-    /// The information from each inode of this sector. If the file system has checksums, only
-    /// inodes whose checksum fits count.
+    /// The information from each inode of this sector, if its checksum fits or there are none.
     pub(crate) fn says(&self, sector: &[u8]) -> Vec<Option<Says>> {
         let size = usize::try_from(self.inode_bytes).unwrap_or(usize::MAX);
         let sector = sector.get(..size.max(512)).unwrap_or_default();

@@ -65,8 +65,7 @@ pub(crate) struct Sign {
 /// Most addresses of a sign.
 pub(crate) const ADDRESSES_MAX: usize = 8;
 
-/// One address, or a few possible ones: a volume may keep a structure twice, and several files may
-/// end alike.
+/// One address, or a few: a volume may keep a structure twice, and several files may end alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Belongs {
     /// Those beyond `count` are zero.

@@ -91,8 +91,7 @@ impl Label {
     }
 }
 
-/// Starts of logical volumes, in sectors of the physical volume, from a text of LVM's metadata that
-/// begins here.
+/// Starts of logical volumes, in sectors of the physical volume, from LVM's text that begins here.
 pub(crate) fn logical_volumes(bytes: &[u8]) -> Vec<u64> {
     let text = bytes.get(..bytes.len().min(TEXT_BYTES)).unwrap_or_default();
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

@@ -42,8 +42,7 @@ struct Group {
 pub(crate) struct Tables {
     /// The first block of each group's inode table; 0 if unknown.
     tables: Vec<u64>,
-    /// Each group of a classic file system as its descriptors have it, in the order in which they
-    /// were seen.
+    /// Each group of a classic file system as descriptors have it, the first seen first.
     groups: BTreeMap<u32, Vec<Group>>,
     /// Groups by their free blocks, and by their free inodes.
     by_free_blocks: BTreeMap<u32, Vec<Group>>,
@@ -97,8 +96,7 @@ impl Lists {
         }
     }
 
-    /// The last block of a file with `listed` further blocks before its last in these lists, and
-    /// all known lists of the file.
+    /// The last block of a file, the one with index `listed` in its lists, and all its known lists.
     pub(crate) fn end(
         &self,
         found: &Super,
@@ -221,8 +219,7 @@ impl Super {
         self.group_inodes as u64 + 64 <= self.block_bytes * 8
     }
 
-    /// Whether this can be the bitmap of a group: the group's metadata is in use, and nothing after
-    /// its end is free.
+    /// Whether this can be a group's bitmap: its metadata is in use, nothing after its end is free.
     pub(crate) fn is_bitmap(
         &self,
         tables: &Tables,
@@ -314,8 +311,7 @@ impl Super {
             && [3, 4].into_iter().all(|number| mode(number) == Some(0))
     }
 
-    /// The block lists that an inode names: the list of blocks and the list of lists. `None`
-    /// without the first.
+    /// An inode's list of blocks and its list of lists; `None` without the first.
     pub(super) fn lists_of(&self, inode: &[u8]) -> Option<[u64; 2]> {
         if !self.is_classic || le32(inode, 0x20)? & super::HAS_EXTENTS != 0 {
             return None;
@@ -337,8 +333,7 @@ impl Super {
         !is_blank(block) && listed.all(|it| self.may_be_listed(it))
     }
 
-    /// The list in this block, if most of its entries are consecutive, or are lists a list's length
-    /// apart.
+    /// The list in this block, if most entries are consecutive, or lists a list's length apart.
     fn list(&self, block: &[u8]) -> Option<List> {
         let (first, second) = (u64::from(le32(block, 0)?), u64::from(le32(block, 4)?));
         let apart = self.block_bytes / 4 + 1;
