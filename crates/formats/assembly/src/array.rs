@@ -90,8 +90,8 @@ pub struct AssembledArray {
     /// Why the journal does not count. The whole array is then in doubt: it may only be read, or
     /// goes on without its journal ([`Options::without_journal`]).
     pub journal_fault: Option<JournalFault>,
-    /// Redundancy is right before this sector of each member (raid10: of the array); everywhere if
-    /// `u64::MAX`.
+    /// Redundancy is right before this sector (of each member; of the array for raid10).
+    /// `u64::MAX` means everywhere.
     pub resync_offset: u64,
     /// Whether the array was not stopped cleanly.
     pub dirty: bool,
