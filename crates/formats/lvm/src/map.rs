@@ -191,8 +191,8 @@ impl Map {
         matches!(self.of, Of::Thin(_))
     }
 
-    /// The place of a byte, and the consecutive bytes from it on (at least one). `None` beyond the
-    /// end.
+    /// The place of a byte, and how many bytes follow each other there, itself included. `None`
+    /// beyond the end.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<(Spot, u64)> {
         let left = self.size_bytes.checked_sub(offset).filter(|left| *left > 0)?;
