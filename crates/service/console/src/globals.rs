@@ -1,4 +1,4 @@
-//! What every verb and the service are given: how to print, and where the state folder is.
+//! Options common to all verbs and to the service: output format, colour and state folder.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,23 @@ use rustix::fs::Mode;
 
 use crate::output::colour::{ColourWhen, Paint};
 
-/// What every verb is given.
+/// Options common to all verbs.
 #[derive(Clone, Debug)]
 pub struct Globals {
     /// Print JSON on standard output.
     pub json: bool,
-    /// For standard output.
+    /// Colour of standard output.
     pub paint_out: Paint,
-    /// For standard error.
+    /// Colour of standard error.
     pub paint_err: Paint,
-    /// Where saved superblocks go.
+    /// Folder of saved superblocks.
     pub state_dir: PathBuf,
-    /// The umask that braid was started with; its own is stricter.
+    /// The umask at braid's start; its own is stricter.
     pub umask: Mode,
 }
 
 impl Globals {
-    /// With JSON or words, coloured like this, for a process that was started with this umask.
+    /// Options from the command line and the environment.
     #[must_use]
     pub fn new(json: bool, colour: ColourWhen, state_folder: Option<PathBuf>, umask: Mode) -> Self {
         Self {
@@ -47,9 +47,9 @@ pub fn state_dir() -> PathBuf {
     state_dir_of(xdg, std::env::home_dir())
 }
 
-/// The state folder of a user who is not root, by `$XDG_STATE_HOME` and the home, which is `$HOME`
-/// or as the system knows it. Where both are missing it is root's: what is saved has to be found
-/// again, and is not left in the folder that one happens to stand in.
+/// The state folder of a user who is not root: below `$XDG_STATE_HOME`, or else below the home,
+/// which comes from `$HOME` or the user database. Without either it is root's folder: a record in
+/// the current folder would not be found again.
 fn state_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {
     let absolute = |folder: &PathBuf| folder.is_absolute();
     let of_home = home.filter(absolute).map(|home| home.join(".local/state"));

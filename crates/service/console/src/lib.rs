@@ -1,9 +1,9 @@
-//! How braid speaks to a person: errors with their codes, causes and remedies, exit statuses,
-//! sizes, tables and colour; and the habits that every command and the service share: files that
-//! only their owner may read, signals, the umask.
+//! Braid's interface to people: errors with their codes, causes and remedies, exit statuses, sizes,
+//! tables and colour. Also the habits that every command and the service share: private files,
+//! signals, the umask.
 //!
-//! What it does not do: decide anything about arrays. Text that comes from a disk or the wire is
-//! made safe for terminals here ([`output::printable`]).
+//! It decides nothing about arrays. It makes text from disks and from the wire safe for terminals
+//! ([`output::printable`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,14 @@
-//! Where this program lies, for those that start it again: the kernel's word, or else the command line's.
+//! The path of this program, for commands that start it again. It comes from the kernel, or else
+//! from the command line.
 //!
-//! The kernel's is a link in `/proc`, which a root without it does not have.
+//! The kernel's path is a link in `/proc`, which a chroot may lack.
 
 use std::path::PathBuf;
 
-/// Its path, or a name that a command is found by.
+/// The program's path, or a name to look up in `$PATH`.
 ///
 /// # Errors
-/// Neither says it.
+/// Neither the kernel nor the command line has it.
 pub fn own_program() -> std::io::Result<PathBuf> {
     let named = || std::env::args_os().next().filter(|word| !word.is_empty()).map(PathBuf::from);
     std::env::current_exe().or_else(|error| named().ok_or(error))

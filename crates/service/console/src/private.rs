@@ -1,12 +1,12 @@
-//! What braid makes is for its user alone, whatever the umask says.
+//! Access rights: braid's files are private to its user, and braid reads orders only from files of
+//! trusted users.
 //!
-//! The process's umask is set once, at the start: so files, folders and sockets of every crate come out private, also those
-//! that another program makes tomorrow. A umask that takes the user's own rights away is not heard either. The command behind
-//! `--run` is the user's own, and has the umask that braid was started with.
+//! The process sets its umask once, at the start. So files, folders and sockets of every crate come
+//! out private, also those of programs that it runs later. A umask that denies the user's own
+//! rights is ignored. The command behind `--run` gets the umask that braid was started with.
 //!
-//! What it does not do: ask who may replace a thing, which is a matter of the folder it lies in ([`check_above`]).
-//!
-//! The other way round, what braid reads and then does has to be of somebody who may have it done ([`check_file`]).
+//! [`check_above`] asks whether another user could replace a folder; [`check_file`] whether another
+//! user could have written a file that braid obeys.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,13 +14,13 @@ use std::path::Path;
 use rustix::fs::Mode;
 use rustix::process::geteuid;
 
-/// Makes everything that is made from now on private. What the umask was.
+/// Sets the private umask; returns the previous one.
 pub fn umask() -> Mode {
     rustix::process::umask(Mode::RWXG | Mode::RWXO)
 }
 
-/// Another user's folder, or one that others may enter, is no place for our socket: they could put
-/// their own in its stead and read and write everything in between. Why it is none, if so.
+/// Checks that only this user can enter the folder. In another folder other users could replace
+/// braid's socket by their own, and read and change the traffic. The error says why.
 pub fn check_own(folder: &Path) -> Result<(), String> {
     let metadata = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
     match &metadata {
@@ -33,14 +33,14 @@ pub fn check_own(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether no other user can move a folder away and put another in its place: every folder above belongs to the user or to
-/// root, and where others may write, only owners may rename. Why not, if not.
+/// Checks that no other user can move the folder away and replace it: every folder above belongs to
+/// the user or to root, and where others may write, only owners may rename. The error says why.
 pub fn check_above(folder: &Path) -> Result<(), String> {
     let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
     folder.ancestors().skip(1).try_for_each(check_entries)
 }
 
-/// Whether no other user can write a file, or put another in its place. Why not, if not.
+/// Checks that no other user can write or replace the file. The error says why.
 pub fn check_file(path: &Path) -> Result<(), String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     match metadata.uid() {
@@ -51,13 +51,13 @@ pub fn check_file(path: &Path) -> Result<(), String> {
         _ => {}
     }
     check_above(path)?;
-    // It may be a link, whose own place counts as well.
+    // The path may be a link: check the link's folder as well.
     let folder = path.parent().unwrap_or(Path::new("/"));
     let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
     folder.ancestors().try_for_each(check_entries)
 }
 
-/// Whether no other user can rename what is in a folder.
+/// Checks that no other user can rename the folder's entries.
 fn check_entries(folder: &Path) -> Result<(), String> {
     let metadata = std::fs::metadata(folder).map_err(|error| error.to_string())?;
     let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
@@ -67,12 +67,13 @@ fn check_entries(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a file of this user may be believed: our own, or root's.
+/// Whether files of this user are trusted: our own, and root's.
 fn is_trusted(user: u32) -> bool {
     [0, geteuid().as_raw()].contains(&user) || is_unmapped(user)
 }
 
-/// Whether the number stands for an owner whom this user namespace has no number for: in a sandbox, the root outside.
+/// Whether the number stands for an owner without a number in this user namespace: in a sandbox,
+/// the root outside.
 fn is_unmapped(user: u32) -> bool {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let has_all = text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);

@@ -1,10 +1,10 @@
-//! Regular files that a person or a configuration names by a path: opened, and read up to a limit.
+//! Regular files at paths from an operator or a configuration: opened, and read up to a limit.
 //!
-//! A named pipe waits for a writer, and `/dev/zero` has no end; a program that opens whatever stands at a path waits or reads for
-//! ever. So the path is looked at before it is opened, because opening a device can do something by itself, and looked at again
-//! afterwards, because another file may have come in its place.
+//! A named pipe waits for a writer, and `/dev/zero` has no end. Opening a device may already have
+//! an effect, so the path is checked before it is opened. It is checked again afterwards, because
+//! another file may have replaced it.
 //!
-//! What it does not do: open members, which may be block devices and are locked (`braid_member::open`).
+//! Members, which may be block devices and are locked, are opened elsewhere (`braid_member::open`).
 //!
 //! Invariants:
 //! - no path makes a command wait, or read without an end
@@ -23,13 +23,13 @@ use rustix::fs::OFlags;
 /// Why a file is not opened or not read.
 #[derive(Debug)]
 pub enum NotRead {
-    /// A block device stands there.
+    /// The path leads to a block device.
     BlockDevice,
-    /// Something else stands there that is no regular file.
+    /// The path leads to another kind of file.
     Kind(FileKind),
-    /// The file is longer than any that belongs there.
+    /// The file exceeds the limit.
     TooLong {
-        /// Bytes of the longest that is read.
+        /// The limit in bytes.
         bytes_max: u64,
     },
     /// The system gave an error.
@@ -37,7 +37,7 @@ pub enum NotRead {
 }
 
 impl NotRead {
-    /// Whether nothing stands at the path.
+    /// Whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -82,20 +82,21 @@ pub fn open(path: &Path) -> Result<File, NotRead> {
     open_with(path, OpenOptions::new().read(true))
 }
 
-/// Opens a regular file that is there, in the way that is asked for. Never waits.
+/// Opens an existing regular file with these options. Never waits.
 ///
 /// # Errors
 /// As for [`open`].
 pub fn open_with(path: &Path, options: &mut OpenOptions) -> Result<File, NotRead> {
     check(&fs::metadata(path)?)?;
-    // A pipe that came in its place since must not make us wait; regular files ignore the flag.
+    // A pipe that replaced the file meanwhile must not make us wait; regular files ignore the flag.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     check(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Reads all of a regular file that has no more than `bytes_max`. Its length is found by reading: files of /proc say 0.
+/// Reads a whole regular file of at most `bytes_max`. Files of /proc report a length of 0, so
+/// reading finds the length.
 ///
 /// # Errors
 /// As for [`open`]; the file is longer, or a read failed.
@@ -108,10 +109,10 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, NotRead> {
     }
 }
 
-/// The same of a file that is text.
+/// Reads a text file.
 ///
 /// # Errors
-/// As for [`read`]; one of [`io::ErrorKind::InvalidData`] where it is no UTF-8.
+/// As for [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, NotRead> {
     let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8");
     Ok(String::from_utf8(read(path, bytes_max)?).map_err(no_text)?)

@@ -1,4 +1,4 @@
-//! Files and folders of the state folder: made private, and on stable storage when they are said to be there.
+//! Files and folders of the state folder: private, and durable when a function returns.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 type Failed = (PathBuf, io::Error);
 
-/// Makes a folder and those above it, each on stable storage within the one above.
+/// Creates a folder and its parents, each durable within its parent.
 pub fn make_folders(folder: &Path) -> Result<(), Failed> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.is_dir()).collect();
     for path in missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
@@ -27,7 +27,8 @@ fn sync_folder(folder: &Path) -> Result<(), Failed> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(|error| (folder.into(), error))
 }
 
-/// Writes a file durably, and its folder if need be: the old or the new is there, whatever happens.
+/// Writes a file durably, and creates its folder if need be. A crash leaves the old or the new
+/// file.
 ///
 /// # Errors
 /// It cannot be written.
@@ -45,10 +46,10 @@ pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes files that were made for an array that did not come about.
+/// Removes files of an array whose creation failed.
 pub fn remove_files(paths: &[PathBuf]) {
     for path in paths {
-        // The error that made them useless is being reported; this one would only hide it.
+        // The caller reports the error of the creation; an error here would only hide it.
         let _ = fs::remove_file(path);
     }
 }

@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// The text between the only such tags.
+    /// The text between the page's only tags of this name.
     fn inside(name: &str) -> &'static str {
         let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
         assert_eq!(PAGE.matches(&format!("<{name}")).count(), 1, "one {name}");

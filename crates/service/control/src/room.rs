@@ -1,7 +1,8 @@
-//! Room for clients: how many the server accepts at a time, and which one it cuts off for another.
+//! Room for clients: how many the server accepts at a time, and which client it cuts off for
+//! another.
 //!
 //! ```text
-//!   accepted ─▶ as many as may be? ─no───────────────▶ a task, silent ── its first request ─▶ a task that has asked
+//!   accepted ─▶ limit reached? ─no───────────────────▶ a task, silent ── its first request ─▶ a task that has asked
 //!                       └─yes: the one silent longest is cut off, else the one that came first ─┘
 //! ```
 //!

@@ -70,7 +70,7 @@ pub trait Served: Send + Sync + 'static {
     /// Requests a stop as a signal does. Returns at once; [`StopTeller`] reports the end.
     fn stop(&self);
 
-    /// Words a misuse of the API as the program does.
+    /// Turns a misuse of the API into the program's error.
     fn misused(&self, misuse: &Misuse) -> Refusal;
 }
 

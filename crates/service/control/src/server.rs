@@ -1,8 +1,8 @@
 //! Connections on a Unix socket: which users may connect, how many at a time, and the deadlines.
 //!
 //! ```text
-//!   listener --accept--> whose is it? --no: told so and closed
-//!                          | yes; many already? the one that has waited longest is cut off
+//!   listener --accept--> trusted peer? --no: gets an error and is closed
+//!                          | yes; limit reached? the client that has waited longest is cut off
 //!                          v
 //!                        a task for each --head, within the deadline--> routes --> answer, and the next request
 //! ```

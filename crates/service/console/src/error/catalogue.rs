@@ -1,7 +1,7 @@
-//! What each code means: title, exit status, and the text behind `braid help CODE`.
+//! The meaning of each code: title, exit status, and the text behind `braid help CODE`.
 //!
-//! An explanation says what the state is, what braid did about it (mostly: nothing was written)
-//! and where the way out lies. It is about the kind of error; the error itself carries the names.
+//! An explanation says what the state is, what braid did about it (mostly: it wrote nothing) and
+//! where the way out lies. It is about the kind of error; the error itself carries the names.
 
 use std::str::FromStr;
 
@@ -56,7 +56,7 @@ impl FromStr for Code {
     }
 }
 
-/// All of them, in the order of their numbers.
+/// All codes by number.
 pub const CATALOGUE: [Entry; 102] = [
     // The command line.
     Entry {
@@ -125,7 +125,7 @@ pub const CATALOGUE: [Entry; 102] = [
         explanation: "Listening addresses are written as NBD URIs: `nbd+unix:///?socket=/run/x.sock` or \
                       `nbd://127.0.0.1:10809/`; with TLS `nbds+unix` and `nbds`.",
     },
-    // Creating, and what stands in the way.
+    // Creating, and obstacles to it.
     Entry {
         code: Code::SameMemberTwice,
         title: "the same member was named twice",
@@ -150,7 +150,7 @@ pub const CATALOGUE: [Entry; 102] = [
                       and one thing by each name. The names differ, so one of the members may not be the \
                       one you think of. Nothing was written.",
     },
-    // Putting it back.
+    // Undoing.
     Entry {
         code: Code::NothingToUndo,
         title: "there is nothing to be undone",
@@ -359,7 +359,7 @@ pub const CATALOGUE: [Entry; 102] = [
                       this machine: then `--accept-older` goes on from here and forgets what was written \
                       down. Nothing was written.",
     },
-    // Members that come and go.
+    // Adding and removing members.
     Entry {
         code: Code::MemberInUse,
         title: "the member is in use",

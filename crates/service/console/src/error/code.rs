@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What went wrong, for scripts and for `braid help CODE`.
+/// Kinds of errors, for scripts and for `braid help CODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Code {
@@ -31,17 +31,17 @@ pub enum Code {
     SameMemberTwice = 11,
     /// The members already hold data.
     HoldsData = 12,
-    /// What was named to be destroyed is not there.
+    /// The name given for destruction matches nothing.
     DestroyNameMismatch = 13,
-    /// There is nothing to be undone.
+    /// No command to undo.
     NothingToUndo = 14,
-    /// The record of what was overwritten is damaged.
+    /// The record of overwritten bytes is damaged.
     UndoDamaged = 15,
-    /// What was overwritten cannot be put back safely.
+    /// The overwritten bytes cannot be put back safely.
     UndoUnsafe = 16,
     /// The array's logical block is larger than a sector.
     LogicalBlockLarge = 17,
-    /// What the array keeps for a crash stays as it is.
+    /// The bitmap or the parity logs cannot change before the array agrees.
     ConsistencyStays = 18,
     /// The bitmap is being changed.
     BitmapBusy = 19,
@@ -91,9 +91,9 @@ pub enum Code {
     CheckDegraded = 43,
     /// Jobs are paused.
     JobsPaused = 44,
-    /// A job could not be finished.
+    /// Recovery has no target.
     JobRefused = 45,
-    /// There is nothing to rebuild onto.
+    /// The job ended before it was complete.
     NoSpare = 46,
     /// The job ended before it was over.
     JobEnded = 47,
@@ -101,7 +101,7 @@ pub enum Code {
     ServedReadOnly = 48,
     /// The array has no such member.
     NoSuchMember = 49,
-    /// No such member.
+    /// The member does not exist.
     MemberMissing = 50,
     /// Not a file and not a block device.
     MemberKind = 51,
@@ -147,43 +147,43 @@ pub enum Code {
     StateFolder = 80,
     /// The array has lost more members than it tolerates.
     ArrayFailed = 81,
-    /// What was read back differs from what was written.
+    /// Data read back differ from the data written.
     VerifyFailed = 82,
     /// Several arrays that are served have this name.
     SeveralServed = 83,
-    /// Nothing is kept of such an array.
+    /// There is no history of such an array.
     NoHistory = 84,
-    /// Events cannot be told there.
+    /// Events cannot be sent there.
     HookInvalid = 85,
-    /// What was waited for did not come in time.
+    /// The awaited state did not come in time.
     WaitedInVain = 86,
-    /// There is no terminal.
+    /// The command needs a terminal.
     NoTerminal = 87,
-    /// A check runs that does not do what is asked for: a repair, or a try of bad blocks.
+    /// The running check does not do what is requested: a repair, or a try of bad blocks.
     CheckRuns = 88,
     /// The member cannot be replaced now.
     NotReplaced = 89,
     /// Interrupted.
     Interrupted = 90,
-    /// The array cannot be this file.
+    /// The array cannot appear at this file.
     FileUnfit = 91,
     /// Something is mounted on the file.
     FileTaken = 92,
-    /// There is no FUSE for this user.
+    /// This user has no access to FUSE.
     NoFuse = 93,
     /// There are no certificates for TLS, or they cannot be used.
     Certificates = 94,
-    /// Nothing says how the array is served.
+    /// No configuration says how to serve the array.
     ConfigMissing = 95,
-    /// The file that says how the array is served cannot be used.
+    /// The configuration of the array cannot be used.
     ConfigUnfit = 96,
     /// The server cannot be confined.
     NotConfined = 97,
-    /// The server opens no files by itself.
+    /// The confined server cannot open files by itself.
     FilesClosed = 98,
-    /// The block device is there already.
+    /// The block device exists already.
     DeviceTaken = 99,
-    /// There is no ublk for this user.
+    /// This user has no access to ublk.
     NoUblk = 100,
     /// The overlay does not fit these members.
     OverlayUnfit = 101,
@@ -191,27 +191,27 @@ pub enum Code {
     OverlayBusy = 102,
     /// There is no overlay.
     OverlayMissing = 103,
-    /// The overlay changes too much to be taken back.
+    /// The overlay's changes are too large for an undo record.
     CommitTooLarge = 104,
-    /// How members were put together is not known.
+    /// The original order of the members could not be found.
     NotSolved = 105,
     /// The map of a copy cannot be used.
     MapUnfit = 106,
     /// A disk cannot be copied there.
     ImageUnfit = 107,
-    /// The backup file is not of this reshape.
+    /// The backup file belongs to another reshape.
     BackupUnfit = 108,
     /// The array's metadata is not md's.
     MetadataForeign = 109,
     /// A web page of another site asked.
     AskedFromElsewhere = 118,
-    /// Others may write the file that says how the array is served.
+    /// Other users may write the configuration of the array.
     ConfigOfOthers = 119,
     /// A command stopped in the middle of writing these members.
     Unfinished = 120,
-    /// What was written over a member is not to be had.
+    /// The overlay is damaged.
     OverlayDamaged = 121,
-    /// Answered writes of the server before cannot be read or written.
+    /// Acknowledged writes of the previous server cannot be read or written.
     AnsweredWritesKept = 122,
 }
 

@@ -17,21 +17,21 @@ pub enum Exit {
     Busy,
     /// Refused by a safety check; nothing was written.
     Refused,
-    /// More is missing than the level tolerates.
+    /// More members are missing than the level tolerates.
     BeyondTolerance,
     /// `status --exit-code`: degraded.
     Degraded,
-    /// `status --exit-code`: it takes no more writes.
+    /// `status --exit-code`: the array refuses writes.
     Broken,
-    /// `status --exit-code`: it cannot be told.
+    /// `status --exit-code`: the state is unknown.
     Unknown,
     /// Stopped by a signal before the work was done.
     Interrupted,
 }
 
 impl Exit {
-    /// Every status, in order, with its meaning: the table that `braid help exit` prints. `status --exit-code` has its own
-    /// three beside 0, which are those of `mdadm --detail --test`.
+    /// All statuses in order, with meanings: the table of `braid help exit`. `status --exit-code`
+    /// has three of its own beside 0, those of `mdadm --detail --test`.
     pub const TABLE: [(Self, &'static str); 9] = [
         (Self::Done, "done"),
         (Self::Failed, "failed"),

@@ -31,7 +31,7 @@ use std::fmt;
 use code::Code;
 pub use exit::Exit;
 
-/// What a remedy may do to data.
+/// Possible effect of a remedy on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
     /// Writes nothing.
@@ -42,14 +42,14 @@ pub enum Risk {
     Destroy,
 }
 
-/// One way out, with the person's own names in it.
+/// One way out, with the operator's own names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// What it achieves, in a few words.
+    /// Its purpose, in a few words.
     pub label: String,
     /// The whole command, ready to copy; empty where no command helps.
     pub command: String,
-    /// What it may do to data.
+    /// Its possible effect on data.
     pub risk: Risk,
 }
 
@@ -64,20 +64,20 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// An error that so far only says what happened: one sentence, no full stop.
+    /// An error without cause and remedies; `what` is one sentence without a full stop.
     pub fn new(code: Code, what: impl Into<String>) -> Self {
         let what = what.into();
         Self { code, subject: None, what, why: Vec::new(), remedies: Vec::new() }
     }
 
-    /// What it is about: the path of a member, or the name of an array.
+    /// Sets the subject: the path of a member, or the name of an array.
     #[must_use]
     pub fn about(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// Adds one line of cause; a newline in a name within it does not make it two.
+    /// Adds one line of cause; a newline in a name within it is escaped.
     #[must_use]
     pub fn because(mut self, line: impl Into<String>) -> Self {
         self.why.push(line.into());
@@ -95,8 +95,8 @@ impl CliError {
         self
     }
 
-    /// Adds a way out; it stands behind all that are no more dangerous. Names within the command
-    /// go through `output::shell::shell_word`.
+    /// Adds a remedy behind all remedies that are no more dangerous. Names within the command go
+    /// through `output::shell::shell_word`.
     #[must_use]
     pub fn remedy(
         mut self,
@@ -120,7 +120,7 @@ impl CliError {
         self.code.exit()
     }
 
-    /// The ways out, safest first; never empty and never dangerous at the front.
+    /// The remedies, safest first; never empty and never dangerous at the front.
     pub fn remedies(&self) -> Vec<Remedy> {
         let mut remedies = self.remedies.clone();
         if remedies.first().is_none_or(|first| first.risk == Risk::Destroy) {

@@ -38,7 +38,7 @@ impl CliError {
         text
     }
 
-    /// The same for the control API.
+    /// The error as an answer of the control API.
     pub fn to_problem(&self) -> Problem {
         let remedy = |remedy: &Remedy| ProblemRemedy {
             label: remedy.label.clone(),
@@ -58,7 +58,7 @@ impl CliError {
         }
     }
 
-    /// What a server refused, as an error of the command that asked it.
+    /// A server's refusal, as an error of the command that asked it.
     pub fn from_problem(problem: &Problem) -> Self {
         let code = problem.code.parse::<Code>();
         let mut error = Self::new(code.unwrap_or(Code::ServerSilent), &problem.title);
@@ -87,7 +87,7 @@ impl CliError {
     }
 }
 
-/// What `braid help B031` prints: title, exit status, explanation.
+/// The text of `braid help B031`: title, exit status, explanation.
 pub fn explain(code: Code, paint: Paint) -> String {
     let entry = code.entry();
     let mark = paint.paint(Style::Strong, &format!("{code}  {}", entry.title));
@@ -95,7 +95,7 @@ pub fn explain(code: Code, paint: Paint) -> String {
     format!("{mark}\nexit status {exit}\n\n{}\n", wrap(entry.explanation, 78))
 }
 
-/// Breaks lines between words so that none is longer than `columns`, where words allow.
+/// Breaks lines between words at `columns`, if words allow.
 fn wrap(text: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;

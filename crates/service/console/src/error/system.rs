@@ -1,6 +1,7 @@
-//! What the operating system refused, told apart: a shortage, which passes, and everything else.
+//! Refusals of the operating system: shortages, which pass, and all others.
 //!
-//! A shortage says nothing about members. It has a code of its own, and a look at the limit that was met.
+//! A shortage says nothing about members. It has its own code, and a remedy that shows the
+//! exhausted limit.
 
 use braid_member::is_shortage;
 use rustix::io::Errno;
@@ -8,7 +9,7 @@ use rustix::io::Errno;
 use super::code::Code;
 use super::{CliError, Risk};
 
-/// The operating system refused something of this process's own: a thread, a folder, a signal, memory.
+/// The operating system refused a resource of this process: a thread, a folder, a signal, memory.
 pub fn system(what: impl Into<String>, error: &std::io::Error) -> CliError {
     match error.raw_os_error() {
         Some(errno) if is_shortage(errno) => shortage(what, errno).caused_by(error),
@@ -16,12 +17,12 @@ pub fn system(what: impl Into<String>, error: &std::io::Error) -> CliError {
     }
 }
 
-/// Whether the reason is that something ran out.
+/// Whether a resource ran out.
 pub fn is_shortage_of(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(is_shortage)
 }
 
-/// An error whose reason is that something ran out. The cause is the caller's to add.
+/// The error of a resource that ran out. The caller adds the cause.
 pub fn shortage(what: impl Into<String>, errno: i32) -> CliError {
     let error = CliError::new(Code::Shortage, what);
     let look = |label: &str, command: &str| error.clone().remedy(Risk::Look, label, command);

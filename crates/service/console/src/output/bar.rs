@@ -1,13 +1,14 @@
-//! How far something is, as a bar of characters.
+//! Progress as a bar of characters.
 //!
-//! Blocks and their eighths where the locale says that the terminal shows them, plain characters elsewhere.
+//! The bar uses blocks and their eighths if the locale says that the terminal shows them, else
+//! plain characters.
 
-/// Cells of a bar.
+/// Cells of the bar.
 const CELLS: usize = 20;
 /// Parts of a cell that can be shown.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// Whether the locale's characters are those of UTF-8: by the first variable that says anything, as POSIX has them.
+/// Whether the locale's encoding is UTF-8: the first variable that is set decides, in POSIX order.
 pub fn is_unicode() -> bool {
     let says = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(says).unwrap_or_default();
@@ -15,7 +16,7 @@ pub fn is_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// A bar for so many of a hundred.
+/// A bar for a percentage.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of 0 to 160")]
 pub fn bar(percent: f64, is_unicode: bool) -> String {
     let parts = (percent.clamp(0.0, 100.0) / 100.0 * (CELLS * 8) as f64) as usize;

@@ -18,7 +18,7 @@ use std::io::IsTerminal;
 /// The argument of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColourWhen {
-    /// As the environment and the terminal say.
+    /// The environment and the terminal decide.
     #[default]
     Auto,
     /// Always.
@@ -27,7 +27,7 @@ pub enum ColourWhen {
     Never,
 }
 
-/// What the environment says about output.
+/// Variables of the environment about output.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `NO_COLOR`.

@@ -3,7 +3,7 @@
 //! Small, pure helpers; none of them prints. Data goes to standard output and everything else to
 //! standard error: that is the commands' part.
 
-/// `print!` for data. What cannot be written is found out about at the end: [`stdout::end`].
+/// `print!` for data. The end of `main` reports data that could not be written: [`stdout::end`].
 #[macro_export]
 macro_rules! out {
     ($($text:tt)*) => { $crate::output::stdout::write(format_args!($($text)*), true) };
@@ -14,12 +14,12 @@ macro_rules! out {
 macro_rules! outln {
     () => { $crate::out!("\n") };
     ($($text:tt)*) => {
-        // In one, so that lines of several threads do not meet in one.
+        // One write, so that lines of several threads do not mix.
         $crate::output::stdout::write(format_args!("{}\n", format_args!($($text)*)), false)
     };
 }
 
-/// One line of JSON, safe to look at.
+/// Prints one line of JSON, safe for terminals.
 #[macro_export]
 macro_rules! outjson {
     ($value:expr) => {
@@ -27,7 +27,7 @@ macro_rules! outjson {
     };
 }
 
-/// `eprint!` that does not mind when the terminal is gone.
+/// `eprint!` that ignores a closed terminal.
 #[macro_export]
 macro_rules! err {
     ($($text:tt)*) => {{
@@ -36,7 +36,7 @@ macro_rules! err {
     }};
 }
 
-/// `eprintln!` that does not mind when the terminal is gone: a person may close a terminal, an array goes on.
+/// `eprintln!` that ignores a closed terminal: the operator may close it while the array is served.
 #[macro_export]
 macro_rules! errln {
     ($($text:tt)*) => {{

@@ -1,13 +1,13 @@
 //! Text from disks and wires, made safe to print.
 //!
 //! An array name is 32 bytes that any program may have written. Control characters in it could move
-//! the cursor, clear the screen or hide a line; direction marks could reorder one, separators make two of one, and what
-//! shows nothing makes two names look alike. They are shown as escapes instead
-//! `[check: control_characters_are_shown_not_obeyed, what_cannot_be_seen_is_shown]`.
+//! the cursor, clear the screen or hide a line. Direction marks could reorder a line, separators
+//! could split it, and invisible characters make two names look alike. Such characters are printed
+//! as escapes `[check: control_characters_are_shown_not_obeyed, what_cannot_be_seen_is_shown]`.
 //!
-//! JSON is for programs, which read names as they are; but it, too, may end on a terminal, and a program may take U+2028 for
-//! the end of a line. So there the same characters are written as JSON's own escapes
-//! `[check: json_means_the_same_and_has_nothing_harmful_in_it]`.
+//! Programs read JSON, and want names unchanged; but JSON, too, may end on a terminal, and a
+//! program may take U+2028 for the end of a line. So JSON has the same characters as JSON's own
+//! escapes `[check: json_means_the_same_and_has_nothing_harmful_in_it]`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A JSON value in one line, of which no character does harm.
+/// A JSON value in one line without harmful characters.
 pub fn json_line(value: &Value) -> String {
     let text = value.to_string();
     if !text.chars().any(is_harmful) {
@@ -51,8 +51,9 @@ pub fn json_line(value: &Value) -> String {
     safe
 }
 
-/// By the general categories of Unicode, and the few letters and marks that show nothing although they are no format
-/// characters (its `Default_Ignorable_Code_Point`, and the blank pattern of Braille).
+/// Decides by the general categories of Unicode. In addition it covers the few invisible letters
+/// and marks that are no format characters (`Default_Ignorable_Code_Point`, and the blank pattern
+/// of Braille).
 fn is_harmful(letter: char) -> bool {
     if matches!(letter, ' '..='~') {
         return false;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use shlex::Quoter;
 
-/// The text as one word of a POSIX shell or of fish; as it is where no quotes are needed.
+/// The text as one word of a POSIX shell or of fish; unchanged if it needs no quotes.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
     // A word that begins with a dash would be read as an option, and quotes do not change that.
     if text.starts_with('-') {
@@ -16,13 +16,13 @@ pub fn shell_word(text: &str) -> Cow<'_, str> {
     quote(text)
 }
 
-/// The same of what was an argument already: an option stays one.
+/// The same for a text that was an argument already: an option stays one.
 pub fn shell_argument(text: &str) -> Cow<'_, str> {
     quote(text)
 }
 
 fn quote(text: &str) -> Cow<'_, str> {
-    // `--option=a,b` is as plain inside a command as without its signs.
+    // In an argument, the signs of `--option=a,b` need no quotes either.
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "_./:,=%+@-".contains(sign);
     if !text.is_empty() && text.chars().all(is_plain) {
         return Cow::Borrowed(text);

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Invariants:
-//! - what `format_size_exact` writes, `parse_size` reads back `[check: exact_text_reads_back]`;
-//! - `format_size` never claims more than there is `[check: sizes_are_cut_never_rounded_up]`.
+//! - `parse_size` reads back the text of `format_size_exact` `[check: exact_text_reads_back]`;
+//! - `format_size` never rounds up `[check: sizes_are_cut_never_rounded_up]`.
 
 use thiserror::Error;
 
@@ -45,13 +45,13 @@ pub enum SizeError {
         /// The unit as written.
         unit: String,
     },
-    /// No number in front, or not one we read.
+    /// The text does not begin with a valid number.
     #[error("'{text}' is not a size; sizes look like 64K, 1.5GiB or 4096B")]
     NotANumber {
         /// The text as written.
         text: String,
     },
-    /// A fraction that does not come out at whole bytes.
+    /// The fraction is not a whole number of bytes.
     #[error("{text} is not a whole number of bytes")]
     Fraction {
         /// The text as written.

@@ -1,49 +1,50 @@
-//! Standard output, and whether everything got there.
+//! Standard output, and whether all of it was written.
 //!
-//! Nothing ends in the middle because its output cannot be written: an array is served on, a plan carried out. But the
-//! command has then not done what it was for, and its exit status says so: in one place, at the end of `main`. The first error
-//! is kept. A pipe that its reader closed is no error to speak of, as for the tools of a shell; the exit status is the same.
+//! A failed write to standard output stops nothing: an array is still served, a plan still carried
+//! out. But the command has not done its job, and its exit status says so, in one place at the end
+//! of `main`. This module keeps the first error. If the reader closed the pipe, no message follows,
+//! as with shell tools; the exit status is the same.
 //!
-//! Invariant: no command ends with 0 whose output is not all written `[check: output_that_cannot_be_written_is_a_failure]`.
+//! Invariant: a command ends with 0 only if all its output was written
+//! `[check: output_that_cannot_be_written_is_a_failure]`.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// The first error.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Writes data; with `flushes`, at once.
+/// Writes data; with `flushes`, without a delay.
 pub fn write(text: Arguments<'_>, flushes: bool) {
     let mut out = io::stdout();
     let written = out.write_fmt(text).and_then(|()| if flushes { out.flush() } else { Ok(()) });
     note(written);
 }
 
-/// Notes what another's writing to standard output came to.
+/// Notes the result of another module's write to standard output.
 pub fn note(written: io::Result<()>) {
     if let Err(error) = written {
         FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }
 
-/// Writes what is left, now.
+/// Flushes buffered data.
 pub fn flush() {
     note(io::stdout().flush());
 }
 
-/// Whether something could not be written, so that there is no use in going on.
+/// Whether a write has failed, so that more output is of no use.
 pub fn has_failed() -> bool {
     FAILED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Writes what is left. The first error of all, if there was one.
+/// Flushes, and returns the first error since the start.
 pub fn end() -> io::Result<()> {
     note(io::stdout().flush());
     FAILED.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
 }
 
-/// Whether the reader has seen enough.
+/// Whether the reader has closed the pipe.
 pub fn is_closed_pipe(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe
 }

@@ -6,7 +6,7 @@
 
 use super::printable::printable;
 
-/// Which side of its column a cell keeps to.
+/// The side of the column that a cell keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -38,7 +38,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The text, each line behind `indent` and ended by a newline.
+    /// The text: each line begins with `indent` and ends with a newline.
     pub fn render(&self, indent: &str) -> String {
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|column| self.rows.iter().map(|row| width(row, column)).max().unwrap_or(0))

@@ -1,4 +1,4 @@
-//! A running array, as `GET /v1/array` and `braid status --json` tell it.
+//! A running array, as `GET /v1/array` and `braid status --json` report it.
 
 use std::collections::BTreeMap;
 
@@ -13,189 +13,196 @@ use super::settings::Settings;
 pub struct Array {
     /// The version of this object: 1.
     pub version: u32,
-    /// Its name, as it is served.
+    /// The name it is served under.
     pub name: String,
     /// Its UUID, in md's grouping: four groups of eight digits.
     pub uuid: String,
     /// Its level: linear, raid0, raid1, raid4, raid5, raid6 or raid10.
     pub level: String,
-    /// How chunks are laid out, in the word that mdadm has for it; null where the level has one way only.
+    /// The layout of chunks in mdadm's word; null if the level has only one.
     pub layout: Option<String>,
     /// The version of its metadata, such as 1.2.
     pub metadata: String,
-    /// Bytes of a chunk; null where there are none.
+    /// Bytes of a chunk; null if the level has no chunks.
     pub chunk_bytes: Option<u64>,
     /// Bytes that clients see.
     pub size_bytes: u64,
-    /// How well it is.
+    /// Its state.
     pub state: State,
-    /// Whether writes are refused because it was started so.
+    /// Whether it was started read-only, so that it refuses writes.
     pub read_only: bool,
-    /// Whether it was interrupted while writing at some time and redundancy may not agree since; only a resync ends that.
+    /// Whether it was interrupted while writing, so that redundancy may disagree until a resync is
+    /// complete.
     pub dirty: bool,
-    /// How many more members may be lost, whichever they are.
+    /// How many more members it can lose, in any combination.
     pub can_lose: u16,
-    /// It bears less than its level does otherwise: parity may not fit the data until it is resynced.
+    /// It can lose fewer members than its level allows: parity may not fit the data until a resync.
     pub parity_in_doubt: bool,
-    /// Copies may differ where the array was being written when it was interrupted, until it is resynced.
+    /// Copies may differ where the array was written when it was interrupted, until a resync.
     pub copies_in_doubt: bool,
-    /// One row for each slot, in order, with or without a member, and behind them one for each spare.
+    /// One row for each slot, in order, with or without a member, then one for each spare.
     pub slots: Vec<Slot>,
-    /// Members that failed since the array was started, whose slot another one has taken, and that were not removed; each with the
-    /// slot that it had, which is null for one that waited as a spare.
+    /// Members that failed since the array was started and were not removed, if another member has
+    /// their slot. Each has its former slot; null for a former spare.
     #[serde(default)]
     pub replaced: Vec<Slot>,
-    /// The job that is there, if any; behind it a check that waits for it.
+    /// The current job, if any, then a check that waits for it.
     #[serde(default)]
     pub jobs: Vec<Job>,
-    /// How the last job of each kind ended that did while the array was served here.
+    /// The last job of each kind that ended since the array was started.
     #[serde(default)]
     pub last_jobs: Vec<LastJob>,
-    /// When the next check begins by itself, or since when it is to and could not; null if none does.
+    /// The time of the next scheduled check, in the past if it could not begin; null if none is
+    /// scheduled.
     #[serde(default)]
     pub next_check: Option<String>,
-    /// No job begins or goes on until jobs are resumed.
+    /// No job begins or continues until jobs are resumed.
     #[serde(default)]
     pub jobs_paused: bool,
-    /// How the job that runs gives way to clients; null without one.
+    /// How the running job yields to clients; null without one.
     #[serde(default)]
     pub pace: Option<JobPace>,
-    /// What is wrong with it and what to do, the worst first; nothing if all is well.
+    /// Problems of the array with advice, the worst first; empty if it has none.
     #[serde(default)]
     pub advice: Vec<Advice>,
-    /// Why writes are refused since it was started; null if they are not.
+    /// Why it has refused writes since it was started; null if it has not.
     pub failure: Option<Failure>,
-    /// Answered writes that were lost since it was started; null if none were.
+    /// Acknowledged writes that were lost since it was started; null if none were.
     pub lost: Option<Spread>,
-    /// Where it is served, as NBD URIs.
+    /// NBD URIs that it is served at.
     pub uris: Vec<String>,
-    /// The file that it is, through FUSE; null if it is none.
+    /// The file that it appears as through FUSE; null if none.
     #[serde(default)]
     pub file: Option<String>,
-    /// The block device that it is, through ublk; null if it is none.
+    /// The block device that it appears as through ublk; null if none.
     #[serde(default)]
     pub device: Option<String>,
-    /// The socket where it is a disk of virtual machines, by vhost-user; null if it is none.
+    /// The vhost-user socket where virtual machines use it as a disk; null if none.
     #[serde(default)]
     pub vhost_user: Option<String>,
-    /// What it is set to.
+    /// Its settings.
     pub settings: Settings,
-    /// Bytes that clients were told are written and that members do not have yet; a flush brings them there.
+    /// Bytes that were acknowledged to clients and that members do not have yet; a flush writes
+    /// them.
     pub dirty_bytes: u64,
-    /// Its write-intent bitmap; null if it keeps none.
+    /// Its write-intent bitmap; null if it has none.
     #[serde(default)]
     pub bitmap: Option<Bitmap>,
-    /// Its parity logs; null if it keeps none.
+    /// Its parity logs; null if it has none.
     #[serde(default)]
     pub parity_logs: Option<ParityLogs>,
-    /// Its write journal; null if it writes none.
+    /// Its write journal; null if it has none.
     #[serde(default)]
     pub journal: Option<Journal>,
     /// Its clients.
     pub clients: Clients,
-    /// Milliseconds that members have sat out because they were slow, all of them together.
+    /// Milliseconds that members have sat out because they were slow; the sum of all members.
     pub sat_out_ms: u64,
-    /// What the array has done since it was started, by name. The names are those of this version of braid.
+    /// The array's counters since it was started, by name. The names are those of this version of
+    /// braid.
     pub counters: BTreeMap<String, u64>,
-    /// What its process has closed off for itself: files, system-calls, capabilities.
+    /// Resources that its process has closed off for itself: files, system-calls, capabilities.
     #[serde(default)]
     pub confined: Vec<String>,
     /// The process that serves it.
     pub server: Server,
 }
 
-/// Parity logs, md's (PPL) or braid's own: what is being written, said durably before it is.
+/// Parity logs, md's (PPL) or braid's own: they record each write durably before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ParityLogs {
-    /// Everything is logged before it is written.
+    /// Every write is logged before it begins.
     Kept,
-    /// Not yet: parity does not agree everywhere, or the array was not idle since it does.
+    /// Not yet in use: parity does not agree everywhere, or the array has not been idle since it
+    /// does.
     Pending,
 }
 
-/// A write journal: all that is written is durable there before members have it.
+/// A write journal: every write is durable there before members have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Journal {
     /// The path of its device.
     pub path: String,
-    /// Bytes of it that are in use: what members have and have not flushed is among them.
+    /// Bytes of it in use, including writes that members have not flushed.
     pub used_bytes: u64,
-    /// Bytes that it has room for.
+    /// Its capacity in bytes.
     pub size_bytes: u64,
 }
 
-/// A write-intent bitmap: where members may differ after a crash.
+/// A write-intent bitmap: regions where members may differ after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bitmap {
-    /// Bytes that a bit stands for: of each member, on level 10 of the array.
+    /// Bytes for each bit: of each member, on level 10 of the array.
     pub bit_bytes: u64,
-    /// How many bits there are.
+    /// Bits in all.
     pub bits: u64,
-    /// Those that are set: what they stand for was written some seconds ago or less, is in doubt, or was missed by a member.
+    /// Bits that are set: their regions were written in the last seconds, may disagree, or were
+    /// missed by a member.
     pub bits_set: u64,
-    /// Of a lockless one: bits whose sectors hold nothing that a client wrote.
+    /// For a lockless bitmap: bits whose regions no client has written.
     #[serde(default)]
     pub unwritten: Option<u64>,
 }
 
 impl Array {
-    /// The job of this kind, if it is there or waits.
+    /// The current or waiting job of this kind.
     #[must_use]
     pub fn job(&self, kind: JobKind) -> Option<&Job> {
         self.jobs.iter().find(|job| job.kind == kind)
     }
 
-    /// How the last job of this kind ended, if one did.
+    /// The last job of this kind that ended.
     #[must_use]
     pub fn last_job(&self, kind: JobKind) -> Option<&LastJob> {
         self.last_jobs.iter().find(|job| job.kind == kind)
     }
 
-    /// Why the job of this kind that is to be done is not tried again, if so.
+    /// The last job of this kind, if it was refused and none of its kind is current: it is not
+    /// tried again.
     #[must_use]
     pub fn refused(&self, kind: JobKind) -> Option<&LastJob> {
         self.last_job(kind).filter(|last| last.result.is_refused() && self.job(kind).is_none())
     }
 
-    /// Whether a spare waits that nobody has another use for.
+    /// Whether a spare waits that is not reserved for a replacement.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         let is_spare = |row: &Slot| row.state == SlotState::Waiting && row.replaces.is_none();
         self.slots.iter().any(is_spare)
     }
 
-    /// Whether a member is being replaced, or about to be.
+    /// Whether a replacement runs or is about to begin.
     #[must_use]
     pub fn has_replacement(&self) -> bool {
         self.slots.iter().any(|row| row.replaces.is_some())
     }
 }
 
-/// One thing that is wrong with an array, in words for people.
+/// A problem of an array, in words for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What is so meanwhile.
+    /// Its present effect.
     pub now: String,
-    /// What to do.
+    /// The recommended action.
     pub what: String,
-    /// The command to type for it, as it is where the array is served; null if there is none.
+    /// The command for it, to be typed on the array's machine; null if there is none.
     pub command: Option<String>,
 }
 
-/// How well an array is.
+/// The state of an array.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Every slot has a member that is wholly up to date.
+    /// Every slot has an up-to-date member.
     Ok,
     /// It is served, with fewer members than it should have.
     Degraded,
-    /// It takes no more writes: too much is lost, or there is no space below it.
+    /// It refuses writes: too many members are lost, or a member has no space below it.
     Failed,
 }
 
@@ -211,83 +218,87 @@ impl State {
     }
 }
 
-/// A slot and what is in it, or a spare.
+/// A slot and its member, or a spare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Slot {
     /// Its number; null for a spare, and for a replacement.
     pub slot: Option<u16>,
-    /// Of a replacement, and of a spare that is to be one: the slot whose member it is to replace.
+    /// For a replacement, and for a spare reserved as one: the slot of the member that it replaces.
     #[serde(default)]
     pub replaces: Option<u16>,
-    /// The member, by the path that it was named by; that of the one that failed, if one did since the array was started; null if
-    /// the slot was empty from the start.
+    /// The path by which the member was named; of a failed member, if it failed since the array was
+    /// started. Null if the slot was empty at the start.
     pub member: Option<String>,
-    /// What the member is for.
+    /// The member's role.
     pub role: Role,
-    /// How it is.
+    /// Its state.
     pub state: SlotState,
-    /// Since when, if it has come about since the array was started.
+    /// The time of the last change of state since the array was started.
     pub since: Option<String>,
-    /// Why, in words for people.
+    /// The cause of the state, in words for people.
     pub cause: Option<String>,
-    /// Sectors of 512 bytes that its member's bad-block log names: what they hold is not known, and they are made of the others.
-    /// They are good again when they have been written.
+    /// Sectors of 512 bytes in its member's bad-block log: their content is not trusted, and reads
+    /// compute it from the other members. A write makes a sector good again.
     #[serde(default)]
     pub bad_sectors: u64,
-    /// It is read only where no other copy is (mirrors).
+    /// It is read only if no other member has a copy (mirrors).
     #[serde(default)]
     pub write_mostly: bool,
-    /// Read errors of its member that were corrected.
+    /// Corrected read errors of its member.
     #[serde(default)]
     pub read_errors: ReadErrors,
 }
 
-/// Read errors of a member that were corrected: the sectors were written again, from what the others hold.
+/// Corrected read errors of a member: the sectors were computed from other members and written
+/// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadErrors {
-    /// Since it came or the array was started.
+    /// Since the member came or the array was started.
     pub corrected: u64,
-    /// Of these, with what is older than an hour counted half, older than two a quarter, and so on.
+    /// The same with decay: errors older than an hour count half, older than two a quarter, and so
+    /// on.
     pub recent: u32,
-    /// There are more recent ones than `read-errors-max` allows.
+    /// The recent ones exceed `read-errors-max`.
     pub over_limit: bool,
 }
 
-/// What a member is for.
+/// The role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It has a slot, and its share of the data.
+    /// It has a slot and its share of the data.
     Active,
-    /// It waits to take the place of one that fails.
+    /// It waits to take the slot of a member that fails.
     Spare,
-    /// It is to take the place of a member that is there: it takes every write, and is filled.
+    /// It replaces a member that still serves: it receives every write, and that member's content
+    /// is copied to it.
     Replacement,
-    /// There is none.
+    /// The slot has no member.
     None,
 }
 
-/// How a slot is.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotState {
     /// Its member is read and written.
     Ok,
-    /// Its member is much slower than the others, and read around for now.
+    /// Its member is much slower than the others; reads avoid it for now.
     Slow,
-    /// Its member is written, and not all of it is up to date yet.
+    /// Its member receives writes, and is not yet up to date.
     Recovering,
     /// Its member does not answer, and is out until it does: it comes back by itself.
     Away,
     /// Its member failed since the array was started, and is out.
     Failed,
-    /// It has no member: it has had none since the array was started, or its member was removed, which has a moment and a cause.
+    /// It had no member when the array was started, or its member was removed (then with a time and
+    /// a cause).
     Missing,
-    /// A spare: it waits.
+    /// A spare that waits.
     Waiting,
-    /// A replacement: it is written, and not all of it is up to date yet.
+    /// A replacement that receives writes and is not yet up to date.
     Filling,
-    /// A member that another one has the place of by now: nothing was wrong with it.
+    /// A member whose slot another one has taken; it had no fault.
     Replaced,
 }
 
@@ -309,26 +320,26 @@ impl SlotState {
     }
 }
 
-/// Why an array takes no more writes.
+/// Why an array refuses writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// The member that was one too many, that could not grow, or that may not be written.
+    /// The failing member: beyond the level's tolerance, unable to grow, or write-protected.
     pub member: String,
-    /// Since when.
+    /// When the refusals began.
     pub since: String,
-    /// Whether there was no space below the member, and nothing is wrong with it.
+    /// Whether the member only lacks space below it.
     pub out_of_space: bool,
-    /// Whether the member may not be written any more, and nothing else is wrong with it.
+    /// Whether the member has only become write-protected.
     #[serde(default)]
     pub write_protected: bool,
-    /// What the member answered, in words for people.
+    /// The member's error, in words for people.
     pub cause: String,
 }
 
 /// Ranges of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
-    /// How many.
+    /// Number of ranges.
     pub ranges: u64,
     /// Bytes in all.
     pub bytes: u64,
@@ -339,11 +350,11 @@ pub struct Spread {
 pub struct Clients {
     /// Connections now.
     pub connections: u64,
-    /// Bytes of payloads that are in memory now.
+    /// Bytes of payloads in memory now.
     pub payload_bytes: u64,
     /// Connections that wait for memory now.
     pub waiting_for_memory: u64,
-    /// The largest request that a client may make, in bytes.
+    /// The largest request of a client, in bytes.
     pub request_bytes_max: u64,
     /// Requests so far.
     pub requests: u64,
@@ -351,9 +362,9 @@ pub struct Clients {
     pub bytes_read: u64,
     /// Bytes that clients have written so far.
     pub bytes_written: u64,
-    /// Connections that were turned away so far, since all were in use.
+    /// Connections refused so far because all were in use.
     pub refused: u64,
-    /// Connections cut so far whose client did not go on.
+    /// Connections cut so far because the client stalled.
     pub stalled: u64,
     /// Idle connections cut so far to make room.
     pub idled: u64,
@@ -362,17 +373,17 @@ pub struct Clients {
 /// The process that serves an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
-    /// Its number, where it runs.
+    /// Its process number, in its own PID namespace.
     pub pid: u32,
     /// Its version of braid.
     pub version: String,
-    /// The path of the socket that it answers at.
+    /// The path of its control socket.
     pub control: String,
-    /// Where what it says goes, if it was started in the background (`serve --detach`).
+    /// The log of its messages, if it was started in the background (`serve --detach`).
     #[serde(default)]
     pub log: Option<String>,
-    /// Since when it serves.
+    /// The time it began to serve.
     pub since: String,
-    /// Whether the array is being stopped.
+    /// Whether a stop has begun.
     pub stopping: bool,
 }

@@ -1,11 +1,11 @@
-//! What an array's elevators do, and how reads and write-back took turns.
+//! Activity of an array's elevators, and the turns of reads and write-back.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::settings::Settings;
 
-/// What `GET /v1/elevators` answers.
+/// The answer to `GET /v1/elevators`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Elevators {
     /// The version of this object: 1.
@@ -14,7 +14,7 @@ pub struct Elevators {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// The settings that are about elevators and the multiplexer.
+    /// The settings of elevators and of the multiplexer.
     pub settings: Settings,
     /// Whether reads and write-back take turns now.
     pub is_multiplexed: bool,
@@ -29,13 +29,13 @@ pub struct Elevators {
 pub struct ElevatorRow {
     /// The member's slot; null for a spare.
     pub slot: Option<u16>,
-    /// Whether the device turns; null if it does not say.
+    /// Whether the device is rotational; null if it does not say.
     pub rotational: Option<bool>,
     /// `deadline`, or `none`.
     pub policy: String,
-    /// Dispatches that the member has at once, at most.
+    /// Most dispatches in flight at the member.
     pub depth: u32,
-    /// Milliseconds after which a read goes before nearer ones.
+    /// Milliseconds after which a read goes before nearer reads.
     pub read_expiry_ms: u64,
     /// The same for a write.
     pub write_expiry_ms: u64,
@@ -43,9 +43,9 @@ pub struct ElevatorRow {
     pub waiting_reads: u64,
     /// Writes that wait now.
     pub waiting_writes: u64,
-    /// Dispatches that the member has now.
+    /// Dispatches in flight at the member now.
     pub out: u64,
-    /// Requests that came, so far.
+    /// Requests inserted so far.
     pub inserted: u64,
     /// Dispatches so far.
     pub dispatched: u64,
@@ -53,33 +53,33 @@ pub struct ElevatorRow {
     pub merged_back: u64,
     /// Requests merged before another.
     pub merged_front: u64,
-    /// Merged requests that met and became one.
+    /// Merged requests that became adjacent and were joined.
     pub joined: u64,
     /// Batches so far.
     pub batches: u64,
-    /// Requests that went because their time was up.
+    /// Requests dispatched because they expired.
     pub expired: u64,
-    /// Batches of writes that went because reads had gone often enough.
+    /// Batches of writes dispatched because reads had gone first often enough.
     pub starved: u64,
-    /// Requests that went because they had been passed too long.
+    /// Requests dispatched because others had passed them for too long.
     pub aged: u64,
     /// Requests taken over from insertion lists.
     pub drained: u64,
-    /// In how many goes.
+    /// Rounds of taking over from insertion lists.
     pub drained_batches: u64,
-    /// How many goes had 1, 2 to 3, 4 to 7, ... requests.
+    /// Numbers of such rounds with 1, 2 to 3, 4 to 7, ... requests.
     pub drained_sizes: Vec<u64>,
-    /// Goes in which something was dispatched.
+    /// Rounds that dispatched at least one request.
     pub dispatched_batches: u64,
     /// How often a thread found another one dispatching.
     pub owner_misses: u64,
-    /// Bytes that the member was read, so far.
+    /// Bytes read from the member so far.
     #[serde(default)]
     pub read_bytes: u64,
-    /// Bytes that it was written, so far; superblocks and zeroing are not among them.
+    /// Bytes written to it so far, without superblocks and zeroing.
     #[serde(default)]
     pub written_bytes: u64,
-    /// Reads, writes and zeroings that failed at it, so far.
+    /// Failed reads, writes and zeroings of the member so far.
     #[serde(default)]
     pub errors: u64,
 }
@@ -89,16 +89,16 @@ pub struct ElevatorRow {
 pub struct SliceRow {
     /// When it began, in nanoseconds since the array was started.
     pub start_ns: u64,
-    /// The share that write-back was given, in thousandths.
+    /// The share of write-back, in thousandths.
     pub share_permille: u32,
     /// The length of write-back's part.
     pub flusher_ns: u64,
     /// How long members were busy reading.
     pub busy_reads_ns: u64,
-    /// How long they were busy writing.
+    /// How long members were busy writing.
     pub busy_writes_ns: u64,
-    /// Whether reads were held in it.
+    /// Whether reads were held during it.
     pub held_reads: bool,
-    /// Whether writes were.
+    /// Whether writes were held during it.
     pub held_writes: bool,
 }

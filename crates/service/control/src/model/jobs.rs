@@ -1,25 +1,25 @@
-//! Jobs of a running array: the one that runs, those that wait, how the last ones ended, and what may be asked of them.
+//! Jobs of a running array: the current one, waiting ones, results of the last ones, and requests.
 //!
-//! Bytes of a job are those that its cursor goes over: of each member for levels 4, 5 and 6 and for recoveries, of the array where
-//! copies are compared (levels 1 and 10).
+//! The bytes of a job are those that its cursor passes: of each member for levels 4, 5 and 6 and
+//! for recoveries, of the array for comparisons of copies (levels 1 and 10).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a job does.
+/// Kinds of jobs.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum JobKind {
-    /// Makes redundancy agree with the data after an unclean stop, or after the array was made.
+    /// Makes redundancy agree with the data after an unclean stop or a creation.
     Resync,
-    /// Makes what a member that came is to hold.
+    /// Computes the content of a new or returned member.
     Recovery,
-    /// Copies a member that is there to the one that is to take its place.
+    /// Copies a member that still serves to its replacement.
     Replace,
-    /// Reads everything and says where redundancy does not agree, and which member is wrong where that can be known. One that
-    /// repairs is a check, too: [`Found::repairs`].
+    /// Reads everything and reports where redundancy disagrees, and which member is wrong if that
+    /// is known. A check that repairs has this kind, too: [`Found::repairs`].
     Check,
 }
 
@@ -36,75 +36,79 @@ impl JobKind {
     }
 }
 
-/// Whether a job goes on.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// It goes on.
+    /// It makes progress.
     Running,
     /// It waits until jobs are resumed.
     Paused,
-    /// It begins once no other job is left.
+    /// It begins when no other job is left.
     Waiting,
 }
 
-/// A job that is there.
+/// A current or waiting job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
-    /// What it does.
+    /// Its kind.
     pub kind: JobKind,
-    /// Whether it goes on.
+    /// Its state.
     pub state: JobState,
     /// Bytes that were done before it began.
     pub from_bytes: u64,
-    /// Bytes up to which all is done.
+    /// Bytes up to which it is done.
     pub done_bytes: u64,
-    /// Bytes up to which it goes.
+    /// Bytes at which it ends.
     pub total_bytes: u64,
-    /// The part of the total that is done, from 0 to 100.
+    /// The done part of the total, from 0 to 100.
     pub percent: f64,
-    /// Bytes for each second of late; null as long as that is not known, 0 if it stands still.
+    /// Recent bytes per second; null while unknown, 0 if it stands still.
     pub bytes_per_second: Option<u64>,
-    /// Seconds until it is done; null as long as that is not known, and if it is more than a hundred days.
+    /// Seconds until it is done; null while unknown, and if it is more than a hundred days.
     pub seconds_left: Option<u64>,
-    /// Sectors of 512 bytes that differed from what the others say, so far: of parity, or of copies.
+    /// Sectors of 512 bytes of parity or copies that disagreed with the other members, so far.
     pub differing_sectors: u64,
-    /// Sectors of 512 bytes that it has written to members, so far.
+    /// Sectors of 512 bytes that it has written to members so far.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that it could not make for members that are filled, since nobody holds them any more; bad-block logs
-    /// name them.
+    /// Sectors of 512 bytes that recovery could not compute because no member holds them any more;
+    /// bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
-    /// Sectors of 512 bytes that members' bad-block logs name, as it went on, or ended: of a check, those that the others cannot give.
+    /// Sectors of 512 bytes in members' bad-block logs, seen on the way or at the end; of a check,
+    /// those that the others cannot give.
     #[serde(default)]
     pub named_sectors: u64,
-    /// Of a check: what it has found so far.
+    /// For a check: its findings so far.
     #[serde(default)]
     pub found: Found,
 }
 
-/// What a check has found.
+/// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
-    /// It writes what is known to be wrong again, from the others.
+    /// The check computes sectors that are known to be wrong from the others, and writes them
+    /// again.
     pub repairs: bool,
-    /// It tries what bad-block logs name and the others cannot give: what can be read and agrees is named no more.
+    /// The check tries sectors that bad-block logs list and the others cannot give; a sector that
+    /// can be read and agrees leaves the log.
     #[serde(default)]
     pub retries_bad: bool,
-    /// Sectors of 512 bytes that are wrong, and it is known of which member.
+    /// Wrong sectors of 512 bytes whose member is known.
     pub located_sectors: u64,
-    /// Of these, sectors that were written again, read again, and agree with the others.
+    /// Wrong sectors that were written again, read again, and then agreed with the others.
     pub repaired_sectors: u64,
-    /// Sectors of each member among which something is wrong, and it is not known in which. They are left as they are.
+    /// Sectors of each member where redundancy disagrees and the wrong member is unknown. They stay
+    /// as they are.
     pub ambiguous_sectors: u64,
-    /// What was found, run by run, as far as it is kept.
+    /// The findings, run by run; their number is limited.
     pub runs: Vec<FoundRun>,
-    /// Runs that were found and are not in the list.
+    /// Runs beyond that limit.
     pub more_runs: u64,
 }
 
 impl Found {
-    /// All that was found has been repaired.
+    /// Whether all findings have been repaired.
     #[must_use]
     pub const fn is_repaired(&self) -> bool {
         self.located_sectors > 0
@@ -113,29 +117,29 @@ impl Found {
     }
 }
 
-/// A run of sectors in which something is wrong.
+/// A run of sectors with something wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundRun {
-    /// What it is.
+    /// The kind of sectors.
     pub kind: FoundKind,
-    /// The slot whose member is wrong; null if that is not known.
+    /// The slot whose member is wrong; null if unknown.
     pub slot: Option<u16>,
-    /// That member, by its path; null if that is not known.
+    /// That member, by its path; null if unknown.
     pub member: Option<String>,
-    /// Slots of which some are wrong, where it is not known which; the first sixteen if there are more.
+    /// If the wrong slot is unknown: candidates, the first sixteen if there are more.
     pub candidate_slots: Vec<u16>,
-    /// Where it begins on the member, or on each of the candidates: bytes from where the array's data begins there (`data
-    /// offset` of `braid examine`).
+    /// Its place on the member, or on each candidate, in bytes from the start of the array's data
+    /// there (`data offset` of `braid examine`).
     pub member_offset_bytes: u64,
-    /// Where it begins in the array; null for parity, and where it is not known what is wrong.
+    /// Its place in the array; null for parity, and if the kind is unknown.
     pub array_offset_bytes: Option<u64>,
-    /// How long it is.
+    /// Its length.
     pub length_bytes: u64,
-    /// What was done about it.
+    /// The check's action.
     pub fate: FoundFate,
 }
 
-/// What is wrong.
+/// The kind of sectors that are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundKind {
@@ -145,7 +149,7 @@ pub enum FoundKind {
     P,
     /// The second parity.
     Q,
-    /// Something; it is not known what.
+    /// Unknown.
     Unknown,
 }
 
@@ -162,13 +166,13 @@ impl FoundKind {
     }
 }
 
-/// What was done about what is wrong.
+/// The check's action on a run that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundFate {
-    /// Nothing.
+    /// None.
     Left,
-    /// It was written again; that it is right now could not be seen.
+    /// It was written again, but could not be verified.
     Unverified,
     /// It was written again, read again, and agrees with the others.
     Repaired,
@@ -186,47 +190,49 @@ impl FoundFate {
     }
 }
 
-/// How a job gives way to clients.
+/// How a job yields to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobPace {
-    /// What is done at the moment.
+    /// The current phase.
     pub phase: PacePhase,
-    /// Bytes that may be under way for the job at once, on average, beside clients.
+    /// Bytes that the job may have in flight beside clients, on average.
     pub allowance_bytes: u64,
-    /// Bytes that are under way for it now.
+    /// Bytes that it has in flight now.
     pub in_flight_bytes: u64,
-    /// How long the slowest hundredth of clients' requests takes without the job, in nanoseconds; null as long as that is not known.
+    /// The 99th percentile of client latency without the job, in nanoseconds; null while unknown.
     pub alone_p99_ns: Option<u64>,
-    /// How long it may take beside the job, in nanoseconds; null as long as that is not known, and if it does not matter.
+    /// Its limit beside the job, in nanoseconds; null while unknown, and if latency does not
+    /// matter.
     pub target_p99_ns: Option<u64>,
 }
 
-/// What is done about clients beside a job.
+/// Phases of a job's yielding to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PacePhase {
-    /// There are no clients: the job has all of the members' time.
+    /// Without clients: the job has all of the members' time.
     Idle,
     /// Clients and the job share the members.
     Shared,
-    /// The job stands still for a moment, to see what clients feel without it.
+    /// The job pauses for a moment to measure client latency without it.
     Probe,
 }
 
-/// How a job ended.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobResult {
-    /// All of it is done.
+    /// It is complete.
     Completed,
-    /// It was told to end, another job came first, or the array stops. A check is over with that, others go on where they were.
+    /// It was ended on request, by another job, or by the stop of the array. A check is then over;
+    /// other jobs continue later.
     Interrupted,
     /// The member that it was for is lost.
     TargetLost,
-    /// Too much cannot be read at one place to make the rest, and the member that lacks it has no room to note that. It is not begun again before something has changed, or until jobs are
-    /// resumed.
+    /// Too many members are unreadable at one place to compute the rest, and the target's bad-block
+    /// log is full. The job is not tried again before something changes or jobs are resumed.
     Unreadable,
-    /// There is no space below a member. The same.
+    /// A member has no space below it. As above, the job is not tried again.
     Unwritten,
 }
 
@@ -250,58 +256,60 @@ impl JobResult {
     }
 }
 
-/// How the last job of a kind ended.
+/// The last job of a kind that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastJob {
-    /// How many jobs of the array had ended with it: a later one has a larger number.
+    /// The ordinal of this end among all ended jobs of the array: a later job has a larger number.
     pub number: u64,
-    /// What it did.
+    /// Its kind.
     pub kind: JobKind,
-    /// How it ended.
+    /// Its result.
     pub result: JobResult,
-    /// When it began.
+    /// The time it began.
     pub began: String,
-    /// When it ended.
+    /// The time it ended.
     pub ended: String,
-    /// How long it took, in milliseconds, pauses among it.
+    /// How long it took, in milliseconds, including pauses.
     pub took_ms: u64,
     /// Bytes that were done before it began.
     pub from_bytes: u64,
-    /// Bytes up to which all was done.
+    /// Bytes up to which it was done.
     pub done_bytes: u64,
-    /// Bytes up to which it went.
+    /// Bytes at which it would end.
     pub total_bytes: u64,
-    /// Sectors of 512 bytes that differed from what the others say: of parity, or of copies.
+    /// Sectors of 512 bytes of parity or copies that disagreed with the other members.
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that it wrote to members.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that it could not make for members that are filled, since nobody holds them any more; bad-block logs
-    /// name them.
+    /// Sectors of 512 bytes that recovery could not compute because no member holds them any more;
+    /// bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
-    /// Sectors of 512 bytes that members' bad-block logs name, as it went on, or ended: of a check, those that the others cannot give.
+    /// Sectors of 512 bytes in members' bad-block logs, seen on the way or at the end; of a check,
+    /// those that the others cannot give.
     #[serde(default)]
     pub named_sectors: u64,
-    /// Of a check: what it found.
+    /// For a check: its findings.
     #[serde(default)]
     pub found: Found,
 }
 
-/// What may be asked of jobs.
+/// Requests about jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobRequest {
-    /// Check all of it, once no other job is left.
+    /// Check the whole array when no other job is left.
     Check,
-    /// The same, and write what is known to be wrong again, from the others.
+    /// Check, and also compute sectors known to be wrong from the others and write them again.
     Repair,
-    /// Check all of it, and read what bad-block logs name and the others cannot give: what can be read and agrees is named no more.
+    /// Check, and also read sectors that bad-block logs list and the others cannot give; a sector
+    /// that can be read and agrees leaves the log.
     RetryBad,
-    /// End the check that runs or waits, one that repairs, too.
+    /// End the running or waiting check, also one that repairs.
     EndCheck,
-    /// No job is to begin or go on until jobs are resumed.
+    /// Let no job begin or continue until jobs are resumed.
     Pause,
-    /// Jobs are to go on, and what could not be finished is to be tried again.
+    /// Let jobs continue, and try refused jobs again.
     Resume,
 }
 
@@ -309,31 +317,31 @@ pub enum JobRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobsWanted {
-    /// What is asked for.
+    /// The request.
     pub request: JobRequest,
 }
 
-/// What comes of a request.
+/// The effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobEffect {
     /// A check begins.
     Begins,
-    /// A check begins once the job that is there is over.
+    /// A check begins when the current job is over.
     Waits,
     /// A check ends.
     Ends,
     /// Jobs are paused.
     Pauses,
-    /// Jobs go on.
+    /// Jobs continue.
     Resumes,
-    /// What could not be finished is tried again.
+    /// Refused jobs are tried again.
     TriesAgain,
-    /// It was so already.
+    /// None: the state was already as requested.
     Nothing,
 }
 
-/// What `POST /v1/jobs` answers.
+/// The answer to `POST /v1/jobs`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobsAnswer {
     /// The version of this object: 1.
@@ -342,19 +350,19 @@ pub struct JobsAnswer {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// What was asked for.
+    /// The request.
     pub request: JobRequest,
-    /// What comes of it, or would.
+    /// Its effect, or expected effect.
     pub effect: JobEffect,
-    /// Jobs as they were when it was asked.
+    /// Jobs at the time of the request.
     pub jobs: Vec<Job>,
-    /// How the last ones had ended by then.
+    /// Results of the last jobs at that time.
     pub last_jobs: Vec<LastJob>,
-    /// Whether nothing was done because that was asked for.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
 }
 
-/// How a check that was waited for went: what `braid check --json` prints.
+/// The result of a check: the output of `braid check --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// The version of this object: 1.

@@ -1,25 +1,25 @@
-//! What is asked of an array's members, and what comes of it.
+//! Requests about an array's members, and their effects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What may be asked of members.
+/// Requests about members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberRequest {
-    /// Devices become members: each takes a slot that is free and is recovered, or waits as a spare.
+    /// Devices become members: each takes a free slot and is recovered, or waits as a spare.
     Add,
-    /// The same, of devices that are meant to wait.
+    /// Devices become spares that wait.
     Spare,
-    /// A member fails, as if it had failed a write.
+    /// A member fails, as after a failed write.
     Fail,
-    /// A member that failed, or waits as a spare, goes: its device is closed.
+    /// A failed member or a spare leaves the array: its device is closed.
     Remove,
-    /// A member is copied to another, which takes its place then; it serves until that is so.
+    /// A member is copied to another, which then takes its slot; until then it serves.
     Replace,
-    /// A device that is none of the array's has the write journal from now on.
+    /// A device that is no member becomes the write journal.
     Journal,
-    /// These members, and no others, are read only where no other copy is (mirrors).
+    /// These members, and no others, are read only if no other member has a copy (mirrors).
     WriteMostly,
 }
 
@@ -27,71 +27,75 @@ pub enum MemberRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MembersWanted {
-    /// What is asked for.
+    /// The request.
     pub request: MemberRequest,
-    /// Devices by their paths, which are absolute. To fail and to remove: one member, by its path or by the number of its
-    /// slot; to remove also `failed`, all that failed, or `detached`, those of them whose path leads nowhere any more.
+    /// Devices by their absolute paths. To fail and to remove: one member, by its path or slot
+    /// number; to remove also `failed`, all that failed, or `detached`, those of them whose path no
+    /// longer exists.
     pub members: Vec<String>,
-    /// To replace: the device that is to take the member's place, by its absolute path: a spare, or one that is added for it.
-    /// Null for whichever spare waits.
+    /// To replace: the absolute path of the device that takes the member's slot: a spare, or a new
+    /// device. Null for any waiting spare.
     #[serde(default)]
     pub with: Option<String>,
-    /// What is on devices that are added and may be destroyed, by name; each thing once.
+    /// Names of contents on added devices that may be destroyed; each thing once.
     #[serde(default)]
     pub destroy: Vec<String>,
-    /// Devices that are added are read only where no other copy is (mirrors).
+    /// Added devices are read only if no other member has a copy (mirrors).
     #[serde(default)]
     pub write_mostly: bool,
-    /// How many descriptors come with the request for each device of `members`, and then for `with`: none; or one of the device, opened and
-    /// locked as the server would have it, and behind it one for each lock on what is below it. Of no use but to a server that says
-    /// that files are closed off.
+    /// Number of descriptors with the request for each device of `members`, then for `with`. It is
+    /// 0, or 1 for the device, opened and locked as the server would do it, plus 1 for each lock on
+    /// files below it. Of use only to a server that reports `files` as closed off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub descriptors: Vec<u16>,
 }
 
-/// What comes of a member.
+/// The effect of a request on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberEffect {
-    /// It takes a slot that is free, and is recovered from its start; once jobs are resumed, if they are paused.
+    /// It takes a free slot and is recovered from its start; if jobs are paused, when they are
+    /// resumed.
     Rebuilds,
-    /// It takes the slot that it had, and what it missed is recovered: the rest it keeps, for no bit of the bitmap names it (mdadm calls
-    /// that a re-add).
+    /// It takes its former slot, and only the writes that it missed are recovered, as the bitmap
+    /// says (mdadm calls that a re-add).
     CatchesUp,
-    /// It is filled with what the named member holds, and has its slot then; once jobs are resumed, if they are paused.
+    /// The named member is copied to it, then it takes that slot; if jobs are paused, when they are
+    /// resumed.
     Replaces,
     /// It waits as a spare: no slot is free.
     Waits,
     /// It fails.
     Fails,
-    /// It goes, and its device is free.
+    /// It leaves the array, and its device is closed.
     Goes,
-    /// It has the write journal: what is written is there before members get it.
+    /// It becomes the write journal: it has each write before members do.
     Journals,
-    /// It is read only where no other copy is, from now on.
+    /// From now on it is read only if no other member has a copy.
     WriteMostly,
-    /// It is read as the others are, from now on.
+    /// From now on it is read as the others are.
     ReadAgain,
-    /// It was so already.
+    /// None: the state was already as requested.
     Nothing,
 }
 
-/// A member, and what comes of it.
+/// A member and the effect on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberChanged {
     /// The member, by its path.
     pub member: String,
-    /// The slot that it had, or is to have; null if it had none.
+    /// Its former or future slot; null if none.
     pub slot: Option<u16>,
-    /// What comes of it, or would.
+    /// The effect, or expected effect.
     pub effect: MemberEffect,
     /// It was a member of this array before.
     pub returns: bool,
-    /// Sectors of its data that are not recovered, for it holds them from before; 0 unless it catches up.
+    /// Sectors of its data that need no recovery because it still holds them; 0 unless it catches
+    /// up.
     pub kept_sectors: u64,
 }
 
-/// What `POST /v1/members` answers.
+/// The answer to `POST /v1/members`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MembersAnswer {
     /// The version of this object: 1.
@@ -100,22 +104,23 @@ pub struct MembersAnswer {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// What was asked for.
+    /// The request.
     pub request: MemberRequest,
-    /// The members, in the order in which they were named.
+    /// The members, in the order of the request.
     pub members: Vec<MemberChanged>,
-    /// What was on devices and is destroyed, or would be, in words.
+    /// Contents of devices that are destroyed, or would be, in words.
     pub destroyed: Vec<String>,
-    /// The folder where the first and last bytes of these devices were saved; null if nothing had to be.
+    /// The folder where the first and last bytes of these devices were saved; null if none were.
     pub saved_in: Option<String>,
-    /// How many more members may be lost, whichever they are, once it is done and before anything is recovered.
+    /// How many more members the array can lose, in any combination, after the request and before
+    /// any recovery.
     pub can_lose: u16,
-    /// Slots that stay without a member that could take them.
+    /// Free slots for which no spare is left.
     pub free_slots: u16,
-    /// Spares that wait, with those among them that are about to take a slot.
+    /// Spares that wait, including those about to take a slot.
     pub spares: u16,
-    /// Jobs are paused: nothing is recovered until they are resumed.
+    /// Jobs are paused: recovery waits until they are resumed.
     pub jobs_paused: bool,
-    /// Whether nothing was done because that was asked for.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
 }

@@ -1,6 +1,8 @@
-//! The values of the API, each with its JSON schema: its doc comments are the schema's descriptions.
+//! The values of the API, each with its JSON schema: its doc comments are the schema's
+//! descriptions.
 //!
-//! Sizes are in bytes and say so; moments are text, in UTC, as RFC 3339 writes them. What is not known is `null`.
+//! Sizes are in bytes and say so; moments are text in UTC, as in RFC 3339. An unknown value is
+//! `null`.
 
 mod array;
 mod elevators;

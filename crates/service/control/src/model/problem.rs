@@ -1,4 +1,4 @@
-//! Why a request was refused, and what to do about it: the same object that every verb prints with `--json`.
+//! Why a request was refused, and the remedies: the object that every verb prints with `--json`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 /// Why a request was refused (`application/problem+json`, RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// The stable code, such as B001; `braid help B001` says more.
+    /// The stable code, such as B001; `braid help B001` explains it.
     pub code: String,
-    /// What happened.
+    /// The error, in a sentence.
     pub title: String,
-    /// Why: one line or more.
+    /// The cause: one line or more.
     pub cause: String,
-    /// What it is about: a member, an array, a setting; null if nothing in particular.
+    /// Its subject: a member, an array, a setting; null if there is none in particular.
     pub subject: Option<String>,
     /// The ways out, the safest first.
     pub remedies: Vec<ProblemRemedy>,
@@ -21,21 +21,21 @@ pub struct Problem {
 /// A way out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemRemedy {
-    /// What it achieves.
+    /// Its purpose.
     pub label: String,
-    /// The whole command, ready to copy; empty where none helps.
+    /// The whole command, ready to copy; empty if no command helps.
     pub command: String,
-    /// What it may do to data.
+    /// Its possible effect on data.
     pub risk: RemedyRisk,
 }
 
-/// What a way out may do to data.
+/// The possible effect of a way out on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemedyRisk {
     /// It writes nothing.
     Look,
-    /// It writes where that belongs; it can be undone or loses nothing.
+    /// It writes metadata, or data where they belong; it can be undone or loses nothing.
     Change,
     /// It may lose data.
     Destroy,

@@ -1,4 +1,4 @@
-//! Settings of a running array, by the words that `braid set` has for them.
+//! Settings of a running array, by the words of `braid set`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Settings by their keys: those of `braid serve`'s options, without the dashes in front.
+/// Settings by key: the options of `braid serve` without the leading dashes.
 pub type Settings = BTreeMap<String, SettingValue>;
 
 /// A setting's value.
@@ -46,7 +46,7 @@ impl From<String> for SettingValue {
     }
 }
 
-/// An array's settings, as `GET` and `PATCH /v1/settings` answer.
+/// An array's settings: the answer to `GET` and `PATCH /v1/settings`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingsAnswer {
     /// The version of this object: 1.
@@ -55,25 +55,26 @@ pub struct SettingsAnswer {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// What it is set to; after a dry run, what it would be set to.
+    /// The settings; after a dry run, the expected settings.
     pub settings: Settings,
-    /// What the request changed, by key; nothing after a `GET`, and what was set to what it was already is no change.
+    /// The request's changes, by key; empty after a `GET`. A setting that already had the value is
+    /// no change.
     pub changed: BTreeMap<String, Change>,
-    /// Whether nothing was changed because that was asked for.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
 }
 
 /// A setting that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// What it was; null if it was not there.
+    /// The old value; null if it was not set.
     pub from: Option<SettingValue>,
-    /// What it is; null if it is not there any more.
+    /// The new value; null if it is no longer set.
     pub to: Option<SettingValue>,
 }
 
 impl SettingsAnswer {
-    /// What differs between two settings.
+    /// The differences between two sets of settings.
     #[must_use]
     pub fn changes(from: &Settings, to: &Settings) -> BTreeMap<String, Change> {
         let keys = from.keys().chain(to.keys());

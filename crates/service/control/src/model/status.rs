@@ -1,4 +1,4 @@
-//! Several arrays, as `braid status --json` tells them.
+//! Several arrays, as `braid status --json` reports them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 use super::array::Array;
 use super::problem::Problem;
 
-/// What `braid status --json` prints.
+/// The output of `braid status --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The version of this object: 1.
     pub version: u32,
     /// The arrays, by name.
     pub arrays: Vec<Array>,
-    /// Sockets at which no array could be asked.
+    /// Sockets where no array answered.
     pub unheard: Vec<Unheard>,
 }
 
-/// A socket at which no array could be asked.
+/// A socket where no array answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unheard {
     /// The path of the socket.
     pub control: String,
-    /// Why.
+    /// The reason.
     pub problem: Problem,
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a stop would do, or has begun to do.
+/// The effect of a stop, expected or begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StopPlan {
     /// The version of this object: 1.
@@ -12,15 +12,15 @@ pub struct StopPlan {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// Clients that are connected, and will be cut.
+    /// Connected clients, which the stop cuts off.
     pub connections: u64,
-    /// Bytes that are written back first.
+    /// Bytes that the stop writes back first.
     pub dirty_bytes: u64,
-    /// Whether nothing was begun because that was asked for.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
 }
 
-/// How an array stopped.
+/// The result of a stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stopped {
     /// The version of this object: 1.
@@ -29,10 +29,10 @@ pub struct Stopped {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// Everything was flushed and the superblocks are as they should be.
+    /// Everything was flushed and the superblocks are in their final state.
     pub in_order: bool,
-    /// The superblocks say that it was stopped cleanly: the next start needs no resync.
+    /// The superblocks say clean: the next start needs no resync.
     pub clean: bool,
-    /// Clients that were cut in the middle of a request.
+    /// Clients that were cut off in the middle of a request.
     pub connections_cut: u64,
 }

@@ -1,4 +1,4 @@
-//! What `braid top --once --json` prints: arrays, and how much went on between two looks at them.
+//! The output of `braid top --once --json`: arrays, and their activity between two samples.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,38 +18,38 @@ pub struct Top {
 /// One array and its rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopArray {
-    /// The array, at the second look.
+    /// The array, at the second sample.
     pub array: Array,
-    /// Its elevators, then; null if they could not be asked.
+    /// Its elevators, at the second sample; null if they did not answer.
     pub elevators: Option<Elevators>,
-    /// What went on between the looks; null if they are not of one run of the array.
+    /// Activity between the samples; null if they are of different runs of the array.
     pub rates: Option<Rates>,
 }
 
-/// What went on between two looks at an array.
+/// Activity of an array between two samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
-    /// Milliseconds between the looks.
+    /// Milliseconds between the samples.
     pub over_ms: u64,
-    /// Requests of clients, for each second.
+    /// Requests of clients per second.
     pub requests_per_second: u64,
-    /// Bytes that clients read, for each second.
+    /// Bytes that clients read per second.
     pub read_bytes_per_second: u64,
-    /// Bytes that clients wrote, for each second.
+    /// Bytes that clients wrote per second.
     pub written_bytes_per_second: u64,
-    /// One row for each slot that had one member at both looks.
+    /// One row for each slot with the same member at both samples.
     pub members: Vec<MemberRates>,
 }
 
-/// What went to and from one member.
+/// Activity of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberRates {
     /// Its slot.
     pub slot: u16,
-    /// Bytes that it was read, for each second.
+    /// Bytes read from it per second.
     pub read_bytes_per_second: u64,
-    /// Bytes that it was written, for each second.
+    /// Bytes written to it per second.
     pub written_bytes_per_second: u64,
-    /// What failed at it between the looks.
+    /// Its errors between the samples.
     pub errors: u64,
 }
