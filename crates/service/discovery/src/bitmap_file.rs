@@ -1,6 +1,7 @@
-//! Bitmap files beside arrays: opened, read and made.
+//! Bitmap files beside arrays: opened, read and created.
 //!
-//! What is in one is `braid_ondisk::bitmap_file`'s to say, and whether it is this array's `braid-assembly`'s.
+//! `braid_ondisk::bitmap_file` parses their content; `braid-assembly` decides whether a file
+//! belongs to the array.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -15,7 +16,7 @@ use braid_console::error::CliError;
 use braid_console::regular::open_with;
 use braid_console::state::remove_files;
 
-/// Opens one and reads what is in it.
+/// Opens and reads a bitmap file.
 ///
 /// # Errors
 /// It cannot be opened, locked or read.
@@ -26,7 +27,7 @@ pub fn open(path: &Path, access: Access) -> Result<(Box<dyn Member>, GivenBitmap
     Ok((device, given))
 }
 
-/// Reads what is in one.
+/// Reads an open bitmap file.
 ///
 /// # Errors
 /// A read that failed.
@@ -40,8 +41,9 @@ pub fn look(device: &dyn Member, label: &str) -> Result<GivenBitmapFile, CliErro
     Ok(GivenBitmapFile { label: label.to_owned(), file })
 }
 
-/// mdadm makes files no longer than their bits. Blocks are written here, and there may be a log behind them; md reads no further than the
-/// bits. What cannot be lengthened says so when it is opened, or written.
+/// Lengthens a bitmap file: mdadm's files end with their bits, braid writes whole blocks and
+/// perhaps a log behind them. md reads no further than the bits. A failure shows up when the file
+/// is opened or written.
 fn lengthen(path: &Path, access: Access) {
     if access != Access::ReadWrite {
         return;
@@ -51,16 +53,17 @@ fn lengthen(path: &Path, access: Access) {
     let mut head = [0; 256];
     if is_short && file.read_exact(&mut head).is_ok() {
         let is_bitmap = UnvalidatedBitmap::recognise(&head).is_some();
-        // Nothing is lost if it stays as it is.
+        // On failure the file is still intact.
         let _longer = is_bitmap.then(|| file.set_len(BITMAP_FILE_BYTES_MIN));
     }
 }
 
-/// Makes an empty one for this bitmap. All of it is written: md asks the file system where its blocks are, writes them itself, and takes no
-/// file with holes; and a file system that is full later costs the array no bitmap.
+/// Creates an empty file for this bitmap, without holes: md asks the file system for its blocks,
+/// writes them itself, and refuses a file with holes. Besides, a file system that fills up later
+/// does not cost the array its bitmap.
 ///
 /// # Errors
-/// There is a file of this name, or none can be made.
+/// The file exists already, or cannot be created.
 pub fn create(path: &Path, bitmap: &BitmapSuperblock) -> Result<Box<dyn Member>, CliError> {
     let size_bytes = BitmapFile::bytes_for(bitmap);
     let device = create_file(path, size_bytes).map_err(|error| open_error(&error))?;

@@ -1,14 +1,15 @@
-//! What is on a device already, and what it answers to when it is named to be destroyed.
+//! Contents of a device, and the names by which the operator confirms their destruction.
 //!
-//! A thing answers to its own name: an array's name (with or without `host:`), a file system's
-//! label; without one to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID. Everything
-//! answers to its UUID, too, or without one to `KIND@MEMBER`; a name that several different things
-//! have is refused, and these are given instead. Bytes that are not recognised are a thing, `data`.
+//! A thing answers to its own name: an array's name (with or without `host:`) or a file system's
+//! label. Without one it answers to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID.
+//! Everything answers to its UUID, too, or without one to `KIND@MEMBER`. A name of several
+//! different things is refused, and the error lists these instead. Unrecognised bytes are a thing,
+//! `data`.
 //!
-//! Wiping takes away signatures until nothing is recognised, first in memory
-//! ([`signature_sectors`]), so that what will be written is known before anything is.
+//! Wiping removes signatures until nothing is recognised. It runs first in memory
+//! ([`signature_sectors`]), so that the writes are known before the first one.
 //!
-//! What it does not do: say no (`create`, and a server that is to take a device in), or write.
+//! Callers refuse (`create`, and a server that adds a device) and write.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -25,7 +26,7 @@ use braid_console::error::CliError;
 const SECTOR_BYTES: u64 = 512;
 /// Sectors of an md superblock of any version.
 const SUPERBLOCK_SECTORS: u64 = 8;
-/// Signatures on one member; ZFS alone leaves 128.
+/// Most signatures on one member; ZFS alone leaves 128.
 const SIGNATURES_MAX: u32 = 1024;
 
 /// One recognised thing on one member.
@@ -33,37 +34,37 @@ const SIGNATURES_MAX: u32 = 1024;
 pub struct Thing {
     /// The member.
     pub label: String,
-    /// What it answers to, the one to be suggested first; the last is its own alone.
+    /// Its names, the recommended one first; the last is unique.
     pub names: Vec<String>,
-    /// What stands there, in words.
+    /// Its description.
     pub words: String,
     /// Its UUID, if it has one.
     pub uuid: Option<String>,
-    /// What it is; with the UUID, what tells it from others.
+    /// Its kind; kind and UUID together identify it.
     pub kind: &'static str,
-    /// It is a sound member of this array.
+    /// The array of which it is a sound member.
     pub array: Option<[u8; 16]>,
-    /// Where a stranger's signature is; md's go wherever they are.
+    /// The sector of a foreign signature; for md's none is needed.
     pub foreign_sector: Option<u64>,
 }
 
 impl Thing {
-    /// By which contents are the same: the words and the UUID.
+    /// Identifies the thing: equal contents have equal keys.
     pub fn key(&self) -> (&'static str, Option<&str>) {
         (self.kind, self.uuid.as_deref())
     }
 
-    /// The name by which a person may confirm that it is meant.
+    /// The unique name, for the operator's confirmation.
     pub fn own_name(&self) -> &str {
         self.names.last().expect("every thing has a name")
     }
 
-    /// Whether a person means it by this name.
+    /// Whether this is one of its names.
     pub fn answers(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
 
-    /// All of it in a line.
+    /// The thing in one line.
     pub fn line(&self) -> String {
         match &self.uuid {
             Some(uuid) => format!("{}  {} ({uuid})", self.label, self.words),
@@ -72,21 +73,21 @@ impl Thing {
     }
 }
 
-/// A member that is there.
+/// An existing member.
 pub struct Existing {
     /// The device, open.
     pub device: Box<dyn Member>,
-    /// Its first and last bytes as they are now.
+    /// Its present first and last bytes.
     pub snippets: Vec<Snippet>,
     /// Superblocks on it.
     pub probe: Probe,
 }
 
 impl Existing {
-    /// Looks at a device that is open.
+    /// Reads an open device.
     ///
     /// # Errors
-    /// It could not be read.
+    /// A read that failed.
     pub fn look(device: Box<dyn Member>, label: &str) -> Result<Self, CliError> {
         let snippets = read_ends(device.as_ref(), label)?;
         let probe = probe(device.size_bytes(), &snippets);
@@ -99,7 +100,7 @@ impl Existing {
     }
 }
 
-/// The first and last bytes: everything that is recognised is within them.
+/// The first and last bytes; all signatures lie within them.
 pub fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliError> {
     let mut snippets = Vec::new();
     for range in probe_ranges(device.size_bytes()) {
@@ -113,12 +114,12 @@ pub fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliEr
     Ok(snippets)
 }
 
-/// The different things that answer to a name.
+/// Keys of the different things with this name.
 pub fn keys_of<'a>(name: &str, things: &'a [Thing]) -> BTreeSet<(&'static str, Option<&'a str>)> {
     things.iter().filter(|thing| thing.answers(name)).map(Thing::key).collect()
 }
 
-/// All that is on a device that a person calls `label`.
+/// All things on a device that the operator calls `label`.
 pub fn things(label: &str, existing: &Existing) -> Vec<Thing> {
     if existing.probe.is_blank() {
         let words = "data of a kind that braid does not know".to_string();
@@ -192,8 +193,8 @@ fn kind_names(kind: ForeignKind) -> Vec<String> {
     names
 }
 
-/// The sectors to zero so that nothing is recognised any more. Strangers within `kept_sectors` are
-/// left; md superblocks never are.
+/// The sectors to zero so that nothing is recognised any more. Foreign signatures within
+/// `kept_sectors` stay; md superblocks never do.
 pub fn signature_sectors(existing: &Existing, kept_sectors: &Range<u64>) -> BTreeSet<u64> {
     let mut snippets = existing.snippets.clone();
     let mut sectors = BTreeSet::new();
@@ -214,7 +215,7 @@ pub fn signature_sectors(existing: &Existing, kept_sectors: &Range<u64>) -> BTre
     sectors
 }
 
-/// The sectors of everything found that is not kept.
+/// The sectors of all signatures that do not stay.
 fn signatures(found: &Probe, kept_sectors: &Range<u64>) -> impl Iterator<Item = u64> {
     let superblocks = found.superblocks.iter().flat_map(|found| {
         let offset_bytes = match found {

@@ -1,11 +1,13 @@
-//! Devices by patterns, and the arrays that they are members of. Opens for looking only; nothing is locked and nothing written.
+//! Devices by patterns, and the arrays that they are members of. This module only reads: it locks
+//! nothing and writes nothing.
 //!
 //! ```text
 //!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ Found { path, probed } ─by UUID─▶ members of one array
 //! ```
 //!
-//! A disk whose last partition ends where the disk ends shows the partition's superblock as well (metadata 0.90 and 1.0 lie at the
-//! end). Of two names that lead to the same bytes the one that has fewer is the member.
+//! If the last partition ends with the disk, the disk shows the partition's superblock as well
+//! (metadata 0.90 and 1.0 lie at the end). Of two names for the same bytes, the smaller device is
+//! the member.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -21,17 +23,17 @@ use braid_console::error::CliError;
 use braid_console::error::Risk;
 use braid_console::error::code::Code;
 
-/// Devices that are looked at, at most: more than a machine has, each by a few names.
+/// Most devices to read: more than a machine has, each by a few names.
 const DEVICES_MAX: usize = 8192;
 
-/// A pattern that is one.
+/// An example of a pattern, for errors.
 const LIKE: &str = "braid scan '/dev/disk/by-id/ata-*'";
 
 /// A device with a superblock.
 pub struct Found {
     /// Its path.
     pub path: PathBuf,
-    /// All that was read of it.
+    /// All data read from it.
     pub probed: ProbedMember,
     /// Its newest superblock.
     pub superblock: Superblock,
@@ -39,23 +41,23 @@ pub struct Found {
 }
 
 impl Found {
-    /// Its array's UUID, as it is printed.
+    /// Its array's UUID as text.
     pub fn uuid(&self) -> String {
         format_uuid(&self.superblock.array.uuid)
     }
 
-    /// Its array's name, without the host that it was made on; empty where the metadata has none.
+    /// Its array's name without the host; empty if the metadata has none.
     pub fn name(&self) -> &str {
         bare_name(&self.superblock.array.name)
     }
 
-    /// Whether its array is meant.
+    /// Whether the choice admits its array.
     pub fn is_of(&self, choice: &Choice) -> bool {
         choice.admits(&self.superblock.array.uuid, &self.superblock.array.name)
     }
 }
 
-/// Every block device that the kernel has, by its node, and none that is made of nothing.
+/// All nodes of the kernel's block devices that are not empty.
 pub fn all_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
         return nodes_in("/dev".as_ref());
@@ -74,7 +76,7 @@ pub fn all_devices() -> Vec<PathBuf> {
     nodes
 }
 
-/// Block devices that have a node in this folder; whether there is anything behind it is seen when it is opened.
+/// Nodes of block devices in this folder; an empty one shows when it is opened.
 fn nodes_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_block = |path: &PathBuf| {
@@ -85,10 +87,10 @@ fn nodes_in(folder: &Path) -> Vec<PathBuf> {
     nodes
 }
 
-/// What patterns name, each device once, in order. A word without any sign of a pattern is a path.
+/// Devices that match patterns, each once, in order. A word without pattern signs is a path.
 ///
 /// # Errors
-/// A pattern that is none.
+/// An invalid pattern.
 pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for pattern in patterns {
@@ -116,7 +118,7 @@ pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     Ok(paths)
 }
 
-/// Looks at devices. What cannot be opened or read, or has no superblock, is none of them.
+/// Probes devices. Skips a device that cannot be opened or read, or that has no superblock.
 pub fn look(paths: &[PathBuf]) -> Vec<Found> {
     let mut found: Vec<Found> = paths.iter().filter_map(|path| look_at(path)).collect();
     let is_around = |one: &Found| {
@@ -133,7 +135,7 @@ pub fn look(paths: &[PathBuf]) -> Vec<Found> {
     found
 }
 
-/// Looks at one device.
+/// Probes one device.
 pub fn look_at(path: &Path) -> Option<Found> {
     let device = open_member(path, Access::Examine).ok()?;
     let probed = probe_member(&*device, &path.display().to_string()).ok()?;
@@ -141,7 +143,8 @@ pub fn look_at(path: &Path) -> Option<Found> {
     Some(Found { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
 }
 
-/// Whether all are here that the newest of them counts in. One that failed before is not waited for.
+/// Whether all members are present that the newest superblock counts as active. Members that failed
+/// before do not matter.
 pub fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool {
     if found.is_empty() {
         return false;
@@ -153,12 +156,12 @@ pub fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool 
     let assembled = assemble(&probed, &options).array;
     match assembled {
         Ok(array) => !array.may_return() && array.journal_fault.is_none(),
-        // It comes with the options.
+        // The options will supply the layout.
         Err(refusal) => raid0_layout::is_missing(&refusal),
     }
 }
 
-/// What `serve` calls a device: a name that it keeps over a restart, if it has one.
+/// The device's name for `serve`: its persistent name, if it has one.
 pub fn stable_name(path: &Path) -> PathBuf {
     let Ok(device) = std::fs::canonicalize(path) else { return path.to_path_buf() };
     let links = std::fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten();

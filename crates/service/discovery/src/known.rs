@@ -1,16 +1,20 @@
-//! How new arrays were when they were last served, in the state folder.
+//! Records in the state folder of the newest state in which each array was served.
 //!
 //! ```text
 //!   <state folder>/arrays/<UUID>.json     events and time of the last update that all members had, and which members
 //! ```
 //!
-//! Superblocks cannot tell that all of them are old; this can ([`braid_assembly::Known`]). A thread of its own writes it: when an array is
-//! started, after updates of superblocks, at most once a second, and once more when the array has stopped. So after a kill it may be a little
-//! behind, which makes it say less, never something wrong. Only the loss of a member is written at once, and waited for: no write without
-//! the member is answered before, so that what was lost is never served alone as if it were all there is. A record that cannot be written,
-//! or not within five seconds, is said and no longer waited for. The file may be deleted at any time; then only superblocks tell.
+//! If all superblocks are old, only this record can tell ([`braid_assembly::Known`]). A thread
+//! writes it when an array is started, after updates of superblocks at most once a second, and when
+//! the array has stopped. So after a kill the record may lag a little: it then detects less, but is
+//! never wrong.
 //!
-//! What it does not do: compare (`braid-assembly`).
+//! The loss of a member is recorded at once. No write without the member is acknowledged before the
+//! record is durable, so that the lost member is never served alone as if it were current. If the
+//! record cannot be written, or not within five seconds, the server reports that and no longer
+//! waits. The file may be deleted at any time; then only superblocks tell.
+//!
+//! `braid-assembly` compares the record with the superblocks.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,13 +31,13 @@ use serde_json::{Value, json};
 use braid_console::regular::read_text;
 use braid_console::state::write_whole;
 
-/// The format of the files.
+/// Version of the file format.
 const FORMAT: u64 = 1;
-/// No file is written more often than that, but for the last time.
+/// Least time between two writes of a file, except for the last.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A write that takes longer has failed: clients that lost a member wait for it.
+/// Deadline of a write: after the loss of a member, clients wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No file is that long.
+/// Longest file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The file of an array.
@@ -42,7 +46,7 @@ fn path_of(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
     state_dir.join("arrays").join(format!("{digits}.json"))
 }
 
-/// What is known of the arrays that these members are of. A file that cannot be read or makes no sense says nothing.
+/// Records of these members' arrays. A file that is unreadable or invalid is ignored.
 pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<Known> {
     let sound = members.iter().flat_map(|member| &member.probe.superblocks);
     let mut uuids: Vec<[u8; 16]> =
@@ -99,15 +103,15 @@ fn to_json(known: &Known) -> Value {
     })
 }
 
-/// Writes it durably: the old or the new is there, whatever happens.
+/// Writes the record durably: a crash leaves the old or the new file.
 fn write(state_dir: &Path, known: &Known) -> io::Result<()> {
     write_whole(&path_of(state_dir, &known.uuid), &format!("{:#}\n", to_json(known)))
 }
 
-/// What is known of an array that is about to be started: the newest superblock, and which member is in a slot.
+/// The record at the start of an array: the newest superblock, and the member in each slot.
 fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> Known {
     let newest = &array.newest;
-    // A member that is one event behind is brought level before anything else.
+    // The start first updates a member that is one event behind.
     let device = |index: usize| Some(&open.get(index)?.as_ref()?.superblock.device);
     let members = (0..).zip(&array.slots).filter_map(|(slot, occupant)| {
         let device = device(occupant.as_ref()?.member)?;
@@ -122,29 +126,29 @@ fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> Known {
     }
 }
 
-/// What the thread is told.
+/// Messages to the thread.
 enum Word {
-    /// There is something new to write.
+    /// Superblocks were updated.
     Recorded,
-    /// The update of this count tells of a loss: it is waited for.
+    /// This update records a loss, and clients wait for it.
     Lost(u64),
     /// The array has stopped.
     Ended,
 }
 
-/// Says that there is something new.
+/// Reports updates to the thread.
 #[derive(Clone)]
 pub struct Notifier(Sender<Word>);
 
 impl Notifier {
-    /// Superblocks say something new.
+    /// Superblocks were updated.
     pub fn notify(&self) {
-        // Without the thread nothing is kept, and the start that could not start it has said so.
+        // Without the thread nothing is kept; the start has reported that.
         let _ = self.0.send(Word::Recorded);
     }
 }
 
-/// Keeps the file of one array while that is served.
+/// Keeps the record of an array while it is served.
 pub struct Keeper {
     state_dir: PathBuf,
     known: Known,
@@ -153,22 +157,23 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// The keeper of an array that is about to be started with these members open.
+    /// The keeper of an array about to start with these members open.
     pub fn new(state_dir: &Path, array: &AssembledArray, open: &[Option<OpenMember>]) -> Self {
         let (sender, receiver) = channel();
         let (state_dir, known) = (state_dir.to_path_buf(), at_start(array, open));
         Self { state_dir, known, words: (sender, Some(receiver)), thread: None }
     }
 
-    /// For the watcher of the array.
+    /// For the array's watcher.
     pub fn notifier(&self) -> Notifier {
         Notifier(self.words.0.clone())
     }
 
-    /// Writes what is known now, and from now on what is new. `fails` is told that it cannot be written, once until it can be again.
+    /// Writes the present record, then each new one. Calls `fails` when a write fails, and not
+    /// again before one succeeds.
     ///
     /// # Errors
-    /// It cannot be written, or no thread started: nothing is kept then.
+    /// The write failed, or no thread started: no record is kept then.
     pub fn start(
         &mut self,
         volume: &Arc<Volume>,
@@ -194,27 +199,28 @@ impl Keeper {
         Ok(())
     }
 
-    /// The array has stopped: writes what it said last.
+    /// The array has stopped: writes its last state.
     pub fn end(self) {
         let _ = self.words.0.send(Word::Ended);
         if let Some(thread) = self.thread {
-            // What failed has been said.
+            // The thread has reported its failures.
             let _ = thread.join();
         }
     }
 }
 
-/// What is known, and what writes it.
+/// The record and its writer.
 struct Record {
     known: Known,
     volume: Weak<Volume>,
     writer: Writer,
-    /// It was said that it cannot be written.
+    /// The failure has been reported.
     is_told: bool,
 }
 
 impl Record {
-    /// Writes what is new. What fails is said, and tried again with the next word.
+    /// Writes the record if it is new. A failure is reported, and tried again with the next
+    /// message.
     fn write_new(&mut self, fails: &dyn Fn(&io::Error)) {
         let recorded = self.volume.upgrade().and_then(|volume| volume.recorded());
         let next = recorded.map(|recorded| after(&self.known, recorded));
@@ -233,13 +239,14 @@ impl Record {
     }
 }
 
-/// A thread that writes: the state folder may lie on the disk that is lost, or on the array itself, and then a write does not return.
+/// A thread that writes. A write may hang: the state folder may lie on the failing disk, or on the
+/// array itself.
 struct Writer {
     orders: Sender<Known>,
     results: Receiver<io::Result<()>>,
-    /// The last write has not returned.
+    /// The last write is still running.
     is_out: bool,
-    /// How long it may take.
+    /// Deadline of a write.
     patience: Duration,
 }
 
@@ -262,7 +269,7 @@ impl Writer {
     fn write(&mut self, known: &Known) -> io::Result<()> {
         let is_late = || io::Error::new(io::ErrorKind::TimedOut, "writing it takes too long");
         if self.is_out {
-            // What it wrote in the end is older than this.
+            // A late result is about an older record.
             self.is_out = self.results.try_recv().is_err();
         }
         if self.is_out || self.orders.send(known.clone()).is_err() {
@@ -276,7 +283,7 @@ impl Writer {
 }
 
 fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error)) {
-    // None while nothing new is to be written; else when it may be.
+    // The time of the next write; `None` if nothing is new.
     let mut due: Option<Instant> = None;
     let mut rests_until = Instant::now();
     loop {
@@ -286,12 +293,12 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
             Some(pause) => words.recv_timeout(pause),
         };
         match word {
-            // What comes meanwhile is written together.
+            // One write covers all updates until then.
             Ok(Word::Recorded) => due = due.or(Some(rests_until)),
             Ok(Word::Lost(_)) | Err(RecvTimeoutError::Timeout) => {
                 record.write_new(fails);
                 (due, rests_until) = (None, Instant::now() + PAUSE);
-                // Clients do not wait for a record that cannot be written.
+                // Also after a failed write: clients do not wait for it.
                 if let (Ok(Word::Lost(events)), Some(volume)) = (word, record.volume.upgrade()) {
                     volume.record_kept(events);
                 }
@@ -346,7 +353,7 @@ mod tests {
         }
     }
 
-    /// The state folder lies on the disk that hangs: all writes of the array waited for it.
+    /// The state folder is on the hanging disk: all writes of the array used to wait for it.
     #[test]
     fn a_record_that_hangs_is_not_waited_for_and_is_written_later() {
         let at = Timestamp { seconds: 1, microseconds: 0 };

@@ -1,13 +1,12 @@
-//! Finds arrays: opens and probes devices, says what members make together, replays what a crash
-//! has left, keeps what a command overwrites, and knows which arrays are being served.
+//! Finds arrays: opens and probes devices, assembles members, replays logs after a crash, saves
+//! bytes that a command overwrites, and finds served arrays.
 //!
 //! ```text
 //!   paths ─ devices, probe ─▶ probed members ─ ready ─▶ array, with its members open ─ replay ─▶ ready to be served
 //!                                  └─ known (how new the array was) ┘        └─ undo (saved before it is overwritten)
 //! ```
 //!
-//! What it does not do: run an array, or listen for anybody. Refusals become errors with remedies
-//! in [`refusal`].
+//! It runs no array and serves no client. [`refusal`] turns refusals into errors with remedies.
 
 #![forbid(unsafe_code)]
 

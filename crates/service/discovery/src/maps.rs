@@ -1,4 +1,4 @@
-//! Maps of copies: files beside them that say what of the disk the copy has.
+//! Maps of copies: files beside them that list the disk's ranges in the copy.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,19 +12,20 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::regular::{self, NotRead};
 
-/// Where the map of a copy is unless something else is said: `IMAGE.map`.
+/// The default path of a copy's map: `IMAGE.map`.
 pub fn beside(image: &Path) -> PathBuf {
     let mut name = image.as_os_str().to_owned();
     name.push(".map");
     name.into()
 }
 
-/// Reads a map of a disk of `size_bytes`; none if there is no such file.
+/// Reads the map of a disk of `size_bytes`; `None` if the file does not exist.
 pub fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError> {
     parsed(path, |text| Map::parse(text, size_bytes))
 }
 
-/// Reads the map of a copy of so many bytes, which may be shorter than its disk; none if there is no such file.
+/// Reads the map of a copy of `copy_bytes`, which may be shorter than its disk; `None` if the file
+/// does not exist.
 pub fn read_of_copy(path: &Path, copy_bytes: u64) -> Result<Option<Map>, CliError> {
     parsed(path, |text| Map::parse_of_copy(text, copy_bytes))
 }
@@ -44,10 +45,10 @@ fn parsed(
     parse(&text).map(Some).map_err(|error| unfit(path, &error.to_string()))
 }
 
-/// Writes a map in the place of the one that is there; afterwards it is durable.
+/// Replaces a map durably.
 pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let written = || -> io::Result<()> {
-        // Of a link, what it leads to: whoever reads it there reads on.
+        // If the path is a link, replaces its target, which readers continue to use.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
@@ -65,10 +66,10 @@ fn cannot_read(path: &Path, error: &io::Error) -> CliError {
     system(format!("the map {} cannot be read", path.display()), error)
 }
 
-/// It says nothing of this disk.
+/// The map does not fit this disk.
 pub fn unfit(path: &Path, why: &str) -> CliError {
     let name = path.display().to_string();
-    // Whoever looks into a pipe waits, too.
+    // Reading a pipe would block the operator, too.
     let verb = if path.is_file() { "head -n 20" } else { "ls -l" };
     let see = format!("{verb} {}", shell_word(&name));
     CliError::new(Code::MapUnfit, "the map of the copy cannot be used")

@@ -1,31 +1,32 @@
-//! What keeps redundancy right over a crash, as a person asks for it: for an array that is made, and for one that runs.
+//! Consistency policies, as on the command line: how redundancy becomes right again after a crash,
+//! for new and running arrays.
 //!
-//! Whether an array can have it is for those who know the array: `create` and the server.
+//! `create` and the server decide whether an array can have a policy.
 
-/// mdadm takes no less either.
+/// mdadm's minimum, too.
 const BITMAP_CHUNK_BYTES_MIN: u32 = 4096;
 
-/// What a bit of a bitmap may stand for.
+/// The valid sizes for a bit of a bitmap.
 pub const BITMAP_CHUNK_WORDS: &str = "it is a power of two, from 4K to 2G";
 
-/// A policy.
+/// A consistency policy: the regions to resync after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// All of it is brought in sync again.
+    /// The whole array.
     Resync,
-    /// What a bitmap names is.
+    /// Regions with a bit in the write-intent bitmap.
     Bitmap,
-    /// What a lockless bitmap names is, and nothing that no client has written.
+    /// Regions marked in a lockless bitmap, without those that no client has written.
     Lockless,
-    /// What partial parity logs name is, also with a member missing.
+    /// Stripes in partial parity logs, also with a member missing.
     Ppl,
-    /// The same with our own logs, and a bitmap beside them.
+    /// Stripes in braid's own logs, with a bitmap beside them.
     Log,
-    /// The same with a write journal, which has all that is written.
+    /// Stripes in a write journal, which has all writes.
     Journal,
 }
 
-/// Their words; the second is what mdadm's `--bitmap` takes.
+/// Words of the policies; mdadm's `--bitmap` takes the second.
 const POLICIES: [(Policy, &[&str]); 6] = [
     (Policy::Resync, &["resync", "none"]),
     (Policy::Bitmap, &["bitmap", "internal"]),
@@ -36,14 +37,13 @@ const POLICIES: [(Policy, &[&str]); 6] = [
 ];
 
 impl Policy {
-    /// By its word.
     pub fn parse(word: &str) -> Option<Self> {
         let found = POLICIES.iter().find(|(_, words)| words.contains(&word));
         found.map(|(policy, _)| *policy)
     }
 }
 
-/// Bytes that a bit of a bitmap can stand for.
+/// A valid size for a bit of a bitmap.
 pub fn bitmap_chunk(bytes: u64) -> Option<u32> {
     let is_fit = |bytes: &u32| bytes.is_power_of_two() && *bytes >= BITMAP_CHUNK_BYTES_MIN;
     u32::try_from(bytes).ok().filter(is_fit)

@@ -1,8 +1,8 @@
-//! Opening members and looking at them: what `serve`, `examine` and `create` do first.
+//! Opens and probes members: the first step of `serve`, `examine` and `create`.
 //!
-//! Reads a bounded part of each member (under 400 KiB, its bad-block log, its bitmap, its partial parity log and its journal as far as that goes) and turns every way in which
-//! a member cannot be had into an error that says what to do. Decides nothing about arrays: that
-//! is `braid-assembly`. Never writes.
+//! It reads a bounded part of each member: under 400 KiB, plus its bad-block log, bitmap, partial
+//! parity log and journal. Each way in which opening fails becomes an error with a remedy.
+//! `braid-assembly` decides about arrays. Never writes.
 
 use std::path::Path;
 
@@ -22,9 +22,9 @@ use braid_console::output::shell::shell_word;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of a bitmap's superblock, which says how long the rest is.
+/// Bytes of a bitmap's superblock, which contains the total length.
 const BITMAP_HEAD_BYTES: u64 = 256;
-/// No bad-block log in use is longer: `braid-ondisk` refuses the superblock otherwise.
+/// Longest bad-block log: `braid-ondisk` refuses a superblock with a longer one.
 const LOG_BYTES_MAX: u64 = 8 * SECTOR_BYTES;
 
 /// Opens a member.
@@ -35,17 +35,17 @@ pub fn open_member(path: &Path, access: Access) -> Result<Box<dyn Member>, CliEr
     braid_member::open(path, access).map_err(|error| open_error(&error))
 }
 
-/// Reads everything that assembly wants to know of a member. `label` is what the person calls it.
+/// Reads all data of a member that assembly needs. `label` is the operator's name for it.
 ///
 /// # Errors
-/// A read that failed: nothing can be said of such a member.
+/// A read that failed: such a member is unknown.
 pub fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMember, CliError> {
     probed((device, device), label, false)
 }
 
-/// The same of a disk that fails, or a copy of one. Superblocks and signatures are looked for on `seen`, which is more lenient than
-/// `device`: bytes may be lacking beside them. A bitmap that cannot be read is none: it names nothing, and so limits nothing. What another
-/// log lacks is an error all the same: it would be taken for clean.
+/// Probes a failing disk or a copy of one. Superblocks and signatures are read from `seen`, a view
+/// of `device` that tolerates unreadable bytes beside them. An unreadable bitmap counts as none, so
+/// that it limits no resync. An unreadable other log is an error, because it would pass for clean.
 ///
 /// # Errors
 /// A read that failed.
@@ -104,10 +104,10 @@ fn probed(
     })
 }
 
-/// Reads a range that the caller has bounded.
+/// Reads a range; the caller has bounded its length.
 type Read<'a> = &'a dyn Fn(u64, u64) -> Result<Vec<u8>, CliError>;
 
-/// The log counts only while the superblock says that it is not empty.
+/// Reads the log if the superblock says that it is not empty.
 fn bad_block_log(
     superblock: &Superblock,
     size_bytes: u64,
@@ -135,12 +135,12 @@ fn bitmap_of(
         Ok(head) => head,
         Err(error) => return Ok(Some(Err(error))),
     };
-    // Validated: no more than md would hold in memory.
+    // The length is validated: at most md's limit in memory.
     let area = read_near(superblock, offset_sectors, head.total_bytes(), size_bytes, read)?;
     Ok(Some(Bitmap::read(head, &area)))
 }
 
-/// The partial parity log. A sector of it that cannot be read says nothing about the data beside.
+/// The partial parity log. Its unreadable sectors do not condemn the data beside them.
 fn ppl_of(
     superblock: &Superblock,
     size_bytes: u64,
@@ -158,7 +158,7 @@ fn ppl_of(
     Ok(Some(PplLog::read(&bytes, place, &superblock.uuid_as_stored())))
 }
 
-/// Our own parity log; the same of its sectors.
+/// Braid's own parity log; its unreadable sectors likewise.
 fn own_log_of(
     superblock: &Superblock,
     size_bytes: u64,
@@ -173,7 +173,7 @@ fn own_log_of(
     }
 }
 
-/// Reads blocks that follow each other in large pieces.
+/// Reads consecutive blocks in large pieces.
 struct Ahead<'a> {
     device: &'a dyn Member,
     start: u64,
@@ -181,7 +181,7 @@ struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    /// Bytes of a piece: one block at a time would make a journal of gigabytes slow.
+    /// Bytes of a piece: single blocks would make a journal of gigabytes slow.
     const PIECE_BYTES: u64 = 1 << 20;
 
     fn new(device: &'a dyn Member) -> Self {
@@ -192,7 +192,8 @@ impl<'a> Ahead<'a> {
         move |offset, block| self.read(offset, block)
     }
 
-    /// What cannot be read in a piece is read by itself: one bad sector says nothing about those beside.
+    /// Reads a block by itself if its piece fails, since one bad sector does not condemn its
+    /// neighbours.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> bool {
         if self.copy(offset, block) {
             return true;
@@ -217,7 +218,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Reads at a distance from the superblock; nothing where that lies outside the device.
+/// Reads at a distance from the superblock; `None` if that lies outside the device.
 fn read_near(
     superblock: &Superblock,
     offset_sectors: i32,
@@ -235,7 +236,7 @@ fn read_near(
     }
 }
 
-/// Words that are equal exactly when two members are one device.
+/// Text that is equal exactly for two names of one device.
 fn identity_words(key: IdentityKey) -> String {
     match key {
         IdentityKey::File { device, inode } => format!("file {device} {inode}"),
@@ -244,7 +245,7 @@ fn identity_words(key: IdentityKey) -> String {
     }
 }
 
-/// A member that failed while it was read or written. `doing` is `reading`, `writing`, ...
+/// The error of a failed read or write. `doing` is `reading`, `writing`, ...
 pub fn io_error(label: &str, doing: &str, error: &MemberError) -> CliError {
     let what = format!("{doing} {label} failed");
     if let MemberError::Media { errno } = error
@@ -261,7 +262,7 @@ pub fn io_error(label: &str, doing: &str, error: &MemberError) -> CliError {
     failed.caused_by(error).remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
 }
 
-/// Any way in which a member could not be opened, with what to do.
+/// The error of a failed opening, with a remedy.
 pub fn open_error(error: &OpenError) -> CliError {
     let new = |code, path: &Path| {
         let label = path.display().to_string();
@@ -349,7 +350,7 @@ pub fn open_error(error: &OpenError) -> CliError {
     }
 }
 
-/// Why there is no lock, as far as the number says it.
+/// The cause of a failed lock, by error number.
 fn unlockable(errno: i32) -> &'static str {
     match Errno::from_raw_os_error(errno) {
         Errno::NOLCK => {

@@ -1,8 +1,10 @@
-//! `--layout original|alternate`: how a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say.
+//! `--layout original|alternate`: the layout of a RAID-0 of unequal members beyond the smallest
+//! member, if its superblocks do not say.
 //!
-//! Linux before 3.14 wrote such arrays in one way, and until 5.4 in the other; since then superblocks say which. As under md, the choice
-//! is written nowhere: members go on asking, so a wrong choice is taken back by making the other. `mdadm --assemble
-//! --update=layout-original` (or `-alternate`) writes it down for good.
+//! Linux before 3.14 wrote such arrays in one way, and until 5.4 in the other; since then
+//! superblocks say which. As under md, the choice is not recorded: the members lack the layout at
+//! the next start, too, so a wrong choice can be corrected. `mdadm --assemble
+//! --update=layout-original` (or `-alternate`) records it permanently.
 
 use braid_assembly::{AssembledArray, Refusal};
 use braid_geometry::{GeometryError, Level, layout_name};
@@ -10,12 +12,12 @@ use braid_geometry::{GeometryError, Level, layout_name};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// One of the two.
+/// A layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raid0Layout {
-    /// As Linux wrote it before 3.14.
+    /// Linux before 3.14.
     Original,
-    /// As Linux has written it since 3.14, unless it was told otherwise.
+    /// Linux since 3.14, unless configured otherwise.
     Alternate,
 }
 
@@ -37,12 +39,13 @@ impl Raid0Layout {
     }
 }
 
-/// Whether this is why an array is refused: a member more, or a wait, would not help.
+/// Whether the layout is missing: further members, or a wait, would not help.
 pub const fn is_missing(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Geometry(GeometryError::Raid0LayoutUnspecified { .. }))
 }
 
-/// Whoever chooses is told where there was no choice: superblocks are believed, and other levels have other layouts.
+/// Refuses a choice that the array does not leave: superblocks take precedence, and other levels
+/// have other layouts.
 ///
 /// # Errors
 /// The array has another layout.
@@ -57,7 +60,7 @@ pub fn check(array: &AssembledArray, chosen: Option<u32>) -> Result<(), CliError
     Err(error.because(why).remedy(Risk::Look, "See how", "braid help mdadm"))
 }
 
-/// The words of `braid rescue` by which the layout is found out that is missing.
+/// `braid rescue` commands that try both layouts.
 pub const fn looks() -> [(&'static str, &'static str); 3] {
     [
         ("Find out which it is, by what stands on the array", "--solve"),
@@ -66,7 +69,7 @@ pub const fn looks() -> [(&'static str, &'static str); 3] {
     ]
 }
 
-/// What can be done where the layout is missing: each is looked at, and the right one served.
+/// Remedies for a missing layout: look at each, then serve the right one.
 pub fn with_remedies(error: CliError, members: &str) -> CliError {
     let error =
         error.because("Linux before 3.14 wrote such arrays in one way, and until 5.4 in the other");

@@ -1,4 +1,4 @@
-//! Opening, probing and assembling members: what `serve` and `demo` begin with.
+//! Opens, probes and assembles members: the first step of `serve` and `demo`.
 
 use std::path::{Path, PathBuf};
 
@@ -25,26 +25,27 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
 use braid_console::output::shell::shell_word;
 
-/// An array that can be run, with its members open.
+/// An assembled array with its members open.
 pub struct Ready {
     /// The array as assembly found it.
     pub array: AssembledArray,
-    /// What each member is, in the order in which they were named.
+    /// Verdicts of the members, in the order of the command line.
     pub verdicts: Vec<MemberVerdict>,
-    /// By index into the members that were named; those not chosen are closed already. The bitmap file is behind them, if there is one.
+    /// Open members by their index on the command line, without those not chosen. A bitmap file
+    /// follows them.
     pub members: Vec<Option<OpenMember>>,
-    /// Members that are there but cannot be read, and why; the array does without them if it can.
+    /// Present but unreadable members, and why; the array runs without them if it can.
     pub unreadable: Vec<(String, String)>,
-    /// The device of its journal, with the index into the members that were named.
+    /// The journal's device, with its index on the command line.
     pub journal: Option<(usize, OpenMember)>,
-    /// What its logs had to say about an array that was not stopped cleanly.
+    /// The result of a replay after an unclean stop.
     pub replayed: Option<Replayed>,
-    /// Where is kept what a replay overwrites.
+    /// Keeps bytes that a replay overwrites.
     state_dir: PathBuf,
 }
 
-/// Opens the members, locks them, decides, and replays what there is to replay: onto the members, or, where nothing may be written,
-/// in memory.
+/// Opens and locks the members, assembles the array, and replays its logs: onto the members, or in
+/// memory if the array is read-only.
 pub fn ready(
     (paths, bitmap_file): (&[PathBuf], Option<&Path>),
     options: Options,
@@ -58,7 +59,7 @@ pub fn ready(
 }
 
 impl Ready {
-    /// With what there is to replay replayed.
+    /// Replays the logs, and checks that the array can be served.
     pub fn settled(mut self, place: Place) -> Result<Self, CliError> {
         self.replay(place, Finish::Flushed)?;
         if place == Place::Members {
@@ -70,13 +71,14 @@ impl Ready {
         Ok(self)
     }
 
-    /// What members are called, and the bitmap file behind them.
+    /// Labels of the members, then of the bitmap file.
     pub fn labels(&self) -> Vec<String> {
         let members = self.verdicts.iter().map(|verdict| verdict.label.clone());
         members.chain(self.array.bitmap_file.as_ref().map(|file| file.label.clone())).collect()
     }
 
-    /// With a member missing what another cannot give is needed, too: should that be read later, parity would not fit it.
+    /// Refuses a degraded array with unread ranges: parity there does not fit data that become
+    /// readable later.
     fn check_unread(&self) -> Result<(), CliError> {
         let mut unread = self.replayed.iter().flat_map(Replayed::unread);
         let Some(range) = unread.next() else { return Ok(()) };
@@ -90,7 +92,8 @@ impl Ready {
             .remedy(Risk::Look, "See what the sound ones hold", look))
     }
 
-    /// The array is served with its journal, which begins anew behind what it says now: that is on the members.
+    /// Makes the journal part of the array: the replay has applied its content, and it restarts
+    /// behind that.
     fn keep_journal(&mut self) -> Result<(), CliError> {
         let Some((index, mut open)) = self.journal.take() else { return Ok(()) };
         let labels = self.labels();
@@ -124,10 +127,11 @@ impl Ready {
         Ok(())
     }
 
-    /// Replays what there is to replay, for once; a journal is emptied if that is to settle it, and not if the array goes on with it.
+    /// Replays the logs once. `finish` says whether a journal is then emptied, or continues with
+    /// the array.
     pub fn replay(&mut self, place: Place, finish: Finish) -> Result<(), CliError> {
         let labels = self.labels();
-        // One that is given up has nothing to be replayed.
+        // A journal that was given up has nothing to replay.
         let is_lacking = self.array.read_only.is_some() && place.is_told();
         if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| is_lacking) {
             let members: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -151,7 +155,7 @@ impl Ready {
     }
 }
 
-/// Opens the members, locks them, and decides. Nothing is written.
+/// Opens and locks the members, and assembles the array. Nothing is written.
 pub fn found(
     (paths, bitmap_file): (&[PathBuf], Option<&Path>),
     access: Access,
@@ -170,7 +174,7 @@ pub fn found(
             Err(error) => return Err(error),
         }
     }
-    // Now that they are held nobody begins to write them.
+    // The locks now keep other commands from beginning to write.
     refuse_unfinished(state_dir, paths)?;
     let mut readable: Vec<Box<dyn Member>> = Vec::new();
     for (device, path) in devices {
@@ -195,7 +199,8 @@ pub fn found(
     Ok(ready)
 }
 
-/// Decides what these devices are, of which all this was read; `file` is the bitmap file. Nothing is written.
+/// Assembles the array from devices that are already read; `file` is the bitmap file. Nothing is
+/// written.
 pub fn decided(
     (devices, probed): (Vec<Box<dyn Member>>, &[ProbedMember]),
     file: Option<Box<dyn Member>>,
@@ -224,7 +229,7 @@ pub fn decided(
     let mut members: Vec<Option<OpenMember>> = members.collect();
     let index = array.journal.as_ref().map(|journal| journal.member);
     let journal = index.and_then(|index| Some((index, members[index].take()?)));
-    // It follows them.
+    // The bitmap file follows the members.
     members.extend(array.bitmap_file.as_ref().zip(file).map(|(found, device)| {
         let superblock = array.newest.for_bitmap_file(found.size_bytes);
         Some(OpenMember { device, superblock })
@@ -233,7 +238,8 @@ pub fn decided(
     Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
 }
 
-/// Says which partitions of the disks are members. They are served where the kernel has made devices of them.
+/// Reports which partitions of the disks are members. They can be served through the kernel's
+/// partition devices.
 fn in_partitions(
     mut error: CliError,
     devices: &[Box<dyn Member>],
@@ -281,14 +287,14 @@ fn superblock_of(probed: &ProbedMember, array: &AssembledArray) -> Option<Superb
     matching.max_by_key(|superblock| superblock.state.events).cloned()
 }
 
-/// Whether a member is there but of no use: too small to be one, or unreadable. The array may well
-/// do without it; a member that is busy or missing is rather a slip of the hand.
+/// Whether a member is present but unusable: too small, or unreadable. The array may run without
+/// it; a busy or missing member is rather the operator's mistake.
 pub fn is_dead(error: &CliError) -> bool {
     matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
 }
 
-/// What was named twice is a slip of the hand, whatever the names: a link, a loop device over the other, a partition of
-/// it. Opening it twice would only say "locked".
+/// Refuses two names of the same device: a link, a loop device over the other, a partition of it.
+/// Opening it twice would only report a lock.
 pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
     let mut seen: Vec<(&Path, Reach)> = Vec::new();
     for path in paths {
@@ -310,16 +316,16 @@ pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), 
     Ok(())
 }
 
-/// Whether a verdict is what one hopes for.
+/// Whether a verdict needs no attention.
 pub fn is_well(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare | Verdict::Journal)
 }
 
-/// What an array is called where it is served: the name in its superblock, or its UUID.
+/// The name under which an array is served: the superblock's name, or the UUID.
 pub fn served_name(name: &str, uuid: &str) -> String {
-    // md stores "host:name"; what a person calls the array is the name.
+    // md stores "host:name"; operators use the name only.
     let name = name.rsplit(':').next().unwrap_or_default();
-    // The name comes from a disk and goes into a path and onto terminals.
+    // The name comes from a disk, and becomes part of a path and of terminal output.
     let is_harmless = !name.is_empty()
         && !name.starts_with('.')
         && printable(name) == name
@@ -327,7 +333,7 @@ pub fn served_name(name: &str, uuid: &str) -> String {
     if is_harmless { name.to_string() } else { uuid.replace(':', "") }
 }
 
-/// A name, or a UUID as mdadm and braid print it.
+/// Parses a name, or a UUID as mdadm and braid print it.
 pub fn choice(array: Option<&str>) -> Choice {
     let Some(text) = array else { return Choice::default() };
     let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();

@@ -1,6 +1,6 @@
 //! Assembly's refusals, as errors with codes and commands to copy.
 //!
-//! `braid-assembly` says why there is no array; this says what to do about it, with the person's
+//! `braid-assembly` says why there is no array; this says what to do about it, with the operator's
 //! own names. Every refusal is mapped: the match has no catch-all.
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ use braid_console::output::size::format_size;
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 
-/// Why there is no array, and the ways out. `members` are the labels as they were given.
+/// The error of a refusal, with remedies. `members` are the operator's labels.
 pub fn cli_error(refusal: &Refusal, verdicts: &[MemberVerdict], members: &[String]) -> CliError {
     let code = code(refusal, verdicts);
     let mut error = CliError::new(code, what(refusal));
@@ -40,7 +40,7 @@ pub fn cli_error(refusal: &Refusal, verdicts: &[MemberVerdict], members: &[Strin
     with_remedies(error, refusal, verdicts, members)
 }
 
-/// The labels as words of a command line, without some of them.
+/// Labels as words of a command line, except those in `without`.
 pub fn words(members: &[String], without: &[String]) -> String {
     let kept = members.iter().filter(|member| !without.contains(member));
     kept.map(|member| shell_word(member).into_owned()).collect::<Vec<_>>().join(" ")
@@ -77,7 +77,7 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
     }
 }
 
-/// Of nothing but broken members, the first one's fault; else there is simply no array.
+/// The first member's fault if all members are broken; otherwise no array was found.
 fn code_of_none(verdicts: &[MemberVerdict]) -> Code {
     let fault = verdicts.iter().find_map(|verdict| match (&verdict.verdict, &verdict.reason) {
         (_, Reason::Superblock(error)) => Some(match error.cause {
@@ -162,7 +162,7 @@ fn causes(refusal: &Refusal) -> Vec<String> {
         Refusal::PplNotReplayed { unread, .. } if unread.is_empty() => {
             vec!["a resync was not finished, of which the log knows nothing".to_string()]
         }
-        // One for all slots.
+        // One error for all slots.
         Refusal::PplNotReplayed { unread, .. }
             if unread.iter().all(|(_, why)| is_of_a_file(*why)) =>
         {
@@ -180,10 +180,10 @@ fn is_of_a_file(why: PplLogError) -> bool {
     matches!(why, PplLogError::NoFile | PplLogError::OldFile)
 }
 
-/// Ranges at risk that are shown one by one.
+/// Most ranges at risk in an error.
 const RANGES_SHOWN_MAX: usize = 16;
 
-/// What may read wrong, in bytes of the array.
+/// The array's bytes at risk of reading wrong, in words.
 pub fn at_risk_words(risk: &AtRisk) -> String {
     let sectors = risk.ranges.iter().map(|range| &range.array_sectors);
     let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
@@ -202,7 +202,7 @@ pub fn at_risk_words(risk: &AtRisk) -> String {
     )
 }
 
-/// What the array bears.
+/// The array's tolerance, in words.
 pub fn tolerance_words(tolerance: Tolerance) -> String {
     let lose = match tolerance.can_lose {
         0 => "cannot lose a member".to_string(),
@@ -369,7 +369,7 @@ fn with_remedies(
     }
 }
 
-/// Disks with partitions, and superblocks that nearly stand, are `rescue`'s to look at.
+/// Points to `rescue` for disks with partitions and for nearly sound superblocks.
 fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &str) -> CliError {
     let has_table = |verdict: &MemberVerdict| {
         matches!(verdict.reason, Reason::Holds(ForeignKind::Gpt | ForeignKind::Mbr))
@@ -412,7 +412,7 @@ fn too_few(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &s
     error.remedy(Risk::Look, "See what each member is", examine)
 }
 
-/// Going on from old copies, for the operator who put them back.
+/// Offers to continue from old copies that the operator put back on purpose.
 fn accept_older(error: CliError, members: &str) -> CliError {
     let examine = format!("braid examine {members}");
     let look = format!("braid serve --read-only --accept-older {members}");
@@ -423,9 +423,9 @@ fn accept_older(error: CliError, members: &str) -> CliError {
         .remedy(Risk::Destroy, "They were put back on purpose: go on from them", serve)
 }
 
-/// How the kernel's md would be given the members that belong to the array. It takes block devices
-/// only, and refuses everything when it is given a stranger as well. Which of the members it uses is
-/// for it to say: what is old here may be what it needs, and it leaves the rest aside.
+/// The mdadm command that gives the kernel all members of the array. md takes block devices only,
+/// and refuses everything if one is foreign. md chooses among the members itself: a member that is
+/// stale here may be needed there.
 fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
     let is_of_it = |verdict: &&MemberVerdict| match verdict.verdict {
         Verdict::Fresh { .. }
@@ -454,7 +454,7 @@ fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
     format!("mdadm --assemble /dev/md127 {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// How to make an array writable that can only be read.
+/// How to make a read-only array writable.
 fn out_of_read_only(reason: ReadOnlyReason, kernel: String) -> (&'static str, String) {
     match reason {
         ReadOnlyReason::Replacement { .. } | ReadOnlyReason::Ppl | ReadOnlyReason::Journal => {
@@ -473,13 +473,13 @@ fn others(labels: &[String], label: &String) -> Vec<String> {
     labels.iter().filter(|other| *other != label).cloned().collect()
 }
 
-/// The labels of the members of one of several arrays.
+/// Labels of the members of this array.
 fn of_array(verdicts: &[MemberVerdict], uuid: &[u8; 16]) -> Vec<String> {
     let of_it = |verdict: &&MemberVerdict| matches!(&verdict.reason, Reason::OtherArray { uuid: other, .. } if other == uuid);
     verdicts.iter().filter(of_it).map(|verdict| verdict.label.clone()).collect()
 }
 
-/// Slots in words: runs joined, and no more than a line of them.
+/// Slots in words: runs joined, at most one line.
 fn numbers(slots: &[u16]) -> String {
     const RUNS_MAX: usize = 16;
     let mut runs: Vec<(u16, u16)> = Vec::new();

@@ -1,7 +1,8 @@
-//! Replaying what the partial parity logs (PPL) of an array say: to its members, or in memory where nothing may be written. The same of a
-//! write journal: `journal`.
+//! Replays an array's parity logs: onto its members, or in memory if nothing may be written.
+//! `journal` does the same for a write journal.
 //!
-//! What is done is the engine's (`braid_engine::replay`); this reads and writes members for it, before anything else uses them.
+//! The engine's machine decides (`braid_engine::replay`); this module reads and writes members for
+//! it, before anything else uses them.
 //!
 //! ```text
 //!   assembled, dirty, with logs ─▶ serve --read-only   parity in memory, laid over the members; on them nothing changes
@@ -32,40 +33,40 @@ use braid_console::output::size::format_size;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of parity that are kept in memory at most: logs of arrays made by mdadm tell of a few MiB.
+/// Most bytes of parity in memory: logs of mdadm's arrays cover a few MiB.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
-/// Ranges that are named; of more it is said how many they are.
+/// Most ranges in a message, which gives the number of the others.
 const RANGES_SHOWN: usize = 8;
 
-/// Where parity goes.
+/// The target of the replay's parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Into memory: members read as if it had been written.
+    /// Memory: reads of the members see it.
     Memory,
-    /// To the members.
+    /// The members.
     Members,
-    /// Nowhere: it is only said what would be done.
+    /// None: a dry run.
     Nowhere,
 }
 
 impl Place {
-    /// Whether a replay is what was asked for, and not only what serving needs.
+    /// Whether the operator requested the replay; otherwise serving needs it.
     pub fn is_told(self) -> bool {
         self != Self::Memory
     }
 }
 
-/// What was done.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub enum Replayed {
-    /// With partial parity logs.
+    /// Of partial parity logs.
     Ppl(PplReplayed),
-    /// With a write journal.
+    /// Of a write journal.
     Journal(journal::JournalReplayed),
 }
 
 impl Replayed {
-    /// What was done, and what is not as it was.
+    /// The result and the remaining damage, in words.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Ppl(replayed) => replayed.lines(),
@@ -73,7 +74,7 @@ impl Replayed {
         }
     }
 
-    /// Array ranges that parity could not be made right for, as a member that is there cannot be read.
+    /// Array ranges whose parity could not be computed, as a present member is unreadable.
     pub fn unread(&self) -> &[Range<u64>] {
         match self {
             Self::Ppl(replayed) => &replayed.report.unread,
@@ -81,7 +82,7 @@ impl Replayed {
         }
     }
 
-    /// The same for a program.
+    /// The result as JSON.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Ppl(replayed) => replayed.to_json(),
@@ -90,20 +91,20 @@ impl Replayed {
     }
 }
 
-/// What was done with parity logs, md's or our own.
+/// The result of replaying parity logs, md's or braid's own.
 #[derive(Clone, Debug)]
 pub struct PplReplayed {
-    /// What they are called.
+    /// The kind of logs, in words.
     kind: &'static str,
     report: Report,
     place: Place,
-    /// Entries that were cut short: nothing of what they name was written.
+    /// Torn entries; their stripes stay as they are.
     torn: u32,
-    /// Logs that could not be read, and why.
+    /// Unreadable logs, and why.
     unread: Vec<String>,
 }
 
-/// The members, for a replay.
+/// The members as the replay's devices.
 struct OnMembers<'a> {
     array: &'a AssembledArray,
     members: &'a [Option<OpenMember>],
@@ -111,7 +112,7 @@ struct OnMembers<'a> {
     place: Place,
     /// Parity in memory, by slot.
     patches: Vec<Sectors>,
-    /// Why the last thing that failed did.
+    /// The cause of the last failure.
     failure: Option<CliError>,
 }
 
@@ -130,7 +131,7 @@ impl OnMembers<'_> {
         (self.open(slot).superblock.device.data_offset_sectors + sector) * SECTOR_BYTES
     }
 
-    /// Does something to the member in a slot, and to the one that is to replace it; whether it could be done.
+    /// Runs `act` for the slot's member and for its replacement; returns whether both succeeded.
     fn each_of_slot(
         &mut self,
         slot: Slot,
@@ -151,7 +152,7 @@ impl OnMembers<'_> {
         true
     }
 
-    /// Keeps parity; whether there is room for it.
+    /// Keeps parity in memory; returns whether there is room for it.
     fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
         let start = self.open(slot).superblock.device.data_offset_sectors + sector;
         let (sectors, _) = bytes.as_chunks::<512>();
@@ -205,13 +206,13 @@ impl Devices for OnMembers<'_> {
     }
 }
 
-/// The log of a slot.
+/// The slot's log.
 fn log_of(array: &AssembledArray, slot: Slot) -> Option<&PplLog> {
     let mut logs = array.replay.as_ref()?.logs.iter();
     logs.find(|(of, _)| *of == slot).map(|(_, log)| log)
 }
 
-/// Who is there, and what their logs say.
+/// The present members and their logs.
 fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> Setup {
     let source = |occupant: &braid_assembly::Occupant| Source {
         recovered_sectors: occupant.recovered_until,
@@ -227,10 +228,12 @@ fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> S
     Setup { geometry: *geometry, members, logs: slots.filter_map(log).collect(), finish }
 }
 
-/// Replays; `None` if there is nothing to be replayed. With [`Place::Memory`] the members are laid over, and the array takes note.
+/// Replays parity logs; `None` if there are none to replay. With [`Place::Memory`] reads see the
+/// new parity, and the array notes that.
 ///
 /// # Errors
-/// A log that this array cannot have, a member that cannot be written, or more parity than memory is to hold.
+/// A log that this array cannot have, a member that cannot be written, or more parity than
+/// `MEMORY_BYTES_MAX`.
 pub fn replay(
     array: &mut AssembledArray,
     members: &mut [Option<OpenMember>],
@@ -260,12 +263,13 @@ pub fn replay(
             index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
         }
     }
-    // Who is missing as well is at risk there; that is said, and nothing is served for writing.
+    // Unread ranges of a degraded array are at risk: they are reported, and the array is not served
+    // for writing.
     array.note_replayed(report.unread.is_empty() || array.degraded > 0);
     Ok(Some(PplReplayed { kind, report, place, torn, unread }))
 }
 
-/// What the logs of an array are called.
+/// The kind of the array's logs, in words.
 fn kind_of(array: &AssembledArray) -> &'static str {
     match array.newest.intent.ppl {
         Some(_) => "the partial parity log",
@@ -273,7 +277,7 @@ fn kind_of(array: &AssembledArray) -> &'static str {
     }
 }
 
-/// Has a member read as if these sectors had been written.
+/// Makes reads of the member see these sectors.
 fn lay_over(member: &mut Option<OpenMember>, sectors: &Sectors) {
     let Some(open) = member.take_if(|_| !sectors.is_empty()) else { return };
     let device: Box<dyn Member> = Box::new(Patched::new(open.device, sectors.clone()));
@@ -288,7 +292,7 @@ fn not_replayed(kind: &str, why: String, labels: &[String]) -> CliError {
 }
 
 impl PplReplayed {
-    /// What was done, and what is not as it was.
+    /// The result and the remaining damage, in words.
     pub fn lines(&self) -> Vec<String> {
         let Report { entries, written_sectors, unsettled, .. } = &self.report;
         let size = format_size(written_sectors * SECTOR_BYTES);
@@ -323,7 +327,7 @@ impl PplReplayed {
         lines
     }
 
-    /// The same for a program.
+    /// The result as JSON.
     pub fn to_json(&self) -> Value {
         let Report { entries, written_sectors, unsettled, .. } = &self.report;
         let range = |range: &Range<u64>| {

@@ -1,15 +1,16 @@
-//! Where running arrays are found: by name, by UUID, or by the path of a control socket.
+//! Finds running arrays by name, by UUID, or by the path of a control socket.
 //!
 //! ```text
-//!   <runtime folder>/NAME.control      the socket that `braid serve` makes; UUID.control if another of its name has that
-//!   <runtime folder>/NAME.command      the command that serves it again, for as long as the socket is there
+//!   <runtime folder>/NAME.control      the socket that `braid serve` makes; UUID.control if another array has NAME.control
+//!   <runtime folder>/NAME.command      the command that serves it again, for as long as the socket exists
 //!   a word with a slash                the path of a socket, wherever `serve --control` put it
 //! ```
 //!
-//! Every socket in the folder is asked who it is: a name may be that of several arrays, and a socket may be what a server left
-//! behind that was killed. It is asked within a short time, and a server that says nothing is told apart from one that is gone.
+//! Each socket in the folder is asked for its array: several arrays may share a name, and a killed
+//! server leaves its socket behind. Questions have a short deadline, and a silent server is
+//! distinguished from one that is gone.
 //!
-//! What it does not do: make the folder or the sockets (`serve`).
+//! `serve` makes the folder and the sockets.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -23,22 +24,24 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::regular::read_text;
 
-/// The PID namespace of the host, whose number is fixed (`PROC_PID_INIT_INO`, linux/proc_ns.h): every container has another.
+/// The host's PID namespace; its number is fixed (`PROC_PID_INIT_INO`, linux/proc_ns.h), and every
+/// container has another.
 const FIRST_PROCESSES: &str = "pid:[4026531836]";
 
-/// Docker and Podman put these into containers, also into those that share the PID namespace of the host.
+/// Files that Docker and Podman create in containers, also in those that share the host's PID
+/// namespace.
 const CONTAINERS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
-/// How a control socket's name ends.
+/// File name extension of a control socket.
 const SUFFIX: &str = "control";
 
-/// Servers that are asked at once: each takes a thread and a descriptor.
+/// Servers asked at once: each takes a thread and a descriptor.
 const ASKED_AT_ONCE: usize = 32;
 
-/// Longest command that is believed.
+/// Longest valid command.
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
-/// How long a server may take to say what it serves.
+/// Deadline of a server's answer.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 fn chosen_folder() -> Option<PathBuf> {
@@ -63,11 +66,11 @@ pub fn folder() -> PathBuf {
         .map_or_else(fallback, |folder| folder.join("braid"))
 }
 
-/// Whether files in the folder outlive this process whatever ends it, but for a power cut: not in a container, which may end
-/// with its process, nor in the folder of a user's session.
+/// Whether files in the folder outlive the server in any case but a power cut. They do not in a
+/// container, which may end with its process, nor in the folder of a user's session.
 pub fn outlives_server() -> bool {
     let is_of_host = || !CONTAINERS.iter().any(|sign| Path::new(sign).exists());
-    // Who chooses a folder knows where it is.
+    // The operator vouches for a folder that they chose.
     let is_of_system = match chosen_folder() {
         Some(folder) => !folder.starts_with("/run/user"),
         None => rustix::process::geteuid().is_root() && is_of_host(),
@@ -76,39 +79,39 @@ pub fn outlives_server() -> bool {
     is_of_system && namespace.is_ok_and(|it| it == Path::new(FIRST_PROCESSES))
 }
 
-/// The control socket by this name in the runtime folder.
+/// The path of the control socket of this name.
 pub fn control_path(name: &str) -> PathBuf {
     folder().join(format!("{name}.{SUFFIX}"))
 }
 
-/// Where the command lies that serves the array of a socket again.
+/// The path of the file with the command that serves the socket's array again.
 pub fn note_path(control: &Path) -> PathBuf {
     control.with_extension("command")
 }
 
-/// That command, if its server has left it behind.
+/// That command, if its server left it behind.
 pub fn command_again(control: &Path) -> Option<String> {
     let path = note_path(control);
     let text = read_text(&path, NOTE_BYTES_MAX).ok()?;
     text.strip_suffix('\n').filter(|line| line.starts_with("braid ")).map(str::to_owned)
 }
 
-/// A running array, and where it is asked.
+/// A running array and its control socket.
 #[derive(Clone, Debug)]
 pub struct Running {
     /// The path of its control socket.
     pub control: PathBuf,
-    /// What the array says of itself.
+    /// The array's answer.
     pub array: Array,
 }
 
 impl Running {
-    /// A client with the usual patience.
+    /// A client with the usual deadline.
     pub fn client(&self) -> Client<'_> {
         Client::new(&self.control, Some(PATIENCE))
     }
 
-    /// The word that a person may name it by in a command: the shortest that means this one alone.
+    /// The array's shortest unique name in a command.
     pub fn word(&self, others: &[Self]) -> String {
         let is_found = self.control.parent() == Some(&folder());
         let is_alone = |same: &dyn Fn(&Array) -> bool| {
@@ -125,21 +128,21 @@ impl Running {
     }
 }
 
-/// A socket at which no array could be asked, and why.
+/// A socket where no array answered, and why.
 #[derive(Debug)]
 pub struct Silent {
     /// The path of its control socket.
     pub control: PathBuf,
-    /// Why it was not heard.
+    /// The cause.
     pub error: CliError,
 }
 
-/// Every array that is found without naming it, by name.
+/// All arrays in the runtime folder, by name.
 #[derive(Debug, Default)]
 pub struct All {
-    /// Arrays that have answered.
+    /// Arrays that answered.
     pub running: Vec<Running>,
-    /// Sockets whose server has not.
+    /// Sockets where none did.
     pub silent: Vec<Silent>,
 }
 
@@ -167,7 +170,7 @@ fn all_in(folder: &Path) -> All {
     for (control, answer) in ask_all(sockets_in(folder)) {
         match answer {
             Ok(array) => all.running.push(Running { control, array }),
-            // It has been taken away since the folder was read.
+            // The socket was removed after the folder was read.
             Err(ClientError::Connect(error)) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 let error = unanswered(&control, &error);
@@ -181,7 +184,7 @@ fn all_in(folder: &Path) -> All {
     all
 }
 
-/// Asks some at a time: one that says nothing keeps the others waiting once, and not each of them.
+/// Asks several at a time, so that the others wait only once for silent servers.
 fn ask_all(paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<Array, ClientError>)> {
     let mut answers = Vec::with_capacity(paths.len());
     for batch in paths.chunks(ASKED_AT_ONCE) {
@@ -193,7 +196,7 @@ fn ask_all(paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<Array, ClientError>)> {
             };
             let asked: Vec<_> = batch.iter().map(begin).collect();
             for (path, asked) in batch.iter().zip(asked) {
-                // Where no thread can be had one after the other is asked.
+                // Without a thread, asks on this one.
                 let answer = asked.map_or_else(
                     || ask(path),
                     |asked| asked.join().expect("asking does not panic"),
@@ -209,10 +212,10 @@ fn ask(control: &Path) -> Result<Array, ClientError> {
     Client::new(control, Some(PATIENCE)).get("/v1/array")
 }
 
-/// The array that a word means: a path, a name or a UUID.
+/// The array of a word: a path, a name or a UUID.
 ///
 /// # Errors
-/// None, or several, or one whose server cannot be asked.
+/// No array matches, or several do, or its server does not answer.
 pub fn find(word: &str) -> Result<Running, CliError> {
     if word.contains('/') {
         let control = PathBuf::from(word);
@@ -239,7 +242,7 @@ fn find_in(all: All, word: &str) -> Result<Running, CliError> {
     }
 }
 
-/// The digits of a UUID, as mdadm and braid print it, or of a file's name.
+/// The digits of a UUID, in mdadm's and braid's form or in a file's name.
 fn hexadecimal(text: &str) -> Option<u128> {
     let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();
     u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)
@@ -256,7 +259,7 @@ fn several(word: &str, meant: &[&Running], all: &[Running]) -> CliError {
     })
 }
 
-/// There is none at all.
+/// No array is served.
 pub fn none_served() -> CliError {
     let error = CliError::new(Code::NotServed, "no array is being served");
     let error = error.because(format!("there is no control socket in {}", folder().display()));
@@ -266,7 +269,7 @@ pub fn none_served() -> CliError {
     error.remedy(Risk::Look, "See what is served", "braid list")
 }
 
-/// No array is meant; a socket that was left behind may be.
+/// No array matches; a socket left behind may.
 fn none(word: &str, all: All) -> CliError {
     let stem = |silent: &Silent| {
         silent.control.file_stem().map(|stem| stem.to_string_lossy().into_owned())
@@ -290,7 +293,7 @@ fn none(word: &str, all: All) -> CliError {
     let error = error.about(word).because(served).because(
         "an array that was served with --control elsewhere is named by the path of its socket",
     );
-    // A socket in this folder, named without a slash.
+    // A socket in the current folder, named without a slash.
     if Path::new(word).exists() {
         let command = format!("braid status {}", shell_word(&format!("./{word}")));
         return error.remedy(Risk::Look, "Ask at the file of that name", command);
@@ -298,7 +301,7 @@ fn none(word: &str, all: All) -> CliError {
     error.remedy(Risk::Look, "See what is served", "braid list")
 }
 
-/// Why an array behind a socket could not be asked.
+/// The error of a socket where no array answered.
 pub fn unanswered(control: &Path, error: &ClientError) -> CliError {
     let place = control.display();
     let socket = shell_word(&control.to_string_lossy()).into_owned();

@@ -1,7 +1,8 @@
-//! Images and encrypted devices: what has to be opened, or made raw, before there is a member to look at.
+//! Images and encrypted devices: they need to be opened, or converted to raw, before a member is
+//! visible.
 //!
-//! Braid reads raw bytes only. So a qcow2, a compressed copy or a LUKS header in a member's place is answered with the command of the
-//! program that knows it, and with the path that the bytes then have.
+//! Braid reads raw bytes only. For a qcow2 image, a compressed copy or a LUKS header it gives the
+//! command of the right program, and the resulting path.
 
 use std::path::Path;
 
@@ -9,27 +10,27 @@ use braid_ondisk::ForeignKind;
 
 use braid_console::output::shell::shell_word;
 
-/// How to come to the bytes.
+/// The way to the raw bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Said of it.
+    /// Its description.
     pub label: String,
-    /// What does it.
+    /// The command.
     pub command: String,
-    /// Where the bytes are afterwards.
+    /// The resulting path.
     pub path: String,
 }
 
-/// What the bytes are wanted for.
+/// The intended use of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// It is only to be read.
+    /// Reading only.
     Reading,
-    /// It is to be written.
+    /// Writing as well.
     Writing,
 }
 
-/// The way to what is within a file or device, if there is a kind around it that stands between.
+/// The way to the raw bytes in a file or device, if it wraps them.
 pub fn way_in(kind: ForeignKind, path: &str, wanted: Use) -> Option<Way> {
     use ForeignKind as K;
     let word = shell_word(path).into_owned();
@@ -69,13 +70,13 @@ pub fn way_in(kind: ForeignKind, path: &str, wanted: Use) -> Option<Way> {
     Some(Way { label: format!("{word} is {kind}: {what}"), command, path })
 }
 
-/// Whether a kind is found at the start of an array as well, and not only below its members.
+/// Whether this kind occurs at the start of an array as well, and not only below its members.
 pub fn may_be_on_top(kind: ForeignKind) -> bool {
     matches!(kind, ForeignKind::Luks | ForeignKind::Bitlocker)
 }
 
-/// Ways for all of `holds`, paths and what was recognised on each; none where the kinds rather stand on an array than below it: members
-/// that show nothing at all are among them then.
+/// Ways for all of `holds`: paths and the kind recognised on each. If some members show nothing, a
+/// kind that `may_be_on_top` gets none: it probably lies on the array, not below it.
 pub fn ways<'a>(
     holds: impl Iterator<Item = (&'a str, Option<ForeignKind>)>,
     wanted: Use,
@@ -96,7 +97,7 @@ fn name_of(path: &str) -> String {
     name.chars().map(|one| if is_plain(one) { one } else { '_' }).collect()
 }
 
-/// `sda.img.gz` is unpacked into `sda.img.raw`, and `a.qcow2` into `a.raw`.
+/// `sda.img.gz` is unpacked to `sda.img.raw`, and `a.qcow2` to `a.raw`.
 fn path_without_ending(path: &str) -> &str {
     let name = path.rfind('/').map_or(0, |at| at + 1);
     match path[name..].rfind('.') {

@@ -1,9 +1,10 @@
-//! What telling adds to the control API: `GET /v1/events`, as it happens, and `GET /metrics`.
+//! Additions of events to the control API: the stream `GET /v1/events`, and `GET /metrics`.
 //!
 //! Invariants
-//! - a follower gets each event from its answer's head on once, in order, and its stream ends when telling does
-//!   `[check: the_stream_has_each_event_once_and_ends_with_telling]`;
-//! - followers are counted, so that they leave connections for those who look `[check: followers_are_limited]`.
+//! - from its answer's head on, a follower gets each event once, in order, and its stream ends with
+//!   the teller `[check: the_stream_has_each_event_once_and_ends_with_telling]`;
+//! - followers are limited, so that they leave connections for other clients
+//!   `[check: followers_are_limited]`.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -22,13 +23,13 @@ use crate::event::Event;
 use crate::metrics::{CONTENT_TYPE, Source, scraping};
 use crate::teller::Voice;
 
-/// Followers at a time: the control socket has four times as many connections.
+/// Most followers at a time: the control socket has four times as many connections.
 pub const FOLLOWERS_MAX: usize = 8;
 
-/// Lines of JSON.
+/// The media type of lines of JSON.
 const LINES: &str = "application/x-ndjson";
 
-/// The schema that is shipped; the document has the same.
+/// The shipped schema, which the document contains unchanged.
 const SHIPPED: &str = include_str!("../../../../docs/event.schema.json");
 
 impl JsonSchema for Event {
@@ -43,7 +44,7 @@ impl JsonSchema for Event {
     }
 }
 
-/// An API with these operations as well.
+/// Adds these operations to an API.
 #[must_use]
 pub fn with_telling(api: Api, voice: &Voice, source: Arc<dyn Source>) -> Api {
     let events = Operation::new(
@@ -65,7 +66,7 @@ pub fn with_telling(api: Api, voice: &Voice, source: Arc<dyn Source>) -> Api {
 
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// A handler that answers with events.
+/// The handler of the stream of events.
 fn following(voice: &Voice) -> impl Fn() -> Answering + Clone + Send + Sync + 'static + use<> {
     let (voice, room) = (voice.clone(), Arc::new(Semaphore::new(FOLLOWERS_MAX)));
     move || {
@@ -81,7 +82,7 @@ fn following(voice: &Voice) -> impl Fn() -> Answering + Clone + Send + Sync + 's
     }
 }
 
-/// Events as a body.
+/// Events as a response body.
 struct Lines {
     events: mpsc::Receiver<Arc<Event>>,
     _place: OwnedSemaphorePermit,
@@ -149,7 +150,7 @@ mod tests {
                 text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
             let ids: Vec<u64> = events.iter().map(|event| event.id).collect();
             assert_eq!(ids, (1..=100).collect::<Vec<_>>());
-            // One that comes too late hears that it is over.
+            // A follower after the end gets an empty stream.
             assert_eq!(rest(follow().await).await, "");
         });
     }

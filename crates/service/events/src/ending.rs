@@ -1,7 +1,7 @@
-//! The moment by which telling has to end, once there is one.
+//! The deadline of the end of telling, once it has begun.
 //!
-//! Hooks may take long, and the end of the server does not wait for them for long. So all that waits, waits here: for a time,
-//! or until there is no time left.
+//! Hooks may take long, and the server does not wait long for them at its end. So all waits of
+//! hooks pass through here: they last for a given time, or until the deadline.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// It ends at `deadline`, or at an earlier one that was said before.
+    /// Begins the end; the earliest deadline counts.
     pub fn begin(&self, deadline: Instant) {
         let mut told = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         *told = Some(told.map_or(deadline, |earlier| earlier.min(deadline)));
         self.begun.notify_all();
     }
 
-    /// How long something may take that would like to take `wanted`: less once the end is near; none if there is no time.
+    /// The time that is left of `wanted` before the deadline; `None` if none is left.
     #[must_use]
     pub fn allows(&self, wanted: Duration) -> Option<Duration> {
         let told = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +30,7 @@ impl Ending {
         Some(allowed).filter(|_| left.is_none_or(|left| !left.is_zero()))
     }
 
-    /// Waits for so long, or until the end begins to be near; whether it was for as long as wanted.
+    /// Waits for `wanted`, or until the deadline; returns whether it waited in full.
     #[must_use]
     pub fn sleep(&self, wanted: Duration) -> bool {
         let until = Instant::now() + wanted;

@@ -1,12 +1,13 @@
-//! An event: one change of state, told exactly once.
+//! An event: one change of state, reported exactly once.
 //!
-//! A [`Change`] is what happened and when; it becomes an [`Event`] when it is given its number, which it is in one place
-//! ([`crate::teller`]). As JSON an event is one object in one line; docs/monitoring.md has its fields, docs/event.schema.json its
-//! schema. Fields and words stay, new ones may come; [`SCHEMA`] changes if that cannot be held.
+//! A [`Change`] has a kind and a time; the [`crate::teller`] alone numbers it, which makes it an
+//! [`Event`]. In JSON an event is one object in one line. docs/monitoring.md describes its fields,
+//! docs/event.schema.json its schema. Fields and words stay, new ones may come; a break would
+//! change [`SCHEMA`].
 //!
 //! Invariants
-//! - what is written is read back as the same `[check: an_event_is_read_back_as_it_was]`;
-//! - what is written is what the shipped schema says `[check: every_event_fits_the_shipped_schema]`.
+//! - reading returns the written event `[check: an_event_is_read_back_as_it_was]`;
+//! - written events match the shipped schema `[check: every_event_fits_the_shipped_schema]`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,25 +25,25 @@ pub const SCHEMA: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
-/// The last second of the year 9999: no clock that works says more, and nothing can write it.
+/// The last second of the year 9999: no working clock exceeds it, and the text form ends there.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
 impl Moment {
-    /// Now, by the system's clock; a clock that stands before 1970 or beyond the year 9999 is held at these.
+    /// Now, by the system's clock, limited to the years 1970 to 9999.
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_unix(since)
     }
 
-    /// So long after 1970 began.
+    /// The moment at this time after the start of 1970.
     #[must_use]
     pub fn from_unix(since: Duration) -> Self {
         let seconds = since.as_secs().min(SECONDS_MAX);
         Self(seconds * 1_000_000 + u64::from(since.subsec_micros()))
     }
 
-    /// How long after 1970 began.
+    /// The time since the start of 1970.
     #[must_use]
     pub fn since_unix(self) -> Duration {
         Duration::from_micros(self.0)
@@ -72,38 +73,39 @@ impl<'de> Deserialize<'de> for Moment {
 /// An array by its name and UUID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// As it is served.
+    /// The name it is served under.
     pub array: String,
-    /// As md writes it.
+    /// The UUID in md's form.
     pub uuid: String,
 }
 
-/// What it happened to, if not to the array as a whole.
+/// The affected member, if the event is not about the array as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// The member, as it was named to braid.
+    /// The member's path, as given to braid.
     pub member: String,
-    /// The slot it has or had.
+    /// Its present or former slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
 }
 
-/// What failed at a member: a [`braid_runtime::Cause`] in words that stay.
+/// A failure of a member: a [`braid_runtime::Cause`] in stable words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
-    /// The member that failed, as it was named to braid.
+    /// The failed member's path, as given to braid.
     pub member: String,
-    /// What it was asked.
+    /// The failed operation.
     pub operation: String,
-    /// First sector of 512 bytes, from the start of the member; not there for what is about all of it.
+    /// First sector of 512 bytes, from the start of the member; absent if the operation affects all
+    /// of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sector: Option<u64>,
-    /// How many.
+    /// Number of sectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u32>,
-    /// What it answered.
+    /// The member's answer.
     pub answer: String,
-    /// The operating system's number, if it is one, or comes of one.
+    /// The operating system's error number, if the answer has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_error: Option<i32>,
     /// The answer in words for people.
@@ -111,7 +113,7 @@ pub struct Why {
 }
 
 impl Why {
-    /// The cause, and what its member is called.
+    /// The cause, with the label of its member.
     #[must_use]
     pub fn new(cause: &braid_runtime::Cause, member: &str) -> Self {
         let has_place = cause.sectors > 0;
@@ -127,8 +129,7 @@ impl Why {
     }
 }
 
-/// A sentence's part for people: `read of 8 sectors at sector 2048 failed: Input/output error (os
-/// error 5)`.
+/// Part of a sentence: `read of 8 sectors at sector 2048 failed: Input/output error (os error 5)`.
 impl fmt::Display for Why {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.operation.as_str() {
@@ -153,14 +154,14 @@ impl fmt::Display for Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It went through to its end.
+    /// It is complete.
     Completed,
-    /// It did not; mdadm says the same of both.
+    /// It is not complete; mdadm's events do not distinguish the two.
     Aborted,
 }
 
 impl Outcome {
-    /// One word for it.
+    /// The outcome's word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -170,27 +171,27 @@ impl Outcome {
     }
 }
 
-/// How a job ended, and what it did.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobResult {
-    /// Whether it came to its end.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What it counted, by name.
+    /// Its counters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
 }
 
-/// One more thing to know of an event.
+/// An additional value of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Detail {
     /// Yes or no.
     Flag(bool),
-    /// A number; units stand in its name.
+    /// A number; its name ends with the unit.
     Number(u64),
     /// A word.
     Word(String),
-    /// Something that this version does not know; kept as it is.
+    /// A value of a newer version, kept unchanged.
     Other(serde_json::Value),
 }
 
@@ -212,34 +213,34 @@ impl From<&str> for Detail {
     }
 }
 
-/// What happened, without a number yet.
+/// An event without a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// When.
+    /// Its time.
     pub time: Moment,
-    /// What.
+    /// Its kind.
     pub kind: Kind,
-    /// In words, for people.
+    /// Its description, for people.
     pub message: String,
-    /// What it means and what can be done, in words, for people.
+    /// Its consequences and remedies, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// To which member.
+    /// The affected member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
-    /// What failed.
+    /// The failure behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Why>,
-    /// How the job ended, if one did.
+    /// The result of the job that ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<JobResult>,
-    /// What else there is to know, by name.
+    /// Additional values, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub details: BTreeMap<String, Detail>,
 }
 
 impl Change {
-    /// It happens now.
+    /// A change with the present time.
     #[must_use]
     pub fn now(kind: Kind, message: impl Into<String>) -> Self {
         Self {
@@ -254,35 +255,35 @@ impl Change {
         }
     }
 
-    /// With what it means, and what can be done.
+    /// Adds consequences and remedies.
     #[must_use]
     pub fn advising(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// To this member.
+    /// Sets the affected member.
     #[must_use]
     pub fn of(mut self, member: &str, slot: Option<u16>) -> Self {
         self.subject = Some(Subject { member: member.to_owned(), slot });
         self
     }
 
-    /// Because of this failure.
+    /// Sets the failure behind it.
     #[must_use]
     pub fn because(mut self, why: Why) -> Self {
         self.cause = Some(why);
         self
     }
 
-    /// One more thing to know; `name` is in small letters, words joined by `_`, the unit last.
+    /// Adds a value; `name` is in lower case, words joined by `_`, the unit last.
     #[must_use]
     pub fn with(mut self, name: &str, detail: impl Into<Detail>) -> Self {
         self.details.insert(name.to_owned(), detail.into());
         self
     }
 
-    /// The end of a job.
+    /// Adds the result of a job.
     #[must_use]
     pub fn ended(mut self, outcome: Outcome, counts: &[(&str, u64)]) -> Self {
         let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
@@ -290,7 +291,7 @@ impl Change {
         self
     }
 
-    /// A detail that is a word.
+    /// The additional value of this name, if it is a word.
     #[must_use]
     pub fn word(&self, name: &str) -> Option<&str> {
         match self.details.get(name) {
@@ -299,7 +300,7 @@ impl Change {
         }
     }
 
-    /// A detail that is a number.
+    /// The additional value of this name, if it is a number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.details.get(name) {
@@ -314,21 +315,22 @@ impl Change {
 pub struct Event {
     /// The version of the JSON.
     pub schema: u32,
-    /// Its number: one more than the event's before it, in all runs of this array on this machine.
+    /// Its number: one more than that of the previous event of this array on this machine, across
+    /// runs.
     pub id: u64,
-    /// The array's name, as it is served.
+    /// The name that the array is served under.
     pub array: String,
-    /// The array's UUID, as md writes it.
+    /// The array's UUID, in md's form.
     pub uuid: String,
     /// How much it matters.
     pub severity: Severity,
-    /// What happened.
+    /// The change.
     #[serde(flatten)]
     pub change: Change,
 }
 
 impl Event {
-    /// The change with this number.
+    /// Numbers a change.
     #[must_use]
     pub fn new(id: u64, identity: &Identity, change: Change) -> Self {
         Self {
@@ -341,7 +343,7 @@ impl Event {
         }
     }
 
-    /// One line of JSON, without its end.
+    /// One line of JSON, without a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("it is text and numbers, and its keys are text")

@@ -3,23 +3,24 @@
 //! ```text
 //!   <state folder>/arrays/<UUID>.events/
 //!       current.jsonl      one event in each line, the newest last
-//!       previous.jsonl     what was current before it was full
+//!       previous.jsonl     the former current file, full
 //! ```
 //!
-//! Two files of at most half the bound each: when the current one is full it takes the place of the previous one. So the
-//! history has between half the bound and the bound, and never more. A line is durable when [`History::append`] returns.
-//! What a crash has torn is no line and is dropped; so is whatever else does not read as an event. The folder is locked, so
-//! that one process writes it; any may read it. It may be deleted at any time: numbers begin at 1 again then.
+//! Each file is limited to half the bound: when the current file is full, it replaces the previous
+//! one. So the history has between half the bound and the bound, and never more. A line is durable
+//! when [`History::append`] returns. Torn lines and other lines that are no events are dropped. A
+//! lock on the folder allows one writer; any process may read. The folder may be deleted at any
+//! time: numbers then begin at 1 again.
 //!
-//! What cannot be written, on a full disk say, is kept in memory, as much as [`UNWRITTEN_MAX`], and written before what
-//! comes next.
+//! Events that cannot be written, say on a full disk, stay in memory, up to [`UNWRITTEN_MAX`], and
+//! are written before later ones.
 //!
 //! Invariants
-//! - whatever byte a crash cut it at, the whole lines before are read, and numbers go on
+//! - after a crash at any byte, the whole lines before it are read, and numbers continue
 //!   `[check: a_tail_torn_at_any_byte_is_dropped]`;
-//! - a disk that is full at any byte tears no line of those before and after, and loses none that comes when there is room
-//!   again `[check: a_disk_full_at_any_byte_loses_nothing]`;
-//! - never larger than its bound `[check: it_never_outgrows_its_bound]`.
+//! - a disk that is full at any byte tears no line, and loses no event until there is room again
+//!   `[check: a_disk_full_at_any_byte_loses_nothing]`;
+//! - the history never exceeds its bound `[check: it_never_outgrows_its_bound]`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -30,19 +31,19 @@ use std::time::{Duration, Instant};
 
 use crate::event::Event;
 
-/// How much a history takes on disk if nothing else is said: some thousand events.
+/// The default bound of a history: some thousand events.
 pub const BYTES_MAX: u64 = 1 << 20;
 
-/// The least bound: a line of the longest paths fits in half of it.
+/// The least bound: a line with the longest paths fits in half of it.
 pub const BYTES_MAX_MIN: u64 = 128 << 10;
 
-/// Events that wait for room; those that come when there are so many push out the oldest.
+/// Most events that wait for room; beyond it a new one replaces the oldest.
 pub const UNWRITTEN_MAX: usize = 256;
 
-/// What is read of a file: more is in none that a history wrote.
+/// Most bytes read of a file: no history writes more.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
-/// How long the lock is waited for, and between two looks at it.
+/// How long to wait for the lock, and the interval of tries.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_LOOK: Duration = Duration::from_millis(10);
 
@@ -52,28 +53,28 @@ const PREVIOUS: &str = "previous.jsonl";
 /// Why a history cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// Another process writes it.
+    /// Another process writes to it.
     #[error("another process writes {}", .0.display())]
     Locked(PathBuf),
-    /// The operating system refuses it.
+    /// An error of the operating system.
     #[error("{}: {source}", path.display())]
     System {
         /// The folder or file.
         path: PathBuf,
-        /// What it says.
+        /// The error.
         #[source]
         source: io::Error,
     },
 }
 
-/// The folder of an array's history; `uuid` as md writes it.
+/// The folder of an array's history; `uuid` is in md's form.
 #[must_use]
 pub fn folder_of(state_dir: &Path, uuid: &str) -> PathBuf {
     let digits: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
     state_dir.join("arrays").join(format!("{digits}.events"))
 }
 
-/// All histories in a state folder, by folder; none if there is no such folder.
+/// Folders of all histories in a state folder; empty if there are none.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -92,10 +93,10 @@ pub fn folders(state_dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// The events of a history, the oldest first, without locking or changing it.
 ///
 /// # Errors
-/// A file that is there cannot be read.
+/// An existing file cannot be read.
 pub fn read(folder: &Path) -> io::Result<Vec<Event>> {
-    // In this order: when the current file takes the place of the previous one between the two, it is read twice, and
-    // nothing between is missed.
+    // The current file first: if it replaces the previous one in between, it is read twice, and no
+    // event is missed.
     let files = [CURRENT, PREVIOUS].map(|name| bytes_of(&folder.join(name)));
     let mut events = BTreeMap::new();
     for bytes in files {
@@ -104,7 +105,7 @@ pub fn read(folder: &Path) -> io::Result<Vec<Event>> {
     Ok(events.into_values().collect())
 }
 
-/// What a file holds; nothing if it is not there. No more than a history may have.
+/// The bytes of a file, up to a history's limit; empty if it does not exist.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match File::open(path) {
@@ -114,14 +115,14 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What stands in a file.
+/// The content of a file.
 struct Parsed {
     events: Vec<Event>,
     /// Bytes up to the end of the last whole line.
     whole_bytes: u64,
 }
 
-/// Lines that are events, and how much of the file is whole lines.
+/// Events of the file, and the length of its whole lines.
 fn parse(bytes: &[u8]) -> Parsed {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     let lines = bytes[..end].split(|byte| *byte == b'\n');
@@ -129,17 +130,17 @@ fn parse(bytes: &[u8]) -> Parsed {
     Parsed { events, whole_bytes: end as u64 }
 }
 
-/// The two files, as far as a history writes them.
+/// The two files, for writing.
 trait Store {
-    /// Appends to the current file, durably. After an error some of it may be there.
+    /// Appends to the current file, durably. An error may leave a part of the bytes.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the current file to `length_bytes`.
     fn cut(&mut self, length_bytes: u64) -> io::Result<()>;
-    /// Has the current file take the place of the previous one, and begins an empty one.
+    /// Replaces the previous file by the current one, and begins an empty one.
     fn turn(&mut self) -> io::Result<()>;
 }
 
-/// The files of a folder; it is locked.
+/// The files in a locked folder.
 struct Folder {
     path: PathBuf,
     folder: File,
@@ -168,7 +169,7 @@ impl Store for Folder {
     }
 }
 
-/// The history of an array that is being served.
+/// The history of a served array.
 pub struct History {
     log: Log<Folder>,
     path: PathBuf,
@@ -184,11 +185,11 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    /// Opens the history in `folder`, which is made if it is not there (its parent must be there), and locks it. What a crash
-    /// has torn is cut off. It will take at most `bytes_max` on disk.
+    /// Opens and locks the history in `folder`. Creates the folder if its parent exists, and cuts
+    /// off a torn tail. The history takes at most `bytes_max` on disk.
     ///
     /// # Errors
-    /// Another process has it, or the system refuses it.
+    /// Another process has the lock, or the operating system refuses.
     ///
     /// # Panics
     /// If `bytes_max` is less than [`BYTES_MAX_MIN`].
@@ -217,7 +218,7 @@ impl History {
         let events = previous.events.into_iter().chain(current.events);
         let last = events.max_by_key(|event| event.id);
         let mut log = Log::new(files, current.whole_bytes, bytes_max / 2);
-        // A tail that cannot be cut off now will be before anything is appended.
+        // If the torn tail cannot be cut off now, the next append does it first.
         log.is_torn = true;
         Ok(Self {
             log,
@@ -227,56 +228,56 @@ impl History {
         })
     }
 
-    /// Where it is.
+    /// Its folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The last event of the runs before.
+    /// The last event of earlier runs.
     #[must_use]
     pub fn last(&self) -> Option<&Event> {
         self.last.as_ref()
     }
 
-    /// The number that the next event has: the least that none had.
+    /// The number of the next event: the least that is unused.
     #[must_use]
     pub fn next_id(&self) -> u64 {
         self.next_id
     }
 
-    /// Writes an event, durably, behind those that could not be written before.
+    /// Writes an event durably, after those that are still unwritten.
     ///
     /// # Errors
-    /// It cannot be written; it is kept, and tried again with the next, or by [`Self::write_again`].
+    /// It cannot be written; it stays in memory for the next append, or for [`Self::write_again`].
     pub fn append(&mut self, event: &Event) -> Result<(), HistoryError> {
         self.log.unwritten.push_back(line_of(event));
         self.write_again()
     }
 
-    /// Writes what could not be written before.
+    /// Writes the unwritten events.
     ///
     /// # Errors
-    /// It still cannot be.
+    /// They still cannot be written.
     pub fn write_again(&mut self) -> Result<(), HistoryError> {
         let system = |source| HistoryError::System { path: self.path.clone(), source };
         self.log.write().map_err(system)
     }
 
-    /// Events that wait for room on the disk.
+    /// Number of events that wait for room on the disk.
     #[must_use]
     pub fn unwritten(&self) -> usize {
         self.log.unwritten.len()
     }
 
-    /// Events that were pushed out by later ones before there was room: in no history.
+    /// Number of events that later ones replaced before there was room.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.log.lost
     }
 }
 
-/// Takes the lock. It may be held for a moment by what a process that has just ended was starting.
+/// Takes the lock. A child of a process that has just ended may hold it for a moment.
 fn take_lock(folder: &File) -> Result<(), TryLockError> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -295,14 +296,14 @@ fn line_of(event: &Event) -> Vec<u8> {
     line
 }
 
-/// Lines, a bound, and a store that may fail at any byte.
+/// Lines within a bound, on a store that may fail at any byte.
 struct Log<S> {
     store: S,
     /// Bytes of whole lines in the current file.
     length_bytes: u64,
-    /// The most that a file may have.
+    /// The limit of a file.
     file_bytes_max: u64,
-    /// There may be something behind the whole lines.
+    /// Whether a torn tail may follow the whole lines.
     is_torn: bool,
     unwritten: VecDeque<Vec<u8>>,
     lost: u64,
@@ -314,7 +315,7 @@ impl<S: Store> Log<S> {
         Self { store, length_bytes, file_bytes_max, is_torn: false, unwritten, lost: 0 }
     }
 
-    /// Writes what waits, as far as it can be.
+    /// Writes as many of the waiting events as possible.
     fn write(&mut self) -> io::Result<()> {
         let result = self.write_all();
         while self.unwritten.len() > UNWRITTEN_MAX {

@@ -1,31 +1,31 @@
-//! Kinds of events: md's words where mdadm's monitor has one, ours where md has none.
+//! Kinds of events: the words of mdadm's monitor, and braid's own where md has none.
 //!
-//! A word is part of the interface: it stays, and new ones may come. A word that this version does not know is kept as it is,
-//! so that the history of a newer braid can be read by an older one. The words of mdadm and their weights are those of its
-//! manual page (`mdadm(8)`, MONITOR MODE).
+//! Words are part of the interface: they stay, and new ones may come. An unknown word is kept, so
+//! that an older braid can read the history of a newer one. mdadm's words and severities come from
+//! its manual page (`mdadm(8)`, MONITOR MODE).
 //!
 //! Invariants
-//! - each kind is read back as itself, and a word that is none stays what it is
+//! - each word is read back as its kind, and an unknown word stays unchanged
 //!   `[check: each_word_is_read_back_and_others_are_kept]`.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How much an event matters.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// To know.
+    /// For information.
     Info,
-    /// To look at.
+    /// Needs a look.
     Warning,
-    /// To act on: redundancy or data is at stake. Mail is sent for these.
+    /// Needs action: redundancy or data are at stake. Mail is sent for these.
     Critical,
 }
 
 impl Severity {
-    /// One word for it.
+    /// The severity's word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -36,21 +36,21 @@ impl Severity {
     }
 }
 
-/// The kinds that are one word each.
+/// Declares the kinds that are one word each.
 macro_rules! kinds {
     ($($(#[doc = $text:literal])+ $name:ident $severity:ident,)+) => {
-        /// What changed.
+        /// Kinds of changes.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Kind {
             $($(#[doc = $text])+ $name,)+
-            /// md's `RebuildNN`: a job has passed so many percent. Info.
+            /// md's `RebuildNN`: the percentage of a job. Info.
             Rebuild(Percent),
-            /// A word that this version does not know.
+            /// An unknown word.
             Other(String),
         }
 
         impl Kind {
-            /// Those that are one word, in the order of the documentation.
+            /// Kinds of one word, in the order of the documentation.
             pub const NAMED: &'static [Self] = &[$(Self::$name,)+];
 
             const fn named(&self) -> Option<(&'static str, Severity)> {
@@ -64,9 +64,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// md: an array was found degraded when it was first looked at.
+    /// md: the array was degraded when the monitor first saw it.
     DegradedArray Critical,
-    /// md: an array that was there is not there any more.
+    /// md: a known array has disappeared.
     DeviceDisappeared Critical,
     /// md: a member failed and is out.
     Fail Critical,
@@ -74,76 +74,76 @@ kinds! {
     FailSpare Critical,
     /// md: a spare went from one array to another.
     MoveSpare Info,
-    /// md: an array that was not known here before.
+    /// md: a new array appeared.
     NewArray Info,
-    /// md: members that do not hold all they should are being recovered.
+    /// md: the recovery of members began.
     RebuildStarted Warning,
-    /// md: that ended; how is the event's result.
+    /// md: the recovery ended; the event has its result.
     RebuildFinished Warning,
     /// md: a member has been rebuilt and is active.
     SpareActive Info,
     /// md: fewer spares than there should be.
     SparesMissing Warning,
-    /// md: nothing happened; asked for by a person who wants to see that telling works.
+    /// md: a test of the event hooks, on request.
     TestMessage Info,
     /// An array was started.
     ArrayStarted Info,
     /// An array was stopped.
     ArrayStopped Info,
-    /// More members failed than the level can make up for: writes are refused.
+    /// More members failed than the level tolerates: the array refuses writes.
     Broken Critical,
-    /// The bitmap file beside the array failed: it goes on without.
+    /// The bitmap file failed: the array continues without it.
     BitmapFileLost Warning,
     /// A check began.
     CheckStarted Info,
-    /// A check ended; how is the event's result.
+    /// A check ended; the event has its result.
     CheckFinished Info,
-    /// A check found what does not fit, and which part of it is wrong cannot be told.
+    /// A check found a disagreement, and the wrong member is unknown.
     CorruptionAmbiguous Critical,
-    /// A check found what is wrong, and in which member; it was not repaired.
+    /// A check found wrong sectors and their member; it did not repair them.
     CorruptionLocated Critical,
-    /// A check found what was wrong, and repaired it.
+    /// A check found wrong sectors and repaired them.
     CorruptionRepaired Warning,
     /// A member was added.
     DiskAdded Info,
-    /// A member has not answered for too long: the array goes on without it until it does.
+    /// A member has not answered for too long: the array continues without it until it does.
     DiskAway Warning,
     /// A member was removed.
     DiskRemoved Info,
     /// A member that was away has answered, and comes back.
     DiskReturned Info,
-    /// Events came faster than they could be kept, and some were dropped.
+    /// Some events were dropped because they came too fast.
     EventsLost Warning,
-    /// The file system below a member is full: writes are refused.
+    /// The file system below a member is full: the array refuses writes.
     OutOfSpace Critical,
-    /// A member has had more read errors than it may have; all were corrected.
+    /// A member exceeds the limit of read errors; all were corrected.
     ReadErrors Warning,
-    /// A member is to be replaced by another, and serves until that holds all.
+    /// A member is being replaced, and serves until the replacement is complete.
     ReplaceWanted Info,
     /// A resync began.
     ResyncStarted Info,
-    /// A resync ended; how is the event's result.
+    /// A resync ended; the event has its result.
     ResyncFinished Info,
-    /// A member is much slower than its siblings and is read around.
+    /// A member is much slower than its siblings; reads avoid it.
     SlowDisk Warning,
-    /// It is read again.
+    /// The member is read again.
     SlowDiskBack Info,
-    /// A spare of this array has taken the place of a member; it is recovered next.
+    /// A spare of this array took a slot; its recovery follows.
     SpareTaken Info,
-    /// A member is an old copy and was left out.
+    /// A stale member was left out.
     StaleDiskIgnored Warning,
-    /// A write that had been answered is lost.
+    /// An acknowledged write is lost.
     WriteLost Critical,
-    /// A member may not be written any more: writes are refused.
+    /// A member is write-protected: the array refuses writes.
     WriteProtected Critical,
 }
 
-/// A number of percent, 0 to 100.
+/// A percentage, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percent(u8);
 
 impl Percent {
-    /// None if it is more than 100.
+    /// `None` if it exceeds 100.
     #[must_use]
     pub const fn new(percent: u8) -> Option<Self> {
         if percent <= 100 { Some(Self(percent)) } else { None }
@@ -157,7 +157,7 @@ impl Percent {
 }
 
 impl Kind {
-    /// How much it matters.
+    /// The kind's severity.
     #[must_use]
     pub const fn severity(&self) -> Severity {
         match (self, self.named()) {
@@ -167,7 +167,7 @@ impl Kind {
         }
     }
 
-    /// Whether mail is sent for it: for what is critical, and to see that mail works.
+    /// Whether mail is sent for it: for critical events, and for tests of mail.
     #[must_use]
     pub fn is_mailed(&self) -> bool {
         self.severity() == Severity::Critical
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(Kind::of("Rebuild05").to_string(), "Rebuild05");
     }
 
-    /// What mdadm mails is mailed, and its weights are its own.
+    /// Braid mails each event that mdadm mails, and keeps mdadm's severities.
     #[test]
     fn mdadm_mails_these() {
         for word in ["Fail", "FailSpare", "DegradedArray", "SparesMissing", "TestMessage"] {

@@ -1,7 +1,8 @@
-//! Telling: what changes in an array becomes events, which are kept, and taken to where people and programs look.
+//! Events: changes of an array, kept in a history and sent to operators and programs.
 //!
-//! Where it stands: beside the server. The program that serves an array makes changes of the engine's notices ([`notice`])
-//! and tells them to a [`Teller`]; nothing here is on the way of data, and nothing here holds anything up.
+//! Its place: beside the server. The program that serves an array turns the engine's notices into
+//! changes ([`notice`]) and tells them to a [`Teller`]. This crate is off the data path, and delays
+//! no request.
 //!
 //! ```text
 //!   notice (engine) ──▶ change ──▶ teller ──▶ history on disk
@@ -22,10 +23,11 @@
 //!                                                  kind
 //! ```
 //!
-//! [`with_telling`]: what the control API gets of it; [`metrics`]: numbers as text, and a server for them; [`service`]: the service manager is told, and its watchdog fed;
-//! [`sockets`]: listening sockets that it passed on.
+//! Additions to the control API are in [`with_telling`], numbers as text and a server for them in
+//! [`metrics`]. [`service`] sends notices to the service manager and feeds its watchdog; [`sockets`]
+//! takes listening sockets that it passes on.
 //!
-//! What it does not do: decide anything about the array, or read its members.
+//! It decides nothing about the array, and reads no member.
 #![forbid(unsafe_code)]
 
 mod api;

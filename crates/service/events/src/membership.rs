@@ -1,9 +1,10 @@
-//! What a person does to members, as events: the array itself tells no notice of these.
+//! Events for the operator's changes of members: the engine sends no notices of these.
 
 use crate::event::Change;
 use crate::kind::Kind;
 
-/// A device has become a member; `is_spare` if no slot is free for it, `returns` if it was one before.
+/// A device became a member; `is_spare` if no slot is free for it, `returns` if it was a member
+/// before.
 #[must_use]
 pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Change {
     let what = if is_spare { "waits as a spare" } else { "takes a slot that is free" };
@@ -13,14 +14,14 @@ pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Ch
     change.with("spare", is_spare).with("returns", returns)
 }
 
-/// A device has the write journal.
+/// A device became the write journal.
 #[must_use]
 pub fn journaled(array: &str, member: &str) -> Change {
     let message = format!("{member} has the write journal of {array}");
     Change::now(Kind::DiskAdded, message).of(member, None).with("journal", true)
 }
 
-/// A spare of another array has become a member of this one, which lacks one.
+/// A spare of another array became a member of this one, which lacks one.
 #[must_use]
 pub fn moved(array: &str, member: &str, from: &str) -> Change {
     let message =
@@ -28,7 +29,7 @@ pub fn moved(array: &str, member: &str, from: &str) -> Change {
     Change::now(Kind::MoveSpare, message).of(member, None).with("from", from)
 }
 
-/// A member is none any more, and its device is free; `slot` is the one that it had.
+/// A member was removed, and its device closed; `slot` is its former slot.
 #[must_use]
 pub fn removed(array: &str, member: &str, slot: Option<u16>) -> Change {
     let had = slot.map(|slot| format!(" (it had slot {slot})")).unwrap_or_default();

@@ -1,7 +1,8 @@
-//! What the engine's notices are as events: a pure mapping.
+//! Maps the engine's notices to events; pure.
 //!
-//! The engine tells each change once, after what it says is durable. What is kept here is which members are being recovered, for
-//! md has a word of its own for one of these that fails. What is of no interest to a person is no event.
+//! The engine sends each notice once, after its content is durable. The mapping keeps which members
+//! are being recovered, because md has its own word for the failure of one of these. Notices
+//! without interest for people become no event.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +16,18 @@ use braid_console::output::shell::shell_word;
 use crate::event::{Change, Moment, Outcome, Why};
 use crate::kind::{Kind, Percent};
 
-/// What things are called, and what the array bears.
+/// Names of array and members, and the array's tolerance.
 #[derive(Clone, Copy)]
 pub struct Names<'a> {
-    /// The array.
+    /// The array's name.
     pub array: &'a str,
-    /// A member, as it was named to braid.
+    /// A member's path, as given to braid.
     pub member: &'a dyn Fn(MemberId) -> String,
-    /// How what a lost member held is read.
+    /// How reliably the content of a lost member is computed.
     pub doubt: Doubt,
 }
 
-/// What may not be right of an array that was dirty when it was started.
+/// Possible disagreements in an array that was dirty when it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doubt {
     /// Redundancy agrees.
@@ -38,21 +39,21 @@ pub enum Doubt {
     Copies,
 }
 
-/// Makes events of the notices of one array.
+/// Maps the notices of one array to events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Members that do not hold all they should.
+    /// Members that are being recovered.
     recovering: BTreeSet<MemberId>,
 }
 
 impl Mapping {
-    /// Of an array that starts while these members do not hold all they should.
+    /// A mapping for an array that starts while these members need recovery.
     #[must_use]
     pub fn new(recovering: impl IntoIterator<Item = MemberId>) -> Self {
         Self { recovering: recovering.into_iter().collect() }
     }
 
-    /// The event of the next notice, if it is one.
+    /// The event of the next notice, if it has one.
     pub fn change(&mut self, notice: &Notice, time: Moment, names: Names<'_>) -> Option<Change> {
         let mut change = change(notice, names)?;
         match notice {
@@ -76,7 +77,7 @@ impl Mapping {
 
 fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
     let Names { array, member: label, .. } = names;
-    // A member that failed, what that was, and why in words.
+    // The member's name, its failure, and the cause in words.
     let failed = |member: &MemberId, cause: &Cause| {
         let why = Why::new(cause, &label(cause.member));
         (label(*member), why.to_string(), why)
@@ -259,7 +260,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
     })
 }
 
-/// What a check has found.
+/// The findings of a check.
 fn found_words(found: &Found, names: Names<'_>) -> Change {
     let Names { array, member: label, .. } = names;
     match *found {
@@ -315,7 +316,7 @@ fn found_words(found: &Found, names: Names<'_>) -> Change {
     }
 }
 
-/// `slots 1, 3`, or how many they are if not all are named.
+/// `slots 1, 3`, or their number if not all are known.
 fn slots_words(candidates: &Candidates) -> String {
     let named = candidates.named();
     if usize::from(candidates.count()) > named.len() {
@@ -336,7 +337,7 @@ const fn kinds(kind: JobKind) -> (Kind, Kind, &'static str) {
     }
 }
 
-/// A job that begins, or goes on where it was left.
+/// A job that begins or continues.
 fn began(progress: &JobProgress, array: &str) -> Change {
     let (kind, _, name) = kinds(progress.kind);
     let message = match progress.from {
@@ -365,11 +366,11 @@ fn began(progress: &JobProgress, array: &str) -> Change {
     said_to_repair(change, progress.kind)
 }
 
-/// A job that has passed a part of its way.
+/// A job that has passed another part of its range.
 fn passed(progress: &JobProgress, array: &str) -> Change {
     let (.., name) = kinds(progress.kind);
     let percent = u128::from(progress.done) * 100 / u128::from(progress.end.max(1));
-    // In steps of twenty, as md's monitor says it.
+    // In steps of twenty, as in md's monitor.
     let percent = u8::try_from(percent.min(100)).expect("no more than a hundred") / 20 * 20;
     let message = format!("the {name} of {array} is past {percent} %");
     let kind = Kind::Rebuild(Percent::new(percent).expect("no more than a hundred"));
@@ -377,12 +378,12 @@ fn passed(progress: &JobProgress, array: &str) -> Change {
     change.with("done_sectors", progress.done).with("total_sectors", progress.end)
 }
 
-/// Of a check: whether it repairs.
+/// Adds to a check's event whether it repairs.
 fn said_to_repair(change: Change, kind: JobKind) -> Change {
     if kind.is_check() { change.with("repair", kind == JobKind::Repair) } else { change }
 }
 
-/// A job that ends, done or not.
+/// A job that ends, complete or not.
 fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     let (_, kind, name) = kinds(progress.kind);
     let (outcome, word, how) = match end {
@@ -443,14 +444,14 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     change.ended(outcome, &counts)
 }
 
-/// One range that was lost.
+/// A lost range of acknowledged writes.
 fn lost(array: &str, offset_bytes: u64, length_bytes: u64) -> Change {
     let change = Change::now(Kind::WriteLost, String::new());
     let change = change.with("offset_bytes", offset_bytes).with("length_bytes", length_bytes);
     said_again(change.with("ranges", 1), array)
 }
 
-/// The sentence for what has been lost.
+/// Renews the sentence with the total loss.
 fn said_again(mut change: Change, array: &str) -> Change {
     let number = |name| change.number(name).unwrap_or_default();
     let (ranges, bytes, offset) =
@@ -464,8 +465,8 @@ fn said_again(mut change: Change, array: &str) -> Change {
     change
 }
 
-/// Takes `next` into `last`, if both are writes that are lost: a broken array may lose thousands at once, which is one change.
-/// Gives it back if not.
+/// Merges `next` into `last` if both are lost writes: a broken array may lose thousands at once,
+/// which is one event. Otherwise returns `next`.
 pub(crate) fn merge(last: &mut Change, next: Change, array: &str) -> Option<Change> {
     if last.kind != Kind::WriteLost || next.kind != Kind::WriteLost {
         return Some(next);

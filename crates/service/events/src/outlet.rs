@@ -1,17 +1,18 @@
-//! An outlet: a way out for events, with a queue and a thread of its own.
+//! An outlet: a target of events, with its own queue and thread.
 //!
 //! ```text
 //!   teller ──give──▶ queue (at most QUEUE_MAX) ──one at a time, in order──▶ Deliver
 //!                      │ full: dropped and counted                             │ fails: again, after a while, or dropped
 //! ```
 //!
-//! Giving never waits. What is dropped is counted, and said once until something is delivered again. When telling ends an
-//! outlet goes on until the deadline; what is left then is dropped.
+//! Giving never waits. Dropped events are counted, and reported once until a delivery succeeds.
+//! When telling ends, an outlet continues until the deadline, then drops the rest.
 //!
 //! Invariants
-//! - in order, one at a time, each delivered once or counted as dropped
+//! - events are delivered in order, one at a time, each once or counted as dropped
 //!   `[check: each_event_is_delivered_in_order_or_counted]`;
-//! - giving does not wait for a delivery that hangs `[check: an_outlet_that_hangs_holds_nothing_up]`.
+//! - giving does not wait for a delivery that hangs
+//!   `[check: an_outlet_that_hangs_holds_nothing_up]`.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,8 @@ use std::time::Duration;
 use crate::ending::Ending;
 use crate::event::Event;
 
-/// Events that wait for an outlet: some hours of trouble for mail, a minute of a flood for a webhook that is down.
+/// Most events that wait for an outlet: some hours of trouble for mail, a minute of a flood for a
+/// webhook whose server is down.
 pub(crate) const QUEUE_MAX: usize = 256;
 
 /// Why an event could not be delivered.
@@ -30,87 +32,88 @@ pub enum DeliveryError {
     /// The program could not be started.
     #[error("it could not be started: {0}")]
     Start(#[source] std::io::Error),
-    /// The program ended with something else than success.
+    /// The program failed.
     #[error("it ended with {0}")]
     Status(std::process::ExitStatus),
-    /// It took too long and was ended.
+    /// The program took too long and was killed.
     #[error("it took longer than {} s and was ended", .0.as_secs_f32())]
     TimedOut(Duration),
-    /// The server answered with something else than success.
+    /// The server's answer was no success.
     #[error("the server answered {0}")]
     Answer(u16),
-    /// There was no answer.
+    /// The server did not answer.
     #[error("no answer: {0}")]
     NoAnswer(#[source] Box<ureq::Error>),
-    /// The process that delivers for this one says so.
+    /// The delivering process reports an error.
     #[error("{0}")]
     Apart(String),
-    /// There is no time left.
+    /// The deadline has passed.
     #[error("there was no time left")]
     Ended,
 }
 
-/// Takes events somewhere.
+/// Delivers events to a target.
 pub trait Deliver: Send + 'static {
-    /// What it is called in what is said about it, and in metrics: one word.
+    /// Its name in messages and metrics: one word.
     fn name(&self) -> &'static str;
 
-    /// Whether this event is for it.
+    /// Whether it takes this event.
     fn wants(&self, event: &Event) -> bool {
         let _ = event;
         true
     }
 
-    /// Takes an event there. May take its time, but not longer than `ending` allows.
+    /// Delivers an event. May block, but not longer than `ending` allows.
     ///
     /// # Errors
-    /// It did not get there; and whether it may be tried again.
+    /// The delivery failed; the error says whether it may be tried again.
     fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), Undelivered>;
 }
 
-/// An event that did not get there.
+/// A failed delivery.
 #[derive(Debug)]
 pub struct Undelivered {
-    /// Why.
+    /// The cause.
     pub error: DeliveryError,
-    /// Another time it might.
+    /// Whether another try may succeed.
     pub may_retry: bool,
 }
 
 impl Undelivered {
-    /// Nothing would be different another time.
+    /// Another try would fail, too.
     #[must_use]
     pub fn for_good(error: DeliveryError) -> Self {
         Self { error, may_retry: false }
     }
 
-    /// It may be tried again.
+    /// Another try may succeed.
     #[must_use]
     pub fn for_now(error: DeliveryError) -> Self {
         Self { error, may_retry: true }
     }
 }
 
-/// When something is tried again: after `first`, then each time after twice as long, at most `most`.
+/// Intervals of tries: `first`, then each time twice the last one, at most `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Before the second time.
+    /// Before the second try.
     pub first: Duration,
-    /// At most.
+    /// The longest interval.
     pub most: Duration,
-    /// How often in all, the first included.
+    /// Number of tries.
     pub attempts: u32,
 }
 
 impl Default for Backoff {
-    /// Ten times within about eight minutes: a server that is restarted, a network that comes back.
+    /// Ten tries within about eight minutes: for the restart of a server, or a network that comes
+    /// back.
     fn default() -> Self {
         Self { first: Duration::from_secs(1), most: Duration::from_secs(120), attempts: 10 }
     }
 }
 
 impl Backoff {
-    /// How long to wait when it has failed so often; none if it was often enough.
+    /// The interval after this many failures; `None` after the last try.
     #[must_use]
     pub fn after(&self, failures: u32) -> Option<Duration> {
         let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -118,34 +121,33 @@ impl Backoff {
     }
 }
 
-/// What became of events at an outlet.
+/// Counts of an outlet's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutletCounts {
     /// Delivered.
     pub delivered: u64,
-    /// Attempts that failed and were made again.
+    /// Failed tries that were repeated.
     pub retried: u64,
-    /// Given up after an attempt that failed.
+    /// Given up after a failed try.
     pub failed: u64,
-    /// Dropped without an attempt: the queue was full, or there was no time left.
+    /// Dropped without a try: the queue was full, or the deadline had passed.
     pub dropped: u64,
 }
 
-/// Something to say about an outlet.
+/// A message about an outlet.
 #[derive(Debug)]
 pub enum OutletNotice<'a> {
-    /// An event was not delivered and will not be. Said once until one is delivered again.
+    /// An event is undeliverable. Sent once until a delivery succeeds.
     Failed(&'a DeliveryError),
-    /// An event was dropped since too many wait. Said once until one is delivered again.
+    /// An event was dropped because the queue is full. Sent once until a delivery succeeds.
     Full,
-    /// One is delivered again; so many were not meanwhile.
+    /// A delivery succeeded again, after this many that did not.
     Again(u64),
 }
 
-/// Is told what to say, by the name of the outlet. Must not wait.
+/// Receives messages, with the outlet's name. Must not block.
 pub(crate) type OutletListener = Arc<dyn Fn(&'static str, OutletNotice<'_>) + Send + Sync>;
 
-/// See the module.
 pub(crate) struct Outlet {
     shared: Arc<Shared>,
 }
@@ -158,7 +160,7 @@ struct Shared {
     retried: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
-    /// Not delivered since the last that was; 0 if nothing is to be said.
+    /// Events lost since the last delivery; the first is reported.
     missed: AtomicU64,
     ending: Arc<Ending>,
     listener: OutletListener,
@@ -176,7 +178,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more that was not delivered: said if it is the first.
+    /// Counts a lost event, and reports the first.
     fn misses(&self, notice: OutletNotice<'_>) {
         if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
             (self.listener)(self.name, notice);
@@ -191,7 +193,7 @@ impl Shared {
         }
     }
 
-    /// The next event; none if there will be no more.
+    /// The next event; `None` at the end.
     fn next(&self) -> Option<Arc<Event>> {
         let mut queue = self.queue();
         loop {
@@ -207,7 +209,6 @@ impl Shared {
 }
 
 impl Outlet {
-    /// Starts the outlet's thread.
     pub(crate) fn start(
         mut deliver: Box<dyn Deliver>,
         backoff: Backoff,
@@ -240,7 +241,7 @@ impl Outlet {
         Ok(Self { shared })
     }
 
-    /// Leaves an event in the queue, or counts it as dropped.
+    /// Queues an event, or counts it as dropped.
     pub(crate) fn give(&self, event: &Arc<Event>) {
         let mut queue = self.shared.queue();
         if queue.events.len() < QUEUE_MAX {
@@ -253,13 +254,14 @@ impl Outlet {
         self.shared.misses(OutletNotice::Full);
     }
 
-    /// No event will come any more.
+    /// Accepts no more events.
     pub(crate) fn close(&self) {
         self.shared.queue().is_closed = true;
         self.shared.filled.notify_all();
     }
 
-    /// Waits until all is delivered, or there is no time left. A delivery that does not end even then is left behind.
+    /// Waits at most `grace` for the outlet's end, then drops its queue. A delivery that hangs is
+    /// left behind.
     pub(crate) fn wait(&self, grace: Duration) {
         let mut queue = self.shared.queue();
         let until = std::time::Instant::now() + grace;
@@ -324,7 +326,7 @@ mod tests {
         Arc::new(Event::new(id, &identity(), Change::now(Kind::Fail, "m")))
     }
 
-    /// Delivers into a channel what a script lets it.
+    /// Delivers to a channel, with results by a script.
     struct Scripted {
         answers: Receiver<Result<(), bool>>,
         seen: Sender<u64>,
@@ -373,7 +375,7 @@ mod tests {
     fn each_event_is_delivered_in_order_or_counted() {
         let rig = rig(3);
         [1, 99, 2, 3, 4].iter().for_each(|id| rig.outlet.give(&event(*id)));
-        // 1 at once, 2 at the third time, 3 never, 4 is not worth a second time.
+        // Event 1 succeeds at once, 2 at the third try, 3 never; 4 fails for good.
         let script =
             [Ok(()), Err(true), Err(true), Ok(()), Err(true), Err(true), Err(true), Err(false)];
         for answer in script {
@@ -402,7 +404,7 @@ mod tests {
         rig.outlet.close();
         rig.outlet.wait(Duration::from_millis(100));
         assert!(begun.elapsed() < Duration::from_secs(20));
-        // The one that hangs is in no count yet.
+        // The hanging event is in no count yet.
         let dropped = rig.outlet.counts().dropped;
         assert!((count - 1..=count).contains(&dropped), "{dropped} of {count}");
         assert_eq!(rig.said.try_iter().collect::<Vec<_>>(), ["scripted: Full"]);

@@ -1,4 +1,4 @@
-//! Events for tests: one of each sort, and nasty ones.
+//! Events for tests: one of each kind, and hostile ones.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) fn cause() -> Cause {
     Cause { member: MemberId(1), asked, sector: 123_456, sectors: 8, answer }
 }
 
-/// One of each, in the order of the engine's list but for the last two.
+/// One notice of each kind, in the order of the engine's list except for the last two.
 pub(crate) fn notices() -> Vec<Notice> {
     let (member, slot, cause) = (MemberId(1), Slot(2), cause());
     let (start, sectors) = (LogicalSector(16), 8);
@@ -85,10 +85,10 @@ pub(crate) fn notices() -> Vec<Notice> {
     ]
 }
 
-/// A name that means something to a shell, a terminal, a mail and a line of JSON.
+/// A name with special characters of shells, terminals, mail and JSON.
 pub(crate) const NASTY: &str = "/dev/$(touch /tmp/x)`id`'\"\\\r\nBcc: a@b\n.\n\u{1b}[2J";
 
-/// Of every kind and shape.
+/// Events of every kind and shape.
 pub(crate) fn events() -> Vec<Event> {
     let label = |member: MemberId| format!("/dev/m{}", member.0);
     let names = Names { array: "tank", member: &label, doubt: Doubt::Nothing };

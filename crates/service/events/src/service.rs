@@ -1,11 +1,11 @@
-//! The service manager: told when the array is served and when it stops, and its watchdog fed.
+//! The service manager: notices when the array is served and when it stops, and its watchdog.
 //!
-//! systemd's protocol (`sd_notify`). Without `$NOTIFY_SOCKET` nothing is said, and without `$WATCHDOG_USEC` there is no
-//! watchdog. It is fed only when the loops that do the work answer ([`Heart`]): a process that runs and serves nothing is one
-//! to restart.
+//! The protocol is systemd's (`sd_notify`). Without `$NOTIFY_SOCKET` this module sends nothing, and
+//! without `$WATCHDOG_USEC` there is no watchdog. The watchdog is fed only when the loops that do
+//! the work answer ([`Heart`]): a process that runs but serves nothing needs a restart.
 //!
 //! Invariants
-//! - a heart that does not beat is not fed, and neither is one that hangs
+//! - the watchdog is not fed for a heart that stands still or hangs
 //!   `[check: a_heart_that_stands_still_is_not_fed]`.
 
 use std::ffi::OsString;
@@ -17,39 +17,39 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Says whether the loops that do the work are alive.
+/// Reports whether the loops that do the work are alive.
 pub trait Heart: Send + 'static {
-    /// Asks them, and waits for so long at most if they can be asked so. One that cannot may hang: it is asked on a thread of
-    /// its own, and is not fed meanwhile.
+    /// Asks the loops, for `patience` at most if they allow a deadline. Otherwise the call may
+    /// hang: it runs on its own thread, and the watchdog starves meanwhile.
     fn beats(&self, patience: Duration) -> bool;
 }
 
-/// The array is served; `status` is shown by `systemctl status`.
+/// Reports that the array is served; `systemctl status` shows `status`.
 ///
 /// # Errors
-/// There is a socket to tell it to, and it cannot be told.
+/// The socket exists, and the report cannot be sent.
 pub fn ready(status: &str) -> io::Result<()> {
     notify(&format!("READY=1\nSTATUS={}\n", one_line(status)))
 }
 
-/// How it is now.
+/// Reports a new status.
 ///
 /// # Errors
-/// There is a socket to tell it to, and it cannot be told.
+/// The socket exists, and the report cannot be sent.
 pub fn status(status: &str) -> io::Result<()> {
     notify(&format!("STATUS={}\n", one_line(status)))
 }
 
-/// The array is being stopped.
+/// Reports that the array is being stopped.
 ///
 /// # Errors
-/// There is a socket to tell it to, and it cannot be told.
+/// The socket exists, and the report cannot be sent.
 pub fn stopping() -> io::Result<()> {
     notify("STOPPING=1\n")
 }
 
-/// Says something, if there is somebody to say it to. Each time by a socket that is connected to nobody: a confined server may
-/// still send, and connect no more.
+/// Sends a message, if the service manager has a socket for it. Each uses a new, unconnected
+/// socket: a confined server may still send, but not connect.
 fn notify(words: &str) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         None => Ok(()),
@@ -66,7 +66,7 @@ fn send(place: &OsString, words: &str) -> io::Result<()> {
     .map(drop)
 }
 
-/// How long the service manager's watchdog waits, if it watches this process.
+/// The watchdog's timeout, if it watches this process.
 fn watchdog() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = std::env::var_os("WATCHDOG_PID").is_none()
@@ -74,27 +74,27 @@ fn watchdog() -> Option<Duration> {
     number("WATCHDOG_USEC").filter(|time| is_ours && *time > 0).map(Duration::from_micros)
 }
 
-/// The protocol goes by lines.
+/// The text without newlines, because the protocol is made of lines.
 fn one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-/// Feeds the watchdog until it is dropped.
+/// Feeds the watchdog until dropped.
 #[derive(Debug)]
 pub struct Watchdog {
     stop: Option<Sender<()>>,
-    /// None if the thread is not waited for.
+    /// `None` if drop does not wait for the thread.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Begins, if the service manager has one for this process.
+    /// Starts feeding if the service manager watches this process.
     ///
     /// # Errors
-    /// There is no thread.
+    /// No thread could start.
     pub fn start(heart: impl Heart) -> io::Result<Option<Self>> {
         let Some(patience) = watchdog() else { return Ok(None) };
-        // Feeding that fails shows in what the service manager does.
+        // If feeding fails, the service manager acts on it.
         let feed = || drop(notify("WATCHDOG=1\n"));
         Self::start_with(patience, heart, feed).map(Some)
     }
@@ -104,7 +104,7 @@ impl Watchdog {
         heart: impl Heart,
         feed: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        // Half of it, as sd_watchdog_enabled(3) says; and time to find out.
+        // Half the timeout, as sd_watchdog_enabled(3) recommends, and time to find out.
         let period = (patience / 2).max(Duration::from_millis(1));
         let (stop, stopped) = channel::<()>();
         let body = move || {
@@ -127,7 +127,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // One that hangs with the heart it asks is not waited for.
+        // A thread that hangs with its heart is left behind.
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ = thread.join();
         }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn asked(asked: &Receiver<()>, times: usize) {
-        // What was asked before does not count.
+        // Earlier questions do not count.
         asked.try_iter().for_each(drop);
         assert_eq!(asked.iter().take(times).count(), times);
     }

@@ -1,45 +1,45 @@
-//! Listening sockets that a service manager passed on: systemd's socket activation.
+//! Listening sockets passed on by the service manager: systemd's socket activation.
 //!
-//! `$LISTEN_FDS` says how many, `$LISTEN_FDNAMES` what each is for (`FileDescriptorName=` of the socket unit). One that is for
-//! none of the things that braid listens for is an error: a client that connects there would never be answered. Without
-//! names the sockets are for clients.
+//! `$LISTEN_FDS` is their number, `$LISTEN_FDNAMES` their purposes (`FileDescriptorName=` of the
+//! socket unit). An unknown purpose is an error, because a client that connects there would never
+//! be answered. Without names the sockets are for NBD clients.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use listenfd::ListenFd;
 
-/// What the sockets may be called.
+/// Valid names of sockets.
 const NAMES: [&str; 2] = ["nbd", "control"];
 
-/// Sockets by what they are for.
+/// Sockets by purpose.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// For clients.
+    /// For NBD clients.
     pub nbd: Vec<OwnedFd>,
-    /// For those who look at the array and set it.
+    /// For the control API.
     pub control: Vec<OwnedFd>,
 }
 
 /// Why the sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
-    /// One has another name.
+    /// A socket has another name.
     #[error("a socket named {0:?} was passed on; there are nbd and control (FileDescriptorName=)")]
     Name(String),
-    /// One is no socket that listens for streams.
+    /// A descriptor is no listening stream socket.
     #[error("the socket passed on as number {number} is no stream socket that listens: {source}")]
     Kind {
-        /// From 0.
+        /// Its number, from 0.
         number: usize,
-        /// What it is told by.
+        /// The error that shows it.
         #[source]
         source: io::Error,
     },
 }
 
 impl Inherited {
-    /// Takes what was passed on to this process, once: nothing is there the second time.
+    /// Takes the sockets of this process; a second call gets none.
     ///
     /// # Errors
     /// A socket with another name, or of another kind.
@@ -67,14 +67,14 @@ fn socket(passed: &mut ListenFd, number: usize) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// What each of `count` sockets is for, by their names with colons between them.
+/// The purpose of each of `count` sockets, by their names separated by colons.
 fn purposes(names: &str, count: usize) -> Result<Vec<&str>, InheritedError> {
     let mut names = names.split(':').filter(|_| !names.is_empty());
     let purpose = |_| match names.next() {
-        // What systemd says where the unit says nothing.
+        // systemd's values if the unit has no name for the socket.
         None | Some("" | "unknown" | "connection") => Ok(NAMES[0]),
         Some(name) if NAMES.contains(&name) => Ok(name),
-        // The unit's own name, if it has no other.
+        // systemd's default: the unit's own name.
         Some(name) if name.ends_with(".socket") => Ok(NAMES[0]),
         Some(name) => Err(InheritedError::Name(name.to_owned())),
     };

@@ -1,4 +1,4 @@
-//! What has happened so far, folded from events: what metrics say that the array itself does not keep.
+//! Totals over a run's events: values for metrics that the array itself does not keep.
 //!
 //! Pure: one event in, a new standing out.
 
@@ -7,38 +7,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::{Event, Moment};
 use crate::kind::Kind;
 
-/// What a run's events come to.
+/// The totals of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// More members are lost than the level can make up for.
+    /// Whether more members are lost than the level tolerates.
     pub is_broken: bool,
-    /// There is no space below a member.
+    /// Whether a member has no space below it.
     pub is_out_of_space: bool,
-    /// The array has stopped.
+    /// Whether the array has stopped.
     pub has_stopped: bool,
-    /// Members that failed in this run and were not removed or replaced, by name, and the slots they had.
+    /// Members that failed in this run and were not removed or replaced, by name, with their former
+    /// slots.
     pub failed: BTreeMap<String, Option<u16>>,
-    /// Members that are read around, by name.
+    /// Members that reads avoid, by name.
     pub slow: BTreeSet<String>,
-    /// Bytes that had been answered and are lost.
+    /// Acknowledged bytes that are lost.
     pub lost_bytes: u64,
-    /// The check that completed last.
+    /// The last complete check.
     pub checked: Option<Checked>,
-    /// Events by kind.
+    /// Numbers of events by kind.
     pub events: BTreeMap<Kind, u64>,
 }
 
-/// A check that completed.
+/// A complete check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// When it ended.
     pub time: Moment,
-    /// What it counted, by name.
+    /// Its counters, by name.
     pub counts: BTreeMap<String, u64>,
 }
 
 impl Standing {
-    /// Takes one more event in.
+    /// Adds an event.
     pub fn take(&mut self, event: &Event) {
         let change = &event.change;
         *self.events.entry(change.kind.clone()).or_default() += 1;

@@ -1,16 +1,17 @@
-//! The teller: takes changes, makes numbered events of them, writes the history, and hands them on.
+//! The teller: takes changes, numbers them as events, writes the history, and passes them on.
 //!
 //! ```text
 //!   any thread ──tell──▶ queue ──▶ thread braid-events:  number ─▶ history (durable) ─▶ standing ─▶ outlets, followers
 //! ```
 //!
-//! Telling never waits, so that it may be done where clients are served. An event has its number once it is written, so no
-//! hook has heard of an event that the history does not have, as long as that can be written. Where more comes than can be
-//! written, what comes is dropped and counted, and the count is an event; ranges that are lost are taken together.
+//! Telling never waits, so threads that serve clients may tell. Hooks get an event after the
+//! history has it, unless the history cannot be written. If the queue is full, changes are dropped
+//! and counted, and their number becomes an event. Lost ranges are merged.
 //!
 //! Invariants
-//! - each change is one event, in order, its numbers without gaps `[check: each_change_is_one_event_in_order]`;
-//! - what is dropped is counted, and told `[check: a_flood_is_dropped_counted_and_told]`.
+//! - each change becomes one event, in order, with consecutive numbers
+//!   `[check: each_change_is_one_event_in_order]`;
+//! - dropped changes are counted and reported `[check: a_flood_is_dropped_counted_and_told]`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,45 +28,45 @@ use crate::notice;
 use crate::outlet::{Backoff, Deliver, Outlet, OutletCounts, OutletListener, OutletNotice};
 use crate::standing::Standing;
 
-/// Changes that wait to be written.
+/// Most changes that wait to be written.
 pub(crate) const QUEUE_MAX: usize = 1024;
 
-/// Events that a follower may be behind; one that is further behind is let go of.
+/// Most events that a follower may lag behind; beyond it, its stream ends.
 pub(crate) const FOLLOWER_BEHIND_MAX: usize = 1024;
 
-/// Ranges that are lost within this time are one event.
+/// Lost ranges within this time are one event.
 const LOST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often events that could not be written are tried again, if no other comes.
+/// The interval of tries to write the unwritten events, if no other event comes.
 const WRITE_AGAIN: Duration = Duration::from_secs(30);
 
-/// How long the end waits for what is still to be written.
+/// How long the end waits for the last writes.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
-/// Something to say about telling itself.
+/// A message about telling itself.
 #[derive(Debug)]
 pub enum Complaint<'a> {
-    /// The history cannot be written. Said once until it can.
+    /// The history cannot be written. Sent once until it can.
     Unwritten(&'a HistoryError),
-    /// It can be written again; so many events are in no history.
+    /// The history can be written again; this many events are missing from it.
     WrittenAgain(u64),
-    /// Of a hook, by its name.
+    /// From a hook, by name.
     Outlet(&'static str, OutletNotice<'a>),
 }
 
-/// Is told what to say. Must not wait.
+/// Receives messages. Must not block.
 pub type Listener = Arc<dyn Fn(Complaint<'_>) + Send + Sync>;
 
-/// What became of changes, for metrics.
+/// Counts of changes, for metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events that were told.
+    /// Events told so far.
     pub told: u64,
-    /// Changes that were dropped since too many waited.
+    /// Changes dropped because too many waited.
     pub dropped: u64,
-    /// Events that are in no history.
+    /// Events missing from the history.
     pub unwritten: u64,
-    /// Of each hook, by name.
+    /// Counts of each hook, by name.
     pub outlets: Vec<(&'static str, OutletCounts)>,
 }
 
@@ -81,7 +82,7 @@ impl std::fmt::Debug for Teller {
     }
 }
 
-/// Something to tell changes to, from any thread.
+/// A handle for telling changes from any thread.
 #[derive(Clone)]
 pub struct Voice(Arc<Shared>);
 
@@ -94,29 +95,29 @@ struct Shared {
     ending: Arc<Ending>,
 }
 
-/// What the thread found out, for those who ask.
+/// The thread's results, for questions from other threads.
 #[derive(Default)]
 struct Known {
     standing: Standing,
     told: u64,
     unwritten: u64,
     followers: Vec<mpsc::Sender<Arc<Event>>>,
-    /// Telling has ended: none is followed any more.
+    /// Telling has ended; new followers get an empty stream.
     is_over: bool,
 }
 
-/// Changes on their way; pure.
+/// Waiting changes; pure.
 #[derive(Debug, Default)]
 struct Queue {
     changes: VecDeque<Change>,
-    /// Dropped since the last that was told of.
+    /// Changes dropped since the last report of them.
     dropped: u64,
     dropped_in_all: u64,
     is_closed: bool,
     has_ended: bool,
 }
 
-/// What there is to do.
+/// The thread's next step.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Tell(Box<Change>),
@@ -139,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// What to do when the last lost range was told so long ago.
+    /// The next step; `since_lost` is the time since the last event about lost ranges.
     fn next(&mut self, since_lost: Option<Duration>) -> Next {
         let Some(first) = self.changes.front() else {
             return match (std::mem::take(&mut self.dropped), self.is_closed) {
@@ -153,7 +154,7 @@ impl Queue {
                 }
             };
         };
-        // Another range may come, and be the same event.
+        // Another range may come and merge into it.
         let may_grow = first.kind == Kind::WriteLost && self.changes.len() == 1 && !self.is_closed;
         let pause = since_lost.and_then(|since| LOST_PAUSE.checked_sub(since));
         match pause.filter(|pause| may_grow && !pause.is_zero()) {
@@ -172,7 +173,7 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next change to tell; none at the end; `Ok(None)` when it was waited long enough for one.
+    /// The next change to tell; `None` at the end, `Some(None)` after `patience`.
     fn next(
         &self,
         last_lost: Option<Instant>,
@@ -202,19 +203,19 @@ impl Shared {
 }
 
 impl Voice {
-    /// Tells a change. Does not wait.
+    /// Queues a change. Does not wait.
     pub fn tell(&self, change: Change) {
         self.0.queue().push(change, &self.0.identity.array);
         self.0.filled.notify_all();
     }
 
-    /// What the events so far come to.
+    /// Totals of the events so far.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.0.known().standing.clone()
     }
 
-    /// What became of changes.
+    /// Counts of changes.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let dropped = self.0.queue().dropped_in_all;
@@ -223,12 +224,12 @@ impl Voice {
         Counts { told: known.told, dropped, unwritten: known.unwritten, outlets: outlets.collect() }
     }
 
-    /// Events from now on, as they are told. Ends when telling does, or when the follower is too far behind.
+    /// Future events. The stream ends with telling, or when the follower lags too far behind.
     #[must_use]
     pub fn follow(&self) -> mpsc::Receiver<Arc<Event>> {
         let (sender, receiver) = mpsc::channel(FOLLOWER_BEHIND_MAX);
         let mut known = self.0.known();
-        // Those that have gone since the last event.
+        // Drop followers that left since the last event.
         known.followers.retain(|follower| !follower.is_closed());
         if !known.is_over {
             known.followers.push(sender);
@@ -238,10 +239,10 @@ impl Voice {
 }
 
 impl Teller {
-    /// Begins to tell the changes of an array: into its history, if there is one, and through `ways`.
+    /// Starts the teller of an array, with its history, if any, and with these `ways` as outlets.
     ///
     /// # Errors
-    /// The system gave no thread.
+    /// No thread could start.
     pub fn start(
         identity: Identity,
         history: Option<History>,
@@ -274,14 +275,14 @@ impl Teller {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Something to tell changes to.
+    /// A handle for telling changes.
     #[must_use]
     pub fn voice(&self) -> Voice {
         Voice(Arc::clone(&self.shared))
     }
 
-    /// No change will come any more. What was told is written, and hooks have `grace` for what they were not given yet; what
-    /// is left then is dropped and counted.
+    /// Ends telling. Waiting changes are written, and hooks have `grace` for the events in their
+    /// queues; the rest is dropped and counted.
     pub fn end(mut self, grace: Duration) -> Counts {
         self.end_within(grace);
         self.voice().counts()
@@ -293,7 +294,7 @@ impl Teller {
         let mut queue = self.shared.queue();
         queue.is_closed = true;
         self.shared.filled.notify_all();
-        // A history on a disk that does not answer is not waited for.
+        // A disk that hangs does not delay the end beyond this.
         while !queue.has_ended && Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             let waited = self.shared.filled.wait_timeout(queue, left);
@@ -308,7 +309,7 @@ impl Teller {
         self.shared.ending.begin(until);
         self.shared.outlets.iter().for_each(Outlet::close);
         for outlet in &self.shared.outlets {
-            // Those that are told to end need a moment for it.
+            // Hooks need a moment to react to the deadline.
             let moment = Duration::from_millis(200);
             outlet.wait(until.saturating_duration_since(Instant::now()) + moment);
         }
@@ -321,12 +322,12 @@ impl Drop for Teller {
     }
 }
 
-/// What the thread has.
+/// The thread's state.
 struct Worker {
     shared: Arc<Shared>,
     history: Option<History>,
     next_id: u64,
-    /// The history could not be written the last time.
+    /// Whether the last write of the history failed.
     is_unwritten: bool,
     listener: Listener,
 }
@@ -366,7 +367,7 @@ impl Worker {
             let mut known = self.shared.known();
             known.standing.take(&event);
             known.told += 1;
-            // One that has gone, or is too far behind, is let go of.
+            // Drop followers that left or lag too far behind.
             known.followers.retain(|follower| follower.try_send(Arc::clone(&event)).is_ok());
         }
         self.shared.outlets.iter().for_each(|outlet| outlet.give(&event));
@@ -407,7 +408,7 @@ mod tests {
         Arc::new(|_| {})
     }
 
-    /// The numbers of what a follower heard until the end.
+    /// Numbers of all events until the end of the stream.
     fn all_of(mut followed: mpsc::Receiver<Arc<Event>>) -> Vec<u64> {
         std::iter::from_fn(|| followed.blocking_recv()).map(|event| event.id).collect()
     }
@@ -511,7 +512,7 @@ mod tests {
         assert_eq!(queue.next(None), Next::End);
     }
 
-    /// Numbers go on while nothing can be kept, and what was told meanwhile is kept once it can.
+    /// Numbers continue while the history fails, and it later receives the events told meanwhile.
     #[test]
     fn a_history_that_cannot_be_written_is_said_once_and_written_later() {
         let state = tempfile::tempdir().expect("a folder");
@@ -525,7 +526,7 @@ mod tests {
         let ways: Vec<(Box<dyn Deliver>, Backoff)> =
             vec![(Box::new(Into(sender)), Backoff::default())];
         let teller = Teller::start(identity(), Some(history), ways, &listener).expect("a thread");
-        // Its folder goes; that is found out when the file is full.
+        // Remove its folder; the teller notices when the file is full.
         std::fs::remove_dir_all(&folder).expect("a folder");
         let long = "x".repeat(30_000);
         let tell = |message: &str| teller.voice().tell(Change::now(Kind::Fail, message));

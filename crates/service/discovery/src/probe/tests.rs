@@ -1,4 +1,4 @@
-//! Every way in which a member cannot be had has its code; what is read stays within the member.
+//! Each failure to open a member has its code; all reads stay within the member.
 
 use std::path::PathBuf;
 

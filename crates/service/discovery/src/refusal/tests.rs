@@ -1,4 +1,4 @@
-//! Every refusal has its own code and a first way out that cannot lose data.
+//! Each refusal has its own code and a first remedy that cannot lose data.
 
 use std::collections::BTreeSet;
 
@@ -193,7 +193,7 @@ fn of_nothing_but_broken_members_the_fault_is_named() {
     assert_eq!(error.code(), Code::MemberTruncated);
 }
 
-/// md judges by its own rules, and uses a member that is old here, or replaces another.
+/// md decides by its own rules, and uses a member that is stale here, or that replaces another.
 #[test]
 fn the_kernel_is_given_all_members_of_the_array_and_no_stranger() {
     let of = |label: &str, verdict| {

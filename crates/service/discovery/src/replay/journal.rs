@@ -1,12 +1,12 @@
-//! Replaying what the write journal of an array says: to its members, or in memory where nothing may be written.
+//! Replays an array's write journal: onto its members, or in memory if nothing may be written.
 //!
-//! What is done is the engine's (`braid_engine::replay::journal`); this reads and writes members and the journal for it, before anything
-//! else uses them.
+//! The engine's machine decides (`braid_engine::replay::journal`); this module reads and writes
+//! members and the journal for it, before anything else uses them.
 //!
 //! ```text
 //!   assembled, with its journal ─▶ serve --read-only   blocks in memory, laid over the members where they differ; nothing changes
-//!                               └▶ replay              blocks on the members, flushed; then the journal begins anew behind what it had,
-//!                                                      and its superblock is saved for `braid undo` before it says so
+//!                               └▶ replay              blocks on the members, flushed; then the journal restarts behind its content,
+//!                                                      and its old superblock is saved for `braid undo` first
 //! ```
 
 use std::ops::Range;
@@ -33,26 +33,26 @@ use braid_console::output::size::format_size;
 
 /// The journal's device.
 pub struct JournalDevice<'a> {
-    /// What it is called.
+    /// The device's label.
     pub label: &'a str,
     /// The device, open.
     pub device: &'a OpenMember,
-    /// Where is kept what is overwritten.
+    /// Keeps bytes that are overwritten.
     pub state_dir: &'a PathBuf,
 }
 
-/// What was done.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct JournalReplayed {
     report: Report,
     place: Place,
-    /// The journal was to be emptied. One that is served begins anew behind what it has.
+    /// Whether the journal is to be emptied. A served journal restarts behind its content instead.
     empties: bool,
-    /// The number under which `braid undo` knows the superblock that was overwritten.
+    /// The `braid undo` number of the overwritten superblock.
     saved: Option<u64>,
 }
 
-/// The members and the journal, for a replay.
+/// The members and the journal as the replay's devices.
 struct OnMembers<'a> {
     array: &'a AssembledArray,
     log: &'a JournalLog,
@@ -63,7 +63,7 @@ struct OnMembers<'a> {
     /// Blocks in memory, by slot.
     patches: Vec<Sectors>,
     saved: Option<u64>,
-    /// Why the last thing that failed did.
+    /// The cause of the last failure.
     failure: Option<CliError>,
 }
 
@@ -78,7 +78,7 @@ impl OnMembers<'_> {
         open.expect("members of the array are open")
     }
 
-    /// Does something to the member in a slot, and to the one that is to replace it; whether it could be done.
+    /// Runs `act` for the slot's member and for its replacement; returns whether both succeeded.
     fn each_of_slot(
         &mut self,
         slot: Slot,
@@ -98,7 +98,7 @@ impl OnMembers<'_> {
         true
     }
 
-    /// Does something to the journal; whether it could be done.
+    /// Notes the result of an access to the journal; returns whether it succeeded.
     fn of_journal(&mut self, doing: &str, done: Result<(), MemberError>) -> bool {
         let is_done = done.is_ok();
         if let Err(error) = done {
@@ -107,7 +107,8 @@ impl OnMembers<'_> {
         is_done
     }
 
-    /// Keeps what the member has not: of a journal in the mode write-through most is on the members. Whether there is room for it.
+    /// Keeps sectors that the member lacks; in write-through mode the members have most. Returns
+    /// whether there is room.
     fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
         let open = self.open(self.index(slot));
         let start = open.superblock.device.data_offset_sectors + sector;
@@ -208,10 +209,12 @@ impl Devices for OnMembers<'_> {
     }
 }
 
-/// Replays; `None` if there is nothing to be replayed. With [`Place::Memory`] the members are laid over.
+/// Replays the journal; `None` if nothing needs a replay. With [`Place::Memory`] reads of the
+/// members see its blocks.
 ///
 /// # Errors
-/// A journal that this array cannot have, a member or a journal that cannot be read or written, or more than memory is to hold.
+/// A journal that this array cannot have, a member or a journal that cannot be read or written, or
+/// more data than fit in memory.
 pub fn replay_journal(
     array: &mut AssembledArray,
     (members, labels): (&mut Vec<Option<OpenMember>>, &[String]),
@@ -238,7 +241,8 @@ pub fn replay_journal(
     let mut devices =
         OnMembers { array, log, members, labels, journal, place, patches, saved, failure };
     if place == Place::Members {
-        // A process that was killed may have left a record in a cache: it was read, and what is written by it must not outlive it.
+        // A killed process may have left a record in the device's cache. The replay reads it, so it
+        // has to be durable before data that depend on it.
         let flushed = journal.device.device.flush();
         flushed.map_err(|error| io_error(journal.label, "flushing", &error))?;
     }
@@ -270,7 +274,7 @@ fn not_replayed(error: ReplayError, labels: &[String]) -> CliError {
         .remedy(Risk::Look, label, command)
 }
 
-/// A replay was asked for, and there is no journal that counts.
+/// The operator requested a replay, and no valid journal exists.
 pub fn journal_needed(fault: &JournalFault, labels: &[&str]) -> CliError {
     let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
     let all = words(&labels, &[]);
@@ -281,12 +285,13 @@ pub fn journal_needed(fault: &JournalFault, labels: &[&str]) -> CliError {
 }
 
 impl JournalReplayed {
-    /// Whether some of it is on no member, as too much is missing for its parity.
+    /// Whether some blocks are only in the journal, because too many members are missing for their
+    /// parity.
     pub fn leaves_some(&self) -> bool {
         !self.report.unsettled.is_empty()
     }
 
-    /// What was done, and what is not as it was.
+    /// The result and the remaining damage, in words.
     pub(super) fn lines(&self) -> Vec<String> {
         let Report { stripes, pending_stripes, written_sectors, unsettled, is_settled } =
             &self.report;
@@ -326,7 +331,7 @@ impl JournalReplayed {
         lines
     }
 
-    /// The same for a program.
+    /// The result as JSON.
     pub(super) fn to_json(&self) -> Value {
         let Report { stripes, pending_stripes, written_sectors, unsettled, is_settled } =
             &self.report;

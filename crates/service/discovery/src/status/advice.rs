@@ -1,6 +1,8 @@
-//! What is wrong with an array, what braid does about it, and what a person can do: a pure function of what the array says.
+//! An array's problems, braid's reaction, and the operator's options: a pure function of the
+//! array's state.
 //!
-//! Commands are whole, with the person's own names, and each is one that this version has. The worst comes first.
+//! Commands are whole, with the operator's own names, and this version supports each. The worst
+//! problem comes first.
 
 use braid_control::model::{
     Advice, Array, Job, JobKind, JobResult, JobState, Slot, SlotState, State,
@@ -13,12 +15,12 @@ use super::words::{
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
 
-/// Whether there is nothing to say.
+/// Whether the array has no problem.
 pub fn is_well(array: &Array) -> bool {
     advice(array, "", Manner::now()).is_empty()
 }
 
-/// All that is wrong with an array that a person calls `word`, already fit for a command line.
+/// All problems of an array; `word` is the operator's name for it, quoted for a command line.
 pub fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
     let failure = failure(array, word);
     let slots = array.slots.iter().filter_map(|slot| of_slot(array, slot, word, manner));
@@ -88,7 +90,7 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
     let because = slot.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
     let at = slot.since.as_ref().map(|since| format!(" at {}", clock(since))).unwrap_or_default();
     match slot.state {
-        // Those that are missing are told together; the one that was too many has been.
+        // Other advice covers missing members, and the failed member that was one too many.
         SlotState::Ok
         | SlotState::Waiting
         | SlotState::Missing
@@ -120,7 +122,7 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
     }
 }
 
-/// What is so of slots without a member. Where no spare waits, what to do is said by the caller.
+/// The state of slots without a member. The caller gives the action for an array without spares.
 fn empty(array: &Array, problem: String, word: &str, what: &str, command: String) -> Advice {
     let has_spare = array.has_spare();
     let others = from_others(array);
@@ -139,7 +141,7 @@ fn empty(array: &Array, problem: String, word: &str, what: &str, command: String
     Advice { problem, now: format!("{spare}; {others}"), what: what.into(), command }
 }
 
-/// A member that does not hold all it should, and the one whose place it takes.
+/// A member that is being recovered.
 fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: Manner) -> Advice {
     let replaced = array.replaced.iter().rfind(|one| one.slot == Some(number));
     let problem = replaced.map(|out| {
@@ -162,7 +164,7 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
     Advice { problem, now: format!("{now}; {} {lose} until then", array.name), what, command }
 }
 
-/// A member that has had more read errors than it may have, and that is not being replaced.
+/// A member with more read errors than allowed, and without a replacement.
 fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     let (member, errors) = (row.member.as_deref()?, row.read_errors);
     let is_replaced =
@@ -199,7 +201,7 @@ fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     Some(Advice { problem, now, what: what.into(), command: Some(command) })
 }
 
-/// A member whose bad-block log names something.
+/// A member with sectors in its bad-block log.
 fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     let (member, sectors) = (row.member.as_deref()?, row.bad_sectors);
     if sectors == 0 {
@@ -215,7 +217,8 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     } else {
         "reads of it fail until it is written again"
     };
-    // A check writes what the others can give, then one more tries what is named still; what is named after that is lost.
+    // A check rewrites sectors that other members can give, and a second one tries the rest.
+    // Sectors still in the log after that are lost.
     let last = array.last_job(JobKind::Check).filter(|check| check.named_sectors > 0);
     let next = match last {
         _ if !is_redundant(array) => None,
@@ -223,7 +226,7 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
             let what = "have what the others can give of it written again:";
             Some((what, format!("braid check {word}")))
         }
-        // A log may be wrong: md has copied some from member to member.
+        // A log may be wrong: md has copied entries from member to member.
         Some(check) if !check.found.retries_bad => {
             let what =
                 "have it read all the same, and named no more where it agrees with the others:";
@@ -245,7 +248,7 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     Some(Advice { problem, now: now.into(), what: what.into(), command })
 }
 
-/// A member that is to take the place of one that serves until then.
+/// A replacement, and the member that serves until it is complete.
 fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Advice> {
     let number = row.replaces?;
     let member = row.member.as_deref().unwrap_or_default();
@@ -258,14 +261,14 @@ fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Ad
     Some(Advice { problem, now, what, command })
 }
 
-/// How a job goes that is to be done.
+/// The state of a necessary job.
 struct Going {
     now: String,
     what: String,
     command: Option<String>,
 }
 
-/// What is so of a job that is to be done, and that a person calls `doing`.
+/// The state of a necessary job; `doing` is its name for people.
 fn going(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) -> Going {
     let nothing = "nothing now; it goes on by itself";
     let with = |now: String, what: &str, command: Option<String>| Going {
@@ -324,7 +327,7 @@ fn going(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) 
     }
 }
 
-/// Slots that have had no member from the start, and those whose members were taken away.
+/// Slots without a member from the start, or whose members were removed.
 fn missing(array: &Array, word: &str) -> Option<Advice> {
     let missing = || array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
     let never: Vec<String> = missing()
@@ -350,7 +353,7 @@ fn missing(array: &Array, word: &str) -> Option<Advice> {
     Some(empty(array, problems.join("; "), word, what, format!("braid add {word} DEVICE")))
 }
 
-/// What is so of slots whose members are out.
+/// The consequences for slots whose members are out.
 fn from_others(array: &Array) -> String {
     let lose = can_lose_words(array.can_lose);
     match array.state {
@@ -379,10 +382,10 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
     })
 }
 
-/// What the last check found.
+/// The findings of the last check.
 fn found(array: &Array, word: &str) -> Option<Advice> {
     let last = array.last_job(JobKind::Check)?;
-    // One that runs now will say whether it is still so.
+    // A running check will report anew.
     let is_so = last.differing_sectors > 0
         && !last.found.is_repaired()
         && array.job(JobKind::Check).is_none();
@@ -411,7 +414,7 @@ fn found(array: &Array, word: &str) -> Option<Advice> {
     })
 }
 
-/// `14:02:11 UTC` of a moment; what cannot be read stays as it is.
+/// The time of day of a moment, as in `14:02:11 UTC`; an unreadable text stays as it is.
 pub fn clock(moment: &str) -> String {
     let time = moment.split_once('T').and_then(|(_, time)| time.strip_suffix('Z'));
     time.map_or_else(|| moment.to_owned(), |time| format!("{time} UTC"))

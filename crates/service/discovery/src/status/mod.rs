@@ -1,4 +1,4 @@
-//! How an array is, in words: for `braid status` and `top`, for notices, and for what an API says.
+//! The state of an array in words: for `braid status` and `top`, for notices, and for API values.
 
 pub mod advice;
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Arrays to be shown and judged, for tests.
+//! Sample arrays for tests.
 
 use std::collections::BTreeMap;
 

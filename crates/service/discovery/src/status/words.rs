@@ -1,4 +1,4 @@
-//! Words about arrays that several verbs use.
+//! Words about arrays, shared by several verbs.
 
 use braid_control::model::{
     Array, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobState, LastJob, Slot, State,
@@ -14,7 +14,7 @@ use braid_console::output::bar::{bar, is_unicode};
 use braid_console::output::size::format_size;
 use braid_console::output::utc::now_seconds;
 
-/// What is to be said of the byte order of a superblock: of that of PCs nothing.
+/// The byte order of a superblock in words; empty for that of PCs.
 pub fn byte_order_words(order: ByteOrder) -> &'static str {
     match order {
         ByteOrder::Little => "",
@@ -22,17 +22,17 @@ pub fn byte_order_words(order: ByteOrder) -> &'static str {
     }
 }
 
-/// What words depend on beside the array.
+/// Parameters of the words beside the array.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Whether more than ASCII is shown.
+    /// Whether the terminal shows more than ASCII.
     pub is_unicode: bool,
-    /// The time at which it is said, in seconds since 1970.
+    /// The present time, in seconds since 1970.
     pub utc_seconds: u64,
 }
 
 impl Manner {
-    /// Of this process, now.
+    /// For this process, now.
     pub fn now() -> Self {
         Self { is_unicode: is_unicode(), utc_seconds: now_seconds() }
     }
@@ -60,12 +60,12 @@ pub fn progress_words(job: &Job, manner: Manner) -> String {
     text
 }
 
-/// So that 100 is said of nothing that is not over.
+/// Rounds down, so that 100 means complete.
 pub fn down_to_a_tenth(percent: f64) -> f64 {
     (percent * 10.0).floor() / 10.0
 }
 
-/// What the job does, as people say it: `rebuilding`.
+/// The job in everyday words: `rebuilding`.
 pub fn doing_word(kind: JobKind) -> &'static str {
     match kind {
         JobKind::Resync => "resyncing",
@@ -75,13 +75,14 @@ pub fn doing_word(kind: JobKind) -> &'static str {
     }
 }
 
-/// Sectors of redundancy, as a person reads them: `16 sectors (8 KiB)`.
+/// Sectors of redundancy in words: `16 sectors (8 KiB)`.
 pub fn sectors_words(sectors: u64) -> String {
     let word = if sectors == 1 { "sector" } else { "sectors" };
     format!("{sectors} {word} ({})", format_size(sectors * SECTOR_BYTES))
 }
 
-/// A run that a check has found: `64 KiB of data at 2 MiB of /dev/sdc (slot 2), at 10 MiB of the array: repaired`.
+/// A finding of a check: `64 KiB of data at 2 MiB of /dev/sdc (slot 2), at 10 MiB of the array:
+/// repaired`.
 pub fn run_words(run: &FoundRun) -> String {
     let (length, at) = (format_size(run.length_bytes), format_size(run.member_offset_bytes));
     let array = run.array_offset_bytes.map(|at| format!(", at {} of the array", format_size(at)));
@@ -107,7 +108,7 @@ pub fn run_words(run: &FoundRun) -> String {
     format!("{length} of {what} at {at} of the data of {member}{slot}{array}: {fate}")
 }
 
-/// What a check that found something has come to: `128 sectors (64 KiB) were wrong, all are repaired`.
+/// The result of a check with findings: `128 sectors (64 KiB) were wrong, all are repaired`.
 pub fn found_words(last: &LastJob) -> String {
     let Found { located_sectors, repaired_sectors, ambiguous_sectors, repairs, .. } = last.found;
     let mut parts = Vec::new();
@@ -127,7 +128,7 @@ pub fn found_words(last: &LastJob) -> String {
     parts.join("; ")
 }
 
-/// The number of a slot; `for 3` of what is to have one; or `spare`.
+/// The slot's number, `for 3` of a replacement, or `spare`.
 pub fn place_of(row: &Slot) -> String {
     match (row.slot, row.replaces) {
         (Some(number), _) => number.to_string(),
@@ -136,17 +137,17 @@ pub fn place_of(row: &Slot) -> String {
     }
 }
 
-/// Whether the level keeps more than one copy, or parity.
+/// Whether the level keeps several copies, or parity.
 pub fn is_redundant(array: &Array) -> bool {
     !matches!(array.level.as_str(), "linear" | "raid0")
 }
 
-/// `raid6` as people write it: `RAID-6`.
+/// `raid6` in its usual form: `RAID-6`.
 pub fn level_word(level: &str) -> String {
     level.strip_prefix("raid").map_or_else(|| level.to_owned(), |number| format!("RAID-{number}"))
 }
 
-/// How an array is, in a word or two.
+/// The array's state, in a word or two.
 pub fn state_word(array: &Array) -> &'static str {
     match (array.server.stopping, array.state) {
         (true, _) => "stopping",
@@ -158,7 +159,7 @@ pub fn state_word(array: &Array) -> &'static str {
     }
 }
 
-/// How a socket is at which no array can be asked.
+/// The state of a socket where no array answers.
 pub fn silent_word(error: &CliError) -> &'static str {
     match error.code() {
         Code::ServerGone => "gone",

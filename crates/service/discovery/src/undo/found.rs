@@ -1,4 +1,5 @@
-//! The devices of a record as they are now: opened by a name that leads to what the command left, and read where it wrote.
+//! The record's devices in their present state: opened by a name whose content matches the record,
+//! and read where the command wrote.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +11,22 @@ use super::record::{Device, Record};
 use crate::probe::{io_error, open_member};
 use braid_console::error::CliError;
 
-/// A device of the record as it is now.
+/// A device of the record in its present state.
 pub struct Found<'a> {
-    /// The device as the record has it.
+    /// The device in the record.
     pub device: &'a Device,
-    /// What it is called now.
+    /// Its present name.
     pub label: String,
     /// The device, open.
     pub open: Box<dyn Member>,
-    /// What stands now where the command wrote.
+    /// The present bytes where the command wrote.
     pub now: Vec<Snippet>,
-    /// What that means.
+    /// The meaning of these bytes.
     pub content: Content,
 }
 
-/// Opens every device of a record but those that are left out; a file that the command made and that is gone has nothing to be put back.
+/// Opens every device of a record except those left out. A file that the command created and that
+/// is gone needs no undo.
 ///
 /// # Errors
 /// A device cannot be opened or read.
@@ -39,7 +41,7 @@ pub fn all<'a>(
     record.devices.iter().filter(is_wanted).map(|device| find(device, access)).collect()
 }
 
-/// Opens a device by the name that leads to what the command left, and looks at it.
+/// Opens a device by the name whose content matches the record, and reads it.
 ///
 /// # Errors
 /// It cannot be opened or read by any name.
@@ -65,7 +67,7 @@ fn look<'a>(device: &'a Device, path: &Path, access: Access) -> Result<Found<'a>
     Ok(Found { device, label, open, now, content })
 }
 
-/// What stands where the command wrote on this device, and what that is of.
+/// The present bytes where the command wrote, and their meaning.
 ///
 /// # Errors
 /// It cannot be read.
@@ -105,7 +107,7 @@ mod tests {
         }
     }
 
-    /// After a restart another disk may have the path, or none.
+    /// After a restart the path may lead to another disk, or nowhere.
     #[test]
     fn a_device_is_found_by_the_name_that_leads_to_it() {
         let place = tempfile::tempdir().expect("a folder");

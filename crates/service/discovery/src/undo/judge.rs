@@ -1,17 +1,19 @@
-//! Whether what a command overwrote may be put back: from what is on the devices now, and from nothing else.
+//! Whether overwritten bytes may be put back: decided from the devices' present content alone.
 //!
 //! ```text
 //!   each device: its two ends, and what was written ─▶ Content      all of them ─▶ decide ─▶ Verdict
 //! ```
 //!
-//! A command that is killed, a full file system and a power cut end a write at any sector. So a sector is judged by itself: it is known if
-//! it holds what stood there before the command, or after one of its writes.
+//! A kill, a full file system or a power cut can end a write at any sector. So each sector is
+//! judged by itself: it is known if it has the content before the command, or after one of its
+//! writes.
 //!
-//! Every superblock lies in what is compared, and an array that is started to be written says so in its superblocks first, with another
-//! count of events and another time. So while every sector is known, nobody has written to the data areas. RAID-0 and linear arrays say
-//! nothing: of those a person has to say it.
+//! The compared ranges contain every superblock. A start for writing first updates the superblocks,
+//! with another event count and time. So while every sector is known, the data areas are unwritten.
+//! RAID-0 and linear arrays do not update their superblocks: for these the operator has to confirm
+//! it.
 //!
-//! What it does not do: open, read or write devices.
+//! It neither opens, reads nor writes devices.
 
 use std::ops::Range;
 
@@ -21,25 +23,25 @@ use braid_ondisk::{Snippet, Superblock, format_uuid, probe};
 use super::record::{Device, SECTOR_BYTES, place, put};
 use braid_console::output::utc::format_utc;
 
-/// What is on a device now.
+/// The present content of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// All that the command wrote.
+    /// All of the command's writes.
     Written,
-    /// A part of it: the command stopped, or its undo did.
+    /// Some of them: the command stopped, or its undo did.
     Partly,
-    /// What was there before the command.
+    /// The content before the command.
     Before,
     /// Something else.
     Changed,
 }
 
-/// What may be done.
+/// The decision about an undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The old bytes may be put back.
     PutBack,
-    /// They are back.
+    /// The old bytes are back already.
     IsBack,
     /// Some device has changed since.
     Changed,
@@ -47,7 +49,7 @@ pub enum Verdict {
     Zeroed,
 }
 
-/// All devices together.
+/// Judges all devices together.
 pub fn decide(has_zeroed: bool, contents: &[Content]) -> Verdict {
     let has = |content| contents.contains(&content);
     let is_written = has(Content::Written) || has(Content::Partly);
@@ -59,14 +61,15 @@ pub fn decide(has_zeroed: bool, contents: &[Content]) -> Verdict {
     }
 }
 
-/// Whether these devices are neither as they were before the command nor as it leaves them, and nobody else has written to them.
+/// Whether the command, or its undo, stopped halfway and no other program has written to the
+/// devices.
 pub fn is_between(contents: &[Content]) -> bool {
     let has = |content| contents.contains(&content);
     let is_mixed = has(Content::Partly) || (has(Content::Before) && has(Content::Written));
     is_mixed && !has(Content::Changed)
 }
 
-/// What is on one device, of which `now` was read where `before` was.
+/// The content of a device; `now` are the present bytes of the ranges in `before`.
 pub fn content(device: &Device, now: &[Snippet]) -> Content {
     let before = &device.before;
     let same_place = |(one, other): (&Snippet, &Snippet)| {
@@ -102,10 +105,11 @@ pub fn content(device: &Device, now: &[Snippet]) -> Content {
     }
 }
 
-/// The sectors of the device that a part of a range touches: their number in the range, and which bytes of the range they are.
+/// The device's sectors that a part of a range touches: each with its number in the range, and its
+/// bytes there.
 fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let length = range.bytes.len();
-    // A range may begin within a sector, where a file is no whole number of them.
+    // A range may begin within a sector, if a file's length is no multiple of sectors.
     let skew = usize::try_from(range.offset % SECTOR_BYTES as u64).expect("less than a sector");
     let first = (part.start + skew) / SECTOR_BYTES;
     let end = (part.end + skew).div_ceil(SECTOR_BYTES);
@@ -115,13 +119,13 @@ fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, 
     })
 }
 
-/// Whether the command left a member of an array that is written without a word in its superblocks.
+/// Whether the command left a member of an array whose writes do not update superblocks.
 pub fn is_mute(device: &Device) -> bool {
     let found = probe(device.size_bytes, &device.after());
     found.newest().is_some_and(|found| matches!(found.array.level, Level::Raid0 | Level::Linear))
 }
 
-/// In words, what has changed on a device since the command.
+/// The device's changes since the command, in words.
 pub fn why(device: &Device, now: &[Snippet]) -> String {
     let look = |ranges: &[Snippet]| probe(device.size_bytes, ranges).newest().cloned();
     let (was, is) = (look(&device.after()), look(now));
@@ -212,11 +216,12 @@ mod tests {
         assert_eq!(content(&one, &one.before[..1]), Content::Changed);
     }
 
-    /// A write that stopped, for there was no space, was taken for somebody else's, and nothing could be put back.
+    /// A write cut short by a full file system was taken for another program's, and nothing could
+    /// be put back.
     #[test]
     fn a_write_that_ended_at_any_sector_is_known() {
         let mut one = device("a");
-        // The last lies over the end of what was read of the device's beginning.
+        // The last write crosses the end of the range read at the device's start.
         one.writes = vec![
             Snippet { offset: 1024, bytes: vec![9; 3072] },
             Snippet { offset: 7680, bytes: vec![8; 1024] },
@@ -233,7 +238,7 @@ mod tests {
         };
         let all: Vec<Snippet> = one.writes.iter().flat_map(sectors).collect();
         assert_eq!(content(&one, &one.after()), Content::Written);
-        // In any order: a disk has one of its own.
+        // In any order, since a disk reorders writes.
         for which in 0_u32..1 << all.len() {
             let mut now = one.before.clone();
             all.iter()
@@ -249,7 +254,8 @@ mod tests {
         }
     }
 
-    /// Sectors were wiped, and then a superblock was put there: a command that stopped between left neither.
+    /// A command wiped sectors and then wrote a superblock there; stopped in between, it left
+    /// neither the old nor the final content.
     #[test]
     fn a_sector_between_two_writes_of_it_is_known() {
         let mut one = device("a");

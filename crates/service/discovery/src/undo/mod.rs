@@ -1,17 +1,19 @@
-//! Records of what commands overwrite, so that it can be put back.
+//! Records of bytes that commands overwrite, for `braid undo`.
 //!
 //! ```text
 //!   a command ─▶ save ─▶ <state folder>/undo/17.undo ─▶ only then is anything overwritten
 //!                             ▲ read                        `braid undo` judges what is on the devices, and puts it back
 //! ```
 //!
-//! A command that leaves devices of no use when it stops halfway also leaves a mark, `17.unfinished`, until it ends. While it is there these
-//! devices are not served: the command is taken back or finished first.
+//! If devices are useless while a command is incomplete, the command also leaves a mark,
+//! `17.unfinished`, until it ends. While the mark exists these devices are not served: the operator
+//! has to take the command back or finish it first.
 //!
-//! Files are numbered one after the other. They are of the user who ran the command (0600, in a folder of 0700), for they may hold
-//! keys; each is on stable storage under its name when [`save`] returns. The oldest go when there are many.
+//! Files are numbered consecutively. They belong to the user who ran the command (0600, in a folder
+//! of 0700), for they may hold keys. Each is durable under its name when [`save`] returns. Beyond a
+//! limit the oldest are removed.
 //!
-//! What it does not do: know commands (`cmd/undo`).
+//! The module knows no commands (`cmd/undo` does).
 
 pub mod found;
 pub mod judge;
@@ -37,15 +39,16 @@ use braid_console::output::shell::shell_word;
 use braid_console::state::make_folders;
 use record::{Damage, Device, Record, covers, decode, encode, merged};
 
-/// Records that are kept: more than a person goes back, and some 100 MB at most with arrays of a usual size.
+/// Most records: more than an operator goes back, and some 100 MB at most with arrays of a usual
+/// size.
 const RECORDS_MAX: usize = 256;
-/// No file is longer: the ends of 1920 devices, none of which has a page of zeroes.
+/// Longest file: the ends of 1920 devices without a page of zeroes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// How files end.
+/// Extension of the records.
 const ENDING: &str = "undo";
-/// How marks of commands end that have not come to their end.
+/// Extension of the marks of incomplete commands.
 const UNFINISHED: &str = "unfinished";
-/// Where the system has names of disks that stay.
+/// The system's persistent names of disks.
 const NAMES: &str = "/dev/disk/by-id";
 
 /// A device that is about to be written.
@@ -54,67 +57,68 @@ pub struct Overwrite<'a> {
     pub path: &'a Path,
     /// The device, open.
     pub device: &'a dyn Member,
-    /// It was not there before.
+    /// Whether the command creates it.
     pub is_made: bool,
-    /// What stands at its ends.
+    /// The present bytes of its ends.
     pub ends: &'a [Snippet],
-    /// What will be written, in this order.
+    /// The command's writes, in order.
     pub writes: Vec<Snippet>,
     /// How many of the last writes wait until everything else is durable, on every device.
     pub last_writes: usize,
 }
 
-/// What is about to be done.
+/// A command before it writes.
 #[derive(Debug, Clone, Copy)]
 pub struct Deed<'a> {
-    /// The command, as it would be typed.
+    /// Its command line.
     pub command: &'a str,
-    /// The array that it is about.
+    /// The name of its array.
     pub array: &'a str,
-    /// Data areas will be zeroed as well.
+    /// Whether it also zeroes data areas.
     pub zeroes: bool,
-    /// The record that it puts back.
+    /// The record that it undoes.
     pub undoes: Option<u64>,
-    /// Whether devices are of no use when it stops halfway.
+    /// The mark until it is complete.
     pub mark: Mark<'a>,
 }
 
-/// What is left beside the record of a command until it comes to its end.
+/// The mark beside a command's record until the command is complete.
 #[derive(Debug, Clone, Copy)]
 pub enum Mark<'a> {
-    /// Nothing: each of its writes leaves devices that can be used.
+    /// None: each of its writes leaves usable devices.
     Nothing,
-    /// That it has not come to its end.
+    /// The command is incomplete.
     Unfinished,
-    /// The same, and the folder of the overlay that it commits.
+    /// The same, with the folder of the overlay that the command commits.
     Commits(&'a Path),
 }
 
-/// A record that was made.
+/// A new record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Saved {
     /// Its number.
     pub number: u64,
     /// Its file.
     pub path: PathBuf,
-    /// What it says.
+    /// Its content.
     pub record: Record,
 }
 
-/// A record that is there, or why it is none.
+/// A record's file.
 pub struct Kept {
     /// Its number.
     pub number: u64,
     /// Its file.
     pub path: PathBuf,
-    /// What it says, if its bytes are sound.
+    /// Its content, if the file is intact.
     pub record: Result<Record, Damage>,
 }
 
-/// Saves what is about to be overwritten.
+/// Saves bytes that are about to be overwritten.
 ///
 /// # Errors
-/// A device cannot be read, or the record cannot be written; nothing may then be overwritten.
+/// A device cannot be read, or the record cannot be written; the caller must then overwrite
+/// nothing.
 pub fn save(
     state_dir: &Path,
     deed: Deed<'_>,
@@ -174,7 +178,7 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
     })
 }
 
-/// What stands on a device where these writes go: what is known of it, and what has to be read.
+/// The present bytes at these writes: those already known, and others read from the device.
 ///
 /// # Errors
 /// The device cannot be read.
@@ -208,7 +212,7 @@ fn names_of(folder: &Path, device: &Path) -> Vec<PathBuf> {
 
 type Failed = (PathBuf, io::Error);
 
-/// Writes a record under the next number. Others that do the same at this moment wait.
+/// Writes a record under the next number. Other processes that do the same wait.
 fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), Failed> {
     let failed = |error| (folder.to_owned(), error);
     make_folders(folder)?;
@@ -226,7 +230,8 @@ fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), 
     };
     let write = || {
         make(&new, bytes)?;
-        // A mark without a record says nothing; a record without its mark would be taken for one of a command that ended.
+        // The mark comes first: without a record it means nothing, but a record without its mark
+        // would pass for a complete command.
         match mark {
             Mark::Nothing => {}
             Mark::Unfinished => make(&path.with_extension(UNFINISHED), b"")?,
@@ -240,7 +245,8 @@ fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), 
     };
     write().map_err(|error| (path.clone(), error))?;
     for (_, old) in files.iter().take((files.len() + 1).saturating_sub(RECORDS_MAX)) {
-        // One that stays takes space, and nothing else; one of a command that stopped is needed.
+        // A file that cannot be removed only takes space. The record of an incomplete command is
+        // needed.
         if !old.with_extension(UNFINISHED).exists() {
             let _ = fs::remove_file(old);
         }
@@ -248,7 +254,7 @@ fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), 
     Ok((number, path))
 }
 
-/// The files of a folder by number; none where there is no folder.
+/// The files of a folder by number; empty if the folder does not exist.
 fn files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     files_with(folder, ENDING)
 }
@@ -269,7 +275,7 @@ fn files_with(folder: &Path, ending: &str) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Every record, oldest first.
+/// All records, oldest first.
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.
@@ -281,7 +287,7 @@ pub fn list(state_dir: &Path) -> io::Result<Vec<Kept>> {
     files(&folder(state_dir))?.into_iter().map(read).collect()
 }
 
-/// The record of this number, or the newest; `None` if there is none.
+/// The record of this number, or the newest; `None` if it does not exist.
 ///
 /// # Errors
 /// The folder or the file cannot be read.

@@ -1,4 +1,4 @@
-//! One record of what a command overwrote: its values, and its file.
+//! A record of bytes that a command overwrote: its values, and its file.
 //!
 //! ```text
 //!   braid-undo 1 crc32c=5f3a90c1 length=8912\n      the rest of the file, by its sum and its length
@@ -6,12 +6,13 @@
 //!   …                                               these bytes, one range after the other
 //! ```
 //!
-//! Of what stood there before, pages of zeroes are left out. What the command wrote is kept as it is, not as a sum of it: so it can be
-//! compared byte by byte, and read like any superblock where somebody has to be told what changed.
+//! The old bytes are kept without pages of zeroes. The command's writes are kept whole, not as a
+//! sum, for comparison byte by byte and for an explanation of changes.
 //!
 //! Invariants:
-//! - a record is read back as it was `[check: a_record_is_read_back]`;
-//! - one that was cut, or changed in any byte, is none `[check: a_file_that_is_torn_or_edited_is_no_record]`.
+//! - a record is read back unchanged `[check: a_record_is_read_back]`;
+//! - a file that was cut, or changed in any byte, is no record
+//!   `[check: a_file_that_is_torn_or_edited_is_no_record]`.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -25,101 +26,104 @@ use serde_json::{Value, json};
 
 /// The first words of a file.
 const MAGIC: &str = "braid-undo";
-/// The format that this version writes, and the only one that it reads.
+/// Version of the format; others are not read.
 const FORMAT: u64 = 1;
-/// Zeroes are left out by this many bytes.
+/// Granularity of omitted zeroes.
 const PAGE_BYTES: usize = 4096;
 /// Bytes in a sector.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// No range is longer: the ends of a device have 388 KiB, and `rescue --commit` writes 256 MiB at most.
+/// Longest range: the ends of a device have 388 KiB, and `rescue --commit` writes 256 MiB at most.
 const RANGE_BYTES_MAX: u64 = 512 << 20;
 
-/// One device that was written.
+/// A device that the command wrote to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Its path, from the root.
     pub path: PathBuf,
-    /// Other names of it, which stay the same when the system numbers its disks anew.
+    /// Its persistent names, which survive a renumbering of disks.
     pub names: Vec<PathBuf>,
-    /// The command made it: where it is gone, there is nothing to put back.
+    /// Whether the command created it: if it is gone, it needs no undo.
     pub is_made: bool,
-    /// The kernel's number, for a person.
+    /// The kernel's device number, for the operator.
     pub number: Option<String>,
-    /// Its inode, for a person.
+    /// Its inode, for the operator.
     pub inode: Option<u64>,
     /// Its size.
     pub size_bytes: u64,
-    /// What stood at its two ends, and wherever else is written: ranges that do not touch each other, in order.
+    /// The old bytes at its two ends and at all writes: ranges in order that do not touch each
+    /// other.
     pub before: Vec<Snippet>,
-    /// What the command writes, in this order; each lies in one range of `before`.
+    /// The command's writes, in order; each lies in one range of `before`.
     pub writes: Vec<Snippet>,
-    /// How many of the last writes begin only when everything else is durable, on every device: superblocks, which vouch for the rest.
+    /// How many of the last writes begin only when everything else is durable, on every device:
+    /// superblocks, which vouch for the rest.
     pub last_writes: usize,
 }
 
-/// What one command did.
+/// The record of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// When, since 1970.
+    /// Its time since 1970.
     pub time: Duration,
-    /// The command, as it would be typed.
+    /// Its command line.
     pub command: String,
-    /// The name of the array that it was about.
+    /// The name of its array.
     pub array: String,
-    /// It also wrote zeroes over the data areas, which cannot be taken back.
+    /// Whether it also zeroed data areas, which no undo restores.
     pub has_zeroed: bool,
-    /// The record that it put back, if it was an undo.
+    /// The record that it undid, if it was an undo.
     pub undoes: Option<u64>,
-    /// In the order in which they were named.
+    /// Its devices, in the order of the command line.
     pub devices: Vec<Device>,
 }
 
 /// The file holds no record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// The first bytes are not a record's.
+    /// The head is not a record's.
     #[error("it does not begin as a record does")]
     Head,
     /// A newer braid wrote it.
     #[error("it is of format {0}, which a newer braid wrote")]
     Format(u64),
-    /// It is shorter or longer than it says.
+    /// Its length differs from its head.
     #[error("it was cut off, or is longer than it was")]
     Length,
-    /// Its checksum is another.
+    /// Its checksum differs from its head.
     #[error("its bytes are not those that were written")]
     Checksum,
-    /// A field has a value that it cannot have.
+    /// A field has an impossible value.
     #[error("its words make no sense")]
     Words,
 }
 
 impl Device {
-    /// What the command left where `before` was read.
+    /// The ranges of `before` after the command's writes.
     pub fn after(&self) -> Vec<Snippet> {
         let mut after = self.before.clone();
         self.writes.iter().for_each(|write| put(&mut after, write));
         after
     }
 
-    /// What puts the old bytes back.
+    /// Writes that restore the old bytes.
     pub fn back(&self) -> Vec<Snippet> {
         self.writes.iter().map(|write| cut(&self.before, write)).collect()
     }
 
-    /// Whether a person may mean it by this name: its path, one of its other names, or the last word of one.
+    /// Whether this is a name of the device: its path, a persistent name, or the file name of one.
     pub fn is_called(&self, name: &Path) -> bool {
         let mut names = std::iter::once(&self.path).chain(&self.names);
         names.any(|path| path == name || path.file_name() == Some(name.as_os_str()))
     }
 
-    /// What is written first, and what is written when that is durable.
+    /// The writes of the first wave, then those that wait until the first wave is durable.
     pub fn waves(&self) -> (&[Snippet], &[Snippet]) {
         self.writes.split_at(self.writes.len() - self.last_writes)
     }
 }
 
-/// The same bytes in ranges that do not touch each other, in order: so that many thousands are searched and not tried.
+/// Merges ranges, in order, until none touch each other. So a search among many thousands can be
+/// binary.
 pub fn merged(mut ranges: Vec<Snippet>) -> Vec<Snippet> {
     ranges.sort_by_key(|range| range.offset);
     let mut merged: Vec<Snippet> = Vec::new();
@@ -136,7 +140,7 @@ pub fn merged(mut ranges: Vec<Snippet>) -> Vec<Snippet> {
     merged
 }
 
-/// In which range another lies wholly, and where in it. Ranges are merged.
+/// The index of the range that contains `inner`, and its place there. Ranges are merged.
 pub(super) fn place(ranges: &[Snippet], inner: &Snippet) -> Option<(usize, Range<usize>)> {
     let index = ranges.partition_point(|range| range.offset <= inner.offset).checked_sub(1)?;
     let start = usize::try_from(inner.offset - ranges[index].offset).ok()?;
@@ -144,14 +148,14 @@ pub(super) fn place(ranges: &[Snippet], inner: &Snippet) -> Option<(usize, Range
     (end <= ranges[index].bytes.len()).then_some((index, start..end))
 }
 
-/// Puts bytes over those that are there.
+/// Overwrites bytes of a range.
 pub(super) fn put(ranges: &mut [Snippet], over: &Snippet) {
     if let Some((index, place)) = place(ranges, over) {
         ranges[index].bytes[place].copy_from_slice(&over.bytes);
     }
 }
 
-/// Runs of sectors that differ, as they are in `new`; both begin at this byte of a device.
+/// Runs of sectors that differ, with the content of `new`; both begin at byte `start` of a device.
 pub fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
     let mut runs: Vec<Snippet> = Vec::new();
     let mut is_in_run = false;
@@ -169,14 +173,14 @@ pub fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
     runs
 }
 
-/// The bytes that stand where others do.
+/// The ranges' bytes at the place of `where_is`.
 pub(super) fn cut(ranges: &[Snippet], where_is: &Snippet) -> Snippet {
     let (index, place) =
         place(ranges, where_is).expect("what is written lies in a range that was read");
     Snippet { offset: where_is.offset, bytes: ranges[index].bytes[place].to_vec() }
 }
 
-/// Whether one range has all of it.
+/// Whether one range contains all of it.
 pub(super) fn covers(ranges: &[Snippet], inner: &Snippet) -> bool {
     place(ranges, inner).is_some()
 }
@@ -227,15 +231,15 @@ fn device_json(device: &Device, bytes: &mut Vec<u8>) -> Value {
     })
 }
 
-/// Text, or where a path is none its bytes.
+/// A path as text; a path that is not UTF-8 as bytes.
 fn path_json(path: &Path) -> Value {
     path.to_str().map_or_else(|| json!(path.as_os_str().as_bytes()), |text| json!(text))
 }
 
-/// The record that a file holds.
+/// Parses a record's file.
 ///
 /// # Errors
-/// It holds none, or not all of it.
+/// It is no record, or incomplete.
 pub fn decode(file: &[u8]) -> Result<Record, Damage> {
     let end = file.iter().position(|byte| *byte == b'\n').ok_or(Damage::Head)?;
     let (first, rest) = (&file[..end], &file[end + 1..]);
@@ -286,10 +290,10 @@ fn device_of(value: &Value, bytes: &mut &[u8]) -> Option<Device> {
         number: value["number"].as_str().map(str::to_owned),
         inode: value["inode"].as_u64(),
         size_bytes: value["size_bytes"].as_u64()?,
-        // An older braid kept ranges that overlap.
+        // Older versions of braid kept overlapping ranges.
         before: merged(ranges(&value["before"])?),
         writes: ranges(&value["writes"])?,
-        // Records of before this was kept have none.
+        // Older records lack the field.
         last_writes: usize::try_from(value["last_writes"].as_u64().unwrap_or(0)).ok()?,
     };
     let is_whole = device.writes.iter().all(|write| covers(&device.before, write))
@@ -326,7 +330,7 @@ fn path_of(value: &Value) -> Option<PathBuf> {
 pub(super) mod tests {
     use super::*;
 
-    /// A device of 1 MiB with 8 KiB and 4 KiB at its ends, a sector of which is written.
+    /// A device of 1 MiB with ends of 8 KiB and 4 KiB, and one written sector.
     pub(in crate::undo) fn device(name: &str) -> Device {
         let mut first = vec![0; 8192];
         first[4096..4608].fill(7);
@@ -388,7 +392,7 @@ pub(super) mod tests {
         assert_eq!(decode(newer.as_bytes()), Err(Damage::Format(2)));
     }
 
-    /// Words that pass the sum and lead nowhere.
+    /// JSON with a right checksum and impossible values.
     #[test]
     fn words_that_make_no_sense_are_refused() {
         let good = encode(&record());

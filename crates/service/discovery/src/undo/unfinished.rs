@@ -1,11 +1,12 @@
-//! Marks of commands that have begun to write and have not come to their end.
+//! Marks of commands that have begun to write and are incomplete.
 //!
 //! ```text
 //!   save: 17.unfinished, 17.undo ─▶ devices are written ─▶ end: the mark is gone
 //!                 ▲ read before anything is served, rescued or added; what stands on the devices decides, not the mark
 //! ```
 //!
-//! The mark of `rescue --commit` holds the folder of its overlay, which is thrown away once the commit is finished.
+//! The mark of `rescue --commit` holds the folder of its overlay, which is discarded when the
+//! commit is complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -24,36 +25,37 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::{option_words, shell_word};
 
-/// No path is longer.
+/// Longest path.
 const PATH_BYTES_MAX: u64 = 1 << 16;
 
-/// A command that stopped in the middle of writing.
+/// A command that stopped in the middle of its writes.
 pub struct Unfinished {
     /// The number of its record.
     pub number: u64,
-    /// What it overwrites.
+    /// Its record.
     pub record: Record,
-    /// The folder of the overlay that was being committed.
+    /// The folder of the overlay that it was committing.
     pub overlay: Option<PathBuf>,
-    /// What is on each device of the record; none where it is away.
+    /// The content of each device of the record; `None` if it is absent.
     contents: Vec<Option<Content>>,
-    /// Which of them are named.
+    /// Whether the operator named each device.
     named: Vec<bool>,
 }
 
-/// Says that a command has come to its end, or was taken back. A mark that stays is of no harm: the devices tell.
+/// Removes the mark: the command is complete, or was taken back. A mark that stays does no harm,
+/// because the devices decide.
 pub fn end(state_dir: &Path, number: u64) {
     let _ = fs::remove_file(mark_of(state_dir, number));
 }
 
-/// The same of every undo of a record that has stopped.
+/// Removes the marks of all undos of this record.
 pub fn end_undoing(state_dir: &Path, number: u64) {
     for one in marks(state_dir).into_iter().filter(|one| one.record.undoes == Some(number)) {
         end(state_dir, one.number);
     }
 }
 
-/// Whether a command has begun to write and not come to its end, as far as it could say.
+/// Whether the command has a mark: it has begun to write and is incomplete.
 pub fn is_unfinished(state_dir: &Path, number: u64) -> bool {
     mark_of(state_dir, number).exists()
 }
@@ -62,7 +64,7 @@ fn mark_of(state_dir: &Path, number: u64) -> PathBuf {
     folder(state_dir).join(format!("{number}.{UNFINISHED}"))
 }
 
-/// Commands that have not come to their end, the newest first. A record that cannot be read says nothing of any device.
+/// Incomplete commands, the newest first. An unreadable record is skipped.
 fn marks(state_dir: &Path) -> Vec<Unfinished> {
     let files = files_with(&folder(state_dir), UNFINISHED).unwrap_or_default();
     let of = |(number, path): &(u64, PathBuf)| {
@@ -83,7 +85,7 @@ fn marks(state_dir: &Path) -> Vec<Unfinished> {
     files.iter().rev().filter_map(of).collect()
 }
 
-/// The command that stopped in the middle of writing and left one of these devices in a state in which it must not be used.
+/// The command that stopped in the middle of its writes and left one of these devices unusable.
 pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<Unfinished> {
     let marks = marks(state_dir);
     if marks.is_empty() {
@@ -94,7 +96,7 @@ pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<Unfinished> {
     marks.into_iter().find_map(|mut one| {
         one.look(&opened);
         if one.contents.iter().all(|content| *content == Some(Content::Written)) {
-            // It was killed between its last write and its end.
+            // It was killed after its last write and before it removed the mark.
             end(state_dir, one.number);
             return None;
         }
@@ -102,7 +104,7 @@ pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<Unfinished> {
     })
 }
 
-/// The same of a device that is open already.
+/// Refuses an open device that a command has left half written.
 pub fn refuse_half_written(state_dir: &Path, open: &dyn Member) -> Result<(), CliError> {
     for mut one in marks(state_dir) {
         for (index, device) in one.record.devices.iter().enumerate() {
@@ -121,13 +123,14 @@ pub fn refuse_half_written(state_dir: &Path, open: &dyn Member) -> Result<(), Cl
 /// Refuses devices that a command has left half written.
 ///
 /// # Errors
-/// There is such a command; how it is finished or taken back.
+/// A device is half written; the error says how to finish the command or take it back.
 pub fn refuse_unfinished(state_dir: &Path, paths: &[PathBuf]) -> Result<(), CliError> {
     unfinished(state_dir, paths).map_or(Ok(()), |one| Err(one.refused(state_dir)))
 }
 
-/// Whether devices that are named must not be used: one that a command has written in part or, where others lack that, wholly; and one as
-/// it was before beside one that was written. A member of that kind which is away does not keep the others from being used without it.
+/// Whether named devices are unusable: a device with any write of the command, or an unwritten
+/// device beside a written one. An absent written device does not keep the unwritten others from
+/// being used.
 fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
     let is_written =
         |content: &Option<Content>| matches!(content, Some(Content::Partly | Content::Written));
@@ -138,7 +141,8 @@ fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
 }
 
 impl Unfinished {
-    /// Finds the devices of the record, by their names and among those that are named now: those may have other names than then.
+    /// Finds the record's devices among those named now, whatever their names, and by the record's
+    /// names.
     fn look(&mut self, opened: &[(Option<Box<dyn Member>>, Reach)]) {
         for (index, device) in self.record.devices.iter().enumerate() {
             let here = opened.iter().filter_map(|(open, _)| open.as_deref());
@@ -146,7 +150,7 @@ impl Unfinished {
             let is_it = |content: &Content| *content != Content::Changed;
             let named = here.filter_map(of).find(is_it);
             let recorded = || found::find(device, Access::Examine).ok().map(|found| found.content);
-            // A member in a partition of a disk that was written is meant, too.
+            // A member in a partition of a written disk counts as named, too.
             let reach = Reach::of(&device.path);
             self.named[index] = named.is_some()
                 || opened.iter().any(|(_, other)| reach.shared_with(other).is_some());
@@ -154,13 +158,13 @@ impl Unfinished {
         }
     }
 
-    /// Whether all of its devices are named, and this array, if one is.
+    /// Whether the operator named all of its devices, and no other array.
     pub fn is_meant_by(&self, array: Option<&str>) -> bool {
         self.named.iter().all(|is_named| *is_named)
             && array.is_none_or(|array| array == self.record.array)
     }
 
-    /// The refusal.
+    /// The refusal of its devices.
     pub fn refused(&self, state_dir: &Path) -> CliError {
         let command = &self.record.command;
         let of = |wanted: &dyn Fn(Option<Content>) -> bool| {
@@ -217,7 +221,7 @@ impl Unfinished {
     }
 }
 
-/// The command with the state folder, where it is not the usual one.
+/// The command, with the state folder unless that is the usual one.
 pub fn in_state_dir(command: String, state_dir: &Path) -> String {
     if *state_dir == braid_console::state_dir() {
         return command;
@@ -233,18 +237,19 @@ mod tests {
     fn a_member_that_was_written_is_not_used_and_one_that_was_not_is_without_it() {
         use Content::{Before, Changed, Partly, Written};
         for (contents, named, wanted) in [
-            // All are here.
+            // All are present.
             ([Some(Partly), Some(Before), Some(Before)], [true, true, true], true),
             ([Some(Written), Some(Before), Some(Before)], [true, true, true], true),
             ([Some(Before), Some(Before), Some(Before)], [true, true, true], false),
-            // The one that was written is here, and not named.
+            // The written device is present, but not named.
             ([Some(Partly), Some(Before), Some(Before)], [false, true, true], true),
-            // It is away, and the others are served without it; then it comes back.
+            // The written device is absent, and the others are served without it; then it comes
+            // back.
             ([None, Some(Before), Some(Before)], [false, true, true], false),
             ([Some(Partly), Some(Changed), Some(Changed)], [true, false, false], true),
             ([Some(Written), Some(Changed), Some(Changed)], [true, true, true], true),
             ([Some(Changed), Some(Changed), Some(Changed)], [true, true, true], false),
-            // None of them is meant.
+            // None is named.
             ([Some(Partly), Some(Before), Some(Before)], [false, false, false], false),
         ] {
             assert_eq!(must_not_be_used(&contents, &named), wanted, "{contents:?} {named:?}");

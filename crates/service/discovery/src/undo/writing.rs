@@ -1,11 +1,12 @@
-//! Writing what a record says: forward to the end of the command, or back to what was there before.
+//! Writes a record's bytes: forward to the end of the command, or back to the content before it.
 //!
 //! ```text
 //!   forward   every device: all but its last writes ─▶ flush ─▶ every device: its last writes, durable
 //!   back      one device after the other: sectors that differ from what was saved ─▶ flush
 //! ```
 //!
-//! Both may stop at any sector, and may begin again from there: each sector then is as it was before, or as one of the writes left it
+//! Both may stop at any sector, and may begin again from there: each sector then has its old
+//! content, or that of one of the writes
 //! `[check: a_command_that_stops_at_any_sector_is_finished_or_taken_back]`.
 
 use braid_member::{Member, MemberError};
@@ -13,13 +14,13 @@ use braid_ondisk::Snippet;
 
 use super::record::{Device, cut, differing};
 
-/// A device that could not be written, by its index, and why.
+/// The index of a device whose write failed, and why.
 pub type Stopped = (usize, MemberError);
 
-/// Writes what the command writes; superblocks when everything else is durable on every device.
+/// Repeats the command's writes; superblocks follow when all else is durable on every device.
 ///
 /// # Errors
-/// A device cannot be written; what came before is.
+/// A device cannot be written; earlier writes are done.
 pub fn forward(devices: &[(&Device, &dyn Member)]) -> Result<(), Stopped> {
     for (index, (device, member)) in devices.iter().enumerate() {
         let (first, _) = device.waves();
@@ -38,13 +39,13 @@ pub fn forward(devices: &[(&Device, &dyn Member)]) -> Result<(), Stopped> {
     flush(devices)
 }
 
-/// Puts back what the command overwrote, of a device on which `now` was read.
+/// Restores the bytes that the command overwrote; `now` are the devices' present bytes.
 ///
 /// # Errors
-/// A device cannot be written; what came before is.
+/// A device cannot be written; earlier writes are done.
 pub fn back(devices: &[(&Device, &dyn Member)], now: &[&[Snippet]]) -> Result<(), Stopped> {
     for (index, ((device, member), now)) in devices.iter().zip(now).enumerate() {
-        // A hole that was never written needs no space below a member.
+        // Writes only differences: a hole that was never written needs no space below a member.
         let differing = |old: Snippet| differing(old.offset, &old.bytes, &cut(now, &old).bytes);
         let mut runs = device.back().into_iter().flat_map(differing);
         runs.try_for_each(|run| member.write_at(&run.bytes, run.offset, false))
@@ -71,7 +72,7 @@ mod tests {
     use super::super::judge::{Content, content, is_between};
     use super::*;
 
-    /// A member that stops for good after so many sectors of writes, as a process that is killed does.
+    /// A member that stops for good after this many written sectors, as when the process is killed.
     struct Mortal {
         inner: MemoryMember,
         left: Arc<AtomicUsize>,
@@ -123,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Two members of 16 KiB with data and a superblock each, and the record of what is written to them.
+    /// Two members of 16 KiB with data and a superblock each, and the record of writes to them.
     fn devices() -> Vec<Device> {
         let of = |seed: u8| {
             let bytes = |seed: u8, length: usize| {
@@ -208,7 +209,7 @@ mod tests {
                 is_halfway,
                 "{first} of {all}"
             );
-            // No superblock vouches for data that are not there.
+            // No superblock vouches for missing data.
             if first < all - 4 {
                 let stands = now(&members);
                 let superblock = |which: usize| {

@@ -1,6 +1,7 @@
-//! What is written, held against the schema that is shipped.
+//! Checks written events against the shipped schema.
 //!
-//! The part of JSON Schema that it uses is checked here; a keyword that is not known fails, so that none is passed over.
+//! It implements the keywords of JSON Schema that occur there; an unknown keyword fails, so that
+//! none is passed over.
 
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ fn schema() -> Value {
     serde_json::from_str(SHIPPED).expect("JSON")
 }
 
-/// What is wrong with `value`; empty if nothing is.
+/// The errors of `value` against `schema`; empty if there are none.
 fn complaints(schema: &Value, value: &Value, place: &str) -> Vec<String> {
     let mut found = Vec::new();
     let properties = &schema["properties"];

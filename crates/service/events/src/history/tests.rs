@@ -1,4 +1,4 @@
-//! Histories cut, filled up, locked and deleted.
+//! Histories that are cut, filled up, locked and deleted.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -49,7 +49,7 @@ fn what_is_written_is_read_again_and_numbers_go_on() {
 
 #[test]
 fn a_tail_torn_at_any_byte_is_dropped() {
-    // In memory, where being durable costs nothing.
+    // In memory, where syncs cost nothing.
     let state = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let state = state.expect("a folder");
     let folder = state.path().join("u.events");
@@ -57,7 +57,7 @@ fn a_tail_torn_at_any_byte_is_dropped() {
     let file = folder.join(CURRENT);
     let bytes = fs::read(&file).expect("a history");
     for cut in 0..=bytes.len() {
-        // What a power cut leaves behind a torn line may be nothing, zeroes, or what was there before.
+        // After a torn line a power cut may leave nothing, zeroes, or earlier content.
         for tail in [&b""[..], &[0; 100], b"\0\0\n", b"{\"schema\":1\n{\n"] {
             fs::write(&file, [&bytes[..cut], tail].concat()).expect("a file");
             let whole = bytes[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -98,7 +98,7 @@ fn it_never_outgrows_its_bound() {
     assert!(kept.len() > 200);
 }
 
-/// A store on a disk with so many bytes left.
+/// A store on a disk with this many bytes left.
 #[derive(Default)]
 struct Small {
     current: Vec<u8>,
@@ -156,7 +156,7 @@ fn a_disk_full_at_any_byte_loses_nothing() {
             let mut log = Log::new(store, 0, file_bytes_max);
             for id in 1..=5 {
                 log.unwritten.push_back(line_of(&event(id)));
-                // On a full disk it is an error, and nothing is lost by it.
+                // On a full disk this is an error that loses no event.
                 let result = log.write();
                 assert_eq!(result.is_ok(), log.unwritten.is_empty());
                 if log.store.may_cut && log.is_torn {
@@ -169,7 +169,7 @@ fn a_disk_full_at_any_byte_loses_nothing() {
             log.unwritten.push_back(line_of(&event(6)));
             log.write().expect("there is room again");
             let found = lines(&log.store);
-            // The oldest may have gone with the file before the previous one, as they do.
+            // The oldest may have gone with the replaced previous file.
             let first = found[0];
             assert_eq!(found, (first..=6).collect::<Vec<_>>(), "{left} {file_bytes_max}");
             assert!(first == 1 || file_bytes_max == 600);

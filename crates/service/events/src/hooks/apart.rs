@@ -1,17 +1,19 @@
-//! A hook in a process of its own: for a server that may run no program and connect to nobody.
+//! A hook in its own process: for a server that may run no program and open no connection.
 //!
 //! ```text
 //!   server: Apart ──one event, a line of JSON──▶ socket ──▶ process: carry_out ──▶ the hook itself
-//!                 ◀──what came of it, a line─────
+//!                 ◀──the result, a line──────────
 //! ```
 //!
-//! The process is started before the server gives anything up. It is told what it delivers by its command line, and gets events and
-//! nothing else by the socket: whoever has the server can have it tell what is not so, and can have it run nothing else. When
-//! the socket ends there is no time left, and what it runs is ended.
+//! The process is started before the server gives up its rights. Its command line names the target,
+//! and the socket gives it events and nothing else. So an attacker in the server can send false
+//! events, but run nothing. When the socket ends the deadline is reached, and the process ends its
+//! program.
 //!
 //! Invariants
-//! - what came of it is what would have come of it here `[check: what_comes_of_an_event_comes_back]`;
-//! - a process that says nothing is not waited for beyond the end `[check: a_process_that_is_gone_is_an_error_and_no_wait]`.
+//! - the result is that of a hook in the server `[check: what_comes_of_an_event_comes_back]`;
+//! - the end does not wait for a silent process
+//!   `[check: a_process_that_is_gone_is_an_error_and_no_wait]`.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -25,30 +27,30 @@ use crate::ending::Ending;
 use crate::event::Event;
 use crate::outlet::{Deliver, DeliveryError, Undelivered};
 
-/// How often the end is looked for while an answer is waited for.
+/// Interval of looks at the deadline during a wait for the answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What came of an event.
+/// The result of a delivery.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
-    /// Nothing if it was delivered.
+    /// `None` if the event was delivered.
     error: Option<String>,
     may_retry: bool,
 }
 
 /// The server's side.
 pub struct Apart {
-    /// The same hook here: it says what it is called and what it wants, and delivers nothing.
+    /// The same hook in the server: it supplies name and filter, and delivers nothing.
     like: Box<dyn Deliver>,
     socket: BufReader<UnixStream>,
     line: Vec<u8>,
 }
 
 impl Apart {
-    /// A hook that is carried out at the other end of the socket.
+    /// A hook that runs at the other end of the socket.
     ///
     /// # Errors
-    /// The socket cannot be waited at for a time.
+    /// The socket allows no read timeout.
     pub fn new(like: Box<dyn Deliver>, socket: UnixStream) -> io::Result<Self> {
         socket.set_read_timeout(Some(LOOK_INTERVAL))?;
         Ok(Self { like, socket: BufReader::new(socket), line: Vec::new() })
@@ -102,7 +104,7 @@ impl Deliver for Apart {
     }
 }
 
-/// The process's side: delivers what comes by the socket until that ends.
+/// The process's side: delivers events from the socket until it ends.
 ///
 /// # Errors
 /// The socket cannot be read or written.
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// Delivers every event but each second one.
+    /// Fails every second event.
     struct Second(u32);
 
     impl Deliver for Second {

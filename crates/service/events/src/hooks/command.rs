@@ -1,4 +1,4 @@
-//! A command that is run for each event, as mdadm's monitor runs its `PROGRAM`.
+//! A command that runs for each event, like the `PROGRAM` of mdadm's monitor.
 //!
 //! ```text
 //!   standard input        the event as one line of JSON
@@ -9,11 +9,11 @@
 //!   "$@"                  kind, array, member: what mdadm gives its PROGRAM
 //! ```
 //!
-//! The line that a person gave is read by a shell; nothing of the event is part of it. Control characters in values are
-//! replaced, since scripts go by lines; the JSON has them as they are.
+//! A shell reads the operator's line; the event is no part of it. Control characters in the
+//! variables are replaced, because scripts read lines; the JSON keeps them.
 //!
 //! Invariants
-//! - no event can have the shell do anything `[check: no_event_can_have_the_shell_do_anything]`.
+//! - no event can make the shell run anything `[check: no_event_can_have_the_shell_do_anything]`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::event::Event;
 use crate::hooks::process;
 use crate::outlet::{Deliver, DeliveryError, Undelivered};
 
-/// How long a command may take if nothing else is said.
+/// The default deadline of a command.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A line of shell that is run for each event, one at a time.
+/// A line of shell that runs for each event, one at a time.
 #[derive(Clone, Debug)]
 pub struct OnEvent {
     script: String,
@@ -34,7 +34,7 @@ pub struct OnEvent {
 }
 
 impl OnEvent {
-    /// This line, ended when it takes longer than `patience`.
+    /// A hook with this line, which is killed after `patience`.
     #[must_use]
     pub fn new(script: impl Into<String>, patience: Duration) -> Self {
         Self { script: script.into(), patience }
@@ -58,7 +58,7 @@ impl Deliver for OnEvent {
         }
         let mut input = event.to_json().into_bytes();
         input.push(b'\n');
-        // A command that failed may have done half of what it does: it is not run again.
+        // Do not repeat a failed command: half of its work may be done.
         let status = process::run(&mut command, &input, self.patience, ending);
         match status.map_err(Undelivered::for_good)? {
             status if status.success() => Ok(()),
@@ -67,7 +67,7 @@ impl Deliver for OnEvent {
     }
 }
 
-/// What the command finds in its environment.
+/// The command's environment.
 fn environment(event: &Event) -> Vec<(&'static str, String)> {
     let change = &event.change;
     let mut all = vec![

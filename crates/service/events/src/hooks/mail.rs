@@ -1,12 +1,12 @@
-//! Mail for what is critical, by the sendmail of the machine.
+//! Mail for critical events, by the machine's sendmail.
 //!
-//! Which events are mailed is what mdadm mails, and what is as bad ([`crate::kind::Kind::is_mailed`]). The message is made
-//! here and given to `sendmail -t -oi`, which takes its recipient from the `To:` line; the mail system queues it, and what
-//! cannot be given to it is tried again.
+//! [`crate::kind::Kind::is_mailed`] chooses the events: those of mdadm, and equally bad ones. This
+//! module makes the message and gives it to `sendmail -t -oi`, which takes its recipient from the
+//! `To:` line. The mail system queues it; if it does not accept the message, the hook tries again.
 //!
 //! Invariants
-//! - no address and no event makes a header of its own `[check: nothing_makes_a_header_of_its_own]`;
-//! - no line is longer than mail allows `[check: no_line_is_longer_than_mail_allows]`.
+//! - no address and no event adds a header `[check: nothing_makes_a_header_of_its_own]`;
+//! - no line exceeds mail's limit `[check: no_line_is_longer_than_mail_allows]`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,32 @@ use crate::event::Event;
 use crate::hooks::process;
 use crate::outlet::{Deliver, DeliveryError, Undelivered};
 
-/// Where sendmail is, everywhere.
+/// The usual path of sendmail.
 pub const SENDMAIL: &str = "/usr/sbin/sendmail";
 
-/// How long it may take to take a message.
+/// Deadline of sendmail for a message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longest line in characters; mail allows 998 bytes.
 const LINE_CHARACTERS_MAX: usize = 240;
 
-/// What sendmail ends with if it may be tried again (`EX_TEMPFAIL`).
+/// sendmail's exit status for a temporary failure (`EX_TEMPFAIL`).
 const TRY_AGAIN: i32 = 75;
 
-/// Where mail goes: `user@host`, or a user of this machine.
+/// A recipient: `user@host`, or a user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(String);
 
-/// The text is no address that mail is sent to.
+/// Why a text is no valid recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Nothing, or more than an address may have.
+    /// It is empty or too long.
     #[error("an address has 1 to 254 characters")]
     Length,
-    /// A character that has no place in it, such as a space, a comma or the end of a line.
+    /// It has a forbidden character, such as a space, a comma or the end of a line.
     #[error("{0:?} has no place in an address; one address is wanted, without a name: user@host")]
     Character(char),
-    /// It is not one part, or two parts with an @ between them.
+    /// It has neither one part nor two parts around an @.
     #[error("it is not user@host, and no user of this machine")]
     Parts,
 }
@@ -56,7 +56,8 @@ impl FromStr for Address {
         if text.is_empty() || text.len() > 254 {
             return Err(AddressError::Length);
         }
-        // Letters of the unquoted form (RFC 5322, atext), and dots; so nothing that ends a line or begins another address.
+        // Letters of the unquoted form (RFC 5322, atext), and dots: none ends a line or begins
+        // another address.
         let is_fit = |letter: char| {
             letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.@[]:".contains(letter)
         };
@@ -69,7 +70,7 @@ impl FromStr for Address {
                 && !part.starts_with(['-', '.'])
                 && !part.contains(['@', '[', ']', ':'])
         };
-        // Brackets are for addresses of machines by number.
+        // Brackets are for numeric addresses of machines.
         let is_host = |host: &str| {
             let number = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
             is_name(
@@ -93,7 +94,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// Mail from this machine, which is called `host`, by the program at `sendmail`.
+    /// Mail from this machine, named `host`, by the program at `sendmail`.
     #[must_use]
     pub fn new(to: Address, sendmail: &Path, host: &str) -> Self {
         Self { to, sendmail: sendmail.to_owned(), host: host.to_owned() }
@@ -124,7 +125,7 @@ impl Deliver for Mail {
     }
 }
 
-/// The message, with lines that end as they do on this machine: sendmail makes mail's own of them.
+/// The message, with this machine's line ends: sendmail converts them.
 fn message(event: &Event, to: &Address, host: &str) -> String {
     let change = &event.change;
     let subject = format!("{} of {} on {host}", change.kind, event.array);
@@ -173,7 +174,7 @@ fn message(event: &Event, to: &Address, host: &str) -> String {
     text
 }
 
-/// A character as it is shown: nothing that ends a line or steers a terminal.
+/// The character, or a replacement if it ends a line or controls a terminal.
 fn shown(letter: char) -> char {
     if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') {
         '\u{fffd}'
@@ -182,7 +183,7 @@ fn shown(letter: char) -> char {
     }
 }
 
-/// Text for a header: printable ASCII, and not too much of it.
+/// Text for a header: printable ASCII of limited length.
 fn header(text: &str) -> String {
     let is_plain = |letter: char| matches!(letter, ' '..='~');
     text.chars().map(|letter| if is_plain(letter) { letter } else { '?' }).take(200).collect()

@@ -1,8 +1,8 @@
-//! Running a program with some bytes as its input, for at most so long.
+//! Runs a program with bytes as its input, within a deadline.
 //!
-//! The program has a process group of its own, which is killed when time is up, so that a shell does not leave its children
-//! behind. Its input is a file in memory: a program that reads none of it holds nothing up. What it prints goes where our own
-//! standard error goes, since our standard output is for data.
+//! The program has its own process group, which is killed at the deadline, so that a shell does not
+//! leave its children behind. Its input is a file in memory: a program that reads none of it delays
+//! nothing. Its output goes to braid's standard error, because braid's standard output is for data.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -17,10 +17,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::ending::Ending;
 use crate::outlet::DeliveryError;
 
-/// Between two looks at whether the program has ended, at first and at most.
+/// Interval of looks at the program: at first, and at most.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// What belongs to us and not to what we run: a service manager would take its words for ours.
+/// Variables for braid alone: the service manager would take the program's messages for braid's.
 const NOT_INHERITED: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -30,10 +30,10 @@ const NOT_INHERITED: [&str; 6] = [
     "LISTEN_FDNAMES",
 ];
 
-/// Runs it to its end.
+/// Runs the program to its end.
 ///
 /// # Errors
-/// It did not start, or not end in time.
+/// It did not start, or did not end in time.
 pub(crate) fn run(
     command: &mut Command,
     input: &[u8],
@@ -73,11 +73,11 @@ fn start(command: &mut Command, input: &[u8]) -> std::io::Result<Child> {
     command.stdin(Stdio::from(file)).stdout(Stdio::from(out)).process_group(0).spawn()
 }
 
-/// Ends it and what it started.
+/// Kills the program and its children.
 fn kill(child: &mut Child) {
-    // It has not been waited for, so the number is still its own.
+    // It is not reaped yet, so its number is still its own.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may just have ended by itself.
+        // It may have just ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
@@ -109,7 +109,7 @@ mod tests {
         let pids = folder.path().join("pids");
         let script = format!("sleep 1000 & echo $! > '{}'; wait", pids.display());
         let ending = Ending::default();
-        // As long as it takes to have begun, however busy the machine is.
+        // Wait until it has begun, however busy the machine is.
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while std::fs::read_to_string(&pids).map_or(true, |text| !text.ends_with('\n')) {
@@ -122,7 +122,7 @@ mod tests {
         assert!(matches!(outcome, Err(DeliveryError::Ended)), "{outcome:?}");
         let child = std::fs::read_to_string(&pids).expect("its child").trim().to_owned();
         let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        // It may be a zombie until init takes it.
+        // It may be a zombie until init reaps it.
         let is_over = || state().is_empty() || state().contains(") Z ");
         let until = Instant::now() + Duration::from_secs(30);
         while !is_over() && Instant::now() < until {

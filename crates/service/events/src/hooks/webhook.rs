@@ -1,8 +1,9 @@
-//! A web server that is sent each event: `POST`, the event as JSON.
+//! A web server that gets each event: `POST`, the event as JSON.
 //!
-//! A server that is away or has trouble is asked again after a while ([`crate::outlet::Backoff`]); one that refuses (4xx) is
-//! not. So a server may get an event twice, if its answer was lost: `Idempotency-Key` is the same both times, and no other
-//! event's. Redirections are not followed: the address is the operator's word.
+//! If the server is unreachable or fails, the hook tries again after a while
+//! ([`crate::outlet::Backoff`]); after a refusal (4xx except 408, 425 and 429) it does not. If an
+//! answer was lost, the server gets an event twice: `Idempotency-Key` is then the same, and differs
+//! for every other event. Redirections are not followed: the operator chose the address.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::ending::Ending;
 use crate::event::Event;
 use crate::outlet::{Deliver, DeliveryError, Undelivered};
 
-/// How long a server may take for one answer.
+/// Deadline of the server for one answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where events are sent. Printed without what may be secret in it: all behind the host.
+/// The target of events. Its printed form omits all behind the host, which may be secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(Uri);
 
-/// The text is no address that events are sent to.
+/// Why a text is no valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// It is no URL.
@@ -33,12 +34,12 @@ pub enum UrlError {
     /// It names no host, or another scheme.
     #[error("it begins with {SCHEMES}, and a host is wanted behind it")]
     Scheme,
-    /// A password in it would be seen by all who look at the list of processes.
+    /// The list of processes would show its password.
     #[error("a user or password has no place in it")]
     Credentials,
 }
 
-/// The schemes that can be used.
+/// Valid schemes.
 const SCHEMES: &str = "http:// or https://";
 
 impl FromStr for Url {
@@ -74,7 +75,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// To `url`, each answer within `patience`.
+    /// Sends to `url`, with deadline `patience` for each answer.
     #[must_use]
     pub fn new(url: Url, patience: Duration) -> Self {
         let is_secure = url.0.scheme_str() == Some("https");
@@ -116,8 +117,8 @@ impl Deliver for Webhook {
     }
 }
 
-/// TLS with the certificates that this machine trusts: those of its administrator, too. One that cannot be read is left out;
-/// what then is not trusted says so when it is used.
+/// TLS with the certificates that this machine trusts, including its administrator's. Unreadable
+/// certificates are left out; a connection that needs one fails.
 fn tls(is_wanted: bool) -> TlsConfig {
     let roots = if is_wanted { rustls_native_certs::load_native_certs().certs } else { Vec::new() };
     let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
@@ -128,7 +129,7 @@ fn tls(is_wanted: bool) -> TlsConfig {
         .build()
 }
 
-/// The same for the same event, and no other's.
+/// A key that is unique for each event.
 fn key(event: &Event) -> String {
     let digits: String = event.uuid.chars().filter(char::is_ascii_hexdigit).collect();
     format!("{digits}-{}-{}", event.id, event.change.time.since_unix().as_micros())
@@ -151,7 +152,7 @@ mod tests {
         body: String,
     }
 
-    /// A server on loopback that gives these answers, one for each connection: a status, or none at all.
+    /// A server on loopback with these answers, one for each connection: a status, or none at all.
     fn server(answers: Vec<Option<u16>>) -> (Url, Receiver<Asked>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/hook?token=secret", listener.local_addr().expect("bound"));

@@ -1,4 +1,4 @@
-//! Families of metrics: a name, what it is, and a sample for each set of labels.
+//! Families of metrics: a name, a description, and a sample for each set of labels.
 
 use std::fmt::Error;
 
@@ -7,7 +7,6 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Writes families of metrics.
 pub(super) struct Families<'a>(DescriptorEncoder<'a>);
 
 /// Names and values of labels.
@@ -21,7 +20,7 @@ impl<'a> Families<'a> {
         Self(encoder)
     }
 
-    /// One family of gauges; nothing is said of one without samples.
+    /// Writes a family of gauges; omits one without samples.
     pub(super) fn gauge(
         &mut self,
         name: &str,
@@ -37,7 +36,7 @@ impl<'a> Families<'a> {
         })
     }
 
-    /// The same of counters. The encoder puts `_total` behind the name.
+    /// Writes a family of counters. The encoder appends `_total` to the name.
     pub(super) fn counter(
         &mut self,
         name: &str,
@@ -54,7 +53,7 @@ impl<'a> Families<'a> {
     }
 }
 
-/// A count as a metric has it: whole to 2^53.
+/// A count as a metric's value: exact up to 2^53.
 #[allow(clippy::cast_precision_loss, reason = "metrics are floating point")]
 pub(super) fn number(count: u64) -> f64 {
     count as f64

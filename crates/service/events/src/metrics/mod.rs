@@ -1,11 +1,12 @@
-//! Metrics: what an array is and does, in numbers, as OpenMetrics text.
+//! Metrics: the state and work of an array in numbers, as OpenMetrics text.
 //!
-//! The program that serves arrays has a [`Source`] for each; a scrape asks all of them for a [`Snapshot`] and makes text of
-//! it ([`render()`]). Nothing is counted here. Names are those of docs/monitoring.md and stay; `node_md_*`, as Prometheus'
-//! node_exporter says them of md's arrays, come on request, so that rules made for those work unchanged.
+//! The program that serves arrays has a [`Source`] for each. A scrape asks all of them for a
+//! [`Snapshot`] and turns it into text ([`render()`]). This module counts nothing itself.
+//! docs/monitoring.md lists the names, which are stable. On request, the `node_md_*` names of
+//! Prometheus' node_exporter are added, so that rules made for md's arrays work unchanged.
 //!
 //! ```text
-//!   snapshot        what is said of one array          render, node_md     text
+//!   snapshot        values of one array                render, node_md     text
 //!   routes          GET /metrics, for any server       server              one on a port of its own
 //! ```
 

@@ -1,5 +1,6 @@
-//! What node_exporter says of md's arrays, said of braid's, so that its rules and dashboards work: `NodeRAIDDegraded`,
-//! `NodeRAIDDiskFailure`. Names and labels are those of its documentation; the device is the array's name.
+//! The metrics of node_exporter for md's arrays, made for braid's. So its rules and dashboards
+//! work: `NodeRAIDDegraded`, `NodeRAIDDiskFailure`. Names and labels are those of its
+//! documentation; the device is the array's name.
 
 use std::fmt::Error;
 
@@ -8,7 +9,7 @@ use braid_runtime::JobKind;
 use super::families::{Families, Labels, number};
 use super::snapshot::{Snapshot, State};
 
-/// node_exporter's states of an array; each is always said.
+/// node_exporter's states of an array; each has a sample.
 const STATES: [&str; 5] = ["active", "inactive", "recovering", "resync", "check"];
 
 /// Bytes in its blocks.

@@ -13,10 +13,10 @@ use super::families::{Families, Labels, Sample, number};
 use super::node_md;
 use super::snapshot::{MemberState, Snapshot, State};
 
-/// What it is, for HTTP.
+/// The media type.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All that is said of these arrays, to the `# EOF`; with `node_md`, what node_exporter would say of them as well.
+/// All metrics of these arrays, to the `# EOF`; with `node_md`, also those of node_exporter.
 #[must_use]
 pub fn render(snapshots: Vec<Snapshot>, with_node_md: bool) -> String {
     let mut registry = Registry::default();
@@ -53,7 +53,7 @@ impl Arrays {
         self.snapshots.iter().map(|one| (of(one, []), number(value(one)))).collect()
     }
 
-    /// Several for each array, with one more label.
+    /// Several samples for each array, with one more label.
     fn by<'s, I: IntoIterator<Item = (String, u64)>>(
         &'s self,
         label: &'static str,
@@ -227,7 +227,7 @@ impl Arrays {
         )
     }
 
-    /// How far jobs are. Nothing is said where there is none.
+    /// Progress of jobs; no samples without a job.
     fn jobs(&self, families: &mut Families<'_>) -> Result<(), Error> {
         let each = |value: fn(&JobProgress) -> f64| {
             let sample = |one: &Snapshot| {
@@ -249,7 +249,7 @@ impl Arrays {
         families.gauge("braid_sync_paused", "Whether the job waits to be resumed", paused)
     }
 
-    /// What the engine counts: the names are its own.
+    /// The engine's counters, by the engine's names.
     fn work(&self, families: &mut Families<'_>) -> Result<(), Error> {
         let Some(first) = self.snapshots.first() else { return Ok(()) };
         for (name, _) in &first.counters {
@@ -347,7 +347,7 @@ impl Arrays {
     }
 }
 
-/// A job as a label: md's words, but for the recovery of members.
+/// A job's kind as a label: md's words, except for the recovery of members.
 const fn kind(kind: JobKind) -> &'static str {
     match kind {
         JobKind::Resync => "resync",

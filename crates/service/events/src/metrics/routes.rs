@@ -1,7 +1,8 @@
-//! `GET /metrics`, for any server of HTTP: the control socket's, and the one on a port ([`super::server`]).
+//! `GET /metrics`, for any HTTP server: the control socket's, and the one on a port
+//! ([`super::server`]).
 //!
-//! An array that does not answer holds up no thread but one: scrapes are asked for one at a time, and one that waits too long
-//! is answered 503.
+//! An array that does not answer blocks one thread only: scrapes run one at a time, and one that
+//! waits too long gets a 503.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,24 +18,25 @@ use tokio::sync::Semaphore;
 use super::render::{CONTENT_TYPE, render};
 use super::snapshot::Source;
 
-/// How long a scrape waits for the array, and for those before it. Prometheus waits ten seconds.
+/// How long a scrape waits for earlier scrapes and for the array. Prometheus waits ten seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What a scrape may ask for.
+/// Parameters of a scrape.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub(crate) struct Asked {
-    /// `1` for `node_md_*` as well, `0` for none; without it, as the server was told.
+    /// `1` for `node_md_*` as well, `0` for none; without it, the server's setting.
     node_md: Option<u8>,
 }
 
-/// The route `/metrics` over these arrays, with `node_md_*` if it is not said otherwise. Wants a runtime that has time.
+/// The route `/metrics` over these arrays; `with_node_md` is the default for `node_md_*`. Needs a
+/// runtime with timers.
 pub(super) fn routes(sources: Vec<Arc<dyn Source>>, with_node_md: bool) -> Router {
     Router::new().route("/metrics", get(scraping(sources, with_node_md)))
 }
 
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// What answers there.
+/// The handler of the route.
 pub(crate) fn scraping(
     sources: Vec<Arc<dyn Source>>,
     with_node_md: bool,

@@ -1,8 +1,9 @@
-//! Metrics on a port: a server with few routes, on a thread of its own.
+//! Metrics on a port: a server with few routes, on its own thread.
 //!
-//! Any process of the machine may connect to a loopback port, so it takes little: some connections at a time, one request
-//! each, and a few seconds for it; when there are too many, one that has asked nothing goes. It listens on loopback only, and
-//! answers to names of this machine only, unless it is asked otherwise: there is no TLS.
+//! Any process of the machine may connect to a loopback port, so the server limits connections, and
+//! allows each one request and a few seconds. At the limit, a connection without a request is cut
+//! off. Without TLS, the server listens on loopback only and accepts names of this machine only,
+//! unless configured otherwise.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -22,46 +23,46 @@ use tokio::sync::oneshot;
 use super::routes::routes;
 use super::snapshot::Source;
 
-/// Connections at a time: a scraper or two, a person with curl, and others that say nothing before one of them has to go.
+/// Most connections at a time: a scraper or two, an operator with curl, and some silent ones.
 const CONNECTIONS_MAX: usize = 32;
 
-/// What one connection may take, from its first byte to its last.
+/// Deadline of a connection, from its first byte to its last.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Lets a shortage of descriptors pass.
+/// Wait after a shortage of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why metrics cannot be served there.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// It is no address with a port.
+    /// The text is no address with a port.
     #[error("{0:?} is no address with a port, such as 127.0.0.1:9100")]
     Address(String),
-    /// Other machines could ask there.
+    /// Other machines could connect to the address.
     #[error("{0} is not a loopback address; there is no TLS, so other machines could read along")]
     NotLoopback(SocketAddr),
-    /// The system refuses it.
+    /// An error of the operating system.
     #[error("cannot listen on {address}: {source}")]
     System {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What it says.
+        /// The error.
         #[source]
         source: io::Error,
     },
 }
 
-/// An address to listen on: `127.0.0.1:9100`, `[::1]:9100`, `localhost:9100`. One that is not loopback is taken if
-/// `is_public`.
+/// Parses an address to listen on: `127.0.0.1:9100`, `[::1]:9100`, `localhost:9100`. `is_public`
+/// allows addresses beyond loopback.
 ///
 /// # Errors
-/// It is no address, or one that other machines could reach.
+/// It is no address, or other machines could reach it.
 pub fn parse_address(text: &str, is_public: bool) -> Result<SocketAddr, ServerError> {
     let by_name = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let by_name = by_name.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     let address = by_name.or_else(|| text.parse().ok());
     let address = address.ok_or_else(|| ServerError::Address(text.to_owned()))?;
-    // An IPv4 address in IPv6 clothes is judged as what it is.
+    // An IPv4 address mapped to IPv6 counts as IPv4.
     if is_public || address.ip().to_canonical().is_loopback() {
         Ok(address)
     } else {
@@ -69,7 +70,7 @@ pub fn parse_address(text: &str, is_public: bool) -> Result<SocketAddr, ServerEr
     }
 }
 
-/// The running server; it ends when this is dropped.
+/// The running server; drop ends it.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
@@ -78,11 +79,11 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves the metrics of these arrays at `address`, and what is `beside` them, to who asks by these names; port 0 picks a
-    /// free one.
+    /// Serves the metrics of these arrays at `address`, and the routes `beside` them, under these
+    /// names; port 0 picks a free one.
     ///
     /// # Errors
-    /// The system refuses the address, a thread or what the thread needs.
+    /// The system refuses the address, a thread or a runtime.
     pub fn start(
         address: SocketAddr,
         sources: Vec<Arc<dyn Source>>,
@@ -111,14 +112,14 @@ impl MetricsServer {
                     _ = stopped => {}
                 }
             });
-            // One that still asks the array is not waited for.
+            // Do not wait for a scrape that still asks an array.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("braid-metrics".into()).spawn(body);
         Ok(Self { address: bound, stop: Some(stop), thread: Some(thread.map_err(system)?) })
     }
 
-    /// Where it listens, with the port that was picked.
+    /// Its address, with the picked port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -151,7 +152,7 @@ async fn serve(listener: tokio::net::TcpListener, routes: Router) {
                 let mut http = http1::Builder::new();
                 let connection =
                     http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
-                // A client that went away, or took too long, is no affair of ours.
+                // A client that left or took too long is no error of the server.
                 let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
             };
             tokio::spawn(task).abort_handle()

@@ -1,4 +1,4 @@
-//! What is said of one array at one time: plain values, made by the program that serves it.
+//! The values of one array at one time: plain data, made by the program that serves it.
 
 use braid_runtime::{JobKind, JobProgress};
 
@@ -6,13 +6,13 @@ use crate::event::Identity;
 use crate::standing::Standing;
 use crate::teller::Counts;
 
-/// Something that can say how an array is. Asked on threads of its own, where it may wait.
+/// A source of snapshots. Its callers are separate threads, which it may block.
 pub trait Source: Send + Sync {
-    /// How it is now.
+    /// The present state.
     fn snapshot(&self) -> Snapshot;
 }
 
-/// How an array is, in one word.
+/// The state of an array, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// All members are there.
@@ -21,16 +21,16 @@ pub enum State {
     Degraded,
     /// A member is being rebuilt.
     Rebuilding,
-    /// It takes no writes any more: too much is lost, or there is no space.
+    /// It refuses writes: too many members are lost, or a member has no space below it.
     Failed,
-    /// It is only read.
+    /// It is read-only.
     ReadOnly,
     /// It has been stopped.
     Stopped,
 }
 
 impl State {
-    /// All of them: each is always said, with 0 or 1.
+    /// All states; each has a sample, with 0 or 1.
     pub const ALL: [Self; 6] =
         [Self::Ok, Self::Degraded, Self::Rebuilding, Self::Failed, Self::ReadOnly, Self::Stopped];
 
@@ -48,25 +48,25 @@ impl State {
     }
 }
 
-/// How a member is.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
     /// Read and written.
     Active,
-    /// Read around, and written.
+    /// Avoided by reads, and written.
     Slow,
     /// In a slot, and being recovered.
     Rebuilding,
-    /// Waits.
+    /// Waiting for a slot.
     Spare,
-    /// Out since it does not answer: it comes back by itself.
+    /// Out because it does not answer; it comes back by itself.
     Away,
-    /// Out.
+    /// Out because it failed.
     Failed,
 }
 
 impl MemberState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 6] =
         [Self::Active, Self::Slow, Self::Rebuilding, Self::Spare, Self::Away, Self::Failed];
 
@@ -87,32 +87,33 @@ impl MemberState {
 /// One member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// As it was named to braid.
+    /// Its path, as given to braid.
     pub name: String,
     /// Its slot.
     pub slot: Option<u16>,
-    /// How it is.
+    /// Its state.
     pub state: MemberState,
-    /// Read errors of it that were corrected.
+    /// Its corrected read errors.
     pub corrected_read_errors: u64,
 }
 
-/// Members by what they are. One that failed, or is being recovered, leaves its slot missing, so it counts in both.
+/// Numbers of members by state. A failed or recovering member leaves its slot missing, so it counts
+/// in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
-    /// In a slot, with all they should hold.
+    /// In a slot, and up to date.
     pub active: u64,
     /// In a slot, and being recovered.
     pub rebuilding: u64,
-    /// Waiting.
+    /// Waiting for a slot.
     pub spare: u64,
     /// Out since the start.
     pub failed: u64,
-    /// Slots without a member that holds all it should.
+    /// Slots without an up-to-date member.
     pub missing: u64,
 }
 
-/// What a front end has counted.
+/// A front end's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontEnd {
     /// Its name: `nbd`.
@@ -121,7 +122,7 @@ pub struct FrontEnd {
     pub connections: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections turned away or cut, by why.
+    /// Connections refused or cut, by reason.
     pub rejected: Vec<(&'static str, u64)>,
     /// Requests received.
     pub requests: u64,
@@ -135,71 +136,71 @@ pub struct FrontEnd {
     pub payload_bytes: u64,
 }
 
-/// What waits at one member.
+/// The queue of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elevator {
     /// The member's slot.
     pub slot: u16,
     /// Reads that wait now.
     pub waiting_reads: u64,
-    /// Everything else that waits now.
+    /// Other requests that wait now.
     pub waiting_writes: u64,
-    /// Vectors that are with the device now.
+    /// Vectors at the device now.
     pub in_flight: u64,
-    /// Vectors given to the device so far.
+    /// Vectors dispatched to the device so far.
     pub dispatched: u64,
 }
 
-/// How an array is.
+/// The state of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Which array.
+    /// The array.
     pub identity: Identity,
-    /// Its level, as md says it.
+    /// Its level, in md's word.
     pub level: String,
     /// Its layout; empty if the level has none.
     pub layout: String,
     /// The version of its metadata.
     pub metadata: String,
-    /// How many slots it has.
+    /// Number of its slots.
     pub slots: u64,
     /// How many more members may be lost.
     pub can_lose: u64,
-    /// Whether it is only read.
+    /// Whether it is read-only.
     pub is_read_only: bool,
     /// Its size.
     pub size_bytes: u64,
-    /// Bytes that were answered and are not on the members.
+    /// Acknowledged bytes that the members lack.
     pub dirty_bytes: u64,
-    /// Bits of its write-intent bitmap that are set, and all of them; none without one.
+    /// Set bits of its write-intent bitmap, and all bits; `None` without one.
     pub bitmap_bits: Option<(u64, u64)>,
     /// Its members, counted.
     pub disks: Disks,
     /// Its members, one by one.
     pub members: Vec<Member>,
-    /// How far its job is, if there is one.
+    /// The progress of its job, if it has one.
     pub job: Option<JobProgress>,
-    /// Milliseconds that members have sat out, all of them together.
+    /// Milliseconds that members have sat out; the sum of all members.
     pub sat_out_ms: u64,
-    /// What the engine has counted, by name.
+    /// The engine's counters, by name.
     pub counters: Vec<(&'static str, u64)>,
-    /// What waits at members.
+    /// The members' queues.
     pub elevators: Vec<Elevator>,
-    /// What front ends have counted.
+    /// The front ends' counters.
     pub front_ends: Vec<FrontEnd>,
-    /// What events come to.
+    /// Totals of its events.
     pub standing: Standing,
-    /// What became of events.
+    /// Counts of its events.
     pub told: Counts,
 }
 
 impl Snapshot {
-    /// Whether a job of this kind is there.
+    /// Whether a job of this kind runs.
     pub(super) fn is_doing(&self, kind: JobKind) -> bool {
         self.job.is_some_and(|job| job.kind == kind)
     }
 
-    /// In one word: the gravest that holds.
+    /// The state in one word: the gravest that applies.
     #[must_use]
     pub fn state(&self) -> State {
         let standing = &self.standing;

@@ -110,7 +110,7 @@ fn each_family_stands_once_with_all_arrays_and_all_states() {
     assert!(!render(vec![snapshot("tank")], false).contains("node_md"));
 }
 
-/// An alert or a panel over a name that is not there is one that is quiet for ever.
+/// An alert or a panel with a missing metric would be quiet for ever.
 #[test]
 fn alerts_and_dashboard_name_metrics_that_there_are() {
     let mut one = snapshot("tank");
@@ -260,7 +260,7 @@ fn a_scrape_is_answered_and_silent_clients_hold_nothing_up() {
         (Router::new(), Names::Machine),
     )
     .expect("a server");
-    // More than there is room for.
+    // More than the limit.
     let silent: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(server.address()).expect("a server")).collect();
     let answer = get(&server, "/metrics");
