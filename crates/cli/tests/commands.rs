@@ -1,6 +1,7 @@
-//! The tests of commands that end by themselves, in one program: a program for each file is linked for each file.
+//! Tests of commands that end by themselves, in one program: each test file of its own would have
+//! to be linked.
 //!
-//! Programs of their own have those that look at their whole process.
+//! Tests that inspect their whole process have their own programs.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 

@@ -1,8 +1,8 @@
-//! `braid create` makes arrays that braid and mdadm read as they were asked for.
+//! `braid create` makes arrays that braid and mdadm read as requested.
 
 use crate::create_kit::{Folder, MEMBER, MEMBER_BYTES};
 
-/// One array to make, and what must come of it.
+/// An array to make, and the expected result.
 type Case = (&'static str, &'static str, &'static str, u64, &'static str, Option<&'static str>);
 
 /// Level, further options, members, data members' worth of capacity, mdadm's level and layout.
@@ -188,7 +188,7 @@ fn without_redundancy_left_there_is_nothing_to_bring_in_sync() {
     folder.files(&["a", "b", "c", "d"]);
     let made = folder.braid("create tank -l 5 --json a missing b").done().json();
     assert_eq!(made["array"]["sync"], "no-redundancy");
-    // One of raid6's two parities is left and may be wrong: that would be silent.
+    // With only one of raid6's two parities left, a wrong parity would go unnoticed.
     folder
         .braid_changing_nothing("create tank6 -l 6 c missing d x --member-size 8M")
         .refused("B031", 12)

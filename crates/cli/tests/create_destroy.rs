@@ -1,4 +1,4 @@
-//! Nothing recognisable is overwritten unless it was named; what is named is saved, and wiped so
+//! `braid create` overwrites recognised contents only by name. It saves them, and wipes them so
 //! that nothing is ambiguous afterwards.
 
 use std::fs;
@@ -127,7 +127,7 @@ fn what_was_saved_brings_the_old_array_back() {
 
 #[test]
 fn an_array_made_again_over_its_contents_keeps_them() {
-    // A raid1 with its superblock at the end: the file system on it begins where the member does.
+    // A raid1 with its superblock at the end: a file system on it begins where the member does.
     let folder = Folder::new();
     folder.braid("create old --level 1 --metadata 1.0 --member-size 8M a b").done();
     for name in ["a", "b"] {
@@ -200,7 +200,7 @@ fn one_name_for_two_different_things_is_refused() {
         .refused("B013", 12)
         .says("several different things")
         .says(&all);
-    // Without a name at all, names that are clear are suggested.
+    // Without a name, unambiguous names are suggested.
     folder.braid_changing_nothing("create new -l 5 a b c d").refused("B012", 12).says(&all);
     folder
         .braid_changing_nothing(&format!("create new -l 5 a b c d --destroy {first}"))
@@ -224,7 +224,7 @@ fn one_kind_for_file_systems_with_different_uuids_is_refused() {
         .braid_changing_nothing("create t -l 1 --destroy ext4 a b")
         .refused("B013", 12)
         .says("--destroy 01010101-0101-0101-0101-010101010101 --destroy 02020202-0202-0202");
-    // An array called "data" is another thing than unknown data.
+    // An array called "data" differs from unknown data.
     folder.braid("create data -l 1 --member-size 8M c d").done();
     folder.files(&["e"]);
     folder.write("e", 0, b"!");

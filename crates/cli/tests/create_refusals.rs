@@ -1,5 +1,5 @@
-//! Whatever is wrong with a command line or its members, `braid create` says so by code, offers a
-//! way out, and has not changed one byte.
+//! For any fault of a command line or its members `braid create` prints a code and a remedy, and
+//! changes not one byte.
 
 use crate::create_kit::{Folder, MEMBER_BYTES};
 
@@ -39,7 +39,8 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
     }
 }
 
-/// Three files and no name: the first was taken for the name, and the others were to be destroyed.
+/// Three files and no name: the first was taken for the name, and the others would have been
+/// destroyed.
 #[test]
 fn a_file_in_the_place_of_the_name_is_asked_about_and_may_be_the_name() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! `braid examine` says what each member is, never writes, and exits by what it found.
+//! `braid examine` reports each member, never writes, and its exit status reflects the findings.
 
 use crate::create_kit::{Folder, MEMBER_BYTES};
 use braid_ondisk::{SuperblockUpdate, UnvalidatedV1, Version};
@@ -166,8 +166,8 @@ fn a_name_from_a_disk_cannot_steer_the_terminal() {
     assert!(!seen.out.contains('\u{1b}') && seen.out.contains("\\u{1b}"), "{seen:?}");
 }
 
-/// `examine` said of a dirty RAID-5 that it can lose 1 more member; losing one made all its chunks unreadable, and the
-/// next start was refused.
+/// Regression: `examine` said that a dirty RAID-5 can lose 1 more member. After the loss all chunks
+/// of that member were unreadable, and the next start was refused.
 #[test]
 fn a_dirty_array_is_not_said_to_bear_what_it_does_not() {
     for (level, members, can_lose, doubt, words) in [

@@ -1,4 +1,4 @@
-//! `braid examine` on arrays that the kernel's md made: what it says is what md said.
+//! `braid examine` on arrays of the kernel's md: it reports the same as md.
 
 use std::fs;
 use std::path::Path;
@@ -29,12 +29,12 @@ fn healthy_arrays_are_described_as_md_described_them() {
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .filter_map(|name| name.strip_suffix(".txt").map(String::from))
         .filter(|name| !name.starts_with("state-"))
-        // Far sets and raid0 without a layout are refused by name: below.
+        // Far sets, and raid0 without a layout, are refused by name: below.
         .filter(|name| !name.contains("-sets") && !name.contains("-default"))
         .collect();
     names.sort();
     assert!(names.len() > 40, "{}", names.len());
-    // Every third is enough here: assembly's own tests take all.
+    // Every third suffices here: assembly's own tests take all.
     for name in names.iter().step_by(3) {
         let (folder, array, members) = unpack(name);
         let seen = folder.braid(&format!("examine --json {members}"));
@@ -81,7 +81,7 @@ fn arrays_in_trouble_are_called_that() {
 
 #[test]
 fn an_array_of_mds_is_not_overwritten_unless_it_is_named() {
-    // 0.90 has no name: it answers to its UUID.
+    // Metadata 0.90 has no name: the array answers to its UUID.
     let (folder, _, members) = unpack("state-raid5-dirty-m0.90");
     let seen = folder.braid(&format!("examine --json {members}")).json();
     let uuid = &seen["members"][0]["superblocks"][0]["array"]["uuid"];

@@ -1,4 +1,4 @@
-//! The client against the product's own server, and against one that is no server.
+//! The client against braid's own server, and against a program that is no NBD server.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 

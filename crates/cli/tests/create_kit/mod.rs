@@ -1,4 +1,4 @@
-//! A folder, the built command in it, and a look at every byte before and after.
+//! A folder, the built command in it, and a comparison of all bytes before and after.
 
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its own part of the kit
 
@@ -17,7 +17,7 @@ pub(crate) const MEMBER: &str = "8M";
 /// The same in bytes.
 pub(crate) const MEMBER_BYTES: u64 = 8 << 20;
 
-/// What a run of the command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) exit: i32,
@@ -26,14 +26,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Done, with nothing to say on standard error.
+    /// It succeeded, with nothing on standard error.
     #[track_caller]
     pub(crate) fn done(self) -> Self {
         assert_eq!((self.exit, self.err.as_str()), (0, ""), "{self:?}");
         self
     }
 
-    /// Refused with this code and status, and with a way out.
+    /// It was refused with this code and status, and with a remedy.
     #[track_caller]
     pub(crate) fn refused(self, code: &str, exit: i32) -> Self {
         assert!(self.err.starts_with(&format!("error[{code}]: ")), "{self:?}");
@@ -127,7 +127,7 @@ impl Folder {
         found
     }
 
-    /// Runs a command that must change nothing at all.
+    /// Runs a command that must change nothing.
     #[track_caller]
     pub(crate) fn braid_changing_nothing(&self, command: &str) -> Outcome {
         let before = self.everything();
@@ -136,7 +136,7 @@ impl Folder {
         outcome
     }
 
-    /// What `mdadm --examine` prints, field by field; `None` without mdadm.
+    /// Fields of `mdadm --examine`; `None` without mdadm.
     pub(crate) fn mdadm(&self, name: &str) -> Option<BTreeMap<String, String>> {
         let output = ["mdadm", "/sbin/mdadm", "/usr/sbin/mdadm"].into_iter().find_map(|program| {
             let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! What a client is told about an export, by nbdinfo.
+//! An export's properties, as nbdinfo reports them.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::kit::{
 use crate::living::done;
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
-/// Asks everything that nbdinfo can ask.
+/// Requests every property that nbdinfo knows.
 fn look(served: &Served, data_members: u64, (preferred, description): (u64, &str)) {
     let json = ok("nbdinfo", ["--json", &served.uri]);
     let info: Value = serde_json::from_str(&json).expect("nbdinfo prints JSON");
@@ -16,7 +16,7 @@ fn look(served: &Served, data_members: u64, (preferred, description): (u64, &str
     assert_eq!(info["structured"], true, "{info}");
     let export = &info["exports"][0];
     assert_eq!(export["export-size"], served.size_bytes, "{export}");
-    // Members of 16 MiB, of which md takes 1 MiB or a little more each.
+    // Members of 16 MiB, minus 1 MiB or a little more of metadata each.
     let most = data_members * (16 << 20);
     assert!((most / 16 * 14..most).contains(&served.size_bytes), "{}", served.size_bytes);
     for flag in [
@@ -95,7 +95,7 @@ fn the_text_names_what_people_look_for() {
     for words in ["can_multi_conn: true", "base:allocation", "block_size_maximum: 67108864"] {
         assert!(text.contains(words), "{words}:\n{text}");
     }
-    // The name of the array reaches it as well as the empty name; another name does not.
+    // The export has the array's name as well as the empty name; another name fails.
     let socket = served.socket.display();
     let named = |name: &str| format!("nbd+unix:///{name}?socket={socket}");
     assert_eq!(ok("nbdinfo", ["--size", &named("tank")]).trim(), served.size_bytes.to_string());
@@ -150,7 +150,7 @@ fn read_only_is_told_and_kept() {
     }
 }
 
-/// Arrays that Linux has made since 6.19 say how small a block may be; they were refused.
+/// Regression: arrays of Linux 6.19 and later record a logical block size; they were refused.
 #[test]
 fn an_array_that_says_its_logical_block_is_served_with_it() {
     needs!("nbdinfo", "nbdcopy");

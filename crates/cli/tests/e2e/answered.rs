@@ -1,4 +1,5 @@
-//! Writes that were answered before the members had them: killed with their server, and written by the next one.
+//! Acknowledged writes that members lacked when their server was killed: the next server writes
+//! them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,11 +10,11 @@ use crate::kit::{Array, Client, RAID_5, RAID_6, Served, Shape, assert_same, rand
 
 /// Where Linux keeps files in memory.
 const MEMORY: &str = "/dev/shm";
-/// Nothing is written for its age.
+/// Nothing is written back because of its age.
 const LAZY: [&str; 4] = ["--cache", "writeback", "--dirty-age", "3600000"];
 const BLOCK: usize = 4096;
 
-/// An array whose runtime folder is in memory; none where that is not to be had.
+/// An array whose runtime folder is in memory; `None` without such a file system.
 fn array(shape: Shape) -> Option<(Array, TempDir)> {
     if !Path::new(MEMORY).is_dir() {
         braid_test_needs::skip(braid_test_needs::Need::Other, "there is no /dev/shm");
@@ -24,7 +25,7 @@ fn array(shape: Shape) -> Option<(Array, TempDir)> {
     Some((Array::create(shape).found_in(&memory.path().join("run")), memory))
 }
 
-/// Writes blocks far apart, and some of them twice; what the array holds then.
+/// Writes blocks far apart, some of them twice; returns the array's content.
 fn load(served: &Served, seed: u64) -> Vec<u8> {
     let mut client = Client::connect(&served.socket, Duration::from_secs(30));
     let mut content = vec![0; served.length()];
@@ -40,7 +41,7 @@ fn load(served: &Served, seed: u64) -> Vec<u8> {
     content
 }
 
-/// The names of files of answered writes in the runtime folder.
+/// Files of acknowledged writes in the runtime folder.
 fn files(memory: &TempDir) -> Vec<String> {
     let entries = std::fs::read_dir(memory.path().join("run")).expect("the runtime folder");
     let names = entries.map(|entry| entry.expect("an entry").file_name().display().to_string());
@@ -64,7 +65,8 @@ fn outlives(shape: Shape) {
     served.stop();
 }
 
-/// A server that answered early was killed, and the next one read old bytes and answered a flush well.
+/// Regression: a server with early acknowledgements was killed, and the next one read old bytes and
+/// acknowledged a flush.
 #[test]
 fn what_was_answered_outlives_a_killed_server_raid_5() {
     outlives(RAID_5);
@@ -75,7 +77,8 @@ fn what_was_answered_outlives_a_killed_server_raid_6() {
     outlives(RAID_6);
 }
 
-/// By default a killed server lost nothing, and small writes waited for the members. Now they do so only where they would be lost.
+/// Early acknowledgement is the default where acknowledged writes outlive the server, and only
+/// there.
 #[test]
 fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     let Some((array, _memory)) = array(RAID_5) else { return };
@@ -88,7 +91,7 @@ fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     assert_eq!(served.events("answered-writes-written").is_empty(), waits);
     assert_same(&served.read_all(&array), &content, "what was answered");
     served.stop();
-    // With the runtime folder on a disk the server answers late, so it has nothing to warn of.
+    // With the runtime folder on a disk the server acknowledges late, so it prints no warning.
     let elsewhere = array.path("run");
     let array = array.found_in(&elsewhere);
     let served = array.serve();
@@ -96,7 +99,8 @@ fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     served.stop();
 }
 
-/// Another server, which knew nothing of the file, has written to the array: the file is older than that.
+/// Another server, without knowledge of the file, has written to the array: the file is older than
+/// that.
 #[test]
 fn answered_writes_of_before_another_server_wrote_are_lost_by_name() {
     let Some((array, memory)) = array(RAID_5) else { return };
@@ -119,7 +123,8 @@ fn answered_writes_of_before_another_server_wrote_are_lost_by_name() {
     served.stop();
 }
 
-/// The next server is killed as soon as it serves, with nothing flushed, and so is the one after it.
+/// The next server is killed as soon as it serves, with nothing flushed, and so is the one after
+/// it.
 #[test]
 fn what_was_answered_outlives_one_killed_server_after_the_other() {
     let Some((array, _memory)) = array(RAID_5) else { return };
@@ -134,7 +139,7 @@ fn what_was_answered_outlives_one_killed_server_after_the_other() {
     served.stop();
 }
 
-/// A file that says nothing that can be believed is not passed over: clients were told that what it has is written.
+/// A file with invalid content is not skipped: clients got acknowledgements for its writes.
 #[test]
 fn answered_writes_that_cannot_be_read_keep_the_array_from_being_served() {
     let Some((array, memory)) = array(RAID_5) else { return };

@@ -1,7 +1,7 @@
-//! A member that answers nothing for seconds goes away, and comes back by itself: clients' writes
-//! and flushes go on meanwhile, and what it missed is copied.
+//! A member that does not answer for seconds goes away, and comes back by itself. Meanwhile
+//! clients' writes and flushes continue, and the member's missed writes are recovered afterwards.
 //!
-//! The members lie on a FUSE that hangs when it is told to, as in [`super::hung`].
+//! The members lie on a FUSE that hangs on request, as in [`super::hung`].
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::kit::{
 const BLOCK: usize = 4096;
 const MEMBER_SIZE: &str = "16M";
 
-/// What anything may take that does not wait for the member.
+/// Limit for everything that does not wait for the member.
 const LIMIT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -23,7 +23,7 @@ fn at(index: u64) -> u64 {
     index * BLOCK as u64
 }
 
-/// What the block at `index` holds after this round.
+/// The content of block `index` after this round.
 fn block(index: u64, round: u64) -> Vec<u8> {
     random_bytes(1 + index + 1000 * round, BLOCK)
 }
@@ -37,7 +37,7 @@ fn slot_state(array: &Array) -> Value {
     tank(array)["arrays"][0]["slots"][1]["state"].clone()
 }
 
-/// Writes all blocks, many at once, and flushes; how long that took.
+/// Writes all blocks, many at once, and flushes; returns the time it took.
 fn write_round(client: &mut Client, blocks: u64, round: u64) -> Duration {
     let began = Instant::now();
     (0..blocks).for_each(|index| client.ask_write(index, at(index), &block(index, round)));
@@ -61,7 +61,7 @@ fn goes_away_and_comes_back(shape: Shape, hang: Hang, io: &str) {
     write_round(&mut client, 64, 0);
     let let_go = hanging.let_go_at_end();
     hanging.hang(1, hang);
-    // The first waits until the member is put out, and all others for nothing.
+    // The first round waits until the member goes away; later rounds do not wait.
     let first = write_round(&mut client, 64, 1);
     let second = write_round(&mut client, 64, 2);
     assert!(hanging.held() > 0, "{case}: it hangs still");
@@ -82,7 +82,7 @@ fn goes_away_and_comes_back(shape: Shape, hang: Hang, io: &str) {
     let third = write_round(&mut client, 64, 3);
     assert!(third < LIMIT, "{case}: {third:?}");
     drop(client);
-    // What it holds now is right, without another as well.
+    // Its content is now right, also without another member.
     let checked = array.braid(&["check", "tank"], &[]);
     assert_eq!(checked.status.code(), Some(0), "{case}: {}", checked.stderr);
     served.stop();
@@ -116,7 +116,7 @@ fn a_member_that_hangs_goes_away_and_comes_back_on_threads() {
     }
 }
 
-/// A disk that hung before it died was said to come back, for ever, and no spare came.
+/// Regression: a disk that hung before it died stayed away for ever, and no spare took its slot.
 #[test]
 fn a_member_that_dies_while_it_is_away_has_failed() {
     let mut array = Array::create_with("tank", RAID_5, MEMBER_SIZE, &["--bitmap-chunk", "64K"]);
@@ -144,7 +144,7 @@ fn a_member_that_dies_while_it_is_away_has_failed() {
     served.stop();
 }
 
-/// A person may put out and take away a member that is away, and add it again when it answers.
+/// The operator may fail and remove a member that is away, and add it again when it answers.
 #[test]
 fn a_member_that_is_away_is_waited_for_by_nobody_who_does_not_want_to() {
     let mut array = Array::create_with("tank", RAID_5, MEMBER_SIZE, &[]);
@@ -158,7 +158,7 @@ fn a_member_that_is_away_is_waited_for_by_nobody_who_does_not_want_to() {
     hanging.hang(1, Hang::Both);
     (0..64).for_each(|index| client.ask_write(index, at(index), &block(index, 0)));
     wait_until("something to hang", PATIENCE, || hanging.held() > 0);
-    // It does not go away by itself, but for a person.
+    // It does not go away by itself; the operator fails it.
     assert_eq!(array.braid(&["fail", "tank", "1"], &[]).status.code(), Some(0));
     served.wait_for("Fail");
     for _ in 0..64 {

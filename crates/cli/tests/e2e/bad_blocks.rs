@@ -1,4 +1,5 @@
-//! Bad-block logs as md left them: what they name is read around, a check makes it again, and a block that takes no write costs itself.
+//! md's bad-block logs: reads avoid the listed sectors, a check rewrites them, and a block that
+//! takes no write costs only itself.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::kit::{
     random_bytes, skip,
 };
 
-/// More than one sector of a log has room for.
+/// More than fit into one sector of a log.
 const BLOCKS: u64 = 200;
 /// A block of 4 KiB.
 const BLOCK_SECTORS: u64 = 8;
@@ -29,7 +30,8 @@ fn superblock(member: &Path) -> Superblock {
     probe(size, &snippets).newest().expect("a superblock").clone()
 }
 
-/// Has a member's log name every other block from its data's start on, and spoils these: `count` of them.
+/// Lists every other block from the start of the member's data in its log, and spoils these:
+/// `count` of them.
 fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     let ranges = name_in_vain(member, count);
     let file = std::fs::File::options().write(true).open(member).expect("a member");
@@ -39,7 +41,7 @@ fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     ranges
 }
 
-/// Has a member's log name as much, though it is sound.
+/// Lists as many sound blocks in a member's log.
 fn name_in_vain(member: &Path, count: u64) -> Vec<BadRange> {
     let mut superblock = superblock(member);
     let data = superblock.device.data_offset_sectors;
@@ -65,7 +67,7 @@ fn bad_sectors(array: &Array, slot: usize) -> u64 {
     slots.expect("slots")[slot]["bad_sectors"].as_u64().expect("a number")
 }
 
-/// Asks for a check, and waits for it: how braid ended, and sectors that are named still.
+/// Runs a check; returns braid's exit status, and the number of sectors still listed.
 fn check(array: &Array, words: &[&str]) -> (Option<i32>, u64) {
     let ran = array.braid(&[&["check", "tank"], words].concat(), &[]);
     let said: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
@@ -94,7 +96,8 @@ fn made_again(words: &[&str]) {
     assert_eq!(bad_sectors(&array, 1), 0);
     served.stop();
     assert_eq!(examined(&array, 1), 0);
-    // As many are missing as can be: what was made again is read from its member.
+    // With as many members missing as the level tolerates, the rewritten blocks are read from their
+    // own member.
     let served = array.serve_with(&[], &array.without(&[0, 3]));
     assert_same(&served.read_all(&array), &bytes, "with two members missing");
     served.stop();
@@ -112,7 +115,8 @@ fn a_repair_makes_again_what_a_long_log_names() {
     made_again(&["--repair"]);
 }
 
-/// Clients write over some of it, here and there: the log of several sectors follows, and is read again after a kill.
+/// Clients overwrite some of the listed blocks: the log of several sectors follows, and is read
+/// again after a kill.
 #[test]
 fn a_long_log_is_kept_while_clients_write() {
     needs!("nbdcopy");
@@ -123,7 +127,7 @@ fn a_long_log_is_kept_while_clients_write() {
     served.stop();
     name_blocks(&array.members[1], 500);
     let served = array.serve();
-    // The first half of it.
+    // The first half.
     let half = bytes.len() / 16;
     let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(30));
     for at in (0..half).step_by(1 << 16) {
@@ -141,7 +145,7 @@ fn a_long_log_is_kept_while_clients_write() {
     served.stop();
 }
 
-/// A block that could be written no more put its member out.
+/// Regression: a block that could not be written any more failed its member.
 #[test]
 fn a_block_that_takes_no_write_costs_itself() {
     needs!("nbdcopy");
@@ -169,8 +173,9 @@ fn a_block_that_takes_no_write_costs_itself() {
     served.stop();
 }
 
-/// md had copied a log from one member to another: both named the same sound sectors, reads of them failed for ever, `status` said
-/// `check`, and `check` said `status`.
+/// Regression: md had copied a log from one member to another, so both listed the same sound
+/// sectors. Reads of them failed for ever; `status` recommended `check`, and `check` recommended
+/// `status`.
 #[test]
 fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
     needs!("nbdcopy");
@@ -196,7 +201,8 @@ fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
     assert_eq!((examined(&array, 0), examined(&array, 1)), (0, 0));
 }
 
-/// A member is gone as well, so nothing can be compared: whoever knows that the disks are sound reads in spite of the logs.
+/// A member is missing as well, so comparison is impossible: an operator who trusts the disks reads
+/// in spite of the logs.
 #[test]
 fn an_array_is_rescued_in_spite_of_logs_that_are_wrong() {
     needs!("nbdcopy");

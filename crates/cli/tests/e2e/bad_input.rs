@@ -1,7 +1,8 @@
-//! Everything a hand or a disk can get wrong: a code, a cause, a way out, and nothing written.
+//! Faults of operators and of disks: each gets a code, a cause and a remedy, and nothing is
+//! written.
 //!
-//! `Array::refused` compares every byte of every member before and after, and asks once as a
-//! program and once as a person.
+//! `Array::refused` compares every byte of every member before and after, and runs the command once
+//! for a program and once for a person.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -12,8 +13,8 @@ use crate::kit::{
 };
 use crate::remedies::refusal;
 
-/// Where a superblock 1.x keeps the size of the array's part of a member, in sectors, the chunk, and
-/// the size of this member's part.
+/// Fields of a superblock 1.x: the array's sectors on each member, the chunk, and this member's
+/// sectors.
 const SIZE_AT: usize = 80;
 const CHUNK_AT: usize = 88;
 const DATA_SIZE_AT: usize = 136;
@@ -23,7 +24,7 @@ fn truncate(path: &PathBuf, length: u64) {
     file.and_then(|file| file.set_len(length)).expect("a member");
 }
 
-/// The array runs without its first member, which is not written, whatever is wrong with it.
+/// The array runs without its faulty first member, which stays unwritten.
 fn runs_without_the_first(array: &Array, verdict: &str) {
     let before = std::fs::read(&array.members[0]).expect("a member");
     let mut served = array.serve();
@@ -49,7 +50,7 @@ fn bad_1_a_truncated_member() {
     let array = Array::create(RAID_5);
     truncate(&array.members[0], 9 << 20);
     runs_without_the_first(&array, "truncated");
-    // Alone, what is wrong with it is the answer.
+    // By itself, the error names its fault.
     array.serve_refused(&[], &array.members[..1]).is("B053", 1);
 }
 
@@ -86,12 +87,12 @@ fn bad_3_the_same_member_twice() {
     std::fs::remove_file(&link).expect("a link");
     std::fs::hard_link(&array.members[1], &link).expect("a link");
     array.serve_refused(&[], &members).is("B011", 12);
-    // And when making an array.
+    // And for a new array.
     let words = ["create", "other", "--level", "1", "--member-size", "16M"];
     let fresh = array.path("fresh");
     array.refused(&words, &[fresh.clone(), fresh.clone()]).is("B011", 12);
     assert!(!fresh.exists(), "a refusal made a member");
-    // A copy of a member is another device with equal right.
+    // A copy of a member is another device with the same claim.
     let copy = array.path("copy");
     std::fs::copy(&array.members[1], &copy).expect("a copy");
     *members.last_mut().expect("one") = copy;
@@ -105,14 +106,14 @@ fn bad_4_a_foreign_member() {
     let mut members = array.without(&[1]);
     members.insert(1, other.members[1].clone());
     array.serve_refused(&[], &members).is("B033", 12);
-    // Named, the array runs without it, and does not touch it.
+    // With the array named, it runs without the foreign member, and does not touch it.
     let before = std::fs::read(&other.members[1]).expect("a member");
     let mut served = array.serve_with(&["--array", "tank"], &members);
     let assembled = served.wait_for("assembled");
     assert_eq!(assembled["members"][1]["verdict"], "foreign", "{assembled}");
     served.stop();
     assert!(std::fs::read(&other.members[1]).expect("a member") == before);
-    // One that is no member of anything is said to be none.
+    // A device that is no member of any array is reported as such.
     let blank = array.path("blank");
     let file = std::fs::File::create(&blank).expect("a file");
     file.set_len(16 << 20).expect("its size");
@@ -170,9 +171,9 @@ fn bad_8_two_members_lost_from_raid_5() {
     refusal.is("B030", 13);
     let words = format!("{} {}", refusal.json["title"], refusal.json["cause"]);
     assert!(words.contains("0, 2"), "which ones is not said: {words}");
-    // Accepting a risk does not make bytes.
+    // Accepting a risk cannot replace missing bytes.
     array.serve_refused(&["--accept-risk", "99999"], &array.without(&[0, 2])).is("B030", 13);
-    // RAID-6 can, and says that it can lose no more.
+    // RAID-6 runs, and reports that it can lose no more members.
     let array = Array::create(RAID_6);
     array.serve_with(&[], &array.without(&[0, 2])).stop();
     array.serve_refused(&[], &array.without(&[0, 2, 4])).is("B030", 13);
@@ -187,7 +188,7 @@ fn a_folder_for_sockets_that_others_may_enter_is_closed_by_what_is_offered() {
     let folder = array.path("run");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("ours");
-    // What others may need is not closed to them.
+    // Files that others may need stay accessible to them.
     std::fs::write(folder.join("photo.jpg"), "").expect("a file");
     let refused = refusal(&array, &["serve"], &array.members);
     assert_eq!(refused["code"], "B071", "{refused}");
@@ -202,7 +203,7 @@ fn a_folder_for_sockets_that_others_may_enter_is_closed_by_what_is_offered() {
 #[test]
 fn bad_10_a_folder_that_cannot_be_written() {
     let array = Array::create(RAID_1);
-    // No folder at all, a file for a folder, and a folder that not even root may write.
+    // A missing folder, a file for a folder, and a folder that not even root may write.
     for folder in ["/proc/self/nothing", "/proc/version", "/proc/self"] {
         let uri = format!("nbd+unix:///?socket={folder}/nbd.sock");
         array.refused(&["serve", "--nbd", &uri], &array.members).is("B071", 1);
@@ -220,7 +221,7 @@ fn a_member_that_is_not_there() {
     let array = Array::create(RAID_5);
     let mut members = array.members.clone();
     members[2] = array.path("nothing");
-    // What happened is all there is to say: there is no cause behind it.
+    // The title says everything: the error has no further cause.
     let refusal = array.serve_refused(&[], &members);
     assert_eq!((refusal.code.as_str(), refusal.exit), ("B050", 1), "{refusal:?}");
     members[2] = PathBuf::from("/dev/null");

@@ -1,10 +1,10 @@
-//! Without `/proc` and `/sys`: a root that somebody has changed to, a container that mounts nothing.
+//! Without `/proc` and `/sys`: in a chroot, or in a container without these mounts.
 //!
-//! Needs root; else each case says that it was skipped.
+//! Needs root; without it each case reports that it is skipped.
 
 use crate::kit::{Array, Need, RAID_5, Ran, needs, shell, skip};
 
-/// Runs a line where `/proc` and `/sys` are empty.
+/// Runs a line with empty `/proc` and `/sys`.
 fn in_a_bare_root(array: &Array, line: &str) -> Option<Ran> {
     let script = array.path("bare.sh");
     let text = format!(
@@ -22,7 +22,8 @@ fn in_a_bare_root(array: &Array, line: &str) -> Option<Ran> {
     Some(ran)
 }
 
-/// It said that all descriptors were in use, and its advice would have lowered their limit.
+/// Regression: braid reported that all descriptors were in use, and its advice would have lowered
+/// their limit.
 #[test]
 fn what_cannot_be_read_without_proc_is_not_none_left() {
     needs!("unshare", "nbdinfo");

@@ -1,5 +1,5 @@
-//! A bitmap file beside the members, with braid's own log in it where there is parity: made, served, killed, given up, lost; and what is
-//! said where a file cannot be one.
+//! A bitmap file beside the members, with braid's own log in it for levels with parity: created,
+//! served, killed, dropped, lost; and the errors of unsuitable files.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ use crate::remedies::refusal;
 
 const BITMAP: Option<u64> = Some(64 << 20);
 
-/// What is set, and the word, the bytes of a bit, and the file that come of it.
+/// Settings, and the resulting policy, bytes of a bit, and file.
 type Step<'a> = (&'a [&'a str], &'a str, Option<u64>, Option<&'a PathBuf>);
 
 fn serve(array: &Array, file: &Path, members: &[PathBuf]) -> Served {
     array.serve_with(&["--bitmap-file", text(file)], members)
 }
 
-/// The file that the server says it has.
+/// The server's bitmap file.
 fn file_of(array: &Array) -> Value {
     done(array, &["get", "tank"])["settings"]["bitmap-file"].take()
 }
 
-/// Written, killed, and served without as many members as the level bears where there is a log; twice.
+/// Written, killed, and with a log served without as many members as the level tolerates; twice.
 fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) {
     let (array, file) = Array::create_with_file(shape, more);
     let found = std::fs::metadata(&file).expect("a file");
@@ -58,7 +58,7 @@ fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) 
         served.kill();
         is_over.store(true, Ordering::Release);
         let _cut = writer.join();
-        // Only looked at: nobody is called out.
+        // Read-only, so that the event count does not change.
         let only = ["--read-only", "--bitmap-file", text(&file)];
         let served = array.serve_with(&only, &array.members[withheld..]);
         assert_there(&served, &blocks);
@@ -78,7 +78,7 @@ fn a_bitmap_in_a_file_survives_a_kill() {
     survives_kills(RAID_5, &["--consistency", "bitmap"], ("bitmap", 0));
 }
 
-/// On a running array: into a file, to another, of another size, back to the members, and none.
+/// On a running array: into a file, to another, to another size, back to the members, and none.
 #[test]
 fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
     let array = without_bitmap(RAID_5);
@@ -100,7 +100,7 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
         (&["consistency=resync"], "resync", None, None),
     ];
     for (words, word, chunk, file) in steps {
-        // A name of the folder that the command is typed in.
+        // A relative name, in the current folder.
         let third = std::path::absolute("third.bitmap").expect("a path");
         let is_third = words.iter().any(|word| word.ends_with("third.bitmap"));
         let would = set(&array, &[&["-n"], words].concat());
@@ -113,7 +113,7 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
         assert_eq!(set(&array, words)["changed"], json!({}), "it is so already: {words:?}");
         std::thread::sleep(Duration::from_millis(60));
     }
-    // Before it was given up it would have been missed.
+    // Before the array dropped it, its loss would have been reported.
     std::fs::remove_file("third.bitmap").expect("it was made there");
     set(&array, &["consistency=log", &format!("bitmap-file={}", array.path("last").display())]);
     served.kill();
@@ -122,14 +122,14 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
     let served = serve(&array, &array.path("last"), &array.members[1..]);
     assert_there(&served, &blocks);
     served.stop();
-    // What was given up is not believed: its count is behind.
+    // The dropped file is stale: its event count is behind.
     let looked = array.braid(&["examine"], &[one, array.members[1].clone()]);
     let found: Value = serde_json::from_str(&looked.stdout).expect("an object");
     let events = found["members"][0]["superblocks"][0]["state"]["events"].as_u64();
     assert!(found["bitmap_files"][0]["events"].as_u64() < events, "{found:#}");
 }
 
-/// The array goes on; the next start is told of no file, and resyncs what was being written.
+/// The array continues; the next start gets no file, and resyncs the regions in flight.
 #[test]
 fn a_bitmap_file_that_fails_costs_no_client_anything() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -152,13 +152,14 @@ fn a_bitmap_file_that_fails_costs_no_client_anything() {
     assert_there(&served, &blocks);
     done(&array, &["wait", "tank", "--timeout", "60"]);
     assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
-    // And there may be one again.
+    // The array can get a file again.
     set(&array, &["consistency=log"]);
     assert_eq!(status(&array, "tank")["state"], "ok");
     served.stop();
 }
 
-/// Killed while it is written, and named without the file, or with an older copy: with all members it is resynced.
+/// Killed while written, and started without the file, or with an older copy: with all members it
+/// is resynced.
 #[test]
 fn a_bitmap_file_that_is_needed_is_asked_for() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -174,19 +175,19 @@ fn a_bitmap_file_that_is_needed_is_asked_for() {
     let served_so =
         array.follow_with(&error.json, "Best: name its bitmap file, too", &[("FILE", text(&file))]);
     assert!(served_so.stderr.contains("stopped") || served_so.stdout.contains("stopped"));
-    // It goes on with the first, and stops in order.
+    // It continues with the first, and stops cleanly.
     let served = serve(&array, &file, &array.members[1..]);
     let mut client = Client::connect(&served.socket, PATIENCE);
     client.write(0, &block(0, 1));
     served.stop();
-    // The second is not believed, and not needed.
+    // The second is stale, and not needed.
     let served = serve(&array, &copy, &array.members[1..]);
     let mut client = Client::connect(&served.socket, PATIENCE);
     assert_eq!(client.read(0, 64 << 10).expect("an answer"), block(0, 1));
     served.stop();
 }
 
-/// Backups of all members, on a host that has seen nothing of what was written since.
+/// Backups of all members, on a host without a record of later writes.
 #[test]
 fn members_that_are_older_than_their_bitmap_file_are_refused() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -222,15 +223,15 @@ fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
     std::fs::write(&nothing, vec![0; 1 << 20]).expect("a file");
     let error = is_refused(&array, &nothing);
     array.follow(&error, "If the array has none: serve it without");
-    // A member, and one that is not there.
+    // A member, and a missing file.
     array.serve_refused(&["--bitmap-file", text(&array.members[0])], &array.members).is("B011", 12);
     let none = array.path("none");
     let missing = ["--bitmap-file", text(&none)];
     assert_eq!(array.serve_refused(&missing, &array.members).code, "B050");
-    // An array that has its bitmap on its members.
+    // An array with its bitmap on its members.
     let with = Array::with_bitmap(RAID_5);
     is_refused(&with, &file);
-    // Versions that md keeps in no file, and what makes no sense.
+    // Versions that md keeps in no file, and invalid values.
     for (at, bytes) in [(4, 6_u32), (4, 9), (52, 3)] {
         let copy = array.path("copy.bitmap");
         std::fs::copy(&file, &copy).expect("a copy");
@@ -244,7 +245,7 @@ fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
 #[test]
 fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
-    // It is there already.
+    // The file exists already.
     let line = |level: &str, more: &[&str]| {
         let new: Vec<PathBuf> = (0..3).map(|number| array.path(&format!("n{number}"))).collect();
         let words = [&["create", "new", "--level", level, "--member-size", "16M"], more].concat();
@@ -252,7 +253,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     };
     let error = line("5", &["--bitmap-file", text(&file)]);
     assert_eq!(error["code"], "B012", "{error}");
-    // Nothing that could be in it.
+    // A level or policy without a bitmap.
     let fresh = array.path("fresh.bitmap");
     for (level, more) in
         [("0", &[][..]), ("5", &["--consistency", "ppl"]), ("1", &["--consistency", "log"])]
@@ -267,7 +268,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     let error = line("0", &["--bitmap-file", text(&fresh)]);
     let made = array.follow(&error, "Without the file");
     assert!(made.stdout.contains("new"), "{made:?}");
-    // Of one that runs.
+    // Of a running array.
     let served = serve(&array, &file, &array.members);
     let at = |path: &Path| format!("bitmap-file={}", text(path));
     let there = array.path("there");
@@ -279,7 +280,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     assert_eq!(kept(&array), ("log".to_owned(), BITMAP), "nothing was changed");
     array.follow(&error, "Have a bitmap in it");
     assert_eq!((kept(&array).0, file_of(&array)), ("bitmap".to_owned(), json!(text(&fresh))));
-    // It is no member: nothing that is said of members takes it away.
+    // It is no member: requests about members do not affect it.
     assert_eq!(done(&array, &["remove", "tank", "failed"])["members"], json!([]));
     refused(&array, &["remove", "tank", text(&fresh)], "B049", 1);
     assert_eq!(file_of(&array), json!(text(&fresh)));

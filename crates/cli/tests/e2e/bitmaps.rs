@@ -1,4 +1,5 @@
-//! A write-intent bitmap that comes, goes and changes its size while clients write, and what is said where it cannot.
+//! A write-intent bitmap that is created, dropped and resized while clients write, and the errors
+//! where that is impossible.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ pub(crate) fn without_bitmap(shape: Shape) -> Array {
     Array::create_with("tank", shape, "16M", &["--consistency", "resync"])
 }
 
-/// What the array keeps, and what a bit stands for.
+/// The array's policy, and the bytes of a bit.
 pub(crate) fn kept(array: &Array) -> (String, Option<u64>) {
     let settings = done(array, &["get", "tank"])["settings"].take();
     let word = settings["consistency"].as_str().expect("a word").to_owned();
@@ -37,14 +38,15 @@ pub(crate) fn set(array: &Array, words: &[&str]) -> Value {
     answer
 }
 
-/// What each block holds: flushed, or perhaps.
+/// Seeds of each block's content: last flushed, and newest.
 pub(crate) type Blocks = Arc<Mutex<Vec<(u8, u8)>>>;
 
 pub(crate) fn block(number: u64, seed: u8) -> Vec<u8> {
     crate::kit::random_bytes(number << 8 | u64::from(seed), BLOCK_BYTES)
 }
 
-/// A client that writes one block after the other and flushes each, until it is told to end, or its server does.
+/// A client that writes one block after the other and flushes each, until told to end, or until its
+/// server ends.
 pub(crate) fn writes(
     served: &Served,
     blocks: &Blocks,
@@ -65,7 +67,7 @@ pub(crate) fn writes(
     })
 }
 
-/// What was flushed is there; of a block that was being written, either.
+/// Checks that flushed content is there; a block in flight may have either content.
 pub(crate) fn assert_there(served: &Served, blocks: &Blocks) {
     let mut client = Client::connect(&served.socket, PATIENCE);
     for (number, (flushed, newest)) in
@@ -77,7 +79,7 @@ pub(crate) fn assert_there(served: &Served, blocks: &Blocks) {
             seed => block(number, seed),
         };
         let (old, new) = (of(*flushed), of(*newest));
-        // One that was cut off in the middle has bytes of both.
+        // A write cut off in the middle leaves bytes of both.
         let either = found.iter().zip(old.iter().zip(&new));
         let is_there = either.into_iter().all(|(byte, (old, new))| byte == old || byte == new);
         assert!(is_there, "block {number}");
@@ -103,7 +105,7 @@ fn a_bitmap_comes_and_goes_under_a_client_and_what_was_flushed_survives_a_kill()
             assert_eq!(kept(&array), had, "it is as it was before the restart");
             assert_there(&served, &blocks);
             if round > 0 {
-                // What was in doubt is resynced, and then it agrees.
+                // The dirty regions are resynced, and then redundancy agrees.
                 done(&array, &["wait", "tank", "--timeout", "60"]);
                 let found = done(&array, &["check", "tank"]);
                 assert_eq!(found["check"]["differing_sectors"], 0, "{found}");
@@ -141,7 +143,7 @@ fn a_bitmap_comes_and_goes_under_a_client_and_what_was_flushed_survives_a_kill()
     }
 }
 
-/// A bitmap that was made while it was served does what one does that was made with the array.
+/// A bitmap created on a running array works like one created with the array.
 #[test]
 fn a_member_that_was_away_catches_up_by_a_bitmap_that_was_made_since() {
     let array = without_bitmap(RAID_5);
@@ -185,7 +187,7 @@ fn what_an_array_keeps_for_a_crash_is_shown() {
 
 #[test]
 fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
-    // No level for it.
+    // The level allows none.
     let array = Array::create(RAID_0);
     let served = array.serve();
     refused(&array, &["set", "tank", "consistency=bitmap"], "B042", 12);
@@ -198,7 +200,7 @@ fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Stop it, and serve it without --read-only");
     drop(served);
     let served = array.serve();
-    // Words.
+    // Invalid words.
     for words in [
         &["consistency=perhaps"][..],
         &["consistency=bitmap", "bitmap-chunk=3K"],
@@ -208,7 +210,7 @@ fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
         refused(&array, &[&["set", "tank"], words].concat(), "B001", 2);
     }
     assert_eq!(kept(&array), ("resync".to_owned(), None), "nothing was changed");
-    // A size of what is not there.
+    // A size without a bitmap.
     let error = refusal(&array, &["set", "tank", "bitmap-chunk=128K"], &[]);
     assert_eq!(error["code"], "B018", "{error}");
     array.follow(&error, "Have one made");
@@ -230,7 +232,7 @@ fn a_bitmap_without_room_is_made_by_the_command_that_is_offered() {
     served.stop();
 }
 
-/// What a bitmap is needed for: a member that may come back, and what is to be resynced.
+/// An array needs its bitmap for a member that may come back, and for regions to be resynced.
 #[test]
 fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     let array = Array::with_bitmap(RAID_5);
@@ -239,7 +241,7 @@ fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     let resize = ["set", "tank", "bitmap-chunk=64K"];
     let new = waits_for_a_rebuild(&array, &words, &resize);
     done(&array, &resize);
-    // It is killed while it is written.
+    // Killed while it is written.
     let mut client = Client::connect(&served.socket, PATIENCE);
     client.write(0, &block(1, 1));
     client.flush();
@@ -254,7 +256,8 @@ fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     served.stop();
 }
 
-/// A member that does not answer holds a change up, and neither clients nor whoever asked: `status` then has this key.
+/// A member that does not answer delays a change, but neither clients nor the caller; `status` then
+/// has this key.
 pub(crate) fn waits_for_a_member(policy: &str, key: &str) {
     let mut array = without_bitmap(RAID_5);
     let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
@@ -277,7 +280,7 @@ fn a_bitmap_waits_for_a_member_that_does_not_answer() {
     waits_for_a_member("bitmap", "bitmap");
 }
 
-/// A change that is refused while a member is out, and then while it is being rebuilt, and goes well after that.
+/// A change that is refused while a member is out and while it recovers, and then succeeds.
 pub(crate) fn waits_for_a_rebuild(array: &Array, first: &[&str], then: &[&str]) -> PathBuf {
     done(array, &["fail", "tank", "1"]);
     let error = refusal(array, first, &[]);

@@ -1,7 +1,7 @@
-//! Arrays that the kernel's md made, with ext4 and files on them, and that a mishap broke (`oracle/broken`): every file is read back with
-//! the sum that it had while md ran the array, and no member is written.
+//! Arrays of the kernel's md with ext4 and files on them, broken by a mishap (`oracle/broken`).
+//! Every file is read back with the checksum that it had under md, and no member is written.
 //!
-//! `cargo xtask scenarios` makes them, larger ones of each, and has mdadm try the same.
+//! `cargo xtask scenarios` makes larger ones of each, and has mdadm try the same.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::members::text;
 use crate::rescue::{accepting, contents, story};
 use crate::reshaped::fixture::Fixture;
 
-/// What is left of an array, in files.
+/// A broken array in files.
 struct Broken {
     fixture: Fixture,
     array: Array,
@@ -35,7 +35,7 @@ impl Broken {
         &self.array.members
     }
 
-    /// All files of the array that is served, by their sums; and nothing was written.
+    /// Checks the files of the served array by their checksums, and that no member was written.
     #[track_caller]
     fn is_read_by(&self, words: &[&str]) {
         let served = Served::rescued(&self.array, words, self.members());
@@ -43,7 +43,7 @@ impl Broken {
         let uri = format!("nbd+unix:///?socket={}", served.socket.display());
         ok("nbdcopy", [&*uri, text(&copy)]);
         served.stop();
-        // As a mount would. Its exit status says that it did.
+        // As a mount would. Its exit status reports the replay, so it is ignored.
         Command::new("e2fsck").args(["-E", "journal_only"]).arg(&copy).output().expect("e2fsck");
         let tree = self.array.path("tree");
         fs::create_dir_all(&tree).expect("a folder");
@@ -64,7 +64,7 @@ impl Broken {
         assert!(self.before == contents(self.members()), "a member was written");
     }
 
-    /// It says at first how it is read, and then is.
+    /// The first report has the accepted risk with which the array can be read.
     fn is_read_at_once(&self) -> Value {
         let found = story(&self.array, &[], self.members());
         assert_eq!(found["readable"], true, "{found:#}");
@@ -81,7 +81,7 @@ fn members_of_md_that_dropped_at_once_are_read() {
     assert_eq!(found["as_it_stands"], "too-few-members", "{found:#}");
 }
 
-/// Here mdadm's `--assemble --force` starts it with the member that dropped first as well, and files are wrong.
+/// Here `mdadm --assemble --force` also uses the member that dropped first, and files are wrong.
 #[test]
 fn members_of_md_that_dropped_one_after_the_other_are_believed_in_that_order() {
     needs!("nbdcopy", "debugfs", "e2fsck");
@@ -113,7 +113,8 @@ fn an_array_of_md_without_its_journal_is_read() {
     broken.is_read_at_once();
 }
 
-/// Its superblocks are sound and say nothing of what stood there before: nothing that is known stands on the array that they tell of.
+/// Its superblocks are sound and do not describe the former array; nothing recognisable lies on the
+/// array that they describe.
 #[test]
 fn who_created_an_array_again_is_told_of_solve() {
     let broken = Broken::of("resynced");
@@ -125,7 +126,7 @@ fn who_created_an_array_again_is_told_of_solve() {
     assert!(next.contains("braid rescue --solve"), "{said:?}");
 }
 
-/// Of each the first of the answers reads every file, and what is called certain is right.
+/// The first answer for each reads every file, and an answer marked certain is right.
 #[test]
 fn arrays_of_md_whose_superblocks_are_gone_or_wrong_are_solved() {
     needs!("nbdcopy", "debugfs", "e2fsck");

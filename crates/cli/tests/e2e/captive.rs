@@ -16,7 +16,7 @@ fn a_command_is_run_with_the_uri() {
     assert!(ran.stdout.contains("virtual size:"), "{ran:?}");
     let stopped = ran.stdout.lines().last().unwrap_or_default();
     assert!(stopped.contains("\"stopped\"") && stopped.contains("\"clean\":true"), "{ran:?}");
-    // The socket was in a folder of its own, and is gone with it.
+    // The socket was in its own folder, which is gone, too.
     let serving = ran.stdout.lines().find(|line| line.contains("\"serving\"")).expect("serving");
     let serving: serde_json::Value = serde_json::from_str(serving).expect("JSON");
     let uri = serving["uris"][0].as_str().expect("a URI");
@@ -36,7 +36,8 @@ fn a_command_that_fails_is_said_and_the_array_is_clean() {
     array.serve().stop();
 }
 
-/// A person presses ^C: the command is ended, the array stopped, the exit status says why.
+/// The operator presses ^C: the command ends, the array stops, and the exit status shows the
+/// signal.
 #[test]
 fn a_signal_ends_the_command_too() {
     let array = Array::create(RAID_1);
@@ -65,7 +66,7 @@ fn tcp_picks_a_free_port_on_loopback() {
     let tcp = uris[1].as_str().expect("a URI").to_string();
     assert!(tcp.starts_with("nbd://127.0.0.1:") && !tcp.contains(":0/"), "{tcp}");
     assert_eq!(ok("nbdinfo", ["--size", &tcp]).trim(), served.size_bytes.to_string());
-    // One array behind both.
+    // The same array behind both.
     ok("qemu-io", ["-f", "raw", "-c", "write -P 9 12345 54321", tcp.as_str()]);
     ok("qemu-io", ["-f", "raw", "-c", "read -P 9 12345 54321", served.uri.as_str()]);
     served.stop();
@@ -83,7 +84,7 @@ fn the_network_is_refused() {
     }
 }
 
-/// Every block marked `sh` in docs/clients.md, as it stands.
+/// Every block marked `sh` in docs/clients.md, unchanged.
 #[test]
 fn the_recipes_in_the_documentation_work() {
     needs!("nbdinfo", "nbdcopy", "qemu-img", "qemu-io", "qemu-storage-daemon", "fio", "mke2fs");

@@ -1,7 +1,7 @@
-//! Why a member went out and why a request failed: said in notices, in JSON and in the log, as it really was.
+//! The causes of failed members and failed requests: correct in notices, in JSON and in the log.
 //!
-//! The members lie on a FUSE that fails what it is told to fail; what braid says of it must name the operation, the sectors
-//! and the error.
+//! The members lie on a FUSE that fails on request; braid's reports must name the operation, the
+//! sectors and the error.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -20,17 +20,18 @@ const SECTOR: u64 = 512;
 const EIO: i32 = 5;
 const ENODEV: i32 = 19;
 
-/// What anything may take.
+/// Limit for any wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Members whose files fail when they are told to; the last to go, so that nothing hangs on it.
+/// Members whose files fail on request. Fields drop in this order, so that nothing hangs on the
+/// mount.
 pub(crate) struct Failing {
     pub(crate) array: Array,
     pub(crate) files: Hanging,
 }
 
 impl Failing {
-    /// None where the test may not mount.
+    /// `None` if the test may not mount.
     pub(crate) fn create(shape: Shape) -> Option<Self> {
         Self::create_with(shape, "resync")
     }
@@ -48,7 +49,7 @@ impl Failing {
         self.array.serve_with(options, &self.files.files())
     }
 
-    /// Where the data area begins, in bytes.
+    /// The start of the data area, in bytes.
     pub(crate) fn data_offset(&self) -> u64 {
         let ran = self.array.braid(&["examine"], &self.array.members);
         let members: Value = serde_json::from_str(ran.stdout.lines().next().expect("a line"))
@@ -61,7 +62,7 @@ impl Failing {
     }
 }
 
-/// Ends what a test has running, however the test ends.
+/// Ends the test's threads, however the test ends.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -70,10 +71,10 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Where the bitmap of a member begins, in bytes.
+/// The offset of a member's bitmap, in bytes.
 const BITMAP_AT: u64 = 8192;
 
-/// What must be said of member 1.
+/// The expected report about member 1.
 struct Expected {
     deed: Deed,
     errno: i32,
@@ -96,11 +97,11 @@ const CASES: [Expected; 5] = [
         operation: "bitmap-write",
         words: "Remote I/O error",
     },
-    // A bad sector costs no member; one that is not there any more does.
+    // A bad sector does not fail a member; a missing device does.
     Expected { deed: Deed::Read, errno: ENODEV, operation: "read", words: "No such device" },
 ];
 
-/// Writes and flushes for as long as it is let, so that the array stays active; answers may be errors.
+/// Writes and flushes until told to end, so that the array stays active; errors are allowed.
 fn keep_busy(socket: &std::path::Path, begun: &Barrier, ends: &AtomicBool, flushes: bool) {
     let mut client = Client::connect(socket, PATIENCE);
     for cookie in 0.. {
@@ -118,7 +119,7 @@ fn keep_busy(socket: &std::path::Path, begun: &Barrier, ends: &AtomicBool, flush
     }
 }
 
-/// Has member 1 fail as `expected` says, under load. What the notice says, and what the log.
+/// Fails member 1 under load as `expected` says; returns the notice and the log.
 fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
     let options = ["--io", io, "--log", "debug", "--log-format", "json"];
     let mut served = failing.serve(&options);
@@ -135,7 +136,7 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
         let _ends = Ends(&ends);
         if operation != "read" {
             scope.spawn(|| keep_busy(&socket, &begun, &ends, operation == "flush"));
-            // It is active then: superblocks are made durable like anything else.
+            // The array is active then; superblocks are written durably like all metadata.
             if operation.ends_with("-write") {
                 scope.spawn(|| begun.wait());
             } else {
@@ -158,7 +159,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// It was "failed and is out", and nothing more, whatever had happened.
+/// Regression: the report was only "failed and is out", whatever the cause.
 #[test]
 fn why_a_member_went_out_is_said() {
     for io in ["ring", "threads"] {
@@ -185,7 +186,7 @@ fn why_a_member_went_out_is_said() {
                 let start = number(&notice["cause"]["sector"]) * SECTOR;
                 let end = start + number(&notice["cause"]["sectors"]) * SECTOR;
                 let failed = failing.files.failed();
-                // The kernel asks for whole pages, and may ask in parts.
+                // The kernel reads whole pages, perhaps in parts.
                 let is_it = |bytes: &std::ops::Range<u64>| bytes.start < end && start < bytes.end;
                 assert!(failed.iter().any(is_it), "{failed:?} {what}");
                 if expected.operation == "superblock-write" {
@@ -197,7 +198,8 @@ fn why_a_member_went_out_is_said() {
     }
 }
 
-/// Every line of the log is an object with what all have, and the loss is in it as in the notice.
+/// Every line of the log is an object with the common fields, and the loss has the fields of the
+/// notice.
 fn check_log(log: &str, notice: &Value) {
     let lines: Vec<Value> =
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -236,7 +238,7 @@ fn check_log(log: &str, notice: &Value) {
     assert_eq!(find("client has connected")["level"], "DEBUG");
 }
 
-/// What a person reads says the same in a sentence, and goes on with what it means.
+/// The text for people has the same cause in a sentence, then its consequences.
 #[test]
 fn why_a_member_went_out_is_said_to_a_person() {
     needs!("qemu-io");
@@ -253,7 +255,7 @@ fn why_a_member_went_out_is_said_to_a_person() {
     let line = line.unwrap_or_else(|| panic!("{ran:?}"));
     let says = [
         "m1 failed",
-        // Of data, or of a superblock that was made durable just then.
+        // Of data, or of a superblock written at that moment.
         "write of ",
         " at sector ",
         "Input/output error (os error 5); the others' superblocks say so",
@@ -262,7 +264,7 @@ fn why_a_member_went_out_is_said_to_a_person() {
     assert!(!ran.stderr.contains("braid_runtime"), "a log that was not asked for: {}", ran.stderr);
 }
 
-/// A client's error came from somewhere; all that was said is that there was one.
+/// Regression: a client got an error, and the log had no cause for it.
 #[test]
 fn what_failed_a_request_is_in_the_log() {
     needs!("qemu-io");
@@ -270,7 +272,7 @@ fn what_failed_a_request_is_in_the_log() {
     let data = failing.data_offset();
     for (level, each) in [("debug", true), ("warn", false)] {
         let served = failing.serve(&["--log", level, "--log-format", "json"]);
-        // Not before: the kernel reads ahead of superblocks.
+        // Not earlier: the kernel reads ahead of superblocks.
         failing.files.fail(2, Fail { deed: Deed::Read, bytes: data..u64::MAX, errno: EIO });
         // The third chunk is on the third member.
         let read = |count: usize| {
@@ -331,7 +333,7 @@ fn the_environment_asks_for_a_log_and_an_option_overrules_it() {
     }
 }
 
-/// Under systemd nothing could be looked for but text.
+/// Under systemd, only text could be searched.
 #[test]
 fn the_journal_of_systemd_gets_fields() {
     let is_root = rustix::process::geteuid().is_root();

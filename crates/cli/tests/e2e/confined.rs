@@ -1,4 +1,5 @@
-//! A server that is confined: serves as ever, takes devices that are handed over, has hooks run, and can do nothing else.
+//! A confined server: it serves as usual, takes devices handed over by `braid`, and has its hooks
+//! run. It can do nothing else.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::two_writers::Loops;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Serves as confined as it gets.
+/// Serves with the strictest confinement.
 fn served(array: &Array, more: &[&str]) -> Served {
     array.serve_with(&[&["--confine", "full"], more].concat(), &array.present())
 }
@@ -27,7 +28,7 @@ fn status(array: &Array) -> Value {
     ok(array, &["status", "tank"])["arrays"][0].clone()
 }
 
-/// What the kernel says of one thread.
+/// A line of the kernel's status of a thread.
 fn of_thread(folder: &Path, key: &str) -> String {
     let text = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(key));
@@ -44,7 +45,7 @@ fn a_confined_server_serves_and_can_do_nothing_else() {
     let bytes = random_bytes(7, server.length());
     server.write_all(&array, &bytes);
     assert!(server.read_all(&array) == bytes);
-    // Every thread of it, those that were there before and those that came since.
+    // Every thread of it, from before and after the confinement.
     let tasks = format!("/proc/{}/task", server.process_id());
     let tasks = std::fs::read_dir(tasks).expect("it runs").flatten();
     let threads: Vec<_> = tasks.map(|task| task.path()).collect();
@@ -53,7 +54,7 @@ fn a_confined_server_serves_and_can_do_nothing_else() {
         let facts = ["Seccomp", "NoNewPrivs", "CapEff", "CapPrm", "CapBnd"]
             .map(|key| of_thread(thread, key));
         if facts[0].is_empty() {
-            // It has ended meanwhile.
+            // The thread has ended meanwhile.
             continue;
         }
         let none = "0000000000000000";
@@ -69,7 +70,7 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     let server = served(&array, &[]);
     let bytes = random_bytes(8, server.length());
     server.write_all(&array, &bytes);
-    // In a folder that the server was never told of.
+    // In a folder unknown to the server.
     let elsewhere = tempfile::tempdir().expect("a folder");
     let new = |name: &str| {
         let path = elsewhere.path().join(name);
@@ -83,14 +84,15 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     ok(&array, &["fail", "tank", "1"]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert_eq!(status(&array)["slots"][1]["member"], spare.as_str());
-    // What the server began with it may open again.
+    // The server may reopen devices that it began with.
     let first = array.members[1].display().to_string();
     ok(&array, &["add", "tank", &first]);
     ok(&array, &["remove", "tank", &first]);
     ok(&array, &["replace", "tank", "2", "--with", &other]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert_eq!(status(&array)["slots"][2]["member"], other.as_str());
-    // What was handed over, failed and is still open has to be removed first: only then it can be opened elsewhere.
+    // A failed device that was handed over is still open here: it has to be removed before `braid`
+    // can open it.
     ok(&array, &["fail", "tank", &other]);
     let refused = array.braid(&["add", "tank", &other], &[]);
     let problem: Value = serde_json::from_str(refused.stdout.trim()).expect("JSON");
@@ -99,7 +101,7 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     ok(&array, &["add", "tank", &other, &third]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert!(server.read_all(&array) == bytes);
-    // A second writer is kept out of what was handed over.
+    // The lock on a device that was handed over keeps out a second writer.
     let second = array.braid(&["serve", &other], &[]);
     assert!(second.stdout.contains("B061"), "{second:?}");
     let missing = array.braid(&["add", "tank", "/nonexistent/disk"], &[]);
@@ -179,7 +181,7 @@ fn what_the_system_refuses_is_said_with_how_to_serve_all_the_same() {
         assert_eq!(error["code"], "B097", "{error}");
         array.follow_with(&error, "Serve without", &chosen);
     }
-    // A file, where a folder would have to be made.
+    // A file, where a folder would be made.
     let words = ["--json", "--state-dir", "m0/state", "serve", "--confine", "full"];
     let error = error_of(&array.type_line(&format!("braid {} {}", words.join(" "), chosen[0].1)));
     assert_eq!(error["code"], "B080", "{error}");
@@ -187,7 +189,7 @@ fn what_the_system_refuses_is_said_with_how_to_serve_all_the_same() {
     array.follow_with(&error, "Name another one", &chosen);
 }
 
-/// The command line hands over what it names; another client may not.
+/// The command line hands over the devices it names; another client may not.
 #[test]
 fn a_device_that_was_not_handed_over_is_refused_with_who_uses_it() {
     needs!("curl", "fuser");
@@ -205,7 +207,7 @@ fn a_device_that_was_not_handed_over_is_refused_with_who_uses_it() {
     };
     let error = post(&[]);
     assert_eq!(error["code"], "B098", "{error}");
-    // This test, which has it open.
+    // This test has it open.
     let users = array.follow(&error, "See who uses it").stdout;
     assert!(users.contains(&std::process::id().to_string()), "{users}");
     let error = post(&[1]);
@@ -238,7 +240,7 @@ fn block_devices_are_held_with_what_is_below_and_handed_over_so() {
     let server = array.serve_with(&["--confine", "full"], &loops.0);
     let bytes = random_bytes(9, server.length());
     server.write_all(&array, &bytes);
-    // The file below is locked, although the server was granted nothing but to look at it.
+    // The file below is locked, although the server got only the right to read it.
     let locked = |file: &Path| {
         let refused = array.braid(&["serve"], &[file.to_path_buf()]);
         assert!(refused.stdout.contains("B061"), "{refused:?}");

@@ -1,4 +1,4 @@
-//! Checks that begin by themselves, and what a restart still knows of jobs.
+//! Scheduled checks, and the records of jobs after a restart.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::managed::{check, json, said, status};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The file that jobs are kept in.
+/// The file of the records of jobs.
 fn kept(array: &Array) -> PathBuf {
     let entries = std::fs::read_dir(array.path("state/arrays")).expect("a folder").flatten();
     let mut paths = entries.map(|entry| entry.path());
@@ -88,7 +88,7 @@ fn what_has_nothing_to_check_or_cannot_be_kept_is_refused() {
         let set = format!("check-every={value}");
         assert_eq!(said(&array, &["set", "tank", &set]).status.code(), Some(2), "{value}");
     }
-    // Another thing lies where it would be written.
+    // Another object lies at the file's path.
     let uuid = status(&array, "tank")["uuid"].as_str().expect("a UUID").replace(':', "");
     let new = array.path(&format!("state/arrays/{uuid}.jobs.new"));
     std::fs::create_dir(&new).expect("a folder");

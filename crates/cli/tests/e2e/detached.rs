@@ -18,13 +18,13 @@ fn it_returns_when_clients_may_connect_and_its_log_is_where_status_says() {
     words.extend(members.iter().map(String::as_str));
     let ran = array.braid(&words, &[]);
     assert!(ran.status.success() && ran.stdout.contains("\"event\":\"serving\""), "{ran:?}");
-    // At once.
+    // Without a wait.
     let now = status(&array, "tank");
     ok("nbdinfo", ["--size", now["uris"][0].as_str().expect("it is served")]);
     let log = now["server"]["log"].as_str().expect("a log").to_owned();
     assert!(said(&array, &["status", "tank"]).stdout.contains(&log));
     assert!(std::fs::read_to_string(&log).expect("it is there").contains("\"event\":\"serving\""));
-    // It is in nobody's session, and the command to serve it again is one to type.
+    // It has no session, and its command to serve again can be typed as it is.
     let process = now["server"]["pid"].as_u64().expect("a number");
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3));
@@ -49,7 +49,7 @@ fn it_says_why_clients_cannot_connect_with_the_status_of_a_server_in_the_foregro
         };
         assert_eq!(code(&detached.stdout), code(&alone.stdout));
     }
-    // For a person it is on standard error.
+    // For a person the message is on standard error.
     let mut line = array.command_line(&["serve", "--detach", "--array", "other"], &array.members);
     line.remove(0);
     let ran = array.run_braid(line);

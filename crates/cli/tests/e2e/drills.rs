@@ -1,8 +1,9 @@
-//! Mistakes of operators, typed as they were typed: none of them loses a byte.
+//! Operators' mistakes, typed as they were reported: none of them loses a byte.
 //!
-//! Each is taken from what people report about mdadm, md and zpool: an array created over instead of started, the wrong disk
-//! pulled, failed, added or forgotten, a stale one put back, a copy beside the original. What is right is that everything that
-//! was written is read back at the end, by the way that braid itself offers; that may be a refusal, and then nothing changed.
+//! Each comes from reports about mdadm, md and zpool: an array created over instead of started, the
+//! wrong disk pulled, failed, added or forgotten, a stale one put back, a copy beside the original.
+//! At the end braid's own remedy must read back everything that was written; a refusal is allowed
+//! if it changed nothing.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -15,7 +16,7 @@ use crate::living::{done, refused};
 use crate::managed::{json, said, status};
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
-/// An array that holds something.
+/// An array with content.
 fn full(shape: Shape, seed: u64) -> (Array, Served, Vec<u8>) {
     let array = Array::create(shape);
     let served = array.serve();
@@ -30,7 +31,7 @@ fn stopped(shape: Shape, seed: u64) -> (Array, Vec<u8>) {
     (array, wanted)
 }
 
-/// Serves what is there, and compares.
+/// Serves these members, and compares.
 fn assert_served(array: &Array, members: &[PathBuf], wanted: &[u8]) {
     let served = array.serve_with(&[], members);
     assert_same(&served.read_all(array), wanted, "after the mistake");
@@ -57,7 +58,7 @@ fn drill_02_create_again_with_two_members_swapped() {
     swapped.swap(0, 1);
     let words = ["create", "tank", "--level", "5", "--chunk", "64K", "--assume-clean"];
     assert_eq!(array.refused(&words, &swapped).code, "B012");
-    // In any order they are served as they are.
+    // In any order they are served in the right one.
     assert_served(&array, &swapped, &wanted);
 }
 
@@ -125,7 +126,7 @@ fn drill_08_the_wrong_member_is_failed_and_given_back() {
     needs!("nbdcopy");
     let (array, served, _) = full(RAID_5, 9);
     done(&array, &["fail", "tank", "1"]);
-    // Clients go on meanwhile, and it misses that.
+    // Clients continue meanwhile, and the member misses their writes.
     let wanted = filled(&array, &served, 10);
     done(&array, &["add", "tank", text(&array.members[1])]);
     wait_for_rebuild(&array);
@@ -139,7 +140,7 @@ fn drill_09_the_wrong_member_is_failed_while_another_one_is_rebuilt() {
     let new = blank(&array, "new", MEMBER_BYTES);
     done(&array, &["fail", "tank", "0"]);
     done(&array, &["remove", "tank", "0"]);
-    // Jobs stand still, so that it is still under way.
+    // Jobs stand still, so that it is not yet complete.
     done(&array, &["set", "tank", "job-ceiling=0B"]);
     done(&array, &["add", "tank", text(&new)]);
     let is_rebuilding = || status(&array, "tank")["slots"][0]["state"] == "recovering";
@@ -162,7 +163,7 @@ fn drill_10_an_old_disk_is_put_back() {
     done(&array, &["remove", "tank", "3"]);
     let wanted = filled(&array, &served, 13);
     served.stop();
-    // All that lie around are named, the old one among them: it is not read.
+    // All present members are named, also the stale one: it is not read.
     let served = array.serve();
     assert_eq!(status(&array, "tank")["state"], "degraded");
     assert_same(&served.read_all(&array), &wanted, "without the old one");
@@ -191,7 +192,7 @@ fn drill_11_both_halves_of_a_mirror_are_used_apart() {
         written.push(write_some(&array, &served, seed));
         served.stop();
     }
-    // Together, neither is chosen silently over the other; and neither is written over by the other.
+    // Together, braid silently chooses neither, and overwrites neither with the other.
     let before: Vec<Vec<u8>> =
         array.members.iter().map(|path| std::fs::read(path).expect("a member")).collect();
     let served = array.serve_with(&["--accept-older"], &halves[0]);
@@ -214,7 +215,7 @@ fn drill_12_a_dirty_array_is_started_without_a_member() {
     let some = write_some(&array, &served, 18);
     wanted[..some.len()].copy_from_slice(&some);
     served.kill();
-    // It may have been quiet for long enough to be called clean.
+    // The array may have been idle long enough to be clean.
     for slot in 0..RAID_5.members {
         array.patch_superblock(slot, 208, &0_u64.to_le_bytes(), true);
     }
@@ -277,7 +278,7 @@ fn drill_16_the_replacement_is_a_little_too_small() {
     done(&array, &["fail", "tank", "1"]);
     done(&array, &["remove", "tank", "1"]);
     refused(&array, &["add", "tank", text(&small)], "B052", 12);
-    // Nothing is left of it, and the old one is as good as ever.
+    // The new array leaves no trace, and the old member is as good as before.
     done(&array, &["add", "tank", text(&array.members[1])]);
     wait_for_rebuild(&array);
     assert_whole(&array, served, &array.members, &wanted);
@@ -288,7 +289,7 @@ fn drill_17_a_disk_is_added_to_the_wrong_array() {
     needs!("nbdcopy");
     let (array, served, wanted) = full(RAID_5, 24);
     let disk = blank(&array, "disk", MEMBER_BYTES);
-    // It waits there, changes nothing, and is given back: it does not become what cannot be undone.
+    // It waits as a spare, changes nothing, and is removed again: the mistake can be undone.
     done(&array, &["add", "tank", text(&disk)]);
     done(&array, &["remove", "tank", text(&disk)]);
     let other = Array::create(RAID_1);
@@ -343,10 +344,10 @@ fn drill_20_a_server_is_killed_while_it_rebuilds_and_the_new_member_is_forgotten
     let is_rebuilding = || status(&array, "tank")["slots"][0]["state"] == "recovering";
     wait_until("a rebuild", std::time::Duration::from_secs(30), is_rebuilding);
     served.kill();
-    // The old one is put in again, out of habit; the others know better.
+    // The old one is put back out of habit; the other members know that it is stale.
     assert_served(&array, &array.members, &wanted);
     let members = [array.without(&[0]), vec![new.clone()]].concat();
-    // The array was in use without the new one, which is therefore an old copy now.
+    // The array was used without the new one, which is now stale.
     let served = array.serve_with(&[], &members);
     assert_eq!(status(&array, "tank")["state"], "degraded");
     assert_same(&served.read_all(&array), &wanted, "without both");
@@ -364,7 +365,7 @@ fn drill_21_the_start_of_a_member_is_written_over() {
     let served = array.serve();
     assert_same(&served.read_all(&array), &wanted, "from the others");
     let member: &Path = &array.members[1];
-    // What is behind the zeroes is no superblock any more, but not nothing either.
+    // Behind the zeroes there is no superblock any more, but still data.
     let command = refused(&array, &["add", "tank", text(member)], "B012", 12);
     assert!(command.starts_with("braid examine "), "{command}");
     done(&array, &["add", "tank", "--destroy", "data", text(member)]);

@@ -13,9 +13,9 @@ fn a_second_server_on_the_same_members_is_refused() {
     let words = ["serve", "--nbd", &uri];
     let refusal = array.refused(&words, &array.members);
     refusal.is("B061", 11);
-    // Nor one that only reads: what it read could be half written.
+    // Nor a reader: it could read half-written data.
     array.refused(&["serve", "--read-only", "--nbd", &uri], &array.members).is("B061", 11);
-    // Nor with one member only in common.
+    // Nor with only one member in common.
     array.refused(&words, &array.members[3..]).is("B061", 11);
     served.stop();
     array.serve().stop();
@@ -32,7 +32,7 @@ fn two_readers_may_share() {
     let ran = array.braid(&words, &array.members);
     assert!(ran.status.success(), "{ran:?}");
     assert!(ran.stdout.contains(&first.size_bytes.to_string()), "{ran:?}");
-    // A writer has no place beside a reader.
+    // A reader keeps out a writer.
     array.serve_refused(&[], &array.members).is("B061", 11);
     first.stop();
 }

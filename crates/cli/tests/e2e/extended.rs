@@ -1,7 +1,7 @@
-//! Extended headers: requests of 64 bits to arrays that 32 bits do not name.
+//! Extended headers: 64-bit requests to arrays beyond 32 bits.
 //!
-//! By our own half of a session, and by a QEMU that speaks them (8.2 or later): `cargo xtask test` fetches one where the
-//! distribution's is older.
+//! The clients are braid's own half of a session, and a QEMU that supports them (8.2 or later):
+//! `cargo xtask test` fetches one if the distribution's is older.
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
@@ -12,10 +12,10 @@ use braid_nbd_proto::{Style, wire};
 
 use crate::kit::{Array, Need, RAID_0, RAID_5, RAID_10, Served, Shape, needs, ok, skip};
 
-/// Members' size, as files without content: two of them are more than 32 bits name.
+/// Members' size, as sparse files: two of them exceed 32 bits.
 const MEMBER_SIZE: &str = "3G";
 
-/// Of more than 4 GiB; nothing but clients writes it.
+/// An array of more than 4 GiB that only clients write to.
 fn large(shape: Shape) -> (Array, Served) {
     let array = Array::create_sized(shape, MEMBER_SIZE);
     let served = array.serve_with(&["--jobs", "paused"], &array.members);
@@ -23,7 +23,7 @@ fn large(shape: Shape) -> (Array, Served) {
     (array, served)
 }
 
-/// Bytes that are not zero, at the beginning, across 4 GiB and at the end.
+/// Writes bytes other than zero at the beginning, across 4 GiB and at the end.
 fn mark(served: &Served) -> [u64; 3] {
     let places = [0, (4 << 30) - 100, served.size_bytes - 4096];
     for place in places {
@@ -41,7 +41,7 @@ fn assert_zero(served: &Served, places: [u64; 3]) {
     }
 }
 
-/// How many requests clients have made.
+/// Number of clients' requests so far.
 fn requests(array: &Array) -> u64 {
     let status = array.braid(&["status", "tank"], &[]).stdout;
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
@@ -49,14 +49,14 @@ fn requests(array: &Array) -> u64 {
     requests.unwrap_or_else(|| panic!("{status}"))
 }
 
-/// A client with extended headers, which asks for extents.
+/// A client with extended headers and extents.
 fn connect(socket: &Path, export: &str) -> Client {
     let plan = plan_for(export);
     let plan = ClientPlan { structured_replies: false, allocation_context: true, ..plan };
     Client::connect(socket, plan, Duration::from_secs(60)).expect("a server")
 }
 
-/// Asks for something without data: the extents that came with the answer.
+/// Sends a request without data; returns the answer's extents.
 fn ask(client: &mut Client, command: Command) -> Vec<Extent> {
     client.call(command, &[], &mut []).expect("it is answered well")
 }
@@ -80,9 +80,9 @@ fn all_of_an_array_is_zeroed_trimmed_and_described_by_one_request_each() {
         let extents = ask(&mut client, Command::BlockStatus { offset, length, one: false });
         assert_eq!(extents[0].flags, wire::STATE_HOLE | wire::STATE_ZERO, "{extents:?}");
         assert!(extents.iter().map(|extent| extent.length_bytes).sum::<u64>() <= length);
-        // Three reads of QEMU's, and what was asked above.
+        // Three reads of QEMU, and the request above.
         assert!(requests(&array) >= before + 4);
-        // Edges that are patched, and the rest as before.
+        // Patched edges, and the rest as before.
         mark(&served);
         let (offset, length) = (1, length - 2);
         let zero = Command::WriteZeroes { offset, length, fua, may_punch, fast: false };
@@ -119,7 +119,7 @@ fn others_write_across_sectors_while_all_of_it_is_zeroed_again_and_again() {
     served.stop();
 }
 
-/// A QEMU tool that knows extended headers: the one that was fetched, or the distribution's.
+/// A QEMU tool that supports extended headers: the fetched one, or the distribution's.
 fn newer_qemu(tool: &str) -> Option<PathBuf> {
     let fetched = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../target/newer-qemu/usr/bin")
@@ -155,11 +155,11 @@ fn qemu_zeroes_and_discards_more_than_32_bits_by_one_request() {
         let zero = format!("write -z -n -u 0 {size}");
         let said = ok(&qemu_io, ["-f", "raw", "-c", &zero, &served.uri]);
         assert!(!said.contains("failed"), "{said}");
-        // It, and the flush with which QEMU leaves.
+        // The request, and QEMU's final flush.
         let made = requests(&array) - before;
         assert!(made <= 2, "{made} requests for one of {size} bytes");
         assert_zero(&served, places);
-        // No more in one command of qemu-io.
+        // The most in one command of qemu-io.
         ok(&qemu_io, ["-f", "raw", "-d", "unmap", "-c", "discard 0 2147483136", &served.uri]);
         mark(&served);
         let map = ok(&qemu_img, ["map", "-f", "raw", "--output=json", &served.uri]);
@@ -170,7 +170,7 @@ fn qemu_zeroes_and_discards_more_than_32_bits_by_one_request() {
         });
         assert_eq!(end, Some(size), "{map:?}");
         assert!(map.iter().any(|run| run["data"] == false), "holes are told: {map:?}");
-        // Data come and go by the same headers.
+        // Data pass through the same headers.
         let read = format!("read -P 7 {} 4096", places[1]);
         let said = ok(&qemu_io, ["-f", "raw", "-c", &read, &served.uri]);
         assert!(!said.contains("failed"), "{said}");

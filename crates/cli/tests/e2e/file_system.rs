@@ -1,4 +1,4 @@
-//! A file system made through NBD, and what e2fsck says of it once members are lost.
+//! A file system made through NBD, and e2fsck's verdict after the loss of members.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Containers that are not md's: Intel's (IMSM) and DDF, as mdadm made them (`oracle/containers`), read back by `braid rescue`.
+//! Containers that are not md's: Intel's (IMSM) and DDF, made by mdadm (`oracle/containers`), read
+//! back by `braid rescue`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +11,14 @@ use crate::members::text;
 use crate::reshaped::fixture::Fixture;
 use crate::reshaped::pattern;
 
-/// Disks of a container, as files.
 struct Container {
     fixture: Fixture,
-    /// For its folder and its state.
+    /// Supplies the folder and the state folder.
     home: Array,
     disks: Vec<PathBuf>,
 }
 
-/// A volume, as md said while it ran.
+/// A volume as md reported it while it ran.
 struct Told {
     number: u8,
     name: String,
@@ -40,7 +40,7 @@ impl Container {
         Self { fixture, home, disks }
     }
 
-    /// What says which disk is which, where the metadata does not.
+    /// Options that identify the disks if the metadata does not.
     fn serials(&self, disks: &[PathBuf]) -> Vec<String> {
         let is_intel = self.fixture.facts["level"] == "imsm";
         let known =
@@ -130,7 +130,7 @@ fn foreign_containers_are_read_with_each_loss() {
         let count = container.disks.len();
         for lost in std::iter::once(None).chain((0..count).map(Some)) {
             let mut disks = container.without(lost);
-            // In whatever order.
+            // In any order.
             disks.reverse();
             let said = container.story(&[], &disks);
             for told in container.volumes() {
@@ -159,7 +159,7 @@ fn foreign_containers_are_read_with_each_loss() {
     }
 }
 
-/// The only array of a container, and what becomes of its disks.
+/// The verdicts on the disks of a container's only array.
 fn stands(found: &Value) -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().expect("text").to_owned();
     let one = |member: &Value| {
@@ -190,7 +190,7 @@ fn an_older_disk_of_a_foreign_container_is_left_out_and_can_be_believed() {
             assert_same(&served.read_all(&container.home), &wanted, name);
             served.stop();
         }
-        // With a sound one lost as well it is needed, and what it lacks may be anywhere.
+        // With a sound disk missing as well the stale one is needed, and its gaps may be anywhere.
         let said = container.story(&[], &container.without(Some(0)));
         let found = of_volume(&said, "volume1").expect("it");
         let of_one = stands(found).into_iter().find(|(disk, _)| disk == "disk1");
@@ -207,7 +207,7 @@ fn a_foreign_volume_that_was_being_written_is_not_computed_from() {
         let said = container.story(&[], &container.disks);
         let found = of_volume(&said, "volume1").unwrap_or_else(|| panic!("{said:#}"));
         assert_eq!((&found["dirty"], &found["stripes_at_risk"]), (&true.into(), &0.into()));
-        // Nothing has to be computed yet.
+        // No data needs to be computed yet.
         let served = container.served(&["--read-only"], &container.disks);
         assert_same(&served.read_all(&container.home), &stamped(1, 8192), name);
         served.stop();
@@ -227,7 +227,7 @@ fn a_foreign_disk_that_was_being_rebuilt_is_not_read() {
     let served = container.served(&["--read-only"], &container.disks);
     assert_same(&served.read_all(&container.home), &stamped(1, 8192), "of the others");
     served.stop();
-    // Without one of the others too little is left, whatever was rebuilt.
+    // Without another disk too little is left, however much was rebuilt.
     let said = container.story(&[], &container.without(Some(0)));
     assert_eq!(of_volume(&said, "volume1").expect("it")["readable"], false, "{said:#}");
 }
@@ -241,7 +241,7 @@ fn what_is_not_mds_is_not_committed() {
     let served = container.served(&[], &container.disks);
     served.write_all(&container.home, &content);
     served.stop();
-    // It is over the overlay, and found again.
+    // The write went to the overlay, which the next run finds.
     let served = container.served(&[], &container.disks);
     assert_same(&served.read_all(&container.home), &content, "over the overlay");
     served.stop();
@@ -262,7 +262,8 @@ fn what_is_not_mds_is_not_committed() {
 fn a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table() {
     needs!("nbdcopy");
     let container = Container::of("imsm-raid1-raid0");
-    // A table of partitions at the start of the mirror, and so of both disks: one partition, all of it.
+    // A partition table at the start of the mirror, and so of both disks: one partition over all of
+    // it.
     let mut table = [0u8; 512];
     table[446..462].copy_from_slice(&[0, 0, 2, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 0xf8, 0x0f, 0, 0]);
     table[510..].copy_from_slice(&[0x55, 0xaa]);
@@ -270,7 +271,7 @@ fn a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table() {
         let file = fs::OpenOptions::new().write(true).open(disk).expect("a disk");
         std::os::unix::fs::FileExt::write_all_at(&file, &table, 0).expect("a table");
     }
-    // Nobody has to say which half is which, and of the other volume that is what is said.
+    // The report tells the halves apart without the operator, and covers the other volume as well.
     let ran = container.home.braid(&["rescue"], &container.disks);
     let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
     let found = of_volume(&said, "volume1").unwrap_or_else(|| panic!("{said:#}"));
@@ -279,7 +280,7 @@ fn a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table() {
     assert!(of_volume(&said, "volume2").is_none(), "{said:#}");
     let notes = said["containers"].to_string();
     assert!(notes.contains("--serial") && notes.contains("/dev/loop1, /dev/loop0"), "{notes}");
-    // A number that the metadata does not know is a slip of the hand.
+    // A number unknown to the metadata is the operator's mistake.
     let wrong = format!("{}=WD-1", text(&container.disks[0]));
     let refused = container.home.refused(&["rescue", "--serial", &wrong], &container.disks);
     assert_eq!(refused.code, "B001", "{}", refused.json);

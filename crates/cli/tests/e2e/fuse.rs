@@ -1,6 +1,7 @@
-//! The array as a file: by /dev/fuse and by io_uring, through losses, stops and kills.
+//! The array as a file: through /dev/fuse and through io_uring, with losses, stops and kills.
 //!
-//! Both ways are taken where root can throw the kernel's switch, which only counts while a server starts.
+//! Both are tested if root can set the kernel's switch, which takes effect only at a server's
+//! start.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -20,10 +21,10 @@ use crate::remedies::{error_of, words_of};
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static SWITCHED: Mutex<()> = Mutex::new(());
 
-/// Longer than anything takes that a program does with a file whose server is gone.
+/// Limit for a program's access to a file whose server is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How requests come.
+/// Transports of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Device,
@@ -46,7 +47,7 @@ fn serve(array: &Array, way: Way, members: &[PathBuf]) -> Served {
     let disk = disk(array);
     let only_one = SWITCHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let before = std::fs::read_to_string(SWITCH).unwrap_or_default();
-    // Where it cannot be written there is one way alone.
+    // If it cannot be written there is only one transport.
     let _ = std::fs::write(SWITCH, if way == Way::Rings { "Y" } else { "N" });
     let served = array.serve_with(&["--fuse", disk.to_str().expect("text")], members);
     let _ = std::fs::write(SWITCH, before);
@@ -68,7 +69,7 @@ fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("the file opens")
 }
 
-/// One user's part of the file, and what it has to hold.
+/// One user's part of the file, and its expected content.
 struct User {
     file: File,
     start: u64,
@@ -77,7 +78,7 @@ struct User {
 }
 
 impl User {
-    /// Something at some place, checked against what it has to be.
+    /// Runs an operation at some place, and checks the result.
     fn act(&mut self) {
         let random = &mut self.random;
         let most = *random.choice([1, 512, 4096, 70_000, 600_000].iter()).expect("some");
@@ -109,7 +110,7 @@ impl User {
     }
 }
 
-/// Users beside each other, a loss in the middle; what the file has to hold.
+/// Concurrent users, with a loss in the middle; returns the expected content.
 fn use_it(array: &Array, served: &mut Served, seed: u64) -> Vec<u8> {
     let part = usize::try_from(served.size_bytes / 4).expect("small");
     let path = disk(array);
@@ -162,7 +163,7 @@ fn a_file_is_the_array_through_a_loss() {
     }
 }
 
-/// fusermount3 may not either: it has the same filter.
+/// fusermount3 may not mount either: it inherits the filter.
 #[test]
 fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
     needs!("fusermount3");
@@ -182,7 +183,7 @@ fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
     array.follow_with(&error, "Serve it over NBD alone", &[("MEMBER...", &*members)]);
 }
 
-/// A loop device, which goes when this is dropped.
+/// A loop device, detached on drop.
 struct Loop(String);
 
 impl Loop {
@@ -260,11 +261,11 @@ fn a_stop_does_not_wait_for_an_open_file() {
     }
 }
 
-/// What each user writes in a round, and how far apart they are: sectors, and no stripes.
+/// Bytes that each user writes in a round, and their distance: sectors, but no stripes.
 const ROUND_BYTES: usize = 4096;
 const USER_BYTES: u64 = 1_000_448;
 
-/// Writes and flushes without an end, until there is an error; the last round that was flushed.
+/// Writes and flushes until an error; returns the last flushed round.
 fn write_rounds(file: &File, start: u64, first: u64) -> u64 {
     (first..)
         .find(|round| {
@@ -303,7 +304,7 @@ fn nothing_hangs_when_it_is_killed_at_any_moment() {
                 assert!(begun.elapsed() < PATIENCE, "turn {turn}: it hung");
                 flushed
             });
-            // What was flushed is there; the round after it may be, in part or whole.
+            // Flushed rounds are there; the next round may be there in part or whole.
             let served = array.serve_with(&[], &array.members);
             let mut client = Client::connect(&served.socket, PATIENCE);
             for (user, flushed) in (0_u64..).zip(flushed) {
@@ -320,7 +321,8 @@ fn nothing_hangs_when_it_is_killed_at_any_moment() {
         }
         let served = serve(&array, way, &array.members);
         served.stop();
-        // It was there, empty, when the second server came: it is not that one's to remove.
+        // The file existed, empty, when the second server started, so that server does not remove
+        // it.
         assert_eq!(disk(&array).metadata().expect("stat").len(), 0);
     }
 }

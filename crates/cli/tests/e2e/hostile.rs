@@ -1,5 +1,5 @@
-//! Clients that take what they can: memory by saying that they will send much, connections, descriptors; under the limits
-//! that a service manager or a container sets.
+//! Clients that exhaust resources: memory by announcing much data, connections, descriptors; under
+//! the limits of a service manager or a container.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,12 +10,12 @@ use crate::kit::{Array, RAID_5, RawClient, Served, needs, wait_until};
 
 /// Attackers.
 const CLIENTS: usize = 63;
-/// The longest request there is.
+/// The longest allowed request.
 const REQUEST_BYTES: u32 = 64 << 20;
 /// More than a good client waits for 4 KiB, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A client that gets an answer soon, or an error.
+/// A client whose requests have a deadline.
 fn connect(socket: &Path) -> std::io::Result<RawClient> {
     RawClient::connect(socket, PATIENCE)
 }
@@ -55,7 +55,7 @@ fn attacked(setup: &str, io: &str) {
     assert!(longest < PATIENCE && start.elapsed() < 4 * PATIENCE, "{longest:?} at most");
     let grown = served.status_bytes("VmHWM").saturating_sub(before) >> 20;
     assert!(grown <= 256, "{setup}, {io}: it holds {grown} MiB more");
-    // A newcomer is served as well, also with a request that is not small.
+    // A new client is served, too, also with a larger request.
     let mut late = connect(&served.socket).expect("let in");
     ask(&mut late, 7);
     drop(attackers);
@@ -86,7 +86,8 @@ fn clients_that_say_much_and_send_little_do_not_kill_it_within_512_mib_on_thread
     attacked("ulimit -v 524288", "threads");
 }
 
-/// Their stacks took what small allocations need, which end the process when they fail.
+/// Regression: the clients' stacks used up the address space, and a failed small allocation ended
+/// the process.
 #[test]
 fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let array = Array::create_sized(RAID_5, "32M");
@@ -96,7 +97,7 @@ fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let mut attackers = Vec::new();
     for kind in 0..250 {
         if let Ok(mut attacker) = connect(&served.socket) {
-            // It may be one that asks for more than there is.
+            // The request may exceed the limit.
             let _ = attacker.0.write_all(&RawClient::header(0, 0, 1 << 20).repeat(20));
             attackers.push(attacker);
         }
@@ -122,7 +123,7 @@ fn out_of_descriptors_it_says_so_and_goes_on_when_there_are_some() {
     let mut clients = Vec::new();
     let mut waiting = loop {
         assert!(clients.len() < 60, "it has told no client");
-        // One more than there is room for is not answered until another one has left.
+        // A client beyond the limit is not answered until another one has left.
         let mut stream = UnixStream::connect(&served.socket).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
         if stream.read_exact(&mut [0; 18]).is_err() {

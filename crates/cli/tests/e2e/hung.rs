@@ -1,9 +1,10 @@
-//! A member that answers nothing for seconds, as a dead disk, a network file system without its network, or a loop device
-//! over one of those does: a client that reads does not notice, and when it answers again nothing is lost.
+//! A member that does not answer for seconds, like a dead disk, a network file system without its
+//! network, or a loop device on either. A reading client does not notice, and nothing is lost when
+//! the member answers again.
 //!
-//! The members lie on a FUSE that hangs when it is told to. In the kernel a request to it then takes the thread that asks
-//! out of circulation, and no signal brings it back. So a worker that asked by itself would be lost, with all clients
-//! and members that it carries.
+//! The members lie on a FUSE that hangs on request. A thread that waits for it is stuck in the
+//! kernel, and no signal ends that. So a worker that waited by itself would be lost, with all its
+//! clients and members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,13 +28,13 @@ const MEMBER_SIZE: &str = "6M";
 /// How long the member hangs under load.
 const HANG: Duration = Duration::from_millis(2500);
 
-/// How long all is well before that.
+/// How long the member answers before that.
 const HEALTHY: Duration = Duration::from_millis(300);
 
-/// What a read may take meanwhile.
+/// Limit of a read meanwhile.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What anything may take that is not measured.
+/// Limit of everything that is not measured.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const READERS: u64 = 3;
@@ -41,7 +42,7 @@ const READS_AT_ONCE: u64 = 8;
 const WRITERS: u64 = 4;
 const WRITES_AT_ONCE: u64 = 100;
 
-/// What the block at `index` holds once written.
+/// The content of block `index` once written.
 fn block(index: u64) -> Vec<u8> {
     random_bytes(index + 1, BLOCK)
 }
@@ -50,7 +51,7 @@ fn at(index: u64) -> u64 {
     index * BLOCK as u64
 }
 
-/// Ends what a test has running, however the test ends.
+/// Ends the test's threads, however the test ends.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -59,13 +60,13 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// What readers saw.
+/// The readers' results.
 #[derive(Debug, Default)]
 struct Seen {
     answered: usize,
     late: usize,
     longest: Duration,
-    /// Reads that had no answer when the reader gave up.
+    /// Reads without an answer when the reader gave up.
     unanswered: usize,
 }
 
@@ -85,7 +86,7 @@ impl Seen {
     }
 }
 
-/// Reads blocks that are not written any more until `ends`, several at once.
+/// Reads blocks that are no longer written until `ends`, several at once.
 fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen {
     let mut client = Client::connect(socket, LIMIT * 2);
     let (mut random, mut seen) = (Rng::with_seed(seed), Seen::default());
@@ -114,7 +115,8 @@ fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen
     }
 }
 
-/// Writes blocks from `first` on at random until `ends`, many at once; hears all answers in the end. What was written.
+/// Writes blocks from `first` on at random until `ends`, many at once, and waits for all answers;
+/// returns the written blocks.
 fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBool) -> Vec<u64> {
     let mut client = Client::connect(socket, PATIENCE);
     let mut random = Rng::with_seed(seed);
@@ -160,7 +162,8 @@ impl Case {
     }
 }
 
-/// Fills the array, hangs its members under load, lets them go, and compares everything. `members` are what is served.
+/// Fills the array, hangs its members under load, releases them, and compares everything. `members`
+/// are the served paths.
 fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[PathBuf]) -> Seen {
     let options = case.options();
     let served = array.serve_with(&options, members);
@@ -172,7 +175,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[Path
     client.flush();
     drop(client);
     served.stop();
-    // Opening them anew empties their page cache.
+    // Reopening the files empties their page cache.
     let served = array.serve_with(&options, members);
     let let_go = hanging.let_go_at_end();
     let (reads_end, writes_end) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -184,7 +187,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[Path
         let writers: Vec<_> = (0..WRITERS).map(|seed| scope.spawn(write(seed))).collect();
         thread::sleep(HEALTHY);
         case.hung.iter().for_each(|member| hanging.hang(*member, case.hang));
-        // Not before: what was read once is in the page cache, and asks no server.
+        // Not earlier: a repeated read would come from the page cache.
         let read = |seed| move || read_on(socket, (seed, half), reads_end);
         let readers: Vec<_> = (0..READERS).map(|seed| scope.spawn(read(seed))).collect();
         wait_until("something to hang", HANG, || hanging.held() > 0);
@@ -192,7 +195,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[Path
         reads_end.store(true, Ordering::Relaxed);
         let seen = readers.into_iter().map(|reader| reader.join().expect("a reader"));
         let seen = seen.fold(Seen::default(), |all, one| all.merge(&one));
-        // A writer that waits for an answer may not look at it sooner.
+        // Writers check this only after an answer.
         writes_end.store(true, Ordering::Relaxed);
         hanging.let_go();
         let written = writers.into_iter().flat_map(|writer| writer.join().expect("a writer"));
@@ -227,7 +230,7 @@ fn on_fuse(case: Case) -> Option<Seen> {
     Some(hang_under_load(case, &array, &hanging, &members))
 }
 
-/// Loop devices over files. They are detached when this is dropped.
+/// Loop devices over files, detached on drop.
 struct Loops(Vec<PathBuf>);
 
 impl Loops {
@@ -246,13 +249,14 @@ impl Loops {
 impl Drop for Loops {
     fn drop(&mut self) {
         for device in &self.0 {
-            // One that is left attached is in no other's way.
+            // A device that stays attached disturbs no other test.
             let _ = run("losetup", ["--detach", device.to_str().expect("text")]);
         }
     }
 }
 
-/// The same with loop devices over the files: their requests wait in the block layer, which has room for so many.
+/// With loop devices over the files: their requests wait in the block layer, which has a limited
+/// queue.
 fn on_loops(case: Case) -> Option<Seen> {
     let array = Array::create_sized(case.shape, MEMBER_SIZE);
     let hanging = mounted(&array)?;
@@ -301,7 +305,8 @@ fn two_members_that_never_answer_stall_no_reader_of_a_raid_6_on_rings() {
     assert_unnoticed(case, on_fuse(case));
 }
 
-/// The alarm's thread asked the file system twice a second whether the member was still there.
+/// Regression: the alarm's thread asked the file system twice a second whether the member still
+/// existed.
 #[test]
 fn a_member_that_never_answers_stalls_no_reader_on_threads() {
     for hang in [Hang::Both, Hang::Everything] {
@@ -310,7 +315,7 @@ fn a_member_that_never_answers_stalls_no_reader_on_threads() {
     }
 }
 
-/// It waited for ever, and said nothing.
+/// Regression: the stop waited for ever, and reported nothing.
 #[test]
 fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
     let mut array = Array::create_sized(RAID_5, MEMBER_SIZE);
@@ -337,7 +342,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
         assert!(begun.elapsed() > Duration::from_secs(2), "{error}");
         assert_eq!(error["code"], "B056", "{error}");
         assert!(error.to_string().contains("m1"), "{error}");
-        // The kernel keeps the process until it has its answers.
+        // The kernel keeps the process until its requests are answered.
         drop(let_go);
         assert_eq!(served.wait().code(), Some(1));
         let served = array.serve_with(&["--io", io], &array.members);
@@ -351,7 +356,8 @@ fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
     }
 }
 
-/// All that a stop has left to ask may be a flush or a superblock, which waits for no room on rings. It waited for ever.
+/// Regression: if the stop's last request was a flush or a superblock, which is not subject to ring
+/// admission, it waited for ever.
 #[test]
 fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
     let array = Array::create_sized(RAID_1, MEMBER_SIZE);
@@ -372,7 +378,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
     wait_until("the stop to be given up", Duration::from_secs(30), || served.error().is_some());
     let error = served.error().expect("just seen");
     assert_eq!(error["code"], "B056", "{error}");
-    // The kernel keeps the process until it has its answers.
+    // The kernel keeps the process until its requests are answered.
     drop(let_go);
     assert_eq!(served.wait().code(), Some(1));
     array.serve_with(&["--io", "ring"], &loops.0).stop();

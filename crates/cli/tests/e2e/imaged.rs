@@ -1,5 +1,5 @@
-//! Disks that fail: copied as far as they can be read (`braid image`), and what the copies lack made of the others or named
-//! (`braid rescue`, with its `--fill`, `--lost` and `--check`).
+//! Failing disks: copied as far as they can be read (`braid image`). `braid rescue` computes a
+//! copy's gaps from the other members, or names them (`--fill`, `--lost` and `--check`).
 
 use std::fs;
 use std::ops::Range;
@@ -42,7 +42,8 @@ fn missing(of: &Value) -> Vec<Range<u64>> {
     of.as_array().expect("ranges").iter().map(range).collect()
 }
 
-/// Pulled in the middle of it, and there again: what it was asked for meanwhile is no bad sector.
+/// Pulled in the middle of a copy, and then back: requests that failed meanwhile are no bad
+/// sectors.
 #[test]
 fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
     let array = Array::create_sized(RAID_1, "96M");
@@ -54,7 +55,7 @@ fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
         return skip(Need::Fuse, "no FUSE can be mounted here");
     };
     let (file, copy) = (disks.files()[0].clone(), array.path("copy.img"));
-    // The first half is copied, then all fails, what was read before as well.
+    // The first half is copied, then all reads fail, also repeated ones.
     let half = 48 << 20;
     disks.fail(0, Fail { deed: Deed::Read, bytes: half..96 << 20, errno: EIO });
     said(&image(&array, &[text(&file), text(&copy)]), 3);
@@ -73,7 +74,7 @@ fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
     assert_same(&fs::read(&copy).expect("a copy"), &fs::read(disk).expect("a disk"), "all");
 }
 
-/// A copy of a member that lacks these bytes, with its map.
+/// A copy of a member with these gaps, with its map.
 fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> PathBuf {
     let copy = array.path(name);
     fs::copy(member, &copy).expect("a copy");
@@ -82,7 +83,7 @@ fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> Path
     let mut at = 0;
     for hole in holes {
         let length = hole.end - hole.start;
-        // What is there instead is nothing that the disk held.
+        // The gaps hold bytes that the disk never had.
         file.write_all_at(&vec![0xee; small(length)], hole.start).expect("a copy");
         map += &format!("{at:#x} {:#x} +\n{:#x} {length:#x} -\n", hole.start - at, hole.start);
         at = hole.end;
@@ -93,7 +94,7 @@ fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> Path
     copy
 }
 
-/// A file of a terabyte with some megabytes in it takes as long as these.
+/// The time for a sparse file of a terabyte depends on its data only.
 #[test]
 fn a_huge_sparse_file_is_copied_by_its_holes() {
     let array = Array::create(RAID_1);
@@ -118,7 +119,7 @@ fn a_huge_sparse_file_is_copied_by_its_holes() {
     assert!((there.len(), there.blocks() * 512 < 64 << 20) == (size, true));
 }
 
-/// A pipe waits for somebody who writes into it, and nobody does.
+/// A pipe waits for a writer that never comes.
 #[test]
 fn a_named_pipe_as_a_map_is_refused_and_not_waited_for() {
     let array = Array::create(RAID_5);
@@ -155,13 +156,13 @@ fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
     let (start, end) = (small(bad.start), small(bad.end));
     assert_same(&copied[..start], &before[..start], "before the bad place");
     assert_same(&copied[end..], &before[end..], "behind the bad place");
-    // The tools of ddrescue read its map.
+    // ddrescue's tools read the map.
     if braid_test_needs::is_installed("ddrescuelog") {
         let listed = ok("ddrescuelog", ["-b", "4096", "-l-", &format!("{}.map", text(&copy))]);
         let blocks: Vec<u64> = listed.lines().map(|line| line.parse().expect("a block")).collect();
         assert_eq!(blocks, (bad.start / 4096..bad.end / 4096).collect::<Vec<_>>());
     }
-    // It is still bad, and then it is not any more.
+    // The sector is still bad, then good again.
     let again = ["--retries", "2", text(&disk), text(&copy)];
     assert_eq!(missing(&said(&image(&array, &again), 3)["missing"]), [bad]);
     disks.let_go();
@@ -229,7 +230,7 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
         &fs::read(&disk).expect("a disk"),
         "the copy",
     );
-    // A copy of another disk: names of disks change when they come back.
+    // A copy of another disk: disks may change names when they come back.
     let copied = array.path("copied");
     said(&image(&array, &[text(&array.members[1]), text(&copied)]), 0);
     let bytes = fs::read(&copied).expect("a copy");
@@ -238,12 +239,12 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
         .expect("a map");
     refused(&copied).is("B107", 12);
     assert_same(&fs::read(&copied).expect("a copy"), &bytes, "the copy of another disk");
-    // Shorter than what its map says of it.
+    // Shorter than its map says.
     fs::write(&short, [1; 2048]).expect("a file");
     fs::write(array.path("short.map"), "0 +\n0 4096 +\n").expect("a map");
     refused(&short).is("B107", 12);
     refused(Path::new("/dev/null")).is("B107", 12);
-    // A map without its copy, and one that is none.
+    // A map without its copy, and an invalid map.
     fs::remove_file(&short).expect("a file");
     refused(&short).is("B107", 12);
     fs::write(array.path("short.map"), "0 +\n0 40960000000 +\n").expect("a map");
@@ -255,7 +256,7 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
 
 #[test]
 fn a_copy_is_filled_from_the_others() {
-    // In data and in parity, in the middle of sectors, over the end of a chunk, and the last of it.
+    // In data and in parity, inside sectors, across the end of a chunk, and at the end.
     let holes = [
         (2 << 20) + 4096..(2 << 20) + 4608,
         (3 << 20) + 60000..(3 << 20) + 70000,
@@ -286,7 +287,7 @@ fn a_copy_is_filled_from_the_others() {
     }
 }
 
-/// A copy that was ended early, with and without its map, or a disk behind a bridge that hides its end.
+/// A copy that ended early, with and without its map, or a disk behind a bridge that hides its end.
 #[test]
 fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
     let array = Array::create(RAID_5);
@@ -310,7 +311,7 @@ fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
         let served = Served::rescued(&array, &["--read-only"], &members);
         assert_same(&served.read_all(&array), &content, "all of it");
         served.stop();
-        // With another one missing as well it is an error there, and nowhere else.
+        // With another member missing as well, reads fail there, and nowhere else.
         let served = Served::rescued(&array, &["--read-only"], &members[1..]);
         let mut client = Client::connect(&served.socket, LIMIT);
         assert_same(&client.read(0, 1 << 20).expect("what is there"), &content[..1 << 20], "it");
@@ -326,7 +327,7 @@ fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
     assert_same(&fs::read(&copy).expect("a copy"), &before, "what the disk held");
 }
 
-/// What the others make is newer than the rest of it.
+/// Content computed from the others would be newer than the rest of the copy.
 #[test]
 fn a_copy_of_a_stale_member_is_not_filled() {
     let array = Array::create(RAID_5);
@@ -355,14 +356,14 @@ fn a_copy_of_an_interrupted_array_is_not_filled() {
     let before = fs::read(&copy).expect("a copy");
     let mut members = array.without(&[1]);
     members.push(copy.clone());
-    // The kernel lets go of files of a ring a while after its process has ended.
+    // The kernel releases a ring's files a while after its process has ended.
     wait_until("the members to be free", LIMIT, || {
         array.braid(&["rescue"], &members).status.code() != Some(11)
     });
     let refusal = array.refused(&["rescue", "--fill", text(&copy)], &members);
     refusal.is("B107", 12);
     assert!(refusal.json.to_string().contains("parity may not fit"), "{}", refusal.json);
-    // Nor is what is no copy, and what is none of the members.
+    // `--fill` also refuses a file that is no copy and no member.
     array.refused(&["rescue", "--fill", "/dev/null"], &members).is("B001", 2);
     assert_same(&fs::read(&copy).expect("a copy"), &before, "the copy");
 }
@@ -384,13 +385,13 @@ fn what_two_copies_lack_is_an_error_and_its_files_are_named() {
     ok("nbdcopy", ["--flush", text(&system), &served.uri]);
     let content = served.read_all(&array);
     served.stop();
-    // Where the first file begins is said by debugfs.
+    // debugfs tells the start of the first file.
     let blocks = ok("debugfs", ["-R", "blocks /file-4", text(&system)]);
     let block: u64 = blocks.split_whitespace().nth(100).expect("blocks").parse().expect("a number");
     let size = ok("dumpe2fs", ["-h", text(&system)]);
     let size = size.lines().find_map(|line| line.strip_prefix("Block size:")).expect("a size");
     let at = block * size.trim().parse::<u64>().expect("a number");
-    // The whole row is a hole in two copies, and a stretch of one of them a hole in that alone.
+    // One row is a gap in two copies; a second gap is in one copy alone.
     let row = at / (3 << 16);
     let data_start = data_start(&array);
     let chunk = data_start + row * (64 << 10)..data_start + (row + 1) * (64 << 10);
@@ -430,7 +431,7 @@ fn what_two_copies_lack_is_an_error_and_its_files_are_named() {
         "{named}"
     );
     assert!(files.len() <= 2, "{named}");
-    // A map that is of none of them, and one that is not there.
+    // A map for a file that is no member, and a missing map.
     array.refused(&["rescue", "--map", "elsewhere=map"], &members).is("B001", 2);
     let nowhere = format!("{}=nowhere", text(&members[0]));
     array.refused(&["rescue", "--map", &nowhere], &members).is("B001", 2);
@@ -450,11 +451,11 @@ fn who_lies_is_named() {
     served.stop();
     let all = said(&array.braid(&["rescue", "--check"], &array.members), 0);
     assert_eq!((&all["differing_sectors"], &all["completed"]), (&0.into(), &true.into()));
-    // What an overlay has is not what the members hold.
+    // With an overlay, the members are not the array's content.
     Served::rescued(&array, &[], &array.members).stop();
     array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
     assert!(array.braid(&["rescue", "--discard"], &array.members).status.success());
-    // In two places, of data and of parity.
+    // In two places, in data and in parity.
     let liar = &array.members[2];
     let file = fs::File::options().write(true).open(liar).expect("a member");
     for at in [3 << 20, (3 << 20) + (64 << 10), (7 << 20) + 512] {
@@ -466,12 +467,12 @@ fn who_lies_is_named() {
     assert_eq!(wrong.len(), 1, "{found}");
     assert_eq!(wrong[0], serde_json::json!({ "member": text(liar), "sectors": 3 }), "{found}");
     assert_same(&fs::read(liar).expect("a member"), &before, "it is only named");
-    // With one parity it is known that something is wrong, and not what.
+    // With one parity the check detects an error, but not its member.
     let fewer = array.without(&[1]);
     array.refused(&["rescue", "--check"], &fewer).is("B043", 12);
     let striped = Array::create(RAID_0);
     striped.refused(&["rescue", "--check"], &striped.members).is("B042", 12);
-    // While it has to be resynced first, what would be compared would be made alike.
+    // While a resync is due, it would overwrite the differences.
     let served = array.serve_with(&["--jobs", "paused"], &array.members);
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(0, &random_bytes(78, 4096));
@@ -479,7 +480,7 @@ fn who_lies_is_named() {
     array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
 }
 
-/// Of a bitmap that a copy lacks it is only known that it is not there; the member is no worse for it.
+/// The copy lacks its bitmap: that is reported, and the member is used.
 #[test]
 fn a_copy_without_its_bitmap_is_a_member_all_the_same() {
     needs!("nbdcopy");
