@@ -33,7 +33,7 @@ impl Outcome {
         self
     }
 
-    /// It was refused with this code and status, and with a remedy.
+    /// The refusal has this code and status, and a remedy.
     #[track_caller]
     pub(crate) fn refused(self, code: &str, exit: i32) -> Self {
         assert!(self.err.starts_with(&format!("error[{code}]: ")), "{self:?}");

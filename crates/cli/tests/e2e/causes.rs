@@ -23,8 +23,7 @@ const ENODEV: i32 = 19;
 /// Limit for any wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Members whose files fail on request. Fields drop in this order, so that nothing hangs on the
-/// mount.
+/// Members whose files fail on request. The mount is dropped last, so that nothing hangs on it.
 pub(crate) struct Failing {
     pub(crate) array: Array,
     pub(crate) files: Hanging,

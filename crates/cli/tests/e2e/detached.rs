@@ -24,7 +24,7 @@ fn it_returns_when_clients_may_connect_and_its_log_is_where_status_says() {
     let log = now["server"]["log"].as_str().expect("a log").to_owned();
     assert!(said(&array, &["status", "tank"]).stdout.contains(&log));
     assert!(std::fs::read_to_string(&log).expect("it is there").contains("\"event\":\"serving\""));
-    // It has no session, and its command to serve again can be typed as it is.
+    // It leads its own session, and the command to serve again can be typed unchanged.
     let process = now["server"]["pid"].as_u64().expect("a number");
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3));

@@ -1,4 +1,4 @@
-//! Write journals: what was being written when md was cut off, with a member or the journal missing.
+//! Write journals: writes in flight when md was cut off, with a member or the journal missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,18 +23,18 @@ const JOURNAL: (u64, u64) = (2048, 4096);
 /// The journal's number among the devices of the array.
 const NUMBER: usize = 4;
 
-/// An array as md would have left it, had it been cut off.
+/// An array as md leaves it when cut off.
 struct CutOff {
     array: Array,
     journal: PathBuf,
     uuid: [u8; 16],
-    /// What the array held, and what it is to hold.
+    /// The array's old content, and its expected content.
     before: Vec<u8>,
     expected: Vec<u8>,
     data_offset: usize,
 }
 
-/// The journal's device while it is made.
+/// The journal's device during its construction.
 struct Ring {
     bytes: Vec<u8>,
     uuid: [u8; 16],
@@ -83,7 +83,7 @@ fn number(superblock: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(superblock[at..at + 8].try_into().expect("eight"))
 }
 
-/// The sum of a version 1 superblock with 128 roles.
+/// Computes the checksum of a version 1 superblock with 128 roles.
 fn sealed(mut superblock: Vec<u8>) -> Vec<u8> {
     let sum = braid_ondisk::checksum_v1(&superblock).expect("a superblock");
     superblock[216..220].copy_from_slice(&sum.to_le_bytes());
@@ -107,7 +107,7 @@ fn cut_off() -> CutOff {
         array.patch_superblock(slot, 8, features, false);
         array.patch_superblock(slot, 256 + 2 * NUMBER, &0xfffd_u16.to_le_bytes(), true);
     }
-    // A device that is like slot 0 but for what makes it the journal.
+    // A device like slot 0, with the fields of a journal.
     superblock[8..12].copy_from_slice(features);
     superblock[256 + 2 * NUMBER..][..2].copy_from_slice(&0xfffd_u16.to_le_bytes());
     for (at, value) in [(128, JOURNAL.0), (136, JOURNAL.1), (152, 0)] {
@@ -119,7 +119,7 @@ fn cut_off() -> CutOff {
     let mut ring = Ring { bytes: vec![0; device], uuid, position: 0, sequence: 10 };
     ring.bytes[SUPERBLOCK..SUPERBLOCK + 4096].copy_from_slice(&sealed(superblock));
 
-    // Row 0 has its data in slots 0 to 2. What blocks 0, 1 and 2 of it get.
+    // Row 0 has its data in slots 0 to 2. The writes to its blocks 0, 1 and 2.
     let block = |slot: usize, index: usize| {
         let at = data_offset + index * BLOCK;
         member(&array, slot)[at..at + BLOCK].to_vec()
@@ -132,12 +132,12 @@ fn cut_off() -> CutOff {
         sector
     };
     ring.append(Vec::new(), &[]);
-    // Block 0: journaled, with parity; nothing of it on members.
+    // Block 0: journaled with parity; members have none of it.
     let new = random_bytes(10, BLOCK);
     let parity = xor(&[&new, &block(1, 0), &block(2, 0)]);
     let payloads = vec![ring.data(location(0, 0, &new), &new), ring.parity(0, &parity)];
     ring.append(payloads, &[new, parity]);
-    // Block 1: the same, and the data is on its member.
+    // Block 1: the same, but its member has the data.
     let new = random_bytes(11, BLOCK);
     let parity = xor(&[&block(0, 1), &new, &block(2, 1)]);
     let payloads = vec![ring.data(location(1, 1, &new), &new), ring.parity(8, &parity)];
@@ -145,11 +145,11 @@ fn cut_off() -> CutOff {
     let mut bytes = member(&array, 1);
     bytes[data_offset + BLOCK..data_offset + 2 * BLOCK].copy_from_slice(&new);
     fs::write(&array.members[1], bytes).expect("a member");
-    // Block 2: acknowledged in the mode write-back.
+    // Block 2: acknowledged in write-back mode.
     let new = random_bytes(12, BLOCK);
     let payloads = vec![ring.data(location(2, 2, &new), &new)];
     ring.append(payloads, &[new]);
-    // Block 3: its meta block is whole, and its data is not.
+    // Block 3: its meta block is whole, its data is torn.
     let new = random_bytes(13, BLOCK);
     let payloads = vec![ring.data(3 * 8, &new)];
     ring.append(payloads, &[random_bytes(14, BLOCK)]);
@@ -159,7 +159,7 @@ fn cut_off() -> CutOff {
     CutOff { array, journal, uuid, before, expected, data_offset }
 }
 
-/// What a journal says.
+/// The examined journal.
 fn examined(array: &Array, journal: &PathBuf) -> Value {
     let ran = array.braid(&["examine"], std::slice::from_ref(journal));
     let said: Value = serde_json::from_str(&ran.stdout).expect("an object");
@@ -167,7 +167,7 @@ fn examined(array: &Array, journal: &PathBuf) -> Value {
 }
 
 impl CutOff {
-    /// Members but some, and the journal.
+    /// Members without these, and the journal.
     fn with_journal(&self, without: &[usize]) -> Vec<PathBuf> {
         let mut members = self.array.without(without);
         members.push(self.journal.clone());
@@ -217,7 +217,7 @@ fn what_a_journal_has_is_read_without_a_member_and_nothing_is_written() {
     }
 }
 
-/// What md left is replayed, and the array goes on, through its journal, whoever is missing.
+/// The journal that md left is replayed, and the array continues with it, with any member missing.
 #[test]
 fn an_array_that_md_left_goes_on_with_its_journal() {
     needs!("nbdcopy");
@@ -238,7 +238,7 @@ fn an_array_that_md_left_goes_on_with_its_journal() {
         let said = cut.examined();
         assert_eq!((&said["used_sectors"], &said["data_blocks"]), (&8.into(), &0.into()), "{said}");
         if let Some(slot) = lost {
-            // It has missed all of that, and is not believed any more.
+            // It has missed all of that, and is now stale.
             let mut served = cut.array.serve_with(&["--read-only"], &cut.with_journal(&[]));
             let event = served.wait_for("assembled");
             assert_eq!(event["degraded_slots"], 1, "{event}");
@@ -248,7 +248,7 @@ fn an_array_that_md_left_goes_on_with_its_journal() {
     }
 }
 
-/// Files as they are now.
+/// The files' present content.
 fn copies(devices: &[PathBuf]) -> Vec<Vec<u8>> {
     devices.iter().map(|path| fs::read(path).expect("a device")).collect()
 }
@@ -264,7 +264,8 @@ fn what_goes_through_a_journal_is_whole_after_a_kill_whoever_is_missing() {
         let mut expected = random_bytes(3, length);
         served.write_all(&array, &expected);
         let mut client = Client::connect(&served.socket, Duration::from_secs(20));
-        // Of all sizes, parts of sectors and of blocks among them, and more than the journal holds.
+        // Writes of all sizes, including parts of sectors and blocks, and in total more than the
+        // journal holds.
         let mut numbers = random_bytes(4, 8 * 400).into_iter();
         for _ in 0..400 {
             let mut number = |below: usize| {
@@ -319,7 +320,7 @@ fn what_goes_through_a_journal_is_whole_after_a_kill_whoever_is_missing() {
     }
 }
 
-/// md takes no write any more either.
+/// md refuses writes in this state, too.
 #[test]
 fn an_array_whose_journal_fails_takes_no_writes_and_loses_nothing() {
     needs!("nbdcopy");
@@ -329,7 +330,7 @@ fn an_array_whose_journal_fails_takes_no_writes_and_loses_nothing() {
     let length = usize::try_from(served.size_bytes).expect("small");
     let bytes = random_bytes(3, length);
     served.write_all(&array, &bytes);
-    // At rest, and nothing is written any more: superblocks say so twice.
+    // Idle: no write follows, once the superblocks say clean.
     wait_until("the journal to be empty", Duration::from_secs(20), || {
         examined(&array, &journal)["used_sectors"] == 8
     });
@@ -397,7 +398,7 @@ fn a_journal_is_replayed_onto_members_and_emptied_when_all_are_there() {
     let said = cut.replayed(&["-n"], &cut.with_journal(&[]));
     assert_eq!((&said["where"], &said["journal_stripes"]), (&"nowhere".into(), &3.into()));
     assert!(before == cut.bytes(), "nothing was written");
-    // A member that may come back has missed it: the journal stays.
+    // A member that may return has missed the journal's writes, so the journal stays.
     let said = cut.replayed(&[], &cut.with_journal(&[1]));
     assert_eq!((&said["journal_emptied"], &said["undo"]), (&false.into(), &Value::Null), "{said}");
     assert!(cut.reads(&cut.with_journal(&[1])) == cut.expected);
@@ -418,7 +419,7 @@ fn a_journal_is_replayed_onto_members_and_emptied_when_all_are_there() {
     for lost in [None, Some(0), Some(2)] {
         assert!(cut.reads(&cut.with_journal(lost.as_slice())) == cut.expected, "{lost:?}");
     }
-    // Its superblock is put back, and the journal says again what it said: that does no harm.
+    // The undo restores its superblock, and a second replay of the journal does no harm.
     let ran = cut.array.braid(&["undo", &undo], &[]);
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(cut.examined()["data_blocks"], 3);
@@ -455,7 +456,7 @@ fn a_journal_that_makes_no_sense_is_refused() {
     let cut = cut_off();
     let sound = fs::read(&cut.journal).expect("the journal");
     let at = usize::try_from(JOURNAL.0).expect("small") * SECTOR;
-    // Data that is nowhere in the array.
+    // A block beyond the end of the array.
     let mut ring = Ring { bytes: sound.clone(), uuid: cut.uuid, position: 8, sequence: 11 };
     let block = random_bytes(3, BLOCK);
     let payload = ring.data(1 << 40, &block);
@@ -464,7 +465,7 @@ fn a_journal_that_makes_no_sense_is_refused() {
     let members = cut.with_journal(&[]);
     cut.array.serve_refused(&["--read-only"], &members).is("B025", 12);
     cut.array.refused(&["replay"], &members).is("B025", 12);
-    // No beginning.
+    // No start.
     let mut blank = sound;
     blank[at..at + BLOCK].fill(0);
     fs::write(&cut.journal, &blank).expect("the journal");
@@ -474,7 +475,8 @@ fn a_journal_that_makes_no_sense_is_refused() {
     assert!(cut.examined()["error"].as_str().is_some(), "{}", cut.examined());
 }
 
-/// Writes from here on one after another, until the server is gone; the bytes of those that were answered, and of those that were asked for.
+/// Writes pieces one after the other, then kills the server. Returns the bytes that were
+/// acknowledged, and those that were submitted.
 fn writes_until_it_is_killed(served: Served, at: usize, bytes: &[u8]) -> (usize, usize) {
     const EACH: usize = 20_000;
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
@@ -482,7 +484,7 @@ fn writes_until_it_is_killed(served: Served, at: usize, bytes: &[u8]) -> (usize,
     for (number, piece) in (0..).zip(bytes.chunks(EACH)) {
         client.ask_write(number, (at + asked) as u64, piece);
         asked += piece.len();
-        // Some are under way.
+        // Keep some in flight.
         if number >= 3 {
             assert!(client.hear().is_some(), "an answer in time");
             answered = (usize::try_from(number).expect("small") - 2) * EACH;
@@ -516,7 +518,7 @@ fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
         assert_eq!(added["members"][0]["effect"], "rebuilds", "{added}");
         wait_for_rebuild(&array);
         assert_same(&served.read_all(&array), &expected, "it is rebuilt");
-        // Another one is replaced, and all ends in the middle of it.
+        // A replacement of another member is cut off in the middle.
         done(&array, &["replace", "tank", "2", "--with", text(&other)]);
         let at = 3 * 4096 + 100;
         let bytes = random_bytes(5, 41 * 20_000);
@@ -535,7 +537,7 @@ fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
         assert_same(&read, &expected, "after a kill");
         wait_for_rebuild(&array);
         served.kill();
-        // Whoever else is missing.
+        // With other members missing.
         let is_there = |path: &&PathBuf| **path != array.members[0] && **path != array.members[2];
         let rest: Vec<PathBuf> = members.iter().filter(is_there).cloned().collect();
         let served = array.serve_with(&[], &journaled(&rest));
@@ -579,7 +581,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     let mut expected = filled(&array, &served, 5);
     let add = ["add", "tank", "--write-journal"];
     let added = |more: &[&str]| array.braid(&[&add[..], more].concat(), &[]);
-    // One of them is kept, and not both.
+    // The array can have a bitmap or a journal, not both.
     let error = json(&added(&[text(&journal)]));
     assert_eq!(error["code"], "B018", "{error}");
     array.follow(&error, "Give up what it keeps");
@@ -601,7 +603,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     expected[at..at + answered].copy_from_slice(&bytes[..answered]);
     expected[at + answered..at + asked].copy_from_slice(&read[at + answered..at + asked]);
     assert_same(&read, &expected, "killed, and a member is missing");
-    // It is not given up while only it closes the hole.
+    // It stays while nothing else closes the write hole.
     let error = json(&array.braid(&["set", "tank", "consistency=log"], &[]));
     assert_eq!(error["code"], "B018", "{error}");
     array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&array.members[2]))]);
@@ -613,7 +615,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     assert_same(&served.read_all(&array), &expected, "without it");
     let new = random_bytes(8, expected.len());
     served.write_all(&array, &new);
-    // Its device is free: it is the spare of an array that has something else.
+    // Its device is free: it can become a spare of an array without a journal.
     done(&array, &["spare", "tank", text(&journal)]);
     done(&array, &["remove", "tank", text(&journal)]);
     served.stop();
@@ -623,7 +625,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     served.wait();
 }
 
-/// What was given up is not believed if it is named again.
+/// A journal that was given up is not replayed if it is named again.
 #[test]
 fn a_journal_that_was_given_up_is_left_out() {
     needs!("nbdcopy");
@@ -652,26 +654,26 @@ fn an_array_whose_journal_is_gone_for_good_gets_another_one() {
     std::fs::remove_file(&journal).expect("it goes away");
     served.wait_for("Broken");
     let another = blank(&array, "another", 8 << 20);
-    // As long as it runs it takes no changes.
+    // The failed array takes no changes while it runs.
     let add = ["add", "tank", "--write-journal", text(&another)];
     let error = json(&array.braid(&add, &[]));
     assert_eq!(error["code"], "B081", "{error}");
     assert!(error.to_string().contains("--without-journal"), "{error}");
     let error = json(&array.braid(&["set", "tank", "consistency=log"], &[]));
     assert!(error.to_string().contains("--without-journal"), "{error}");
-    // It stops, and says that its superblocks are not clean.
+    // It stops, and reports that its superblocks are not clean.
     let ran = array.type_line(&offered(&error, "Stop it"));
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
     note("Stop it");
     served.wait();
     let refusal = array.serve_refused(&[], &array.members);
     refusal.is("B025", 12);
-    // Without a member nothing is known of what that held.
+    // Without a member its content is unknown.
     let without = array.without(&[1]);
     let words = ["--without-journal"];
     assert_eq!(array.serve_refused(&words, &without).code, "B031");
     array.follow(&refusal.json, "It is gone for good: go on without it");
-    // It is given up by the first superblocks; nothing is lost, and all is resynced.
+    // The first superblock update gives it up; nothing is lost, and the whole array is resynced.
     let served = array.serve_with(&words, &array.members);
     assert_same(&served.read_all(&array), &expected, "what was answered");
     done(&array, &["wait", "tank", "--for", "idle", "--timeout", "60"]);
@@ -688,7 +690,7 @@ fn an_array_whose_journal_is_gone_for_good_gets_another_one() {
     served.stop();
 }
 
-/// Members that were put back from a backup lack what the journal let go of since.
+/// Members from a backup lack blocks that the journal has since freed.
 #[test]
 fn a_journal_that_is_ahead_of_all_members_is_not_replayed_onto_them() {
     needs!("nbdcopy");

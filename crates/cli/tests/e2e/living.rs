@@ -1,6 +1,7 @@
-//! Jobs of a running array as a person has them: `check`, `pause`, `resume`, `rebuild`, `wait`, and what `status` says.
+//! Jobs of a running array for the operator: `check`, `pause`, `resume`, `rebuild`, `wait`, and the
+//! output of `status`.
 //!
-//! Every command that a refusal offers is typed as it stands, and must work.
+//! Each remedy of a refusal is typed unchanged, and must work.
 
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
@@ -14,14 +15,14 @@ use crate::managed::{check, json, said, status};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Types a command as braid printed it.
+/// Types a command that braid printed.
 pub(crate) fn typed(array: &Array, command: &str) -> String {
     let ran = array.type_line(command);
     assert!(ran.status.success(), "{command}: {ran:?}");
     ran.stdout
 }
 
-/// It is refused with this code and status; the first command that it offers.
+/// Checks that braid refuses with this code and status; returns the first remedy's command.
 #[track_caller]
 pub(crate) fn refused(array: &Array, words: &[&str], code: &str, exit: i32) -> String {
     let ran = array.braid(words, &[]);
@@ -39,13 +40,13 @@ pub(crate) fn done(array: &Array, words: &[&str]) -> Value {
     json(&ran)
 }
 
-/// The last member is a spare.
+/// An array whose last member is a spare.
 fn with_spare(shape: Shape) -> Array {
     let shape = Shape { members: shape.members + 1, ..shape };
     Array::create_with("tank", shape, "16M", &["--spare", "1"])
 }
 
-/// Eight sectors in a member's data area become others, behind the server's back.
+/// Changes eight sectors of a member's data area behind the server's back.
 fn spoil(array: &Array, slot: usize, byte: u8) {
     let member = std::fs::OpenOptions::new().write(true).open(&array.members[slot]);
     member.and_then(|file| file.write_all_at(&[byte; 4096], 12 << 20)).expect("a member");
@@ -69,7 +70,7 @@ fn a_lost_member_is_rebuilt_onto_the_spare_when_jobs_may_go_on() {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        // What does not come by itself is not waited for; what is offered makes it come.
+        // `wait` refuses to wait for a paused job; its remedy resumes it.
         let dry = done(&array, &["resume", "tank", "-n"]);
         assert_eq!((&dry["effect"], &dry["dry_run"]), (&"resumes".into(), &true.into()));
         let command = refused(&array, &["wait", "tank", "--for", "rebuild"], "B044", 12);
@@ -160,21 +161,21 @@ fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // Without waiting; and waiting for what is under way already.
+    // Without waiting, then waiting for the current check.
     let asked = done(&array, &["check", "tank", "--detach"]);
     check("JobsAnswer", &asked);
     assert_eq!(asked["effect"], "begins");
     let waited = array.braid(&["wait", "tank", "--for", "check"], &[]);
-    // It may have been over before it was waited for.
+    // The check may already be over.
     assert!(matches!(waited.status.code(), Some(0 | 3)), "{waited:?}");
-    // As it was: new files are zeroes.
+    // Restores it: new files are zeroes.
     spoil(&array, 2, 0);
     typed(&array, "braid check tank");
     assert_eq!(said(&array, &["status", "-x"]).stdout, "tank is healthy\n");
     served.stop();
 }
 
-/// Chunks of 64 KiB of other bytes, each in a row of its own and on another member; while it is served.
+/// Wrong chunks of 64 KiB, each in another row and on another member, while the array is served.
 #[test]
 fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     const CHUNK: u64 = 64 * 1024;
@@ -208,7 +209,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
         open(slot).write_all_at(&garbage, offset + row * CHUNK).expect("a member");
     };
     let served = array.serve();
-    // Every slot: as P, Q, data, data, P, Q.
+    // Every slot in turn: as P, Q, data, data, P, Q.
     let rotten: Vec<(usize, u64)> = (0..6).zip([5, 11, 13, 18, 19, 25]).collect();
     rotten.iter().for_each(|&(slot, row)| spoil(slot, row));
     let ran = array.braid(&["check", "tank"], &[]);
@@ -243,7 +244,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     }
     let kinds = array.braid(&["history", "tank"], &[]).stdout;
     assert!(kinds.contains("CorruptionLocated") && kinds.contains("CorruptionRepaired"), "{kinds}");
-    // Two of one row: nobody can say which.
+    // Two wrong slots in one row: the check cannot tell which.
     [1, 4].into_iter().for_each(|slot| spoil(slot, 9));
     let ran = array.braid(&["check", "tank", "--repair"], &[]);
     let found = &json(&ran)["check"]["found"];
@@ -254,7 +255,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     served.stop();
 }
 
-/// Wherever it stands in what `examine` says.
+/// Finds the field wherever `examine` prints it.
 fn data_offset_bytes(value: &Value) -> Option<u64> {
     match value {
         Value::Object(fields) => {
@@ -293,7 +294,7 @@ fn a_check_goes_on_without_the_one_who_asked_and_ends_when_told_to() {
     let text = said(&array, &["status", "tank"]).stdout;
     assert!(text.contains("paused, go on with  braid resume tank"), "{text}");
     let id = i32::try_from(one.id()).ok().and_then(Pid::from_raw).expect("a process");
-    // It has asked by now: the check is there, and both wait for it.
+    // Its request has arrived by now: the check exists, and both commands wait for it.
     std::thread::sleep(Duration::from_secs(1));
     kill_process(id, Signal::INT).expect("our own child");
     let one = ended(one);

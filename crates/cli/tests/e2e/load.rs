@@ -8,10 +8,10 @@ use crate::kit::{
     random_bytes, wait_until,
 };
 
-/// How a member goes.
+/// Ways of losing a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// Its file is deleted; it could be written for ever, but no program would find it.
+    /// Its file is deleted; writes would still succeed, but no program would find the data.
     Deleted,
     /// Its file is cut to nothing: reads fail at once.
     Truncated,
@@ -46,7 +46,8 @@ fn assert_no_errors(said: &str) {
 }
 
 fn lose_under_load(shape: Shape, loss: Loss) {
-    // Room for all that fio writes: it goes round when the disk is smaller, and finds itself.
+    // Larger than the data that fio writes: on a smaller disk fio wraps around and overwrites its
+    // own blocks.
     let array = Array::create_sized(shape, "32M");
     let mut served = array.serve();
     let mut load = verifying_load(&served, 1, Some("--rate=3m,3m"));
@@ -117,8 +118,8 @@ fn fio_raid_10_a_member_is_truncated() {
     lose_under_load(RAID_10, Loss::Truncated);
 }
 
-/// A truncated file grows again when it is written behind its end, with zeroes before that: they
-/// must never be taken for data.
+/// A write beyond the end of a truncated file extends it again, with zeroes before: braid must
+/// never take these for data.
 #[test]
 fn a_truncated_member_is_not_read_as_zeroes() {
     needs!("qemu-io", "nbdcopy");
@@ -130,7 +131,7 @@ fn a_truncated_member_is_not_read_as_zeroes() {
         served.write_all(&array, &bytes);
         let file = OpenOptions::new().write(true).open(&array.members[0]);
         file.and_then(|file| file.set_len(0)).expect("a member");
-        // The last stripes, whole: no member is read for this.
+        // The last stripes, full: this reads no member.
         let last = size - (1 << 20);
         let write = format!("write -P 5 {last} {}", 1 << 20);
         ok("qemu-io", ["-f", "raw", "-c", &write, "-c", "read 0 1M", served.uri.as_str()]);
@@ -171,7 +172,7 @@ fn thirty_two_connections() {
     served.stop();
 }
 
-/// The largest request that the server says it takes, several at a time.
+/// Several requests of the largest size that the server advertises.
 #[test]
 fn requests_of_64_mib() {
     needs!("fio");

@@ -1,4 +1,5 @@
-//! Parity logs that come and go while clients write, md's and braid's own; and what is said where they cannot.
+//! Parity logs, md's and braid's own, that are added and dropped while clients write, and the
+//! errors where that is impossible.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,8 +16,8 @@ use crate::living::done;
 use crate::managed::status;
 use crate::remedies::refusal;
 
-/// Every word from every other that the level has, under a client; then it is killed, and served without as many members as the level
-/// bears, and nothing that was flushed is lost.
+/// Changes between all policies of the level, under a client. Then the server is killed, and
+/// started without as many members as the level tolerates: flushed data must be there.
 fn comes_and_goes(shape: Shape, words: &[(&str, Option<u64>)], withheld: usize) {
     let array = without_bitmap(shape);
     let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
@@ -73,7 +74,7 @@ fn a_log_of_braids_own_that_was_made_while_it_was_served_survives_a_kill_without
     comes_and_goes(RAID_6, &[&words[..], &[("log", BITMAP)]].concat(), 2);
 }
 
-/// Without a log, killed while it is written, nothing can be had of it without a member.
+/// Without a log, and killed while written, the array needs all members.
 #[test]
 fn a_log_that_was_given_up_is_not_believed() {
     for word in ["ppl", "log"] {
@@ -94,7 +95,7 @@ fn a_log_that_was_given_up_is_not_believed() {
     }
 }
 
-/// The bits of the bitmap beside it are made anew.
+/// The bits of the bitmap beside the log are set anew.
 #[test]
 fn bits_beside_a_log_are_made_anew() {
     let array = Array::create_with("tank", RAID_6, "16M", &["--consistency", "log"]);
@@ -108,7 +109,7 @@ fn bits_beside_a_log_are_made_anew() {
 
 #[test]
 fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
-    // No level for it.
+    // The level allows no log.
     let array = without_bitmap(RAID_1);
     let served = array.serve();
     for word in ["consistency=ppl", "consistency=log"] {
@@ -125,7 +126,7 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Keep braid's own log, which does the same here");
     assert_eq!(kept(&array).0, "log");
     served.stop();
-    // No room: data is in front.
+    // No room: the data begin at the start.
     let words = ["--metadata", "1.0", "--consistency", "resync"];
     let array = Array::create_with("tank", RAID_5, "16M", &words);
     let served = array.serve();
@@ -135,7 +136,7 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Keep a bitmap instead");
     assert_eq!(kept(&array).0, "bitmap");
     served.stop();
-    // Degraded, and being rebuilt.
+    // Degraded, and recovering.
     let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "ppl"]);
     let served = array.serve();
     let words = ["set", "tank", "consistency=log"];

@@ -1,4 +1,4 @@
-//! Writes that were answered and then cannot be carried out.
+//! Acknowledged writes that fail later.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::kit::{Array, RAID_5, needs, ok, run, wait_until};
 
-/// Members take no more data from here on, as on a full file system; superblocks lie below the limit.
+/// From here on members take no more data, as on a full file system; superblocks lie below the
+/// limit.
 fn fill_up(id: u32) {
     let pid = Pid::from_raw(i32::try_from(id).expect("a process id")).expect("not zero");
     let limit = Some(1 << 20);
@@ -22,18 +23,18 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
         array.serve_with(&["--cache", "writeback", "--dirty-age", "60000"], &array.members);
     let (disk, at) = (served.uri.clone(), 2 << 20);
     let uri = format!("--uri={disk}");
-    // To read only: else qemu-io flushes when it goes.
+    // Read-only: otherwise qemu-io flushes at its end.
     let read = |pattern: u8, at: u64| {
         let command = format!("read -P {pattern} {at} 4096");
         let ran = run("qemu-io", ["-r", "-f", "raw", "-c", &command, disk.as_str()]);
         ran.stdout + &ran.stderr
     };
     let flush = || {
-        // QEMU flushes only what it has written.
+        // QEMU flushes only after a write of its own.
         let words = ["-f", "raw", "-c", "write -P 1 16M 4k", "-c", "flush", disk.as_str()];
         run("qemu-io", words).status.success()
     };
-    // Small and apart, so that no stripe fills up and is written at once.
+    // Small and scattered, so that no stripe fills up and is written early.
     let writes = ["--rw=write:60k", "--bs=4k", "--size=2m", "--io_size=128k", "--offset=2m"];
     let written = ["--name=w", "--ioengine=nbd", &uri, "--buffer_pattern=0x5a5a5a5a"];
     ok("fio", written.iter().chain(&writes));

@@ -1,36 +1,36 @@
-//! The `braid` command from the outside: real arrays of files, served to clients that none of us
-//! wrote (libnbd's tools, QEMU's, fio, e2fsprogs).
+//! The `braid` command from the outside: real arrays of files, served to third-party clients
+//! (libnbd's tools, QEMU's, fio, e2fsprogs).
 //!
 //! ```text
 //!   kit          arrays, the server as a child process, other programs
-//!   advertised   what nbdinfo is told           copies     nbdcopy, qemu-img
+//!   advertised   exports as nbdinfo sees them   copies     nbdcopy, qemu-img
 //!   odd_places   qemu-io against a byte model   load       fio while a member goes
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   fuse         the array as a file: users, a loss, ext4 on a loop device, stops, twenty kills
-//!   ublk         the array as a block device, where there can be none
+//!   ublk         the array as a block device, where no ublk is available
 //!   vhost_user   the array as a disk of a virtual machine: a loss, kills, machines that go and come
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
-//!   captive      --run, TCP                    lost       answered, and then not written
+//!   captive      --run, TCP                     lost       acknowledged writes that fail later
 //!   extended     requests of 64 bits, by QEMU as well
 //!   several      two arrays in one server
 //!   strangers    libnbd from Python, modules of Go's, nbdkit between
-//!   secured      TLS, and who may come in
+//!   secured      TLS, and which clients it admits
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API
 //!   paged        the page for browsers, and the port that it is on
 //!   shown        `top`, in a terminal
 //!   told         the history, hooks, metrics, the service manager
-//!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
-//!   members      add, spare, fail, remove: members that come and go under clients
+//!   living       jobs: check, pause, resume, rebuild, wait, and their lines in status
+//!   members      add, spare, fail, remove, under clients
 //!   spare_groups spares that are shared between arrays
 //!   detached     a server in the background
 //!   drills       mistakes of operators, none of which loses a byte
-//!   bitmaps      a write-intent bitmap made, given up and resized while it is served
-//!   dated        checks that begin by themselves, and jobs over restarts
+//!   bitmaps      a write-intent bitmap created, dropped and resized while it is served
+//!   dated        scheduled checks, and jobs over restarts
 //!   remedies, remedies_served
-//!                what refusals offer, typed as it stands
+//!                remedies of refusals, typed unchanged
 //!   transcript   the session of docs/transcript.md, and README's first minute, pasted
-//!   undone       what commands overwrote is put back, and when it is not
+//!   undone       overwritten bytes put back, and refusals to do so
 //!   replayed     partial parity logs, with a member missing
 //!   journaled    write journals, with a member or the journal missing
 //!   rescue       arrays that do not start, read back without a write to their members
@@ -41,18 +41,18 @@
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
 //!   write_protected
-//!                disks that may not be written: refused by name, and not put out when it shows later
+//!                write-protected disks: refused by name, and not failed if found later
 //!   bare_roots   without /proc and /sys
-//!   privacy      modes of what it makes
-//!   output       all of it or a failure, and nothing that is obeyed
-//!   signals      which stop it, which do not
-//!   shortages    what the operating system refuses
+//!   privacy      modes of files that braid makes
+//!   output       complete or a failure, and safe for terminals
+//!   signals      signals that stop the server, and others
+//!   shortages    refusals of the operating system
 //!   hostile      clients that take memory, connections and descriptors, under limits
 //! ```
 //!
-//! What it does not do: look at the members' bytes (the oracle does, with md itself).
+//! The oracle, not these tests, inspects the members' bytes, with md itself.
 //!
-//! Every case is a few seconds; the sizes are small and the seeds fixed.
+//! Every case takes a few seconds; the sizes are small and the seeds fixed.
 
 mod advertised;
 mod answered;

@@ -1,4 +1,5 @@
-//! The verbs that talk to a running array, and its control API: `status`, `list`, `get`, `set`, `stop`, and `curl`.
+//! The verbs for a running array, and its control API: `status`, `list`, `get`, `set`, `stop`, and
+//! `curl`.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -13,12 +14,12 @@ pub(crate) fn json(ran: &Ran) -> Value {
     serde_json::from_str(ran.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// braid for a person.
+/// braid's output for a person.
 pub(crate) fn said(array: &Array, words: &[&str]) -> Ran {
     array.run_braid(array.command_line(words, &[])[1..].to_vec())
 }
 
-/// The array as `status --json` has it.
+/// The array in `status --json`.
 pub(crate) fn status(array: &Array, word: &str) -> Value {
     json(&array.braid(&["status", word], &[]))["arrays"][0].take()
 }
@@ -27,7 +28,7 @@ fn document() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/api/openapi.json")
 }
 
-/// Holds a value against a schema of the document that is shipped.
+/// Validates a value against a schema of the shipped document.
 pub(crate) fn check(schema: &str, value: &Value) {
     let document: Value =
         serde_json::from_slice(&std::fs::read(document()).expect("it is shipped")).expect("JSON");
@@ -76,7 +77,7 @@ fn names_that_mean_none_several_or_a_dead_server_are_refused_with_what_to_type()
     };
     assert_eq!(refused(&["status", "nothing"], "B075", 10), "braid list");
     assert_eq!(refused(&["stop", "/nowhere/at.all"], "B075", 10), "braid list");
-    // Another one of its name, found in the same folder.
+    // Another array of its name, found in the same folder.
     let runtime = one.path("run");
     let setup = format!("export BRAID_RUNTIME_DIR={}", runtime.display());
     let other = crate::kit::Served::start_under(&setup, &two, &[], &two.members);
@@ -86,7 +87,7 @@ fn names_that_mean_none_several_or_a_dead_server_are_refused_with_what_to_type()
     assert_eq!(json(&one.braid(&["status", word], &[]))["arrays"][0]["uuid"], word);
     assert_eq!(json(&one.braid(&["status"], &[]))["arrays"].as_array().map(Vec::len), Some(2));
     other.stop();
-    // A server that was killed leaves its socket behind.
+    // A killed server leaves its socket behind.
     served.kill();
     assert!(runtime.join("tank.control").exists(), "this is about what is left behind");
     refused(&["status", "tank"], "B077", 10);
@@ -99,7 +100,7 @@ fn names_that_mean_none_several_or_a_dead_server_are_refused_with_what_to_type()
     assert_eq!(all["unheard"][0]["problem"]["code"], "B077");
     check("Status", &all);
     assert_eq!(said(&one, &["status", "--exit-code"]).status.code(), Some(4));
-    // One that says nothing is another thing.
+    // A silent server is reported differently.
     std::fs::remove_file(runtime.join("tank.control")).expect("left behind");
     let _silent = UnixListener::bind(runtime.join("tank.control")).expect("a socket");
     refused(&["status", "tank"], "B078", 1);
@@ -134,7 +135,7 @@ fn a_loss_is_told_with_its_cause_and_what_to_type() {
     // For a program, too.
     let nothing = array.braid(&["status", "nothing", "--exit-code"], &[]);
     assert_eq!((nothing.status.code(), &json(&nothing)["code"]), (Some(4), &"B075".into()));
-    // One more is one too many: it keeps its slot, and is told all the same.
+    // A second loss is beyond the tolerance: the member keeps its slot, and is reported.
     std::fs::remove_file(&array.members[2]).expect("a member to lose");
     served.wait_for("Broken");
     let one = status(&array, "tank");
@@ -170,7 +171,8 @@ fn settings_are_got_set_and_only_looked_at() {
     let answer = json(&array.braid(&["set", "tank", "dirty-age=30", "dirty-limit=1M"], &[]));
     assert_eq!(answer["changed"]["dirty-age"], serde_json::json!({ "from": 20, "to": 30 }));
     check("SettingsAnswer", &answer);
-    // What is shown can be set, number by number and word by word; but for what is chosen at the start.
+    // Each setting in `status` can be set, as a number and as a word, except those fixed at the
+    // start.
     let mut shown = status(&array, "tank")["settings"].take();
     for fixed in ["stripe-unit", "progress-limit"] {
         shown.as_object_mut().expect("an object").remove(fixed).expect("a setting");
@@ -184,7 +186,7 @@ fn settings_are_got_set_and_only_looked_at() {
         let said: Value = serde_json::from_str(&ok("curl", curl)).expect("JSON");
         assert_eq!(said["changed"], serde_json::json!({}), "{said}");
     }
-    // Of two, one of which cannot be, none is set.
+    // If one of two settings is invalid, neither is set.
     let refused = array.braid(&["set", "tank", "dirty-age=40", "dirty-limit=1"], &[]);
     let error = json(&refused);
     assert_eq!((&error["code"], &error["subject"]), (&"B001".into(), &"dirty-limit".into()));
@@ -236,7 +238,7 @@ fn status_is_watched_until_it_is_interrupted() {
     served.stop();
 }
 
-/// Every block marked `sh` in docs/control.md, as it stands.
+/// Every block marked `sh` in docs/control.md, unchanged.
 #[test]
 fn the_recipes_about_the_control_socket_work() {
     needs!("curl");
@@ -253,7 +255,7 @@ fn the_recipes_about_the_control_socket_work() {
     served.stop();
 }
 
-/// Generated from the types, and shipped. `BRAID_WRITE_API=1` writes it.
+/// The shipped document is generated from the types. `BRAID_WRITE_API=1` writes it.
 #[test]
 fn the_document_that_is_shipped_is_the_one_that_is_served() {
     needs!("curl");

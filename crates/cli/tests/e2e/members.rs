@@ -1,6 +1,7 @@
-//! Members that come and go while clients are served: `add`, `spare`, `fail` and `remove`.
+//! Changes of members while clients are served: `add`, `spare`, `fail` and `remove`.
 //!
-//! What a client wrote must be there after each of them; and what is refused changes not one byte of a device.
+//! After each change clients' data must be there; a refused change must not change one byte of a
+//! device.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
@@ -17,7 +18,6 @@ use crate::kit::{
 use crate::living::{done, refused, typed};
 use crate::managed::{check, json, said, status};
 
-/// Bytes of a member file.
 pub(crate) const MEMBER_BYTES: u64 = 16 << 20;
 
 /// A blank file beside the members.
@@ -36,14 +36,14 @@ pub(crate) fn wait_for_rebuild(array: &Array) {
     assert_eq!(whole["state"], "ok", "{whole}");
 }
 
-/// Writes something everywhere.
+/// Writes the whole array.
 pub(crate) fn filled(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
     let bytes = random_bytes(seed, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(array, &bytes);
     bytes
 }
 
-/// Stops it, serves these alone, checks it, and compares everything.
+/// Stops the array, serves only these members, checks them, and compares everything.
 pub(crate) fn assert_whole(array: &Array, served: Served, members: &[PathBuf], wanted: &[u8]) {
     assert_same(&served.read_all(array), wanted, "while it is served");
     served.stop();
@@ -87,13 +87,13 @@ fn a_member_is_failed_removed_and_another_one_is_rebuilt() {
         let row = || status(&array, "tank")["slots"][1].clone();
         assert_eq!((&row()["state"], &row()["member"]), (&"failed".into(), &text(&old).into()));
         assert!(row()["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{}", row());
-        // At once behind it.
+        // Without a wait in between.
         let removed = done(&array, &["remove", "tank", "1"]);
         assert_eq!(removed["members"][0]["effect"], "goes");
         assert_eq!((&row()["state"], &row()["member"]), (&"missing".into(), &Value::Null));
         let words = said(&array, &["status", "tank"]).stdout;
         assert!(words.contains("was taken away at"), "{words}");
-        // It is free.
+        // Its device is free.
         std::fs::remove_file(&old).expect("no process has it");
         let new = blank(&array, "new", MEMBER_BYTES);
         let dry = done(&array, &["add", "tank", "-n", text(&new)]);
@@ -139,7 +139,7 @@ fn a_member_that_comes_back_is_rebuilt_in_full_and_gets_its_own_slot() {
     done(&array, &["fail", "tank", three]);
     done(&array, &["remove", "tank", "failed"]);
     assert_eq!(done(&array, &["remove", "tank", "failed"])["members"], Value::Array(Vec::new()));
-    // It misses all of that.
+    // The member misses all of that.
     let wanted = filled(&array, &served, 2);
     let added = done(&array, &["add", "tank", three]);
     let member = &added["members"][0];
@@ -157,14 +157,14 @@ fn a_member_that_comes_back_is_rebuilt_in_full_and_gets_its_own_slot() {
     assert_whole(&array, served, &members, &wanted);
 }
 
-/// What the bitmap of the first member says.
+/// The examined bitmap of the first member.
 fn bitmap_of(array: &Array) -> Value {
     let ran = array.braid(&["examine"], &array.members[..1]);
     let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
     looked["members"][0]["bitmap"].clone()
 }
 
-/// A member was away, and little changed: it is not rebuilt but there.
+/// A member was absent for a few writes: it is not rebuilt, but catches up at once.
 #[test]
 fn a_member_that_was_away_catches_up_with_what_the_bitmap_names() {
     needs!("nbdcopy");
@@ -197,8 +197,8 @@ fn a_member_that_was_away_catches_up_with_what_the_bitmap_names() {
     }
 }
 
-/// No client has written most of it: nothing is made there for a member that comes, and nothing that was written is lost, from the first
-/// write on, when it is killed, and with any member missing.
+/// Clients have not written most of the array: recovery skips those regions. No written data is
+/// lost, from the first write on, after a kill, and with any member missing.
 #[test]
 fn what_no_client_has_written_is_not_rebuilt_under_a_lockless_bitmap() {
     needs!("nbdcopy");
@@ -238,8 +238,8 @@ fn what_no_client_has_written_is_not_rebuilt_under_a_lockless_bitmap() {
     }
 }
 
-/// Clients write much, and give nearly all of it up: what they gave up counts as unwritten when the array has been stopped, is not
-/// rebuilt, and can be written again.
+/// Clients write much, and trim nearly all of it. After a stop the trimmed regions count as
+/// unwritten, are not rebuilt, and can be written again.
 #[test]
 fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
     needs!("qemu-io");
@@ -253,7 +253,7 @@ fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
         };
         qemu("write -P 7 0 16M");
         assert!(status(&array, "tank")["bitmap"]["unwritten"].as_u64() < Some(before));
-        // In parts that end anywhere.
+        // In parts with arbitrary ends.
         qemu("discard 0 5000192");
         qemu("discard 5000192 11776k");
         qemu("write -P 9 3M 64k");
@@ -279,7 +279,8 @@ fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
     }
 }
 
-/// What was written without it is the array's, whatever the device says: it was used elsewhere meanwhile.
+/// The device was used elsewhere meanwhile: the array keeps its own writes, whatever the device
+/// says.
 #[test]
 fn a_member_that_ran_apart_keeps_nothing() {
     needs!("nbdcopy");
@@ -330,7 +331,7 @@ fn a_spare_waits_takes_over_by_itself_and_can_be_failed_and_removed() {
     let served = array.serve();
     let wanted = filled(&array, &served, 1);
     let (one, two) = (blank(&array, "s1", MEMBER_BYTES), blank(&array, "s2", MEMBER_BYTES));
-    // No slot is free, whatever the verb is.
+    // No slot is free, whatever the verb.
     let added = done(&array, &["add", "tank", text(&one)]);
     assert_eq!((&added["members"][0]["effect"], &added["spares"]), (&"waits".into(), &1.into()));
     let words = said(&array, &["spare", "tank", text(&two)]).stdout;
@@ -341,14 +342,14 @@ fn a_spare_waits_takes_over_by_itself_and_can_be_failed_and_removed() {
         rows.iter().filter(|row| row["state"] == "waiting").count()
     };
     assert_eq!(waiting(), 2);
-    // One that waits can fail, and go.
+    // A waiting spare can fail, and be removed.
     let failed = done(&array, &["fail", "tank", text(&two)]);
     assert_eq!((&failed["members"][0]["slot"], waiting()), (&Value::Null, 1));
     let words = said(&array, &["status", "tank"]).stdout;
     assert!(words.contains(&format!("{}  FAILED", text(&two))), "{words}");
     done(&array, &["remove", "tank", text(&two)]);
     assert!(!said(&array, &["status", "tank"]).stdout.contains(text(&two)));
-    // The other one takes over.
+    // The other spare takes over.
     done(&array, &["fail", "tank", "0"]);
     wait_for_rebuild(&array);
     assert_eq!(
@@ -477,7 +478,7 @@ fn what_members_cannot_do_is_refused_and_changes_nothing() {
         (&"ok".into(), Some(4)),
         "{one}"
     );
-    // The words: how much is missing, who it is, what is there.
+    // The texts name the shortage, the member, or the contents.
     for (words, parts) in [
         (["add", "tank", text(&small)], &["too small", "short by 1 MiB"][..]),
         (["add", "tank", text(&link)], &["it is ", "slot 1"]),
@@ -491,7 +492,7 @@ fn what_members_cannot_do_is_refused_and_changes_nothing() {
             assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
         }
     }
-    // Twice.
+    // The same device twice.
     done(&array, &["add", "tank", text(&new)]);
     refused(&array, &["add", "tank", text(&new)], "B057", 12);
     refused(&array, &["add", "tank", text(&hard)], "B057", 12);
@@ -518,7 +519,7 @@ fn what_the_array_cannot_do_without_does_not_fail() {
     typed(&array, "braid resume tank");
     wait_for_rebuild(&array);
     done(&array, &["fail", "tank", "0"]);
-    // And one that has lost too much takes none.
+    // A failed array takes no members.
     std::fs::remove_file(&array.members[1]).expect("a member to lose");
     served.wait_for("Broken");
     refused(&array, &["fail", "tank", "2"], "B081", 13);
@@ -569,7 +570,7 @@ fn what_is_on_a_device_is_named_to_be_destroyed_and_saved_before() {
     assert!(saved.starts_with(b"braid-undo "));
     assert!(saved.windows(4096).any(|page| page == &old[..4096]), "the first page is in it");
     wait_for_rebuild(&array);
-    // The file system is not found any more.
+    // The file system is no longer recognised.
     let kinds = array.braid(&["examine"], std::slice::from_ref(&disk)).stdout;
     assert!(!kinds.contains("photos"), "{kinds}");
     served.stop();
@@ -577,7 +578,7 @@ fn what_is_on_a_device_is_named_to_be_destroyed_and_saved_before() {
 
 #[test]
 fn an_array_of_this_uuid_that_was_used_apart_is_not_written_over() {
-    // A mirror is used in halves: each has what the other lacks.
+    // The halves of a mirror are used separately: each lacks writes of the other.
     let array = Array::create(RAID_1);
     let halves = [vec![array.members[0].clone()], vec![array.members[1].clone()]];
     for half in &halves {
@@ -593,7 +594,7 @@ fn an_array_of_this_uuid_that_was_used_apart_is_not_written_over() {
     let command = refused(&array, &["add", "tank", text(&array.members[1])], "B012", 12);
     assert!(command.starts_with("braid examine"), "{command}");
     assert!(before == std::fs::read(&array.members[1]).expect("a member"));
-    // By name, it is.
+    // Named for destruction, it is added.
     let words = ["add", "tank", text(&array.members[1]), "--destroy", "tank"];
     done(&array, &words);
     wait_for_rebuild(&array);

@@ -1,4 +1,5 @@
-//! Arrays by files: `braid scan` writes them, `braid serve --name` serves as they say, and a unit starts that.
+//! Arrays by configuration files: `braid scan` writes them, `braid serve --name` serves by them,
+//! and a unit starts that.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,18 +16,18 @@ use crate::managed::status;
 use crate::members::text;
 use crate::two_writers::Loops;
 
-/// Where the repository is.
+/// The repository's root.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Writes the file of an array.
+/// Writes an array's configuration.
 fn configure(array: &Array, name: &str, text: &str) -> String {
     let folder = array.path("etc");
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join(format!("{name}.toml"));
     std::fs::write(&file, text).expect("a file");
-    // Whatever the umask is.
+    // Independent of the umask.
     mode(&folder, 0o755);
     mode(&file, 0o644);
     folder.display().to_string()
@@ -66,7 +67,7 @@ fn what_scan_writes_is_served_by_its_name() {
     let file = array.path("etc/tank.toml");
     let text = std::fs::read_to_string(&file).expect("a file");
     assert_eq!(Some(&*text), written["arrays"][0]["text"].as_str());
-    // A second time it stays as it is.
+    // A second scan leaves it unchanged.
     std::fs::write(&file, text.clone() + "[policy]\njob-floor = \"3M\"\n").expect("a file");
     assert_eq!(scan(&["--write"])["arrays"][0]["written"], false);
     let server = served(&array, &["--name", "tank", "--config-dir", &etc]);
@@ -76,7 +77,7 @@ fn what_scan_writes_is_served_by_its_name() {
     let got: Value = serde_json::from_str(got.stdout.trim()).expect("JSON");
     assert_eq!(got["settings"]["job-floor"], 3 << 20, "{got}");
     server.stop();
-    // The command line goes before the file.
+    // The command line overrides the file.
     let server = served(
         &array,
         &["--name", "tank", "--config-dir", &etc, "--job-floor", "4M", "--read-only"],
@@ -87,8 +88,8 @@ fn what_scan_writes_is_served_by_its_name() {
     server.stop();
 }
 
-/// A server is started again, a service's by itself, and clients that connect again by themselves do not see it: they never ask again for what was
-/// answered, and take the next server's FLUSH for its end.
+/// A server is restarted, a service's automatically, and reconnecting clients do not notice. They
+/// do not repeat acknowledged writes, and a FLUSH to the next server is to cover these.
 #[test]
 fn what_was_answered_without_a_flush_is_there_after_the_server_was_killed() {
     let array = Array::create(RAID_5);
@@ -101,14 +102,14 @@ fn what_was_answered_without_a_flush_is_there_after_the_server_was_killed() {
     for round in 0..4 {
         let server = match round % 2 {
             0 => served(&array, &words),
-            // By hand it is the same.
+            // The same for a server started by hand.
             _ => array.serve(),
         };
         let mut client = Client::connect(&server.socket, Duration::from_secs(20));
         let had = client.read(0, expected.len().max(512)).expect("an array that can be read");
         client.flush();
         assert!(expected.is_empty() || had == expected, "round {round}: an answer was lost");
-        // Pieces of a stripe, which a cache would wait for to fill up.
+        // Parts of a stripe, which a cache would hold until it fills up.
         let bytes = random_bytes(round, EACH);
         client.write(expected.len() as u64, &bytes);
         expected.extend(bytes);
@@ -126,7 +127,7 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     let etc = configure(&array, "other", &text);
     let (hidden, member) = (array.path("hidden"), array.members[2].clone());
     std::fs::rename(&member, &hidden).expect("a member");
-    // It comes while the others wait for it, and so nothing has to be rebuilt.
+    // The member appears during the wait for it, so nothing is rebuilt.
     let comes = std::thread::spawn({
         let member = member.clone();
         move || {
@@ -142,12 +143,13 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     assert!(begun.elapsed() >= Duration::from_secs(2), "it was not waited for");
     assert_eq!(assembled["degraded_slots"], 0, "{assembled}");
     server.stop();
-    // Without one for good it is served degraded once time is up; and what failed then is not waited for the next time.
+    // If it never appears, the array is served degraded after the wait; the next start no longer
+    // waits for the failed member.
     std::fs::remove_file(&member).expect("a member");
     let short = configure(&array, "other", &text.replace("= 20", "= 1"));
     let mut server = served(&array, &["--name", "other", "--config-dir", &short]);
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
-    // It misses a write, and from then on superblocks say that it is out.
+    // It misses a write, and from then on superblocks record it as failed.
     server.write_all(&array, &random_bytes(3, server.length()));
     server.stop();
     configure(&array, "other", &text);
@@ -159,7 +161,8 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     );
 }
 
-/// Files on a file system that is mounted late, and a disk that is gone: `members`, which `scan --write` writes, was an error at once.
+/// Regression: files on a late mount, or a missing disk, were an immediate error for `members`,
+/// which `scan --write` writes.
 #[test]
 fn a_service_starts_when_a_disk_is_missing() {
     let array = Array::create(RAID_5);
@@ -185,13 +188,13 @@ fn a_service_starts_when_a_disk_is_missing() {
     comes.join().expect("it is renamed");
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 0);
     server.stop();
-    // Gone for good, and never failed by any superblock.
+    // Gone for good, and not recorded as failed in any superblock.
     std::fs::rename(&array.members[2], &hidden).expect("a member");
     configure(&array, "tank", &hasty);
     let mut server = served(&array, &words);
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
     server.stop();
-    // By hand the command is offered, as far as the level bears it.
+    // By hand, the error offers the command as far as the level tolerates it.
     let refusal = array.refused(&["serve"], &array.members);
     refusal.is("B050", 1);
     array.follow(&refusal.json, "If it does not come back, start without it");
@@ -202,7 +205,8 @@ fn a_service_starts_when_a_disk_is_missing() {
     assert!(!remedies.contains("start without it"), "{remedies}");
 }
 
-/// Of two machines, or one after the other: the unit of the second ended with B070, and histories were mixed.
+/// Regression: of two arrays from two machines, or made one after the other, the second one's unit
+/// ended with B070, and their histories were mixed.
 #[test]
 fn two_arrays_of_one_name_are_served_and_told_apart() {
     needs!("nbdinfo");
@@ -212,7 +216,7 @@ fn two_arrays_of_one_name_are_served_and_told_apart() {
     let etc = array.path("etc").display().to_string();
     let scan = ["scan", "--write", "--config-dir", &etc, &patterns[0], &patterns[1]];
     assert!(array.braid(&scan, &[]).status.success());
-    // A second time another one is found that is called so, and the file of the first is not here.
+    // A later scan finds a third array of this name, and the file of the first is absent.
     let third = Array::create(RAID_5);
     let pattern = third.path("m*").display().to_string();
     let before = std::fs::read(array.path("etc/tank.toml")).expect("a file");
@@ -341,7 +345,7 @@ fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
     wrong.is("B096", 2);
     let cause = wrong.json["cause"].as_str().expect("a cause");
     assert!(cause.contains("line 4") && cause.contains("is 'read-only' meant?"), "{cause}");
-    // A scan does not write over it.
+    // A scan does not overwrite it.
     let file = array.path("etc/tank.toml");
     let before = std::fs::read_to_string(&file).expect("a file");
     let pattern = array.path("m*").display().to_string();
@@ -393,7 +397,7 @@ fn mdadm_conf_names_arrays() {
     assert_eq!(found["arrays"][0]["name"], "photos", "{found}");
 }
 
-/// The unit, as it would be with braid installed where it was built, in a folder.
+/// The unit, in a folder, with the path of this build of braid.
 fn unit(array: &Array) -> PathBuf {
     let text = std::fs::read_to_string(repository().join("packaging/systemd/braid@.service"))
         .expect("the unit");
@@ -451,7 +455,8 @@ fn options_of_the_unit_are_options() {
     served(&array, &words.iter().map(String::as_str).collect::<Vec<_>>()).stop();
 }
 
-/// What udev makes of a device with the rule of braid, in a folder where `/etc/braid` is another, and with md's own rules.
+/// udev's result for a device, with braid's rule, another folder for `/etc/braid`, and md's own
+/// rules.
 fn asked_of_udev(array: &Array, device: &Path, etc: &str) -> String {
     let rule = std::fs::read_to_string(repository().join("packaging/udev/62-braid.rules"));
     let scan = format!("{} scan --config-dir {etc}", env!("CARGO_BIN_EXE_braid"));
@@ -459,7 +464,7 @@ fn asked_of_udev(array: &Array, device: &Path, etc: &str) -> String {
     let file = array.path("62-braid.rules");
     std::fs::write(&file, rule.replace("\"/etc/braid\"", &format!("\"{etc}\""))).expect("a file");
     let name = device.file_name().expect("a device").to_string_lossy();
-    // Rules of its own, for this run: nothing of the machine's is changed.
+    // The rules are private to this run: the machine's own stay unchanged.
     let script = format!(
         "mount -t tmpfs none /run && mkdir -p /run/udev/rules.d && cp '{}' /run/udev/rules.d/ && exec udevadm test --action=add /sys/block/{name} 2>&1",
         file.display()

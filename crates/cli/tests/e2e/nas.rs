@@ -1,7 +1,8 @@
-//! Disks of a NAS, as their makers lay them out, rescued: partitions, systems with metadata 0.90 of either byte order, volumes of LVM over
-//! one array and over several, and thin ones.
+//! Rescue of NAS disks in their makers' layouts: partitions, systems with metadata 0.90 of either
+//! byte order, LVM volumes over one array and several, and thin volumes.
 //!
-//! Each ends with every byte of a file system that `mke2fs` made, compared through its own export, with a disk missing, and no disk written.
+//! Each case ends with a comparison of every byte of a file system made by `mke2fs`, through its
+//! own export, with a disk missing, and no disk written.
 
 use std::fs;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::kit::{Array, RAID_1, RAID_5, Served, assert_same, needs, ok, random_bytes, run};
 use crate::members::text;
 
-/// Physical volumes, written as LVM lays them out and by nothing that reads them.
+/// Physical volumes in LVM's format, written independently of the code that reads them.
 #[path = "../../../formats/lvm/tests/kit.rs"]
 #[allow(dead_code, unreachable_pub, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod lvm;
@@ -24,7 +25,7 @@ mod lvm;
 const SECTOR: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// A partition of a disk: its first sector, its sectors, and bytes in it.
+/// A partition of a disk: its first sector, its length in sectors, and data in it.
 struct Slice {
     start: u64,
     sectors: u64,
@@ -57,10 +58,10 @@ fn disk(path: &Path, slices: &[Slice]) {
     file.write_all_at(&table, 0).expect("a disk");
 }
 
-/// What disks hold, of what was written to them.
+/// Checksums of the disks' written data.
 fn sums(disks: &[PathBuf]) -> Vec<String> {
     let sum = |disk: &PathBuf| {
-        // Sparse files of gigabytes: their data alone.
+        // The files are sparse and of gigabytes: hash their data only.
         let file = fs::File::open(disk).expect("a disk");
         let (mut sum, mut at) = (0_u64, 0);
         while let Ok(start) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
@@ -76,7 +77,8 @@ fn sums(disks: &[PathBuf]) -> Vec<String> {
     disks.iter().map(sum).collect()
 }
 
-/// A member of a RAID-1 of so many, with metadata 0.90, on a partition of so many sectors.
+/// A member of a RAID-1 with this many slots, with metadata 0.90, on a partition with this many
+/// sectors.
 fn of_system(slots: u32, slot: u32, sectors: u64, order: ByteOrder) -> (u64, Vec<u8>) {
     let bytes = sectors * SECTOR;
     let superblock = Superblock::new_v0(&NewV0 {
@@ -105,7 +107,7 @@ fn of_system(slots: u32, slot: u32, sectors: u64, order: ByteOrder) -> (u64, Vec
     (superblock.offset_bytes(), superblock.to_bytes())
 }
 
-/// A file system of so many bytes, with a file of these in it.
+/// A file system of this size, with a file of these bytes in it.
 fn ext4(array: &Array, label: &str, size_bytes: u64, file: &[u8]) -> Vec<u8> {
     let (folder, image) = (array.path("tree"), array.path("ext4.img"));
     fs::create_dir_all(&folder).expect("a folder");
@@ -115,7 +117,7 @@ fn ext4(array: &Array, label: &str, size_bytes: u64, file: &[u8]) -> Vec<u8> {
     fs::read(&image).expect("a file system")
 }
 
-/// What `braid rescue` says.
+/// The report of `braid rescue`.
 #[track_caller]
 fn story(array: &Array, words: &[&str], disks: &[PathBuf]) -> Value {
     let ran = array.braid(&[&["rescue"], words].concat(), disks);
@@ -127,7 +129,7 @@ fn uri(served: &Served, name: &str) -> String {
     format!("nbd+unix:///{name}?socket={}", served.socket.display())
 }
 
-/// Copies an export out, and the file that is on it.
+/// Copies an export out; returns it, and the file in it.
 fn read_export(array: &Array, served: &Served, name: &str) -> (Vec<u8>, Vec<u8>) {
     let (path, file) = (array.path("export.img"), array.path("photo"));
     ok("nbdcopy", [&*uri(served, name), text(&path)]);
@@ -141,8 +143,8 @@ fn extents(range: Range<usize>) -> Range<usize> {
     range.start * lvm::EXTENT..range.end * lvm::EXTENT
 }
 
-/// A Synology with SHR: four disks, two of which are larger. A system and a swap on all, a band on all, a second on the larger ones; the
-/// volume lies on both bands.
+/// A Synology with SHR: four disks, two of them larger. All have a system, a swap and a first data
+/// array; the larger ones also have a second. The volume lies on both data arrays.
 struct Shr {
     first: Array,
     volume: Vec<u8>,
@@ -150,7 +152,7 @@ struct Shr {
     disks: Vec<PathBuf>,
 }
 
-/// Extents of the volume on the first band, and on the second.
+/// Extents of the volume on the first array, and on the second.
 const ON_FIRST: usize = 9;
 const ON_SECOND: usize = 3;
 
@@ -161,7 +163,7 @@ fn shr() -> Shr {
     let volume = ext4(&first, "1.42.6-5004", ((ON_FIRST + ON_SECOND) * lvm::EXTENT) as u64, &photo);
     let segment =
         |part: &str, extent: usize| format!("stripe_count = 1\nstripes = [\"{part}\", {extent}]");
-    // The end first, then the middle, then the other band.
+    // The end first, then the middle, then the other array.
     let volumes = lvm::volume(
         "lv",
         true,
@@ -238,7 +240,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
             && told.contains("\nVolumes\n"),
         "{told}"
     );
-    // One of the larger disks is missing: both bands are degraded.
+    // One of the larger disks is missing: both arrays are degraded.
     let left = [&disks[..1], &disks[2..]].concat();
     let mut served = Served::rescued(&first, &["--read-only"], &left);
     served.wait_for("part");
@@ -248,7 +250,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
     let names: Vec<Value> = served.events("part").iter().map(|part| part["name"].clone()).collect();
     assert!(names.contains(&"shr-2".into()), "{names:?}");
     served.stop();
-    // Over overlays it is written, on both; and is there the next time.
+    // With overlays the volume can be written, on both arrays; the next run finds the data.
     let served = Served::rescued(&first, &[], &left);
     let new = random_bytes(83, 10 << 20);
     let at = ON_FIRST * lvm::EXTENT - (5 << 20);
@@ -264,7 +266,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
     assert_eq!(sums(&disks), before, "a disk was written");
 }
 
-/// Both disks with the second band are gone, or it was not asked for: the rest is read.
+/// Both disks with the second array are missing, or it was not requested: the rest is read.
 #[test]
 fn a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not() {
     needs!("qemu-io", "mke2fs");
@@ -290,7 +292,7 @@ fn a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not() {
     served.stop();
 }
 
-/// A QNAP: a thin volume in a pool of a kind that LVM elsewhere refuses, on an array with metadata 1.0.
+/// A QNAP: a thin volume in a pool of a kind that other LVMs refuse, on an array with metadata 1.0.
 #[test]
 fn a_thin_volume_of_a_qnap_is_read() {
     needs!("nbdcopy", "mke2fs", "debugfs", "thin_restore");
@@ -299,7 +301,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
     let array = Array::create_with("1", RAID_1, "64M", &["--metadata", "1.0"]);
     let photo = random_bytes(84, 9 << 20);
     let volume = ext4(&array, "DataVol1", (EXTENTS * lvm::EXTENT) as u64, &photo);
-    // Blocks that were written lie in the pool in any order; the others are nowhere.
+    // Written blocks lie in the pool in random order; the others are absent.
     let blocks: Vec<usize> = (0..volume.len() / BLOCK)
         .filter(|block| volume[block * BLOCK..][..BLOCK].iter().any(|byte| *byte != 0))
         .collect();
@@ -359,7 +361,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
     let disks: Vec<PathBuf> = (0..2).map(|slot| array.path(&format!("disk{slot}"))).collect();
     for (slot, path) in disks.iter().enumerate() {
         let member = fs::read(&array.members[slot]).expect("a member");
-        // The data is a partition among four, and the largest of a real one; here it is the only one.
+        // On a real QNAP the data is the largest of four partitions; here it is the only one.
         disk(path, &[Slice::new(2_120_584, member.len() as u64 / SECTOR, vec![(0, member)])]);
     }
     let before = sums(&disks);
@@ -373,7 +375,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
         let (bytes, file) = read_export(&array, &served, "vg-lv1");
         assert_same(&bytes, &volume, "the volume");
         assert_same(&file, &photo, "the file on it");
-        // What was never written is no data to copy.
+        // Unwritten blocks are holes, not data to copy.
         let holes = ok("nbdinfo", ["--map", "--totals", &uri(&served, "vg-lv1")]);
         assert!(holes.contains("hole,zero"), "{holes}");
         let info = ok("nbdinfo", [&uri(&served, "vg-lv1")]);
@@ -383,7 +385,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
     assert_eq!(sums(&disks), before, "a disk was written");
 }
 
-/// An old NAS with a PowerPC: today's kernels on PCs do not see that this is an array.
+/// An old NAS with a PowerPC: today's kernels on PCs do not recognise its arrays.
 #[test]
 fn an_array_of_the_other_byte_order_is_read_written_and_stays_in_it() {
     needs!("nbdcopy", "mke2fs", "debugfs");
@@ -419,7 +421,7 @@ fn an_array_of_the_other_byte_order_is_read_written_and_stays_in_it() {
     assert_same(&bytes[..volume.len()], &volume, "the volume");
     assert_same(&file, &photo, "the file on it");
     served.stop();
-    // Written over an overlay, and committed: the superblock is still the old machine's.
+    // Written over an overlay, and committed: the superblock keeps the old machine's byte order.
     let served = Served::rescued(&array, &[], &members);
     let new = random_bytes(86, 1 << 20);
     volume[8 << 20..(8 << 20) + new.len()].copy_from_slice(&new);
@@ -445,7 +447,7 @@ fn an_array_of_the_other_byte_order_is_read_written_and_stays_in_it() {
             assert!(report.contains(" - correct") && report.contains("State : clean"), "{report}");
         }
     }
-    // And `serve` takes it as it is.
+    // And `serve` accepts it.
     let served = array.serve_with(&["--read-only"], &members);
     assert_same(&served.read_all(&array)[..volume.len()], &volume, "served");
     served.stop();

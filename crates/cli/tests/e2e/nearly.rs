@@ -1,7 +1,9 @@
-//! Superblocks that nearly stand: wiped, in partitions whose table is lost, at the old end of a device, with a wrong byte, or calling a
-//! member a spare. They are found and told, and believed where a person asks for it.
+//! Nearly sound superblocks: wiped, in partitions whose table is lost, at the old end of a device,
+//! with a wrong byte, or with the role of a spare. `rescue` finds and reports them, and believes
+//! them on the operator's request.
 //!
-//! What is on the arrays are random bytes, as where they are encrypted: nothing else could say how they were put together.
+//! The arrays contain random bytes, as encrypted ones do, so that only superblocks can tell how
+//! they were put together.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -15,7 +17,7 @@ use crate::kit::{
 use crate::members::{filled, text};
 use crate::rescue::{contents, story};
 
-/// What `rescue` says of superblocks that nearly stand.
+/// The nearly sound superblocks in the report of `rescue`.
 #[track_caller]
 fn told(array: &Array, members: &[PathBuf]) -> Vec<Value> {
     let ran = array.braid(&["rescue"], members);
@@ -24,7 +26,7 @@ fn told(array: &Array, members: &[PathBuf]) -> Vec<Value> {
     said["nearly"].as_array().expect("a list").clone()
 }
 
-/// All of these believed by name, the array is read, and no member is written.
+/// Believing these members by name, checks that the array is read and no member is written.
 #[track_caller]
 fn assert_read(array: &Array, with: &[PathBuf], members: &[PathBuf], content: &[u8]) {
     let before = contents(members);
@@ -55,7 +57,7 @@ fn members_that_wipefs_has_been_at_are_read_where_that_is_asked_for() {
     let expected: Vec<Value> = (0..4).map(Value::from).collect();
     assert_eq!(slots, expected.iter().map(|slot| (&found[0]["flaw"], slot)).collect::<Vec<_>>());
     assert_eq!((&found[0]["flaw"], &found[0]["array"]), (&"magic".into(), &"tank".into()));
-    // Nobody is believed who was not named.
+    // Only named members are believed.
     let refusal = array.refused(&["rescue", "--serve"], &array.members);
     refusal.is("B020", 10);
     array.follow(&refusal.json, "Believe the superblocks that nearly stand, in memory");
@@ -64,7 +66,7 @@ fn members_that_wipefs_has_been_at_are_read_where_that_is_asked_for() {
     assert_eq!(array.braid(&few, &array.members).status.code(), Some(13));
     assert_read(&array, &array.members, &array.members, &content);
     assert_read(&array, &array.members[1..], &array.members[1..], &content);
-    // What is committed is the magic, and can be taken back.
+    // The commit writes the magic, and can be undone.
     let wiped = contents(&array.members);
     Served::rescued(&array, &["--with", &all.join(",")], &array.members).stop();
     assert!(contents(&array.members) == wiped, "a member was written");
@@ -89,7 +91,7 @@ fn superblocks_in_partitions_whose_table_is_lost_are_found() {
         let mut disk = vec![0; member.len() + (8 << 20)];
         disk[1 << 20..(1 << 20) + member.len()].copy_from_slice(&member);
         fs::write(path, disk).expect("a disk");
-        // In the place of the node that the kernel has of a partition, once there is a table.
+        // Stands for the kernel's partition node, once there is a table.
         fs::write(format!("{}p1", text(path)), member).expect("a partition");
     }
     let found = told(&array, &array.members);
@@ -99,10 +101,10 @@ fn superblocks_in_partitions_whose_table_is_lost_are_found() {
         (&"place".into(), &(1 << 20).into())
     );
     assert_read(&array, &array.members, &array.members, &content);
-    // Who looks at disks with a table is told where members may be.
+    // For disks with a table the report names partitions that may be members.
     for path in &array.members {
         let disk = fs::File::options().write(true).open(path).expect("a disk");
-        // A table of MBR, with one partition from sector 2048.
+        // An MBR with one partition from sector 2048.
         let mut table = [0; 66];
         table[..16].copy_from_slice(&[0, 0, 0, 0, 0xfd, 0, 0, 0, 0, 8, 0, 0, 0, 0x80, 0, 0]);
         table[64..].copy_from_slice(&[0x55, 0xaa]);
@@ -138,7 +140,7 @@ fn a_member_whose_device_was_enlarged_is_found_at_its_old_end() {
     assert_read(&array, &array.members, &array.members, &content);
 }
 
-/// No other copy of the data exists.
+/// RAID-0 has no other copy of the data.
 #[test]
 fn a_wrong_byte_in_a_superblock_costs_a_raid_0_nothing() {
     needs!("nbdcopy");
@@ -146,7 +148,7 @@ fn a_wrong_byte_in_a_superblock_costs_a_raid_0_nothing() {
     let served = array.serve();
     let content = filled(&array, &served, 94);
     served.stop();
-    // In its name, two bits of it; then one bit of where its data begin.
+    // Two bits of its name; then one bit of its data offset.
     for (at, wrong, flaw) in [(40, vec![0x41], "bytes"), (129, vec![0x18], "bit")] {
         let file = fs::File::options().read(true).write(true).open(&array.members[0]);
         let file = file.expect("a member");
@@ -162,7 +164,8 @@ fn a_wrong_byte_in_a_superblock_costs_a_raid_0_nothing() {
     array.serve().stop();
 }
 
-/// A member that dropped out and was added instead of re-added: no superblock knows its slot any more, and its data are whole.
+/// A member dropped out and was added instead of re-added: no superblock records its slot any more,
+/// and its data are whole.
 #[test]
 fn a_spare_that_was_a_member_is_tried_in_each_free_slot() {
     needs!("nbdcopy", "mke2fs");
@@ -197,17 +200,17 @@ fn a_spare_that_was_a_member_is_tried_in_each_free_slot() {
         "{found:#}"
     );
     assert_read(&array, &left[2..], &left, &content);
-    // By its slot, too; and only where that is free.
+    // The operator may also name the slot, if it is free.
     let asked = story(&array, &["--with", &format!("{spare}=0")], &left);
     assert_eq!(asked["members"][2]["slot"], 0);
     array.refused(&["rescue", "--with", &format!("{spare}=1")], &left).is("B001", 2);
-    // `--solve` goes by what the sound superblocks say.
+    // `--solve` uses the sound superblocks.
     let ran = array.braid(&["rescue", "--solve"], &left);
     let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
     let first = &said["solved"]["guesses"][0]["slots"];
     let labels: Vec<&str> = left.iter().map(|path| text(path)).collect();
     assert_eq!(first, &serde_json::json!([null, labels[0], labels[1], labels[2]]), "{said:#}");
-    // Also of a member whose superblock is gone altogether.
+    // The same for a member without any superblock.
     let file = fs::File::options().write(true).open(&left[2]).expect("a member");
     file.write_all_at(&[0; 4096], SUPERBLOCK_BYTES).expect("a superblock");
     let ran = array.braid(&["rescue", "--solve"], &left);

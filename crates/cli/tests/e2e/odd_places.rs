@@ -1,8 +1,8 @@
 //! qemu-io at odd offsets and lengths, against a model of bytes.
 //!
-//! Every operation is done to the array by QEMU and to a vector by us. Reads in between are
-//! verified by qemu-io's own patterns; at the end everything is read back and compared. What a
-//! trim leaves behind is either what was there or zeroes.
+//! QEMU applies each operation to the array, and the test applies it to a vector. qemu-io's
+//! patterns verify reads in between; at the end everything is read back and compared. A trim leaves
+//! the old content or zeroes.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::kit::{
     needs, random_bytes,
 };
 
-/// Commands for qemu-io, and what the array must hold after them.
+/// Commands for qemu-io, and the array's expected content after them.
 struct Script {
     commands: Vec<String>,
     model: Vec<u8>,
@@ -33,7 +33,7 @@ impl Script {
         let pattern = self.random.u8(1..);
         self.commands.push(format!("write {flags} -P {pattern} {at} {length}"));
         self.range(at, length).fill(pattern);
-        // And what is right before and after is as it was.
+        // The bytes directly before and after are unchanged.
         self.commands.push(format!("read -P {pattern} {at} {length}"));
     }
 
@@ -49,13 +49,13 @@ impl Script {
         self.commands.push(format!("read -P 0 {at} {length}"));
     }
 
-    /// Trims, and then writes the whole range again, since it is not known what it holds.
+    /// Trims a range, and then rewrites it, because its content is undefined.
     fn trim(&mut self, at: usize, length: usize) {
         self.commands.push(format!("discard {at} {length}"));
         self.write("", at, length);
     }
 
-    /// Runs it in one qemu-io.
+    /// Runs the script in one qemu-io.
     fn run(self, served: &Served) -> Vec<u8> {
         let mut input = self.commands.join("\n");
         input.push_str("\nflush\nquit\n");
@@ -63,7 +63,7 @@ impl Script {
         command.args(["-f", "raw", &served.uri]);
         let ran = Background::spawn_command(command, &input).wait();
         let all = format!("{}{}", ran.stdout, ran.stderr);
-        // qemu-io in this mode goes on after an error; its words are all there is.
+        // qemu-io in this mode continues after an error; only its output shows it.
         let bad = |line: &&str| {
             let line = line.to_lowercase();
             ["fail", "error", "mismatch", "invalid"].iter().any(|word| line.contains(word))
@@ -77,7 +77,7 @@ impl Script {
     }
 }
 
-/// Places where something begins or ends.
+/// Offsets of boundaries.
 fn landmarks(size: usize, data_members: usize) -> Vec<usize> {
     let chunk = usize::try_from(CHUNK_BYTES).expect("small");
     let row = chunk * data_members;
@@ -170,7 +170,7 @@ fn odd_places_raid_10() {
     odd_places(RAID_10, 2);
 }
 
-/// Trims alone: nothing but zeroes or what was there, and nothing beyond the range changes.
+/// Trims only: a trimmed range has zeroes or its old content, and nothing changes beyond it.
 #[test]
 fn a_trim_leaves_zeroes_or_what_was_there() {
     needs!("qemu-io", "nbdcopy");
@@ -188,7 +188,7 @@ fn a_trim_leaves_zeroes_or_what_was_there() {
         let trimmed = ranges.iter().any(|(start, length)| (*start..start + length).contains(&at));
         assert!(found == before || (trimmed && *found == 0), "byte {at}");
     }
-    // What parity says of the trimmed ranges is what the members say.
+    // Parity agrees with the members on the trimmed ranges.
     served.lose(&array, 1);
     assert_same(&served.read_all(&array), &healthy, "after a loss");
     served.stop();

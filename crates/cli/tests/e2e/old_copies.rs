@@ -1,4 +1,4 @@
-//! Members put back from an earlier day: one of them, and all of them.
+//! Members restored from an earlier day: one of them, and all of them.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ fn keep(array: &Array, slot: usize) -> PathBuf {
     kept
 }
 
-/// Writes over the file: another one would be another member of the same name.
+/// Overwrites the file in place: a new file would be another device of the same name.
 fn put_back(array: &Array, slot: usize) {
     let kept = std::fs::read(array.path(&format!("kept{slot}"))).expect("a copy");
     std::fs::write(&array.members[slot], kept).expect("a member");
@@ -36,13 +36,13 @@ fn verdict(assembled: &Value, slot: usize) -> &Value {
     &assembled["members"][slot]["verdict"]
 }
 
-/// What braid wrote down of the array is lost: superblocks have to tell.
+/// Removes braid's record of the array, so that only superblocks tell.
 fn forget(array: &Array) {
     std::fs::remove_dir_all(array.path("state/arrays")).expect("a record");
 }
 
-/// A clean run that wrote ended with the event count where it began, so that a member put back from before it was called fresh,
-/// without a word, and old data was read from it.
+/// Regression: a clean run with writes ended with its initial event count. So a member restored
+/// from before it silently passed for fresh, and old data was read from it.
 fn put_back_after_a_clean_run(shape: Shape) {
     for has_record in [true, false] {
         for slot in [0, shape.members - 1] {
@@ -76,7 +76,7 @@ fn an_old_copy_put_back_after_a_clean_run_is_not_read_raid_5() {
     put_back_after_a_clean_run(RAID_5);
 }
 
-/// The same after a kill: it was "one behind the newest: no write was missed".
+/// Regression: the same after a kill; the verdict was "one behind the newest: no write was missed".
 #[test]
 fn an_old_copy_put_back_after_a_kill_is_not_read() {
     needs!("nbdcopy");
@@ -105,7 +105,8 @@ fn an_old_copy_put_back_after_a_kill_is_not_read() {
     }
 }
 
-/// All members from a backup look like an array of which the newer members are missing. A person says which it is.
+/// All members from a backup look like an array whose newer members are missing. The operator
+/// confirms that they are all.
 #[test]
 fn an_array_put_back_whole_is_served_once_a_person_says_so() {
     needs!("nbdcopy");
@@ -127,7 +128,8 @@ fn an_array_put_back_whole_is_served_once_a_person_says_so() {
     served.stop();
 }
 
-/// The record was a second behind: after a kill the half of a mirror that had failed was served alone, old bytes as if they were all there is.
+/// Regression: the record lagged by a second. After a kill the failed half of a mirror was served
+/// alone, and its old bytes passed for current.
 #[test]
 fn a_half_that_failed_is_not_served_alone_after_a_kill() {
     needs!("nbdcopy");
@@ -143,7 +145,7 @@ fn a_half_that_failed_is_not_served_alone_after_a_kill() {
     served.stop();
 }
 
-/// A state folder that cannot be written is said, and holds nothing up.
+/// An unwritable state folder is reported, and delays nothing.
 #[test]
 fn a_record_that_cannot_be_kept_is_said_and_the_array_is_served() {
     needs!("nbdcopy");

@@ -1,11 +1,11 @@
-//! What is printed: all of it or a failure, and nothing that a terminal obeys.
+//! Output is complete or the command fails, and it contains nothing that controls a terminal.
 
 use std::fs::{File, OpenOptions};
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::kit::{Array, RAID_1, RAID_5};
 
-/// Where a superblock 1.x keeps the name of its array.
+/// Offset of the array's name in a superblock 1.x.
 const NAME_AT: usize = 32;
 
 fn full() -> Stdio {
@@ -19,7 +19,7 @@ fn braid(words: &[String], stdout: Stdio, stderr: Stdio) -> (ExitStatus, String)
     (ran.status, String::from_utf8_lossy(&ran.stderr).into_owned())
 }
 
-/// Every command that prints something, in words for a program and for a person.
+/// Every command with output, in its forms for a program and for a person.
 fn commands(array: &Array) -> Vec<Vec<String>> {
     let fresh = [array.path("fresh-0"), array.path("fresh-1")];
     let mut lines = Vec::new();
@@ -39,7 +39,7 @@ fn commands(array: &Array) -> Vec<Vec<String>> {
     ] {
         let line = array.command_line(words, members);
         lines.push(line.clone());
-        // What serving has to say to a person goes to standard error.
+        // `serve` writes its messages for people to standard error.
         if words[0] != "serve" {
             lines.push(line[1..].to_vec());
         }
@@ -47,7 +47,7 @@ fn commands(array: &Array) -> Vec<Vec<String>> {
     lines
 }
 
-/// What a plan offers to be typed again has the paths in it, too.
+/// The commands that a plan offers contain the paths, too.
 #[test]
 fn a_path_with_an_escape_in_it_steers_no_terminal() {
     let array = Array::create(RAID_1);
@@ -85,7 +85,7 @@ fn output_that_cannot_be_written_is_a_failure() {
         assert!(stderr.contains("B074") && stderr.contains("No space left"), "{line:?}: {stderr}");
         let (status, _) = braid(&line, full(), full());
         assert_eq!(status.code(), Some(1), "{line:?}");
-        // A reader that has seen enough is not told so; nor is it taken for success.
+        // If the reader closed the pipe there is no message, but the command still fails.
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let (status, stderr) = braid(&line, writer.into(), Stdio::piped());
@@ -107,7 +107,7 @@ fn an_error_keeps_its_status_where_it_cannot_be_told() {
     }
 }
 
-/// The array is served on; what its events came to is in the exit status.
+/// Serving continues; the exit status shows that events were not written.
 #[test]
 fn an_array_is_served_on_when_its_events_cannot_be_written() {
     let array = Array::create(RAID_1);
@@ -140,11 +140,11 @@ fn a_name_with_separators_and_invisible_letters_is_shown_not_obeyed() {
             assert!(!harmful(&text), "{line:?}: {text:?}");
         }
     }
-    // A program is told the name as it is.
+    // Programs get the name unchanged.
     let examined = array.braid(&["examine"], &array.members);
     let found: serde_json::Value = serde_json::from_str(examined.stdout.trim()).expect("JSON");
     assert!(found.to_string().contains(name), "{found}");
-    // So is one who asks what it is called: a file by such a name.
+    // A file of such a name is also printed safely.
     let member = array.path(name);
     File::create(&member).and_then(|file| file.set_len(1 << 20)).expect("a file");
     let ran = array.braid(&["examine"], std::slice::from_ref(&member));

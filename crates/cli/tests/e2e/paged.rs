@@ -13,9 +13,9 @@ use crate::managed::check;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A served array and the port that its page is on.
+/// A served array and the port of its page.
 fn on_a_port(array: &Array) -> (Served, String) {
-    // One that was free a moment ago.
+    // A port that was free a moment ago.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     drop(listener);
@@ -60,7 +60,7 @@ fn the_page_is_strict_and_the_port_only_looks() {
     };
     check("Array", &json("/v1/array"));
     check("Elevators", &json("/v1/elevators"));
-    // A page from elsewhere that had its own name mean this machine.
+    // DNS rebinding: a foreign page makes its own name mean this machine.
     for path in ["/", "/v1/array", "/v1/elevators", "/metrics"] {
         let (head, body) = ask(&address, ("GET", path), "evil.example:9101");
         assert!(head.starts_with("http/1.1 421") && !body.contains("tank"), "{head}");
@@ -81,7 +81,7 @@ fn the_page_is_strict_and_the_port_only_looks() {
     served.stop();
 }
 
-/// What a browser without a window makes of a page, when it has asked a few times.
+/// The page in a headless browser, after a few of its requests.
 fn browsed(url: &str, profile: &Path, more: &[&str]) -> String {
     let mut command = Command::new("chromium");
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
@@ -90,7 +90,7 @@ fn browsed(url: &str, profile: &Path, more: &[&str]) -> String {
     Background::spawn_command(command, "").wait_ok()
 }
 
-/// An array whose name could be markup is served by its UUID, but a member is called as its file is.
+/// An array whose name could be markup is served by its UUID, but a member's name is its file's.
 #[test]
 fn a_browser_shows_the_array_and_runs_nothing_of_it() {
     needs!("chromium");

@@ -1,4 +1,5 @@
-//! What braid makes is for its user alone, whatever the umask is; what its command makes is the user's affair.
+//! Files that braid makes are private to its user, whatever the umask is; its command's files
+//! follow the user's umask.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ fn mode(path: &Path) -> u32 {
     metadata.unwrap_or_else(|error| panic!("{}: {error}", path.display())).mode() & 0o7777
 }
 
-/// Everything in a folder and below it.
+/// Everything below a folder.
 fn all_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_path_buf()];
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

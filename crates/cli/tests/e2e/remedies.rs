@@ -1,8 +1,10 @@
-//! What refusals offer, typed as it stands, where no array is served yet: when one is made or served, and by the machine.
+//! Remedies of refusals without a served array, typed unchanged: for `create`, for `serve`, and for
+//! faults of the machine.
 //!
-//! What is offered with a refusal of a running array is in `remedies_served`. The kit tries what only looks wherever braid
-//! refuses something (`kit/remedies.rs`); here is what changes or destroys, what a person has to complete, and what no other
-//! test has braid offer. Each is typed for real, and what it promises must be so.
+//! `remedies_served` covers the refusals of a running array. The kit tries each remedy that only
+//! reads, wherever a test makes braid refuse (`kit/remedies.rs`). This file covers remedies that
+//! change or destroy, that the operator has to complete, and that no other test provokes. Each is
+//! typed, and must keep its promise.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -21,7 +23,7 @@ use crate::members::{MEMBER_BYTES, blank, text};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where superblocks have what is not understood, their events and their table of roles.
+/// Offsets of superblocks' features, events and table of roles.
 const FEATURES_AT: usize = 8;
 const CHUNK_AT: usize = 88;
 const BITMAP_AT: usize = 96;
@@ -30,7 +32,7 @@ const RESYNC_AT: usize = 208;
 const ROLES_AT: usize = 220;
 const TABLE_AT: usize = 256;
 
-/// The error that braid has ended with.
+/// braid's final error.
 #[track_caller]
 pub(crate) fn error_of(ran: &Ran) -> Value {
     assert!(!ran.status.success(), "it was not refused: {ran:?}");
@@ -38,7 +40,7 @@ pub(crate) fn error_of(ran: &Ran) -> Value {
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// What braid says when it refuses this.
+/// braid's refusal of this command.
 #[track_caller]
 pub(crate) fn refusal(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     error_of(&array.braid(words, members))
@@ -94,7 +96,7 @@ fn words_that_mean_nothing_are_refused_with_a_command_that_makes_the_array() {
         array.follow(&error, label);
         assert_served(&array, &members);
     }
-    // A part of the command line.
+    // This remedy is a part of the command line.
     let members = blanks(&array, "part", 4);
     let words = ["create", "new", "--level", "5", "--chunk"];
     let error = refusal(&array, &[&words[..], &["64"]].concat(), &members);
@@ -116,7 +118,7 @@ fn members_that_are_not_there_are_refused_with_a_command_that_makes_them() {
     array.follow(&error, "Make it as a file");
     assert!(absent.is_file());
     assert_served(&array, &members);
-    // In a folder that is not there either.
+    // In a folder that does not exist either.
     let deep = [array.path("deep/down/m0"), array.path("deep/down/m1")];
     let words = ["create", "new", "--level", "1", "--member-size", "16M"];
     let error = refusal(&array, &words, &deep);
@@ -124,7 +126,7 @@ fn members_that_are_not_there_are_refused_with_a_command_that_makes_them() {
     let ran = array.braid(&words, &deep);
     assert!(ran.status.success(), "{ran:?}");
     assert_served(&array, &deep);
-    // The kit notes what has no command.
+    // The kit notes a remedy that has no command.
     let missing = PathBuf::from("missing");
     let members = [here[1].clone(), missing.clone(), missing.clone()];
     let error = refusal(&array, &["create", "new", "--level", "5"], &members);
@@ -197,7 +199,7 @@ fn a_place_that_cannot_be_served_at_is_refused_with_one_that_can() {
         array.follow_with(&error, label, &chosen);
     }
     assert_eq!(std::fs::read(&precious).expect("a file"), b"text");
-    // A folder of ours that others may enter.
+    // Our own folder, open to others.
     std::fs::create_dir_all(array.runtime()).expect("a folder");
     std::fs::set_permissions(array.runtime(), Permissions::from_mode(0o755)).expect("ours");
     let error = refusal(&array, &["serve"], &array.members);
@@ -215,7 +217,7 @@ fn metrics_and_hooks_that_go_nowhere_are_refused_with_what_they_look_like() {
     for (words, label, place, chosen) in [
         (public, "Serve them on this machine", "127.0.0.1:9101", "127.0.0.1:0"),
         (public, "Let other machines read them", "0.0.0.0:9101", "0.0.0.0:0"),
-        // Nobody listens there; that is said, and does not keep it from being served.
+        // No server listens there; that is reported, and the array is served.
         (
             ["serve", "--webhook", "ftp://host/"],
             "Like this",
@@ -279,7 +281,7 @@ fn members_put_back_on_purpose_are_gone_on_from_by_the_command_that_says_so() {
     assert_served(&array, &array.members);
 }
 
-/// A superblock of several sectors that was cut while it said that the other member is out.
+/// A superblock of several sectors was torn while it recorded the other member as failed.
 #[test]
 fn a_damaged_member_that_may_be_the_newest_is_left_out_by_the_command_that_says_so() {
     const ROLES: u32 = 200;
@@ -303,7 +305,7 @@ fn a_damaged_member_that_may_be_the_newest_is_left_out_by_the_command_that_says_
 
 #[test]
 fn an_array_that_is_not_understood_is_looked_at_by_the_commands_that_are_offered() {
-    // A feature that nobody knows.
+    // An unknown feature.
     let array = Array::create(RAID_1);
     for slot in 0..RAID_1.members {
         array.patch_superblock(slot, FEATURES_AT, &(1_u32 << 30).to_le_bytes(), true);
@@ -311,7 +313,7 @@ fn an_array_that_is_not_understood_is_looked_at_by_the_commands_that_are_offered
     let error = refusal(&array, &["serve"], &array.members);
     assert_eq!(error["code"], "B023", "{error}");
     offered(&error, "See what it says");
-    // A bitmap that would lie in the data: it is not kept, and the array only read.
+    // A bitmap that would overlap the data: it is ignored, and the array is read-only.
     let array = Array::create(RAID_1);
     for slot in 0..RAID_1.members {
         array.patch_superblock(slot, BITMAP_AT, &4096_u32.to_le_bytes(), true);
@@ -319,7 +321,7 @@ fn an_array_that_is_not_understood_is_looked_at_by_the_commands_that_are_offered
     }
     let error = refusal(&array, &["serve"], &array.members);
     array.follow(&error, "Read it");
-    // One member that says something else of the array than the others.
+    // One member describes the array differently.
     let array = Array::create(RAID_5);
     array.patch_superblock(1, CHUNK_AT, &256_u32.to_le_bytes(), true);
     let error = refusal(&array, &["serve"], &array.members);
@@ -346,8 +348,8 @@ fn a_limit_that_is_too_low_is_seen_by_the_commands_that_are_offered() {
     let array = Array::create(RAID_1);
     let serve =
         |limits: &str| array.braid_after(limits, &["serve", "--run", "true"], &array.members);
-    // With less than some number the dynamic linker has not enough either, and right above it Rust's runtime has not enough to
-    // say so (at 24 MB, with this program).
+    // Below some limit the dynamic linker fails, and right above it Rust's runtime cannot report
+    // its own failure (at 24 MB, with this program).
     let refused = |limits: &str, label: &str| {
         let ran = serve(limits);
         let error = (!ran.status.success() && !ran.stdout.is_empty()).then(|| error_of(&ran));
@@ -361,7 +363,7 @@ fn a_limit_that_is_too_low_is_seen_by_the_commands_that_are_offered() {
     let mut limits = (5..24).map(|limit| (limit, format!("ulimit -n {limit}")));
     let low = limits.find_map(|(limit, words)| Some((limit, refused(&words, label)?, words)));
     let (limit, error, words) = low.expect("some limit is too low");
-    // As it is where braid was refused.
+    // Under the same limit as braid.
     let seen = array.type_line(&format!("{words}; {}", offered(&error, label)));
     assert_eq!(seen.stdout.trim(), limit.to_string(), "{seen:?}");
     note(label);
@@ -379,7 +381,7 @@ fn a_member_that_cannot_be_read_is_refused_with_where_the_kernel_speaks_of_it() 
     offered(&error, "See what the kernel says");
 }
 
-/// A loop device over a file; it is detached when this is dropped.
+/// A loop device over a file, detached on drop.
 struct Loop(PathBuf);
 
 impl Loop {
@@ -411,7 +413,7 @@ fn a_member_that_is_attached_mounted_or_held_is_freed_by_the_command_that_is_off
     array.follow(&error, "Detach it");
     assert_served(&array, &array.members);
     drop(device);
-    // A file system in use, on a disk that is to become a member.
+    // A mounted file system on a disk that is to become a member.
     let disk = blank(&array, "disk", MEMBER_BYTES);
     ok("mke2fs", ["-q", text(&disk)]);
     let Some(device) = Loop::over(&disk) else { return };
@@ -426,10 +428,10 @@ fn a_member_that_is_attached_mounted_or_held_is_freed_by_the_command_that_is_off
     let error = refusal(&array, &words, &members);
     assert_eq!(error["code"], "B060", "{error}");
     array.follow(&error, "Unmount it");
-    // What is on it is found now.
+    // Now braid sees the disk's contents.
     let error = refusal(&array, &words, &members);
     assert_eq!(error["code"], "B012", "{error}");
-    // Another process has it for itself, and the kernel does not say which.
+    // Another process has it exclusively, and the kernel does not say which.
     let alone = rustix::fs::OFlags::EXCL.bits().cast_signed();
     let mut options = OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), alone);
@@ -440,7 +442,7 @@ fn a_member_that_is_attached_mounted_or_held_is_freed_by_the_command_that_is_off
     drop(held);
 }
 
-/// braid as a user of another number, who has no rights but his own.
+/// braid as an unprivileged user.
 fn as_another(array: &Array, words: &[&str], members: &[PathBuf]) -> Option<Ran> {
     if !rustix::process::geteuid().is_root() {
         skip(Need::Other, "only root becomes another user");
@@ -470,7 +472,7 @@ fn what_this_user_may_not_open_is_refused_with_how_to_see_who_may() {
     served.stop();
 }
 
-/// With the folder and without it, whatever this machine has.
+/// With and without the folder of disks, independent of this machine.
 #[test]
 fn a_member_that_is_not_there_is_looked_for_among_disks() {
     needs!("unshare", "lsblk");
@@ -492,14 +494,14 @@ fn a_member_that_is_not_there_is_looked_for_among_disks() {
             return skip(Need::Other, "no folder of devices can be mounted here");
         }
         let command = offered(&error_of(&ran), label);
-        // There may be no disks.
+        // The machine may have no disks.
         let ran = among(&command);
         assert!(ran.status.code().is_some_and(|code| code <= 1), "{command}: {ran:?}");
         note(label);
     }
 }
 
-/// Waits for the folder of a demo whose members have something on them.
+/// Waits for a demo's folder until its members have content.
 fn demo_folder(folder: &Path) -> PathBuf {
     let mut found = None;
     wait_until("the demo to write", PATIENCE, || {
@@ -522,7 +524,7 @@ fn a_demo_that_fails_is_played_again_or_looked_at_by_the_command_that_is_offered
     command.args(["--json", "demo", "--size", "8M"]).env("TMPDIR", &folder);
     let demo = Background::spawn_command(command, "");
     let kept = demo_folder(&folder);
-    // The image is not written any more, and part of it lies here on the first member.
+    // The image is no longer written, and a part of it lies here on the first member.
     let disk = OpenOptions::new().write(true).open(kept.join("disk0"));
     disk.and_then(|disk| disk.write_all_at(&vec![0x3c; 2 << 20], 2 << 20)).expect("a member");
     let looked = array.follow(&error_of(&demo.wait()), "Look at them");

@@ -1,6 +1,7 @@
-//! What a running array offers with its refusals, typed as it stands: members, jobs, and who is asked.
+//! Remedies of a running array's refusals, typed unchanged: members, jobs, and clients of the
+//! control socket.
 //!
-//! As in `remedies`, which has what is offered before an array runs.
+//! `remedies` covers refusals before an array runs.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,11 +23,11 @@ use crate::remedies::{error_of, refusal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a superblock has the shift, the length and the place of its log of bad blocks.
+/// Offset of the shift, the length and the place of the bad-block log in a superblock.
 const LOG_AT: usize = 185;
 const LOG_LENGTH: usize = 7;
 
-/// An array that is served, and devices beside it.
+/// A served array, and spare devices.
 fn beside(shape: Shape) -> (Array, Served, PathBuf, PathBuf) {
     let array = Array::create(shape);
     let served = array.serve();
@@ -42,7 +43,7 @@ fn has(array: &Array, member: &Path, state: &str) -> bool {
     slots(array).iter().any(|row| row["member"] == text(member) && row["state"] == state)
 }
 
-/// Jobs stand still from now on.
+/// Stops the progress of jobs from now on.
 fn stand_still(array: &Array) {
     done(array, &["set", "tank", "job-ceiling=0B"]);
 }
@@ -69,7 +70,7 @@ fn a_member_in_use_is_taken_away_by_the_command_that_is_offered() {
     let error = refusal(&array, &["remove", "tank", "0"], &[]);
     array.follow(&error, "Have it fail first, and give up its protection");
     assert_eq!(slots(&array)[0]["state"], "missing");
-    // It is degraded, and has no spare.
+    // The array is degraded, and has no spare.
     let error = refusal(&array, &["rebuild", "tank"], &[]);
     let chosen = [("DEVICE", text(&new))];
     array.follow_with(&error, "Put a device in its place", &chosen);
@@ -105,18 +106,18 @@ fn a_replacement_that_is_under_way_is_ended_or_waited_for_by_the_commands_that_a
 #[test]
 fn a_member_that_cannot_be_replaced_is_dealt_with_by_the_command_that_is_offered() {
     let (array, served, new, other) = beside(RAID_5);
-    // It is out.
+    // The member has failed.
     stand_still(&array);
     done(&array, &["fail", "tank", "1"]);
     let error = refusal(&array, &["replace", "tank", "1", "--with", text(&new)], &[]);
     array.follow(&error, "Put another in its place: it is rebuilt");
     wait_until("a rebuild", PATIENCE, || has(&array, &new, "recovering"));
-    // It is being rebuilt itself.
+    // The member is recovering.
     let error = refusal(&array, &["replace", "tank", text(&new), "--with", text(&other)], &[]);
     go_on(&array);
     array.follow(&error, "Wait until it is rebuilt");
     assert!(has(&array, &new, "ok"));
-    // It is a spare.
+    // The device is a spare.
     done(&array, &["spare", "tank", text(&other)]);
     let error = refusal(&array, &["replace", "tank", text(&other)], &[]);
     array.follow(&error, "Take it away");
@@ -140,7 +141,7 @@ fn a_path_that_is_not_text_is_named_by_the_link_that_is_offered() {
     served.stop();
 }
 
-/// A page whose name was made to mean this machine, at a port that the socket was led to.
+/// DNS rebinding: a page whose own name means this machine, at a port forwarded to the socket.
 #[test]
 fn a_web_page_elsewhere_is_told_the_way_that_there_is() {
     needs!("curl");
@@ -158,7 +159,7 @@ fn a_web_page_elsewhere_is_told_the_way_that_there_is() {
     served.stop();
 }
 
-/// The command line sends whole paths; another client may not.
+/// The command line sends absolute paths; other clients may not.
 #[test]
 fn a_path_that_does_not_say_where_it_is_is_found_by_the_command_that_is_offered() {
     needs!("curl");
@@ -181,7 +182,7 @@ fn a_member_that_did_not_answer_is_taken_away_when_it_has() {
     let served = array.serve_with(&["--io", "threads"], &array.members);
     let let_go = files.let_go_at_end();
     let mut client = Client::connect(&served.socket, PATIENCE);
-    // From then on its superblocks say that it is written.
+    // From then on its superblocks say active.
     client.write(0, &[7; 4096]);
     client.flush();
     files.hang(1, Hang::Both);
@@ -227,7 +228,8 @@ fn a_stop_that_was_given_up_says_how_to_see_whether_the_member_answers_again() {
     array.serve().stop();
 }
 
-/// What cannot be made is noted in the log of the member that lacks it, which has none.
+/// Recovery notes sectors that it cannot compute in the target's bad-block log; this target has
+/// none.
 #[test]
 fn a_rebuild_that_could_not_be_finished_is_tried_again_by_the_command_that_is_offered() {
     let shape = Shape { members: RAID_5.members + 1, ..RAID_5 };
@@ -258,11 +260,11 @@ fn a_word_that_means_no_array_is_answered_with_one_that_does() {
     let array = Array::create(RAID_1);
     let control = array.path("nbd.control");
     let served = array.serve_with(&["--control", text(&control)], &array.members);
-    // The clients' socket.
+    // The NBD socket.
     let error = refusal(&array, &["status", text(&served.socket)], &[]);
     let there = array.follow(&error, "Ask at the control socket beside it");
     assert!(there.stdout.contains("tank"), "{there:?}");
-    // A name that is a file here.
+    // A name that is a file in this folder.
     let error = error_of(&array.type_line("braid --json status nbd.control"));
     let there = array.follow(&error, "Ask at the file of that name");
     assert!(there.stdout.contains("tank"), "{there:?}");
@@ -289,13 +291,13 @@ fn top_without_a_terminal_is_looked_at_by_the_commands_that_are_offered() {
     let error = refusal(&array, &["top", "tank"], &[]);
     let twice = array.follow(&error, "Look twice, and end");
     assert_eq!(json_of(&twice)["arrays"].as_array().map(Vec::len), Some(1), "{twice:?}");
-    // It goes on until it is interrupted.
+    // The command runs until it is interrupted.
     let label = "Look again and again";
     let command = offered(&error, label);
     let ran = array.type_line(&format!("timeout -s INT 3 {command}"));
     assert!(ran.stdout.contains("\"tank\"") && ran.stderr.is_empty(), "{ran:?}");
     note(label);
-    // A terminal that is not the process's own.
+    // With a terminal other than the process's own.
     let shown =
         array.type_line("NO_COLOR=1 script -qec 'setsid -w braid top tank < /dev/null' /dev/null");
     let label = "See the same as text";

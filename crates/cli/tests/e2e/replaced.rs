@@ -1,7 +1,8 @@
-//! Members that are replaced while clients are served: `replace`, by a device or by a spare, and what may befall it.
+//! Replacement of members while clients are served: `replace`, by a device or by a spare, with
+//! failures in between.
 //!
-//! The member serves until the other holds all, so redundancy is whole all the while; and whatever fails, what a client wrote is
-//! there.
+//! The member serves until its replacement is complete, so redundancy stays whole. After any
+//! failure clients' data must be there.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::living::{done, refused, typed};
 use crate::managed::{check, said, status};
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
-/// An array that is full, and a device beside it.
+/// A full array, and a spare device.
 fn full(shape: Shape, seed: u64) -> (Array, Served, Vec<u8>, PathBuf) {
     let array = Array::create(shape);
     let served = array.serve();
@@ -24,7 +25,7 @@ fn full(shape: Shape, seed: u64) -> (Array, Served, Vec<u8>, PathBuf) {
     (array, served, wanted, new)
 }
 
-/// The member in slot 1 is being replaced, and that stands still.
+/// Begins a replacement of the member in slot 1 that makes no progress.
 fn stands_still(array: &Array, new: &Path) {
     done(array, &["set", "tank", "job-ceiling=0B"]);
     done(array, &["replace", "tank", "1", "--with", text(new)]);
@@ -56,7 +57,7 @@ fn a_member_is_replaced_while_clients_write() {
         assert_eq!((&one["state"], &one["slots"][1]["state"]), (&"ok".into(), &"ok".into()));
         let words = said(&array, &["status", "tank"]).stdout;
         assert!(words.contains("(slot 1) is being replaced") && words.contains("for 1"), "{words}");
-        // All of it anew, past what has been copied and before.
+        // Rewrites all of it, before and beyond the copied part.
         let wanted = random_bytes(2, usize::try_from(served.size_bytes).expect("small"));
         served.write_all(&array, &wanted);
         goes_on(&array);
@@ -104,7 +105,7 @@ fn a_replacement_goes_on_after_its_server_was_killed() {
     }
 }
 
-/// The old disk dies at last, as old disks do: the new one is rebuilt from where it is.
+/// The old disk dies during the copy: recovery of the new one continues from there.
 #[test]
 fn a_member_that_fails_while_it_is_replaced_leaves_its_place_to_the_other() {
     needs!("nbdcopy");
@@ -135,7 +136,7 @@ fn a_replacement_that_fails_changes_nothing() {
         (&"ok".into(), &text(&array.members[1]).into())
     );
     done(&array, &["set", "tank", "job-ceiling=none"]);
-    // It is a device like any other again.
+    // The device can be used again.
     done(&array, &["replace", "tank", "2", "--with", text(&new)]);
     wait_for_rebuild(&array);
     let members = [array.without(&[2]), vec![new]].concat();
@@ -174,13 +175,13 @@ fn what_cannot_be_replaced_is_refused_and_says_what_to_do() {
     served.stop();
 }
 
-/// Every read error of it is corrected, hundreds of them, and no word was said of it before it died.
+/// Regression: hundreds of its read errors were corrected, and no warning came before it died.
 #[test]
 fn a_member_that_errs_again_and_again_is_warned_of_and_copied_to_a_spare() {
     needs!("nbdcopy");
     let Some(failing) = Failing::create(RAID_5) else { return };
     let array = &failing.array;
-    // Beside the files that fail: what is written through them is in the page cache.
+    // The array is filled past the failing files: writes through them would stay in the page cache.
     let served = array.serve();
     let wanted = filled(array, &served, 11);
     served.stop();
@@ -205,7 +206,7 @@ fn a_member_that_errs_again_and_again_is_warned_of_and_copied_to_a_spare() {
     assert!(says.iter().all(|part| words.contains(part)), "{words}");
     let told = || said(array, &["history", "tank", "--kind", "ReadErrors"]).stdout;
     wait_until("an event", Duration::from_secs(30), || told().contains("errs again and again"));
-    // A spare comes, and no person says more.
+    // A new spare is used without further commands.
     let new = blank(array, "new", MEMBER_BYTES);
     done(array, &["spare", "tank", text(&new)]);
     let is_replaced = || status(array, "tank")["slots"][1]["member"] == text(&new);

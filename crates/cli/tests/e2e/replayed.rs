@@ -1,4 +1,4 @@
-//! Partial parity logs: what was being written when md was cut off, with a member missing.
+//! Partial parity logs: writes in flight when md was cut off, with a member missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use crate::members::{MEMBER_BYTES, blank, text, wait_for_rebuild};
 
 const SECTOR: usize = 512;
 const SUPERBLOCK: usize = 4096;
-/// Sectors from the superblock to the log, and of the log.
+/// Sectors from the superblock to the log, and sectors of the log.
 const LOG: (u16, u16) = (56, 264);
-/// Bytes that were being written: the first of the array, in slot 0, with their parity in slot 3.
+/// Bytes in flight: the first of the array, in slot 0, with their parity in slot 3.
 const PAGE: usize = 4096;
 
-/// An array as md would have left it, had it been cut off between data and parity.
+/// An array as md leaves it when cut off between data and parity.
 struct CutOff {
     array: Array,
-    /// All of it, with the new bytes.
+    /// The whole content, with the new bytes.
     expected: Vec<u8>,
     data_offset: usize,
 }
@@ -44,7 +44,7 @@ fn xor(columns: &[&[u8]]) -> Vec<u8> {
     sum
 }
 
-/// `spoil` sees the entry before it is written.
+/// Makes the array; `spoil` may change the entry before it is written.
 fn cut_off(spoil: impl Fn(&mut PplEntry)) -> CutOff {
     let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "resync"]);
     let served = array.serve();
@@ -95,7 +95,7 @@ fn replayed(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     serde_json::from_str(ran.stdout.lines().last().unwrap_or_default()).expect("an object")
 }
 
-/// Nobody writes meanwhile.
+/// Without writes in between.
 #[test]
 fn what_was_replayed_is_not_replayed_at_the_next_start() {
     let CutOff { array, .. } = cut_off(|_| {});
@@ -164,7 +164,7 @@ fn a_replay_makes_parity_on_the_members_fit_and_may_be_done_again() {
     let examined: Value = serde_json::from_str(&examined.stdout).expect("an object");
     let log = &examined["members"][0]["ppl"];
     assert_eq!((&log["generation"], &log["entries"]), (&1.into(), &1.into()), "{log}");
-    // Served for writing it is replayed first, and keeps a log from then on.
+    // A start for writing replays the log first, and keeps a log from then on.
     let mut served = array.serve_with(&[], &array.members);
     let event = served.wait_for("replayed");
     assert_eq!(event["where"], "members", "{event}");
@@ -172,10 +172,10 @@ fn a_replay_makes_parity_on_the_members_fit_and_may_be_done_again() {
     assert!(fits());
 }
 
-/// Blocks of 4 KiB of which every second one is written.
+/// Size of the blocks; every second one is written.
 const BLOCK: usize = 4096;
 
-/// Whether every block that nobody was writing is as it was, and every other one old or new.
+/// Checks that every block that is not in flight is unchanged, and every other one old or new.
 #[track_caller]
 fn assert_nothing_lost(found: &[u8], (before, after): (&[u8], &[u8]), may_be_torn: bool) {
     let blocks = found.chunks(BLOCK).zip(before.chunks(BLOCK)).zip(after.chunks(BLOCK));
@@ -185,7 +185,8 @@ fn assert_nothing_lost(found: &[u8], (before, after): (&[u8], &[u8]), may_be_tor
     }
 }
 
-/// Killed while clients write, and then members are missing, too: what nobody was writing is there, and it is served for writing.
+/// Kills the server under clients' writes, then removes members: idle blocks keep their content,
+/// and the array is served for writing.
 fn killed_while_writing((shape, slots, lost_max): (Shape, usize, usize), policy: &str, seed: u64) {
     let array = Array::create_with("tank", shape, "16M", &["--consistency", policy]);
     let served = array.serve();
@@ -195,7 +196,7 @@ fn killed_while_writing((shape, slots, lost_max): (Shape, usize, usize), policy:
     let mut after = before.clone();
     let new = random_bytes(200 + seed, length);
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
-    // Far apart and near each other, so that rows have several writes under way.
+    // Both scattered and adjacent, so that rows have several writes in flight.
     let places = (0..600_usize).map(|n| n * 37 % 300 * 2 * BLOCK);
     for (cookie, at) in (0..).zip(places) {
         after[at..at + BLOCK].copy_from_slice(&new[at..at + BLOCK]);
@@ -218,7 +219,7 @@ fn killed_while_writing((shape, slots, lost_max): (Shape, usize, usize), policy:
     let served = array.serve_with(&[], &array.without(&[lost]));
     let found = served.read_all(&array);
     assert_nothing_lost(&found, (&before, &after), true);
-    // A new one gets a log, and is in it from then on.
+    // A new member gets a log, and later writes are in it.
     let new = blank(&array, "new", MEMBER_BYTES);
     done(&array, &["add", "tank", text(&new)]);
     wait_for_rebuild(&array);
@@ -242,7 +243,7 @@ fn killed_while_writing_nothing_is_lost_with_a_member_missing() {
     (0..3).for_each(|seed| killed_while_writing((RAID_5, 4, 1), "ppl", seed));
 }
 
-/// The same with our own log: on RAID-6 with two missing.
+/// The same with braid's own log: on RAID-6 with two missing.
 #[test]
 fn with_our_own_log_nothing_is_lost_with_as_many_missing_as_the_level_bears() {
     needs!("nbdcopy");
@@ -256,7 +257,7 @@ fn a_log_that_makes_no_sense_is_refused() {
     let CutOff { array, .. } = cut_off(|entry| entry.parity_slot = 2);
     array.serve_refused(&["--read-only"], &array.without(&[1])).is("B026", 12);
     array.refused(&["replay"], &array.members).is("B026", 12);
-    // A resync that was not finished, and a member that is missing.
+    // An incomplete resync, and a missing member.
     let CutOff { array, .. } = cut_off(|_| {});
     for slot in 0..4 {
         array.patch_superblock(slot, 208, &1024_u64.to_le_bytes(), true);

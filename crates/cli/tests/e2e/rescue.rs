@@ -1,7 +1,9 @@
-//! `braid rescue`: arrays that do not start, or that nobody dares to start, are read back, and no member is written.
+//! `braid rescue`: arrays that do not start, or are too risky to start, are read back, and no
+//! member is written.
 //!
-//! Each case breaks an array as a mishap does, compares all bytes of what is read back with what was written, and all bytes of the
-//! members with what they were. `no_write_reaches_a_member` asks the kernel: every system call that names a member is looked at.
+//! Each case breaks an array as a mishap does. It compares all bytes read back with those written,
+//! and all bytes of the members before and after. `no_write_reaches_a_member` traces every system
+//! call that names a member.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -22,18 +24,18 @@ use crate::members::{filled, text};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SECTOR: usize = 512;
-/// Bytes of a partition of the system of a NAS.
+/// Bytes of the system partition of a NAS.
 const SYSTEM_BYTES: usize = 8 << 20;
-/// Where a superblock 1.2 has its count of events.
+/// Offset of the event count in a superblock 1.2.
 const EVENTS_AT: usize = 200;
-/// And the first sector of its data.
+/// Offset of the first data sector's field.
 const DATA_OFFSET_AT: u64 = 128;
 
 pub(crate) fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
     members.iter().map(|path| fs::read(path).expect("a member")).collect()
 }
 
-/// What `braid rescue` says of the only array that these are of.
+/// The report of `braid rescue` on the members' only array.
 #[track_caller]
 pub(crate) fn story(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     let said = story_of(array, words, members);
@@ -42,7 +44,7 @@ pub(crate) fn story(array: &Array, words: &[&str], members: &[PathBuf]) -> Value
     arrays[0].clone()
 }
 
-/// What `braid rescue` says.
+/// The report of `braid rescue`.
 #[track_caller]
 fn story_of(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     let ran = array.braid(&[&["rescue"], words].concat(), members);
@@ -50,7 +52,7 @@ fn story_of(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     serde_json::from_str(ran.stdout.trim()).expect("one object")
 }
 
-/// What becomes of the members, by the names of their files.
+/// The verdicts on the members, by file name.
 fn stands(found: &Value) -> Vec<(String, String)> {
     let members = found["members"].as_array().expect("members").iter();
     let word = |value: &Value| value.as_str().expect("text").to_owned();
@@ -77,7 +79,8 @@ fn read_export(array: &Array, served: &Served, name: &str) -> Vec<u8> {
     fs::read(&path).expect("what was copied")
 }
 
-/// Reads all of it in pieces: each is right, or it is at risk and an error. How many were right, and how many were not given.
+/// Reads the array in pieces: each is right, or is at risk and fails. Returns the numbers of right
+/// and of failed pieces.
 pub(crate) fn right_or_at_risk(served: &Served, content: &[u8], found: &Value) -> (usize, usize) {
     let ranges = found["at_risk"].as_array().expect("ranges");
     let number = |value: &Value| usize::try_from(value.as_u64().expect("a number")).expect("small");
@@ -103,13 +106,15 @@ pub(crate) fn right_or_at_risk(served: &Served, content: &[u8], found: &Value) -
     (right, failed)
 }
 
-/// A RAID-6 of five, two of which dropped out one after the other; a third is lost. Its content.
+/// A RAID-6 of five members: two dropped out one after the other, and a third is lost. Returns the
+/// array, its content, and the members left.
 fn dropped() -> (Array, Vec<u8>, Vec<PathBuf>) {
     let more = ["--consistency", "bitmap", "--bitmap-chunk", "1M"];
     let array = Array::create_with("tank", RAID_6, "16M", &more);
     let served = array.serve();
     let mut content = filled(&array, &served, 61);
-    // Until it is in sync for the first time the bitmap names all of it, and what was written last until a clean stop.
+    // Until the first resync is complete every bit of the bitmap is set, and recent writes keep
+    // theirs until a clean stop.
     done(&array, &["wait", "tank", "--for", "idle", "--timeout", "60"]);
     served.stop();
     let served = array.serve();
@@ -126,7 +131,8 @@ fn dropped() -> (Array, Vec<u8>, Vec<PathBuf>) {
     (array, content, left)
 }
 
-/// All (S): too few are sound, and those that dropped out are believed in the order in which they did.
+/// All members (S): too few are sound, so dropped members are believed, in the order in which they
+/// dropped out.
 #[test]
 fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     needs!("nbdcopy");
@@ -145,14 +151,14 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert_eq!(found["members"][0]["without"]["believed"], 2, "both are needed then");
     let two = story_of(&array, &["--without", text(&left[0])], &left[..3]);
     assert_eq!(two["arrays"][0]["readable"], false, "three are needed: {two:#}");
-    // Served for writing only where the risk is accepted.
+    // The array is served for writing only if the risk is accepted.
     let refused = array.refused(&["rescue", "--serve"], &left);
     refused.is("B031", 12);
     let ran = array.follow(&refused.json, "Serve it over the overlay; members stay as they are");
     assert!(ran.stderr.contains("the members are as they were"), "{ran:?}");
     assert!(contents(&left) == before, "a member was written");
     array.follow_discard(&left);
-    // The answer to everything, in one run and the next.
+    // One accepted risk answers all questions, in this run and the next.
     let risk = accepting(&found);
     let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
     assert_same(&served.read_all(&array), &content, "over the overlay");
@@ -168,12 +174,12 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert_eq!((&again["as_it_stands"], &again["overlay"]["members"]), (&Value::Null, &3.into()));
     let served = Served::rescued(&array, &[], &left);
     assert_same(&served.read_all(&array), &content, "after a restart");
-    // Whoever looks at the same time is told who has it.
+    // A concurrent `rescue` is refused with the user of the members.
     let busy = array.refused(&["rescue"], &left);
     busy.is("B102", 11);
     served.stop();
     assert!(contents(&left) == before, "a member was written");
-    // What would be written is said sector by sector, and is what is written.
+    // The dry run lists each sector, and the commit writes exactly these.
     let dry = array.braid(&["rescue", "--commit", "-n"], &left);
     let dry: Value = serde_json::from_str(dry.stdout.trim()).expect("one object");
     assert!(contents(&left) == before, "a dry run wrote");
@@ -201,7 +207,8 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
-/// Runs a command that is killed before its so manieth write to one of these members; whether it was.
+/// Kills a command before its `write`th write to one of these members; returns whether it got that
+/// far.
 fn killed_before(array: &Array, words: &[&str], members: &[PathBuf], write: usize) -> bool {
     let mut command = Command::new("strace");
     let kill = format!("inject=pwrite64:signal=KILL:when={write}");
@@ -215,7 +222,8 @@ fn killed_before(array: &Array, words: &[&str], members: &[PathBuf], write: usiz
     !Background::spawn_command(command, "").wait().status.success()
 }
 
-/// Killed anywhere, a commit left members half written: undo took them for written by somebody else, and nothing could be read any more.
+/// Regression: a commit killed at any point left members half written. `undo` took the writes for
+/// another program's, and the array could not be read any more.
 #[test]
 fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
     needs!("strace", "nbdcopy");
@@ -240,7 +248,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
         }
         if contents(&left) != before {
             partly += 1;
-            // Nobody goes on as if nothing had happened.
+            // Each verb refuses to ignore the incomplete commit.
             for words in [
                 &["rescue"][..],
                 &["rescue", "--serve", "--run", "true"],
@@ -253,7 +261,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
                 array.follow(&refused.json, "Finish it");
                 assert_committed(&array, &content, &left);
                 done(&array, &["undo"]);
-                // The overlay went with the commit.
+                // The commit removed the overlay.
                 fs::remove_dir_all(array.path("state")).expect("a folder");
                 copy_folder(&kept, &array.path("state"));
             } else {
@@ -272,7 +280,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
-/// A commit over these members that was killed when it had written a part of the first one.
+/// A commit over these members, killed after it had written a part of the first one.
 fn cut_short() -> Array {
     let array = Array::with_bitmap(RAID_5);
     array.serve().stop();
@@ -287,7 +295,8 @@ fn cut_short() -> Array {
     array
 }
 
-/// The others were served without it, and when it was added again its bitmap told nothing of what the commit had written to it.
+/// Regression: the others were served without this member, and when it was added again, its bitmap
+/// did not cover the commit's writes to it.
 #[test]
 fn a_member_that_a_commit_left_half_written_is_not_added_again() {
     needs!("strace");
@@ -317,7 +326,7 @@ fn a_member_that_a_commit_left_half_written_is_not_added_again() {
     served.stop();
 }
 
-/// The disk that the commit could not write to may well be dead for good.
+/// The disk that the commit could not write to may be dead for good.
 #[test]
 fn a_commit_that_stopped_is_taken_back_without_a_member_that_is_gone() {
     needs!("strace");
@@ -333,7 +342,7 @@ fn a_commit_that_stopped_is_taken_back_without_a_member_that_is_gone() {
     array.serve_with(&["--read-only"], &left).stop();
 }
 
-/// The members hold what was committed.
+/// Checks that the members have the committed content.
 #[track_caller]
 fn assert_committed(array: &Array, content: &[u8], left: &[PathBuf]) {
     let served = array.serve_with(&["--read-only"], &left[..3]);
@@ -346,7 +355,8 @@ fn copy_folder(from: &Path, to: &Path) {
     assert!(ran.success());
 }
 
-/// Of three overlays one was gone, cut, changed, or somebody else's: the mixture was read, and committed.
+/// Regression: if one of three overlays was missing, cut, changed, or foreign, the mixture was read
+/// and committed.
 #[test]
 fn an_overlay_that_was_damaged_is_refused_by_name() {
     needs!("nbdcopy");
@@ -408,7 +418,7 @@ fn an_overlay_that_was_damaged_is_refused_by_name() {
             copy_folder(&kept, &folder);
         }
     }
-    // What is certain is read: the block that was changed is made of the other members.
+    // Certain data is read: the changed block is computed from the other members.
     flip(&data[0]);
     let refused = array.refused(&["rescue"], &left);
     let ran = array.follow(&refused.json, "Throw it away");
@@ -417,7 +427,7 @@ fn an_overlay_that_was_damaged_is_refused_by_name() {
     assert!(contents(&left) == before, "a member was written");
 }
 
-/// What was written since a member dropped out it has not; for reading, what it holds there is not given for what was written.
+/// A dropped member lacks later writes; a read-only rescue does not return its old bytes for them.
 #[test]
 fn what_a_believed_member_may_lack_is_not_given() {
     needs!("nbdcopy");
@@ -441,7 +451,8 @@ fn what_a_believed_member_may_lack_is_not_given() {
     assert!(contents(&left) == before, "a member was written");
 }
 
-/// What was being written when the power went, with a member missing: what may be wrong is named, and nothing else is given up.
+/// Power failed during writes, with a member missing: the report names the regions at risk, and all
+/// others are read.
 #[test]
 fn dirty_and_degraded_is_read_where_it_is_right() {
     needs!("nbdcopy");
@@ -451,7 +462,7 @@ fn dirty_and_degraded_is_read_where_it_is_right() {
     served.stop();
     let served = array.serve();
     let mut client = Client::connect(&served.socket, LIMIT);
-    // The same bytes: whatever arrived of them is right.
+    // The same bytes, so that any part of the write is right.
     client.write(2 << 20, &content[2 << 20..(2 << 20) + 4096]);
     drop(client);
     served.kill();
@@ -471,7 +482,7 @@ fn dirty_and_degraded_is_read_where_it_is_right() {
     assert!(contents(&left) == before, "a member was written");
 }
 
-/// A disk that had failed was one event behind, was believed, and a RAID-6 was ruined by it.
+/// Regression: a failed disk one event behind was believed, and ruined a RAID-6.
 #[test]
 fn a_faulty_member_one_event_behind_is_not_read() {
     needs!("nbdcopy");
@@ -487,10 +498,10 @@ fn a_faulty_member_one_event_behind_is_not_read() {
         u64::from_le_bytes(bytes)
     };
     array.patch_superblock(4, EVENTS_AT, &(events(0) - 1).to_le_bytes(), true);
-    // It failed for a reason: what it holds is wrong.
+    // Its content is wrong, which is why it failed.
     let file = fs::File::options().write(true).open(&array.members[4]).expect("a member");
     file.write_all_at(&vec![0xee; 8 << 20], 4 << 20).expect("a member");
-    // Superblocks alone have to tell.
+    // Only superblocks are to tell.
     fs::remove_dir_all(array.path("state/arrays")).expect("a record");
     let before = contents(&array.members);
     let found = story(&array, &[], &array.members);
@@ -499,12 +510,12 @@ fn a_faulty_member_one_event_behind_is_not_read() {
     let served = Served::rescued(&array, &["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "without the one that failed");
     served.stop();
-    // And with one more gone it is not needed either.
+    // With another member missing it is not needed either.
     let left = array.without(&[0]);
     let served = Served::rescued(&array, &[], &left);
     assert_same(&served.read_all(&array), &content, "with two missing");
     served.stop();
-    // Who asks for it gets it, and can see that it was a mistake: nothing was written.
+    // The operator may request it, and can then see the mistake: nothing was written.
     let overlay = array.path("another");
     let words = ["--overlay", text(&overlay), "--with", text(&array.members[4])];
     let with = story(&array, &words, &array.without(&[0, 1]));
@@ -512,7 +523,7 @@ fn a_faulty_member_one_event_behind_is_not_read() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// The device of the write journal is gone: what the members hold is there.
+/// The write journal's device is missing: the members' content is read.
 #[test]
 fn without_its_journal_the_members_are_read() {
     needs!("nbdcopy");
@@ -533,7 +544,8 @@ fn without_its_journal_the_members_are_read() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// A disk with an MBR and these partitions, one behind the other from sector 256 on; it ends where the last one ends.
+/// A disk with an MBR and these partitions, consecutive from sector 256 on; it ends with the last
+/// one.
 fn disk(path: &Path, partitions: &[Vec<u8>]) {
     let mut bytes = vec![0; 256 * SECTOR];
     for (index, partition) in partitions.iter().enumerate() {
@@ -549,7 +561,8 @@ fn disk(path: &Path, partitions: &[Vec<u8>]) {
     fs::write(path, bytes).expect("a disk");
 }
 
-/// A member of a RAID-1 of four with metadata 0.90: what it holds, and its superblock in the last 64 KiB.
+/// A member of a RAID-1 of four with metadata 0.90: its content, and its superblock in the last 64
+/// KiB.
 fn of_raid_1(slot: usize, content: &[u8]) -> Vec<u8> {
     let superblock = Superblock::new_v0(&NewV0 {
         array: ArrayFacts {
@@ -578,7 +591,8 @@ fn of_raid_1(slot: usize, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The disks of a NAS: a system on all of them with metadata 0.90, at their ends, and the data behind partitions of 1.2.
+/// The disks of a NAS: a system on all of them with metadata 0.90, at their ends, and the data
+/// behind partitions of 1.2.
 #[test]
 fn disks_of_a_nas_end_with_the_list_of_volumes() {
     needs!("nbdcopy", "mke2fs");
@@ -617,7 +631,7 @@ fn disks_of_a_nas_end_with_the_list_of_volumes() {
     let thing = &volume["things"][0];
     assert_eq!((&thing["kind"], &thing["label"]), (&"ext4".into(), &"home".into()), "{said:#}");
     assert_eq!(thing["size_bytes"].as_u64(), Some(32 << 20));
-    // Each is served by itself, the data also with a disk missing.
+    // Each array is served by itself, the data also with a disk missing.
     data.refused(&["rescue", "--commit"], &disks).is("B033", 12);
     let mut served = Served::rescued(&data, &["--array", "data"], &disks[1..]);
     let part = served.wait_for("part");
@@ -632,7 +646,7 @@ fn disks_of_a_nas_end_with_the_list_of_volumes() {
     assert!(contents(&disks) == before, "a disk was written");
 }
 
-/// A part is a stretch: what is written to it is in the whole at its place, and nothing else is.
+/// A write to a part's export changes the whole at the part's place, and nowhere else.
 #[test]
 fn a_part_is_a_stretch_of_the_whole() {
     needs!("nbdcopy");
@@ -659,7 +673,7 @@ fn a_part_is_a_stretch_of_the_whole() {
     served.stop();
 }
 
-/// A member that was written to since has no overlay any more, and nothing is mixed.
+/// The overlay of a member that was written to later is void, so that nothing is mixed.
 #[test]
 fn an_overlay_of_members_that_changed_is_refused() {
     needs!("nbdcopy");
@@ -672,7 +686,7 @@ fn an_overlay_of_members_that_changed_is_refused() {
     client.write(0, &[7; 4096]);
     drop(client);
     served.stop();
-    // The members themselves are served, and written.
+    // Serves the members themselves, and writes to them.
     let served = array.serve();
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(8192, &content[8192..12_288]);
@@ -687,7 +701,8 @@ fn an_overlay_of_members_that_changed_is_refused() {
     served.stop();
 }
 
-/// A copy of a member beside it: nothing tells which of them is right, so that is said, and one is left out by whoever knows.
+/// A member and a copy of it: nothing tells which is right. The report says so, and the operator
+/// leaves one out.
 #[test]
 fn a_copy_beside_its_member_is_left_out_by_hand() {
     let array = Array::create(RAID_5);
@@ -716,7 +731,7 @@ fn a_copy_beside_its_member_is_left_out_by_hand() {
     assert!(contents(&all) == before, "a member was written");
 }
 
-/// Every call that opens a member opens it for reading only, and no call that writes names one.
+/// Every call that opens a member opens it read-only, and no call that writes names one.
 #[test]
 fn no_write_reaches_a_member() {
     needs!("strace", "nbdcopy");
@@ -735,7 +750,7 @@ fn no_write_reaches_a_member() {
         let calls = "trace=open,openat,openat2,creat,truncate,ftruncate,fallocate,write,writev,pwrite64,pwritev,pwritev2,\
                      sendfile,copy_file_range,splice,ioctl,rename,renameat,renameat2,unlink,unlinkat,chmod,fchmod,utimensat";
         command.args(["-f", "-qq", "-y", "-s", "0", "-e", calls, "-o", text(&log)]);
-        // Paths are shown whatever -s says of other strings.
+        // strace prints paths whole, whatever -s says of other strings.
         command.arg(env!("CARGO_BIN_EXE_braid"));
         command.args(array.command_line(&[&["rescue"], words].concat(), &left));
         command.env("BRAID_RUNTIME_DIR", array.runtime()).env("LC_ALL", "C");
@@ -761,7 +776,7 @@ fn no_write_reaches_a_member() {
 }
 
 impl Array {
-    /// Throws the overlay away, which must be there.
+    /// Discards the overlay, which must exist.
     fn follow_discard(&self, members: &[PathBuf]) {
         let ran = self.braid(&["rescue", "--discard"], members);
         assert!(ran.status.success(), "{ran:?}");

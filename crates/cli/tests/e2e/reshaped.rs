@@ -1,9 +1,11 @@
-//! `braid rescue` on arrays in the middle of a reshape: what was moved and what was not are read where each is.
+//! `braid rescue` on arrays in the middle of a reshape: moved data is read in the new shape, the
+//! rest in the old one.
 //!
-//! Most are put together here: an array of the old shape and one of the new shape hold the same bytes, and their members are joined as a
-//! reshape leaves them that was stopped at a position. What was still needed of the old shape is there, and everything else of it is
-//! written over, so that a byte that is read from the wrong side is wrong. `a_reshape_of_md_is_read_where_it_stopped` has arrays that
-//! the kernel's md was reshaping when the power went.
+//! Most arrays are put together here, from an array of the old shape and one of the new shape with
+//! the same content: their members are joined as a reshape leaves them at a position. Only the
+//! still needed part of the old shape is kept, and the rest overwritten: a byte read from the wrong
+//! side is wrong. The arrays of `a_reshape_of_md_is_read_where_it_stopped` come from the kernel's
+//! md, which was reshaping them when the power failed.
 
 use std::fs;
 use std::ops::Range;
@@ -24,7 +26,7 @@ pub(crate) mod fixture;
 pub(crate) mod pattern;
 
 const SECTOR: usize = 512;
-/// Where a superblock 1.2 has its fields.
+/// Offsets of a superblock 1.2's fields.
 const FEATURES_AT: usize = 8;
 const LAYOUT_AT: usize = 76;
 const CHUNK_AT: usize = 88;
@@ -59,7 +61,7 @@ impl Side {
         self.shape.members as u64
     }
 
-    /// Sectors of an array in one of a member.
+    /// The ratio of the array's sectors to a member's.
     fn members_fraction(&self) -> (u64, u64) {
         match self.shape.level {
             "5" => (self.slots() - 1, 1),
@@ -69,7 +71,7 @@ impl Side {
         }
     }
 
-    /// Sectors of each member that so many of the array fill; whole rows.
+    /// Sectors on each member for this many of the array; whole rows.
     fn rows_sectors(&self, array_sectors: u64) -> u64 {
         let (data, of) = self.members_fraction();
         assert_eq!(array_sectors * of % (data * self.chunk_sectors), 0, "not whole rows");
@@ -94,7 +96,7 @@ const RAID_6_Q_LAST: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC_6, 1
 const RAID_10_OF_4: Side = Side::new(Shape::new("10", 4, 1), NEAR, 128);
 const RAID_10_OF_5: Side = Side::new(Shape::new("10", 5, 1), NEAR, 128);
 
-/// The same bytes in both shapes, and what members hold.
+/// The same content in both shapes, with the members' images.
 struct Both {
     before: (Side, Vec<Vec<u8>>),
     after: (Side, Vec<Vec<u8>>),
@@ -116,7 +118,7 @@ impl Both {
         Self::holding((before, after), "4M", |length| random_bytes(90, length))
     }
 
-    /// Of members of this size, with so many bytes.
+    /// With members of this size, and this content.
     fn holding(
         (before, after): (Side, Side),
         size: &str,
@@ -145,7 +147,8 @@ impl Both {
         (self.content.len() / SECTOR) as u64
     }
 
-    /// The members as a reshape leaves them at this position; `moved` is by how many sectors their data move.
+    /// The members as a reshape leaves them at this position; `moved` is the shift of the data
+    /// offset in sectors.
     fn at(&self, position: u64, moved: i64) -> Array {
         let ((before, old), (after, new)) = (&self.before, &self.after);
         let delta = i32::try_from(after.shape.members as i64 - before.shape.members as i64);
@@ -158,11 +161,11 @@ impl Both {
         for (slot, whole) in widest.iter().enumerate() {
             let mut image = whole.clone();
             let start = bytes(self.data_offset);
-            // Whatever is not needed is something else.
+            // The rest is noise.
             let noise = random_bytes(91 + slot as u64, image.len() - start);
             image[start..].copy_from_slice(&noise);
             if let Some(old) = old.get(slot) {
-                // What is still needed of the old shape.
+                // The still needed part of the old shape.
                 let sectors = if backwards {
                     0..row(before)
                 } else {
@@ -206,13 +209,13 @@ impl Both {
         array
     }
 
-    /// The first sector of members with something of the array's sectors from here on.
+    /// A member's first sector at or after the row of this array sector.
     fn row_below(&self, side: &Side, position: u64) -> u64 {
         let (data, of) = side.members_fraction();
         position * of / (data * side.chunk_sectors) * side.chunk_sectors
     }
 
-    /// Looks at it and reads all of it, with all members and without each; gives the first story.
+    /// Examines and reads the array, with all members and without each; returns the first report.
     #[track_caller]
     fn check(&self, array: &Array, expected: (bool, Option<Range<u64>>), lost: &[usize]) -> Value {
         let (is_all, at_risk) = expected;
@@ -249,7 +252,7 @@ impl Both {
     }
 }
 
-/// Grown by a member: the start is at risk until md is ahead of itself; then nothing is.
+/// Grown by a member: the start is at risk until the write position has passed it; then nothing is.
 #[test]
 fn a_grown_array_is_read_in_both_shapes_wherever_it_stopped() {
     needs!("nbdcopy");
@@ -266,20 +269,20 @@ fn a_grown_array_is_read_in_both_shapes_wherever_it_stopped() {
             (&4.into(), &5.into())
         );
     }
-    // At its very end, and where data moved to where there was room, nothing is at risk from the first sector on.
+    // At the very end, and if the data moved into free space, nothing is at risk.
     let end = both.size() / whole * whole;
     both.check(&both.at(end, 0), (true, None), &[2]);
     both.check(&both.at(0, -1024), (true, None), &[4]);
     both.check(&both.at(5 * whole, -1024), (true, None), &[1]);
 }
 
-/// Shrunk by a member: from the end to the start, and what is at risk is at the start.
+/// Shrunk by a member: the reshape runs from the end to the start, and its risk is at the start.
 #[test]
 fn a_shrunk_array_is_read_in_both_shapes() {
     needs!("nbdcopy");
     let both = Both::new(RAID_5_OF_5, RAID_5_OF_4);
     let critical = 12 * 128;
-    // What both have is less than the old shape had.
+    // The common content is smaller than the old shape.
     for position in [both.size(), 7 * critical, 2 * critical, critical] {
         both.check(&both.at(position, 0), (true, None), &[0, 4]);
     }
@@ -287,7 +290,7 @@ fn a_shrunk_array_is_read_in_both_shapes() {
     both.check(&array, (true, None), &[3]);
 }
 
-/// RAID-5 becomes RAID-6: md gives it Q on a new last member first, and then moves all of it.
+/// RAID-5 becomes RAID-6: md first puts Q on a new last member, and then moves everything.
 #[test]
 fn a_raid_5_that_becomes_a_raid_6_is_read_while_its_new_member_fills() {
     needs!("nbdcopy");
@@ -295,7 +298,7 @@ fn a_raid_5_that_becomes_a_raid_6_is_read_while_its_new_member_fills() {
     let position = 3 * 128 * 5;
     let array = both.at(position, -1024);
     let filled = RAID_6_OF_5.rows_sectors(position);
-    // In the old shape the new member holds nothing.
+    // In the old shape the new member is empty.
     let file = fs::File::open(&array.members[4]).expect("a member");
     let mut features = [0; 4];
     std::os::unix::fs::FileExt::read_exact_at(
@@ -322,7 +325,7 @@ fn a_raid_10_that_grows_is_read_in_both_shapes() {
     }
 }
 
-/// A backup as mdadm writes it: two parts of the array, and what is in them.
+/// A backup in mdadm's format: two parts of the array, with their content.
 fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content: &[u8]) -> Vec<u8> {
     let bytes = |range: &Range<u64>| {
         let at = |sector: u64| usize::try_from(sector).expect("small") * SECTOR;
@@ -354,12 +357,12 @@ fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content: &[u8]) -> 
     head
 }
 
-/// A chunk that changes in place, with what mdadm copied before md wrote over it.
+/// A chunk size that changes in place, with mdadm's copies of the regions that md overwrites.
 fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
     let both = Both::new(RAID_5_OF_4, RAID_5_LONGER);
     let position = 4 * 3 * 256;
     let array = both.at(position, 0);
-    // Behind the checkpoint md was at work: what is there is of neither shape.
+    // md was at work behind the checkpoint: the content there fits neither shape.
     let piece = 3 * 256;
     let ahead = both.data_offset + RAID_5_LONGER.rows_sectors(position);
     for path in &array.members {
@@ -381,17 +384,17 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     let found = story(&array, &[], &array.members);
     let risk = &found["at_risk"][0];
     assert_eq!(risk["offset_bytes"], position * 512, "{found:#}");
-    // md goes on as long as nobody stops it, and says every ten seconds where it is.
+    // md continues unless stopped, and records its position only every ten seconds.
     let rest = both.content.len() as u64 - position * 512;
     assert_eq!(risk["length_bytes"], rest, "{found:#}");
-    // Without its backup what is behind the checkpoint is not given, and all else is right.
+    // Without its backup, data behind the checkpoint is not returned, and the rest is right.
     let served = Served::rescued(&array, &["--read-only"], &array.members);
     let (right, failed) = right_or_at_risk(&served, &both.content, &found);
     assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
     served.stop();
     let refused = array.refused(&["rescue", "--serve"], &array.members);
     refused.is("B031", 12);
-    // With it, all of it is; the first part begins before the checkpoint, and that has been passed.
+    // With the backup its parts are returned; the first one begins before the checkpoint.
     let parts = [position - piece..position + piece, position + piece..position + 2 * piece];
     let file = array.path("backup");
     fs::write(&file, backup(&uuid, seconds, parts.clone(), &both.content)).expect("a file");
@@ -413,7 +416,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
         let ran = array.braid(&["rescue", "--discard"], &members);
         assert!(ran.status.success(), "{ran:?}");
     }
-    // Only what it has is read from it.
+    // Only the parts in the backup are read from it.
     let half = [position..position + piece, 0..0];
     fs::write(&file, backup(&uuid, seconds, half, &both.content)).expect("a file");
     let words = ["--backup-file", text(&file)];
@@ -437,7 +440,8 @@ fn ext4(length: usize) -> Vec<u8> {
     fs::read(&image).expect("an image")
 }
 
-/// The backup file is lost, and what md recorded is where it began. Files say how far it got: only what it had in hand is given up.
+/// The backup file is lost, and md's recorded position is that of the start. Files tell how far it
+/// got: only the region in flight is given up.
 #[test]
 fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
     needs!("nbdcopy", "mke2fs");
@@ -470,7 +474,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
         assert!(right > 2 * failed && failed > 0, "{right} right, {failed} failed");
         served.stop();
 
-        // A backup of where md was is used.
+        // A backup of md's real position is used.
         let file = array.path("backup");
         let words = ["--backup-file", text(&file)];
         let uuid = &superblock(&before[0])[UUID_AT..UUID_AT + 16];
@@ -490,7 +494,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
         assert!(more > right, "{more} of {right}");
         served.stop();
 
-        // One that md had passed long before is not what stood there.
+        // A backup of a position that md passed long before has other content.
         let noise = random_bytes(97, both.content.len());
         fs::write(&file, backup(uuid, seconds, [0..768, 768..1536], &noise)).expect("a file");
         let found = story(&array, &words, &members);
@@ -503,7 +507,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// Without a backup file mdadm puts the copy at the end of the member that is added, where nothing is needed yet.
+/// Without a backup file mdadm puts the copy at the end of the added member, which is still unused.
 #[test]
 fn a_backup_on_the_member_that_is_added_is_found() {
     needs!("nbdcopy");
@@ -533,7 +537,7 @@ fn a_backup_on_the_member_that_is_added_is_found() {
         critical * 512,
         "{found:#}"
     );
-    // One that is old is left aside, and said.
+    // An old backup is left aside, and reported.
     copy[32..40].copy_from_slice(&(seconds - 3 * 3600).to_le_bytes());
     write(4, start - 8, &copy);
     write(4, end - 8, &copy[..SECTOR]);
@@ -570,14 +574,14 @@ fn a_backup_of_another_array_or_time_is_refused() {
     served.stop();
     let ran = array.braid(&["rescue", "--discard"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
-    // Cut short while it was written: the head before the data says something else.
+    // Torn while written: the head before the data differs from the one behind.
     let mut torn = backup(&uuid, seconds, parts, &both.content);
     torn[40] = 16;
     put(torn);
     array.refused(&words, &array.members).is("B108", 12);
     put(vec![0; 4096]);
     array.refused(&words, &array.members).is("B108", 12);
-    // What is no file may have no end, and a pipe is waited for.
+    // Other kinds of files may be endless, or block on a pipe.
     let pipe = array.path("pipe");
     ok("mkfifo", [text(&pipe)]);
     for no_file in [text(&pipe), "/dev/zero"] {
@@ -585,7 +589,7 @@ fn a_backup_of_another_array_or_time_is_refused() {
         refused.is("B108", 12);
         assert!(refused.json.to_string().contains("not a regular file"), "{}", refused.json);
     }
-    // Of an array that is in no reshape it says nothing.
+    // An array that is not in a reshape needs no backup.
     let whole = Array::of_images(&both.before.1);
     let words = ["rescue", "--backup-file", text(&file)];
     let refused = whole.refused(&words, &whole.members);
@@ -593,7 +597,7 @@ fn a_backup_of_another_array_or_time_is_refused() {
     whole.follow(&refused.json, "Look without the file");
 }
 
-/// What is written lies over the array, and nothing of it can be given to members.
+/// Writes lie over the array as a whole, so a commit to members is impossible.
 #[test]
 fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     needs!("nbdcopy");
@@ -612,7 +616,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     served.stop();
     let served = Served::rescued(&array, &[], &array.members);
     assert_same(&served.read_all(&array), &content, "after a restart");
-    // Whoever looks at the same time is told who has it.
+    // A concurrent `rescue` is refused with the user of the members.
     array.refused(&["rescue"], &array.members).is("B102", 11);
     served.stop();
     let refused = array.refused(&["rescue", "--commit"], &array.members);
@@ -623,7 +627,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
         refused.is("B024", 12);
         array.follow(&refused.json, "Look at it");
     }
-    // Other members are another array.
+    // Without a member the overlay does not fit.
     array.refused(&["rescue"], &array.without(&[1])).is("B101", 12);
     let ran = array.braid(&["rescue", "--discard"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
@@ -633,7 +637,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// The story in words, and what a client that knows files makes of it.
+/// The report for people, and the view of a client that knows files.
 #[test]
 fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
     needs!("nbdcopy", "mkfs.ext4");
@@ -671,13 +675,13 @@ fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
     ] {
         assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
     }
-    // What the refusal of `serve` offers leads here.
+    // The remedy in the refusal of `serve` leads here.
     let refused = array.serve_refused(&[], &array.members);
     refused.is("B024", 12);
     array.follow(&refused.json, "See how far it is, and what can be read");
 }
 
-/// The content of an array that md made: every sector says which it is.
+/// The content of an array that md made: every sector contains its number.
 fn stamped(sectors: u64) -> Vec<u8> {
     let mut content = vec![0; usize::try_from(sectors).expect("small") * SECTOR];
     for (sector, bytes) in (0..sectors).zip(content.chunks_mut(SECTOR)) {
@@ -690,12 +694,12 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures")
 }
 
-/// Arrays that the kernel's md was reshaping when the power went: every sector, with all members and without each. Of those that are at
-/// risk nothing was written over, as md was stopped there.
+/// Arrays that the kernel's md was reshaping when the power failed: every sector, with all members
+/// and without each. Sectors at risk are intact, because md had stopped there.
 #[test]
 fn a_reshape_of_md_is_read_where_it_stopped() {
     needs!("nbdcopy");
-    // Name, sectors of the array, at risk from and to, and whether it bears a loss.
+    // Name, sectors of the array, sectors at risk, and whether it tolerates a loss.
     type State = (&'static str, u64, Option<(u64, u64)>, bool);
     let states: [State; 10] = [
         ("raid5-reshaping", 6528, None, true),
@@ -722,7 +726,7 @@ fn a_reshape_of_md_is_read_where_it_stopped() {
             let members = array.without(lost.as_slice());
             let found = story(&array, &[], &members);
             assert_eq!(found["readable"], true, "{about}: {found:#}");
-            // md has a RAID-0 that grows be a RAID-4 without parity, and it is still a RAID-0.
+            // md treats a growing RAID-0 as a RAID-4 without parity; the report still says RAID-0.
             let told = array.run_braid(
                 ["rescue".to_owned()]
                     .into_iter()

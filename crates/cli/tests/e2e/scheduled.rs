@@ -1,10 +1,11 @@
-//! `braid serve --elevator ...`, `braid set elevator=...` and `braid elevators`: set under load, shown, refused.
+//! `braid serve --elevator ...`, `braid set elevator=...` and `braid elevators`: set under load,
+//! shown, refused.
 
 use serde_json::Value;
 
 use crate::kit::{Array, Background, RAID_5, needs};
 
-/// A load that verifies what it reads; bounded in time, so that everything is set while it runs.
+/// A load that verifies its reads, and lasts long enough for all settings.
 fn load(uri: &str) -> Background {
     Background::spawn(
         "fio",

@@ -1,4 +1,4 @@
-//! TLS, with clients that none of us wrote: libnbd's tools and QEMU's, both by GnuTLS.
+//! TLS with third-party clients: libnbd's tools and QEMU's, both with GnuTLS.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use crate::kit::{Array, RAID_1, RAID_6, needs, ok, random_bytes, run};
 use crate::remedies::words_of;
 
-/// Folders as QEMU, libvirt and nbdkit name them, all by one authority.
+/// Folders in the layout of QEMU, libvirt and nbdkit, all from one authority.
 struct Certificates {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -25,7 +25,7 @@ impl Certificates {
         Self { folder, issuer: Issuer::new(params, key), authority }
     }
 
-    /// The folder of one who is to show who it is.
+    /// The certificate folder of a client or server.
     fn of(&self, role: &str, name: &str) -> PathBuf {
         let folder = self.folder.path().join(name);
         std::fs::create_dir(&folder).expect("a folder");
@@ -48,7 +48,7 @@ impl Certificates {
     }
 }
 
-/// The URI as libnbd takes it.
+/// The URI in libnbd's form.
 fn with(uri: &str, certificates: &Path) -> String {
     let separator = if uri.contains('?') { '&' } else { '?' };
     format!("{uri}{separator}tls-certificates={}&tls-verify-peer=true", certificates.display())
@@ -77,7 +77,7 @@ fn clients_with_a_certificate_copy_in_and_out_while_a_member_is_lost() {
     std::fs::remove_file(&array.members[1]).expect("a member");
     ok("nbdcopy", [&uri, &copy]);
     assert!(std::fs::read(&image).expect("one") == std::fs::read(&copy).expect("the other"));
-    // QEMU, by the same folder.
+    // QEMU, with the same folder.
     let port = tls.trim_end_matches('/').rsplit(':').next().expect("a port");
     let port: String = port.chars().take_while(char::is_ascii_digit).collect();
     let object =
@@ -86,7 +86,7 @@ fn clients_with_a_certificate_copy_in_and_out_while_a_member_is_lost() {
     let words = ["compare", "--object", &object, "--image-opts", &options];
     let image_options = format!("driver=raw,file.driver=file,file.filename={image}");
     ok("qemu-img", words.into_iter().chain([image_options.as_str()]));
-    // Without a certificate, and without TLS at all.
+    // Without a certificate, and without TLS.
     let nobody = certificates.folder.path().join("nobody");
     std::fs::create_dir(&nobody).expect("a folder");
     std::fs::copy(client.join("ca-cert.pem"), nobody.join("ca-cert.pem")).expect("a copy");

@@ -1,4 +1,4 @@
-//! Two arrays in one server: each by its name, each with a life of its own.
+//! Two arrays in one server: separate names, separate states.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -9,16 +9,16 @@ use crate::remedies::words_of;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arrays that know each other's servers, and all their members.
+/// Arrays with a common runtime folder, and all their members.
 fn two() -> (Array, Array, Vec<PathBuf>) {
     let tank = Array::create_named("tank", RAID_5, "16M");
     let pool = Array::create_named("pool", RAID_1, "24M").found_with(&tank);
-    // In any order, as /dev/sd* has them.
+    // In any order, as in /dev/sd*.
     let members = [&tank.members[..2], &pool.members[..], &tank.members[2..]].concat();
     (tank, pool, members)
 }
 
-/// Where an array is found.
+/// An array's URI.
 fn at(served: &Served, name: &str) -> String {
     format!("nbd+unix:///{name}?socket={}", served.socket.display())
 }
@@ -69,7 +69,7 @@ fn both_are_listed_and_hold_their_own_bytes() {
     }
     assert!(!run("nbdinfo", [at(&served, "other")]).status.success());
     served.stop();
-    // Each by itself has what was written.
+    // Each by itself has its written data.
     let served = tank.serve();
     let said = ok("qemu-io", ["-f", "raw", "-c", "read -P 1 1M 3M", &served.uri]);
     assert!(!said.contains("failed"), "{said}");
@@ -84,7 +84,7 @@ fn one_fails_and_is_stopped_and_the_other_goes_on() {
     wait_for_both(&served);
     let (tank_uri, pool_uri) = (at(&served, "tank"), at(&served, "pool"));
     ok("qemu-io", ["-f", "raw", "-c", "write -P 3 0 1M", &tank_uri]);
-    // Too much of the mirror is lost: its writes fail, and nothing else does.
+    // The mirror loses too many members: its writes fail, and nothing else does.
     for member in &pool.members {
         std::fs::remove_file(member).expect("a member");
     }
@@ -95,7 +95,7 @@ fn one_fails_and_is_stopped_and_the_other_goes_on() {
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("failed"));
     ok("qemu-io", ["-f", "raw", "-c", "write -P 5 0 1M", "-c", "flush", &tank_uri]);
     assert_eq!(status(&tank, "tank")["state"], "ok");
-    // It is stopped by itself: nobody finds it any more.
+    // It is stopped by itself and no longer found.
     tank.braid(&["stop", "pool"], &[]);
     wait_until("it to be gone", Duration::from_secs(30), || {
         !run("nbdinfo", ["--size", &pool_uri]).status.success()
@@ -144,7 +144,7 @@ fn without_a_member_it_has_to_be_meant() {
     note(label);
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("degraded"));
     served.stop();
-    // One that cannot be served at all is said, and the other is.
+    // An array that cannot be served is reported, and the other is served.
     let lacking: Vec<PathBuf> =
         members.iter().filter(|path| !tank.members[..2].contains(path)).cloned().collect();
     let mut served = tank.serve_with(&["--all"], &lacking);

@@ -1,8 +1,8 @@
-//! What the operating system refuses is told as that: no member is judged by it.
+//! Refusals of the operating system are reported as such, and never as a fault of a member.
 
 use crate::kit::{Array, FLOCK, RAID_5, Ran};
 
-/// The error that it ended with, and its exit status.
+/// The final error, and the exit status.
 fn error(ran: &Ran) -> (serde_json::Value, Option<i32>) {
     let last = ran.stdout.lines().last().unwrap_or_default();
     let error = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
@@ -43,7 +43,7 @@ fn out_of_descriptors_at_start_is_not_a_member_less() {
         if let Some(assembled) = assembled {
             assert!(assembled.contains("\"degraded_slots\":0"), "{limit}: {ran:?}");
         }
-        // Below some number the dynamic linker has not enough either.
+        // Below some limit the dynamic linker fails.
         if !ran.status.success() && !ran.stdout.is_empty() {
             let (error, status) = error(&ran);
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Arrays as a person watches them: `top` in a terminal.
+//! `braid top` in a terminal.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::managed::{check, json, said};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// `braid top` in a terminal of its own, with what the terminal was and is.
+/// `braid top` in its own terminal, with the terminal's initial settings.
 struct Watched {
     terminal: Child,
     shown: PathBuf,
@@ -55,7 +55,7 @@ impl Watched {
         keyboard.write_all(keys).and_then(|()| keyboard.flush()).expect("it listens");
     }
 
-    /// Its status, when the terminal is as it was.
+    /// Its exit status; the terminal must have its initial settings again.
     #[track_caller]
     fn ended(mut self) -> (Option<i32>, String) {
         let mut status = None;
@@ -87,7 +87,7 @@ fn q_ends_it_and_the_terminal_is_as_it_was() {
     let array = Array::create(RAID_5);
     let served = array.serve();
     let mut watched = Watched::start(&array, &["top"]);
-    // Words, for a space that was there is passed over.
+    // Single words, because `top` skips over unchanged spaces.
     for word in ["RAID-5", "requests/s", "elevator", "quit"] {
         watched.wait_for(word);
     }
@@ -112,7 +112,8 @@ fn a_server_that_stops_ends_it_with_an_error() {
     assert!(!last.contains("panicked"), "{last:?}");
 }
 
-/// It read a terminal that was gone for ever, with all of a core, and no signal ended it.
+/// Regression: `top` read from a closed terminal for ever, used a whole core, and no signal ended
+/// it.
 #[test]
 fn a_terminal_that_goes_away_ends_it() {
     needs!("script");
@@ -150,7 +151,7 @@ fn without_a_terminal_it_is_refused_and_looks_once() {
     for part in ["tank  RAID-5", "requests/s", cache, "job      none", "slot  member"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // What clients write between the looks is seen, at the array and at its members.
+    // Writes of clients between the samples show up, at the array and at its members.
     let socket = served.socket.clone();
     let writing = std::thread::spawn(move || {
         let mut client = Client::connect(&socket, LIMIT);

@@ -1,10 +1,11 @@
-//! Signals: which stop the server, which change nothing, and what the command behind `--run` has of them.
+//! Signals: those that stop the server, those without effect, and the signal state of the command
+//! behind `--run`.
 
 use rustix::process::Signal;
 
 use crate::kit::{Array, RAID_1, RAID_5, needs};
 
-/// Every signal that is there, but those that no process can have or that mean a fault of its own.
+/// All signals except those that no process can catch or that mean a fault of its own.
 fn sendable() -> impl Iterator<Item = i32> {
     const NOT_OURS: [i32; 12] = [
         Signal::KILL.as_raw(),
@@ -33,7 +34,7 @@ fn no_signal_ends_the_server_uncleanly() {
         assert!(served.wait().success(), "{signal:?}");
         assert_eq!(served.wait_for("stopped")["clean"], true, "{signal:?}");
     }
-    // All the others, one after the other, of one server.
+    // All others, one after the other, to one server.
     let mut served = array.serve();
     let stops = stops.map(Signal::as_raw);
     for number in sendable().filter(|number| !stops.contains(number)) {
@@ -60,16 +61,16 @@ fn the_command_has_its_signals_as_a_shell_gives_them() {
         let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
         u64::from_str_radix(line.trim(), 16).expect("a mask")
     };
-    // SIGPIPE is ignored in a program in Rust, and 32 and 33 are the C library's own.
+    // Rust programs ignore SIGPIPE, and 32 and 33 belong to the C library.
     let apart = 1 << 12 | 1 << 31 | 1 << 32;
-    // What these tests were started with ignored (nohup) may be, or not.
+    // Signals that this test inherited as ignored (nohup) may stay so.
     let ignored = mask(&ran.stdout, "SigIgn:") & !mask(&own, "SigIgn:");
     assert_eq!(ignored & !apart, 0, "{ran:?}");
     assert_eq!(mask(&ran.stdout, "SigIgn:") & 1 << 12, 0, "SIGPIPE is ignored: {ran:?}");
     assert_eq!(mask(&ran.stdout, "SigBlk:"), 0, "{ran:?}");
 }
 
-/// Members are sparse files of 32 MiB, and no file may be longer than 8 MiB.
+/// Members are sparse files of 32 MiB, and the limit is 8 MiB.
 #[test]
 fn a_limit_on_the_size_of_files_is_no_space_and_no_signal() {
     needs!("qemu-io");
@@ -86,7 +87,7 @@ fn a_limit_on_the_size_of_files_is_no_space_and_no_signal() {
         assert!(ran.stdout.contains("\"OutOfSpace\""), "{io}: {ran:?}");
         assert!(ran.stdout.contains("read 65536/65536"), "what was flushed is there: {ran:?}");
         assert!(!ran.stdout.contains("\"Fail\""), "no member is at fault: {ran:?}");
-        // Once they may be longer, nothing is missing.
+        // After the limit is raised nothing is missing.
         let mut served = array.serve();
         assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);
         served.stop();

@@ -1,4 +1,5 @@
-//! `braid rescue --solve`: superblocks are gone, and what stands on the members says how they were put together.
+//! `braid rescue --solve`: superblocks are gone, and the members' content tells how they were put
+//! together.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -9,7 +10,8 @@ use serde_json::Value;
 use crate::kit::{Array, RAID_1, RAID_5, RAID_6, Served, assert_same, needs, ok};
 use crate::members::text;
 
-/// An array with a file system of its own tools' making in it, full of this repository's files; and its bytes.
+/// Puts a file system full of this repository's files on the array, made by its own tools; returns
+/// its bytes.
 fn with_files(array: &Array) -> Vec<u8> {
     let served = array.serve();
     let image = array.path("files.img");
@@ -23,7 +25,7 @@ fn with_files(array: &Array) -> Vec<u8> {
     bytes
 }
 
-/// Everything before the data is gone: what a stray `dd`, or firmware, leaves.
+/// Everything before the data is gone, as after a stray `dd`, or by firmware.
 fn lose_superblocks(array: &Array) {
     for path in &array.members {
         let file = fs::OpenOptions::new().write(true).open(path).expect("a member");
@@ -62,7 +64,7 @@ fn an_image_that_is_not_raw_is_made_raw_before_anything_is_solved() {
             "{name}"
         );
         fs::remove_file(&within).expect("ours");
-        // Beside a member that is one it is said, too.
+        // Beside a sound member it is reported, too.
         let told =
             array.run_braid(["rescue", text(sound), text(&image)].map(str::to_owned).to_vec());
         assert!(told.stdout.contains(&format!("is {kind}: {what}")), "{}", told.stdout);
@@ -76,7 +78,7 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
         let array = Array::create_sized(shape, "24M");
         let content = with_files(&array);
         lose_superblocks(&array);
-        // In whatever order, with or without one of them.
+        // In any order, with or without one of them.
         let mut members = array.without(lost.as_slice());
         members.reverse();
         let before: Vec<_> = members.iter().map(|path| fs::read(path).expect("a member")).collect();
@@ -97,7 +99,7 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
             .concat(),
         );
         assert!(person.stdout.contains("the first is certain"), "{person:?}");
-        // The same array every time, so what was written over it is found again.
+        // The solution is the same each time, so the overlay is found again.
         let served = Served::rescued(&array, &["--solve"], &members);
         assert_same(&served.read_all(&array), &content, "over the overlay");
         served.stop();
@@ -109,8 +111,8 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
     }
 }
 
-/// What `mdadm --create` in another order does, with all members and its resync: the sum of a row is the same in every order, so a RAID-5 loses
-/// nothing but its superblocks.
+/// As after `mdadm --create` in another order, with all members and its resync. The parity of a row
+/// is the same in every order, so a RAID-5 loses only its superblocks.
 #[test]
 fn a_raid_5_that_was_created_again_in_another_order_and_resynced_is_read() {
     needs!("nbdcopy", "mkfs.ext4");
@@ -154,7 +156,7 @@ fn what_was_solved_is_committed_and_taken_back() {
     assert!(before == read(), "a member was written");
     let ran = array.braid(&["rescue", "--solve", "--commit"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
-    // It is an array like any other now.
+    // It is a normal array now.
     let served = array.serve_with(&["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "after the commit");
     served.stop();
@@ -168,7 +170,7 @@ fn what_is_not_certain_is_shown_and_not_gone_on_with() {
     let array = Array::create_sized(RAID_5, "24M");
     with_files(&array);
     lose_superblocks(&array);
-    // More is missing than can be.
+    // More members are missing than the level tolerates.
     let two = array.without(&[0, 2]);
     let found = said(&array, &[], &two);
     assert_eq!(found["solved"]["chosen"], Value::Null, "{found:#}");
@@ -198,11 +200,12 @@ fn members_that_say_nothing_are_not_guessed_about() {
     array.follow(&refused.json, "See what was found");
 }
 
-/// Three members of unequal size, and nothing says how they go on where the smallest ends: Linux before 3.14, and mdadm before 4.2, said nothing.
+/// Three members of unequal size without a recorded layout beyond the smallest: Linux before 3.14,
+/// and mdadm before 4.2, recorded none.
 fn without_layout(layout: &str) -> (Array, Vec<u8>) {
     const FEATURES_AT: usize = 8;
     const LAYOUT_AT: usize = 76;
-    // The first zone is an odd number of chunks, or both layouts are the same.
+    // The first zone has an odd number of chunks; otherwise both layouts are the same.
     let sizes = [(3 << 20) + (64 << 10), 20 << 20, 24 << 20_usize].map(|bytes| vec![0; bytes]);
     let array = Array::of_images(&sizes);
     let words = ["create", "tank", "--level", "0", "--chunk", "64K", "--layout", layout];
@@ -256,7 +259,7 @@ fn a_raid_0_that_does_not_say_its_layout_is_solved_and_served_by_the_one_that_is
             let rescued = read(Served::rescued(&array, &words, &array.members));
             assert_eq!(rescued == content, is_right, "{layout} read as {chosen}");
         }
-        // Written, it says as little as before: the choice can be taken back.
+        // Serving for writing does not record the layout either: the choice can be changed.
         assert_same(
             &read(array.serve_with(&["--layout", layout], &array.members)),
             &content,

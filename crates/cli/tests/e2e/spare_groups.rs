@@ -1,4 +1,4 @@
-//! Spares that are shared between arrays, each of which has a server of its own.
+//! Spares shared between arrays with separate servers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::members::{assert_whole, filled};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An array the last members of which are spares, found where `other` is.
+/// An array whose last members are spares, in the runtime folder of `other`.
 fn with_spares(other: &Array, name: &str, spares: usize) -> Array {
     let shape = Shape { members: RAID_1.members + spares, ..RAID_1 };
     let words = ["--spare", &spares.to_string()];
@@ -34,7 +34,7 @@ fn in_group(array: &Array, group: &str) -> Served {
     array.serve_with(&["--spare-group", group], &array.present())
 }
 
-/// A person had to notice, take the spare away from one array and give it to the other.
+/// Before, the operator had to notice, remove the spare from one array and add it to the other.
 #[test]
 fn an_array_without_a_spare_takes_one_of_its_group() {
     needs!("nbdcopy");
@@ -51,7 +51,7 @@ fn an_array_without_a_spare_takes_one_of_its_group() {
     assert_eq!((moved.len(), &moved[0]["details"]["from"]), (1, &"pool".into()), "{moved:?}");
     assert_eq!(events(&tank, "tank", "DiskAdded"), Vec::<Value>::new(), "said once");
     assert_eq!(events(&pool, "pool", "DiskRemoved")[0]["subject"]["member"], member.as_str());
-    // The next loss takes the last one; then there is none, and the array stays as it is.
+    // The next loss takes the last one; after it there is none, and the array stays degraded.
     for slot in ["0", "1"] {
         done(&tank, &["remove", "tank", "failed"]);
         done(&tank, &["fail", "tank", slot]);
@@ -62,7 +62,7 @@ fn an_array_without_a_spare_takes_one_of_its_group() {
     std::thread::sleep(Duration::from_millis(500));
     let one = status(&tank, "tank");
     assert_eq!((&one["state"], spares(&tank, "pool")), (&"degraded".into(), 0), "{one}");
-    // One that comes to the group later gives as well.
+    // An array that joins the group later also gives its spare.
     let late = with_spares(&tank, "late", 1);
     let lending = in_group(&late, "rack");
     wait_until("it to be whole", LIMIT, || status(&tank, "tank")["state"] == "ok");
@@ -86,7 +86,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
         (small, "rack"),
     ];
     let servers: Vec<Served> = others.iter().map(|(array, group)| in_group(array, group)).collect();
-    // It needs its own, once jobs go on.
+    // It needs its own spare when jobs resume.
     let degraded = with_spares(&tank, "degraded", 1);
     let options = ["--spare-group", "rack", "--jobs", "paused"];
     let needing = degraded.serve_with(&options, &degraded.members);
@@ -97,7 +97,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     for name in ["other", "alone", "small"] {
         assert_eq!(spares(&tank, name), 1, "{name}");
     }
-    // Its group is set: it is looked for at once.
+    // Setting the group starts the search at once.
     done(&tank, &["set", "tank", "spare-group=elsewhere"]);
     wait_until("the array to be whole", LIMIT, || status(&tank, "tank")["state"] == "ok");
     assert_eq!((spares(&tank, "other"), spares(&tank, "small")), (0, 1));
@@ -110,7 +110,8 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     serving.stop();
 }
 
-/// Two arrays lack a member, and there is one spare: one of them has it, whole, and the other goes on without.
+/// Two arrays lack a member and compete for one spare: one gets it, whole, and the other continues
+/// without.
 #[test]
 fn of_two_that_ask_for_one_spare_one_gets_it() {
     let tank = Array::create(RAID_5);

@@ -1,4 +1,4 @@
-//! Ends, planned and not: SIGTERM under load, SIGKILL under load, and what a restart finds.
+//! Planned and unplanned ends: SIGTERM under load, SIGKILL under load, and the state at a restart.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use crate::kit::{
     assert_same, needs, ok, random_bytes, run, wait_until,
 };
 
-/// The part that is written and flushed; the load keeps off it and off the stripes it is in.
+/// The flushed part; the load avoids it and its stripes.
 const KEPT_BYTES: usize = 6 << 20;
 
-/// Writes the kept part, with FUA or with a flush at the end.
+/// Writes and flushes the kept part.
 fn keep(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
     let bytes = random_bytes(seed, KEPT_BYTES);
     let path = array.path("kept.img");
@@ -26,13 +26,13 @@ fn assert_kept(array: &Array, served: &Served, kept: &[u8], what: &str) {
     assert_same(&served.read_all(array)[..KEPT_BYTES], kept, what);
 }
 
-/// What a member holds behind its superblock, bitmap and logs.
+/// A member's content behind its superblock, bitmap and logs.
 fn data_of(array: &Array) -> Vec<u8> {
     let last = array.members.last().expect("a member");
     std::fs::read(last).expect("a member").split_off(1 << 20)
 }
 
-/// Writes beyond the kept part without an end; returns once writes reach the members.
+/// Writes endlessly beyond the kept part; returns when writes reach the members.
 fn endless_load(array: &Array, served: &Served) -> Background {
     let before = data_of(array);
     let uri = format!("--uri={}", served.uri);
@@ -55,7 +55,7 @@ fn endless_load(array: &Array, served: &Served) -> Background {
     load
 }
 
-/// Stops while a client writes: the client gets errors, the array is clean, everything flushed is there.
+/// Stops while a client writes: the client gets errors, the array is clean, flushed data is there.
 fn stop_under_load(shape: Shape) {
     let array = Array::create(shape);
     let served = array.serve();
@@ -91,7 +91,7 @@ fn sigterm_under_load_raid_10() {
     stop_under_load(RAID_10);
 }
 
-/// A stop that a client does not hold up: it is connected and says nothing.
+/// A connected, silent client does not delay a stop.
 #[test]
 fn sigterm_with_an_idle_client_takes_no_time() {
     needs!("nbdcopy", "qemu-storage-daemon");
@@ -107,7 +107,7 @@ fn sigterm_with_an_idle_client_takes_no_time() {
     assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
 }
 
-/// Killed while writing, healthy: dirty, and what was flushed is there.
+/// Killed while written, healthy: the array is dirty, and flushed data is there.
 fn kill_under_load(shape: Shape) {
     let array = Array::with_bitmap(shape);
     let served = array.serve();
@@ -141,7 +141,7 @@ fn sigkill_under_load_raid_6() {
     kill_under_load(RAID_6);
 }
 
-/// What the last remedy says.
+/// The number in the last remedy.
 fn stripes_at_risk(refusal: &Refusal) -> u64 {
     let remedies = refusal.json["remedies"].as_array().expect("a list");
     let command = remedies.last().expect("one")["command"].as_str().expect("a command");
@@ -150,7 +150,8 @@ fn stripes_at_risk(refusal: &Refusal) -> u64 {
     count.unwrap_or_else(|| panic!("no count in {command}"))
 }
 
-/// Killed while writing, with a bitmap that names where, and then a member is missing, too: the rest is read as it was.
+/// Killed while written, with a bitmap, and then a member is missing, too: data outside the set
+/// bits is read unchanged.
 #[test]
 fn dirty_and_degraded_costs_what_the_bitmap_names() {
     needs!("fio", "qemu-io", "nbdcopy");
@@ -174,7 +175,7 @@ fn dirty_and_degraded_costs_what_the_bitmap_names() {
     let refusal = array.serve_refused(&[], &rest);
     refusal.is("B031", 12);
     let stripes = stripes_at_risk(&refusal);
-    // 5 MiB of 8 are written, of stripes with 192 KiB; a bit is for 16 of them.
+    // 5 MiB of 8 are written, in stripes of 192 KiB; a bit covers 16 of them.
     assert!((16..=64).contains(&stripes), "{stripes}");
     let served = array.serve_with(&["--read-only"], &rest);
     let mut client = Client::connect(&served.socket, Duration::from_secs(10));
@@ -186,7 +187,7 @@ fn dirty_and_degraded_costs_what_the_bitmap_names() {
     served.stop();
 }
 
-/// Killed while writing, and then a member is missing, too: refused, unless the risk is accepted.
+/// Killed while written, and then a member is missing, too: refused, unless the risk is accepted.
 fn dirty_and_degraded(shape: Shape) {
     let array = Array::with_bitmap(shape);
     let served = array.serve();
@@ -203,7 +204,7 @@ fn dirty_and_degraded(shape: Shape) {
     let stripes = stripes.to_string();
 
     let before: Vec<_> = rest.iter().map(|path| std::fs::read(path).expect("a member")).collect();
-    // Reading only is no way round it: what could be wrong is not read.
+    // Read-only serving does not read data at risk either.
     let served = array.serve_with(&["--read-only"], &rest);
     let read = run("qemu-io", ["-r", "-f", "raw", "-c", "read 8M 4M", served.uri.as_str()]);
     assert!(read.stdout.contains("read failed: Input/output error"), "{read:?}");
@@ -219,7 +220,7 @@ fn dirty_and_degraded(shape: Shape) {
     assert_kept(&array, &served, &kept, "the risk accepted");
     let kept = keep(&array, &served, 23);
     served.stop();
-    // Stopped cleanly, it is degraded and nothing else.
+    // After a clean stop the array is only degraded.
     let mut served = array.serve_with(&[], &rest);
     let assembled = served.wait_for("assembled");
     assert_eq!(assembled["dirty"], false, "{assembled}");
@@ -239,7 +240,7 @@ fn dirty_and_degraded_raid_6() {
     dirty_and_degraded(RAID_6);
 }
 
-/// A member goes first, and then the server is killed: dirty and degraded as well.
+/// A member fails first, and then the server is killed: dirty and degraded as well.
 #[test]
 fn killed_while_degraded_is_refused() {
     needs!("fio", "qemu-io", "nbdcopy");
@@ -258,7 +259,7 @@ fn killed_while_degraded_is_refused() {
     served.stop();
 }
 
-/// An array that was not written for a while is clean on disk, so a kill costs nothing.
+/// An array that was idle for a while is clean on disk, so a kill costs nothing.
 #[test]
 fn killed_while_idle_is_clean() {
     needs!("qemu-io", "nbdcopy");
@@ -273,8 +274,8 @@ fn killed_while_idle_is_clean() {
     served.stop();
 }
 
-/// RAID-0 has nothing to make up for a loss with: no write is taken that would be lost when the
-/// deleted file is closed, and the exit says so. What is there can still be read.
+/// RAID-0 has no redundancy: it refuses writes that would be lost when the deleted file is closed,
+/// and the exit status says so. The remaining data can still be read.
 #[test]
 fn losing_a_member_of_raid_0_is_said_and_ends_writes() {
     needs!("qemu-io", "nbdcopy");

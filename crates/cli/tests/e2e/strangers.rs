@@ -1,14 +1,15 @@
-//! Clients that come from elsewhere: libnbd from Python, two modules of Go's, and nbdkit, which is a client where it passes requests on.
+//! Third-party clients: libnbd from Python, two Go modules, and nbdkit, which is a client when it
+//! forwards requests.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::kit::{Array, Need, RAID_5, RAID_6, needs, ok, run, skip};
 
-/// Debian's Python, which has libnbd's module; another one on the PATH may not.
+/// Debian's Python, which has libnbd's module; another Python on the PATH may not.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// What libnbd is asked, through every call that it has for a server like ours.
+/// Each libnbd call that applies to braid's server.
 const SCRIPT: &str = r#"
 import nbd, sys
 h = nbd.NBD()
@@ -70,7 +71,7 @@ fn libnbd_from_python_finds_all_that_it_asks_for() {
     let served = array.serve();
     let size = ok("nbdinfo", ["--size", &served.uri]);
     let size: u64 = size.trim().parse().expect("a size");
-    // As `braid` cuts it: two digits behind the point, never more than there is.
+    // As `braid` truncates it: two digits after the point, never rounded up.
     let info = ok("nbdinfo", ["--json", &served.uri]);
     let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
     let told = info["exports"][0]["description"].as_str().expect("a description").to_owned();
@@ -80,7 +81,7 @@ fn libnbd_from_python_finds_all_that_it_asks_for() {
     served.stop();
 }
 
-/// What go says when it has the modules, or builds.
+/// Runs go; the error is its output.
 fn go(words: &[&str], output: &Path) -> Result<(), String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go");
     let mut command = Command::new("go");
@@ -98,7 +99,7 @@ fn two_modules_of_go_read_what_they_write() {
     needs!("go");
     let array = Array::create(RAID_5);
     let client = array.path("client");
-    // From the registry, which a machine may not reach.
+    // The registry may be unreachable.
     if let Err(why) = go(&["mod", "download"], &client) {
         return skip(Need::Other, &format!("no modules of Go: {why}"));
     }

@@ -1,4 +1,5 @@
-//! What is told beside standard output: the history, hooks, metrics, the service manager; and sockets that it passes on.
+//! Reports beside standard output: the history, hooks, metrics, the service manager; and its
+//! sockets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ use crate::kit::{Array, Client, RAID_5, RAID_6, Served, needs, run, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Events by `braid events` or `history`.
+/// Events from `braid events` or `history`.
 fn told(array: &Array, words: &[&str]) -> Vec<Value> {
     let ran = array.braid(words, &[]);
     assert!(ran.status.success(), "{ran:?}");
@@ -60,12 +61,12 @@ fn what_happens_is_kept_over_a_kill_and_told_to_hooks() {
         (&failed["cause"]["operation"], &failed["cause"]["answer"]),
         (&"look".into(), &"vanished".into())
     );
-    // What the hook was given is what is kept.
+    // The hook got the same events as the history.
     let heard = read(&hook);
     let json = heard.lines().filter(|line| line.starts_with('{'));
     let json: Vec<Value> = json.map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(json, before);
-    // Torn by a crash.
+    // As torn by a crash.
     let folder = std::fs::read_dir(array.path("state/arrays")).expect("a folder");
     let folder = folder.map(|entry| entry.expect("an entry").path());
     let folder = folder.filter(|path| path.extension().is_some_and(|one| one == "events"));
@@ -93,7 +94,7 @@ fn what_happens_is_kept_over_a_kill_and_told_to_hooks() {
     }
 }
 
-/// A program that runs beside the server, and the lines of JSON it has printed.
+/// A concurrent program, and its lines of JSON so far.
 struct Beside {
     child: std::process::Child,
     output: std::path::PathBuf,
@@ -123,7 +124,7 @@ impl Drop for Beside {
     }
 }
 
-/// Over the control socket, and by `events -f` where there is a history and where there is none: each event once.
+/// Over the control socket, and by `events -f` with and without a history: each event once.
 #[test]
 fn what_happens_is_followed_over_the_control_socket() {
     needs!("curl");
@@ -148,7 +149,8 @@ fn what_happens_is_followed_over_the_control_socket() {
         let is_it = |event: &&Value| event["subject"]["member"] == member.as_str();
         events.iter().filter(is_it).filter(|event| event["kind"] == "Fail").count()
     };
-    // Time to begin: a follower does not say that it has. What it misses before that is in the history.
+    // Time for the followers to begin, which they do not report. Earlier events come from the
+    // history.
     served.lose(&array, 1);
     std::thread::sleep(Duration::from_secs(2));
     served.lose(&array, 3);
@@ -175,7 +177,7 @@ fn what_happens_is_followed_over_the_control_socket() {
     }
 }
 
-/// The resync after a kill is told once, with its result.
+/// The resync after a kill is reported once, with its result.
 #[test]
 fn jobs_are_told_once_with_their_result() {
     let array = Array::with_bitmap(RAID_5);
@@ -202,7 +204,7 @@ fn jobs_are_told_once_with_their_result() {
     assert_eq!(count("ResyncStarted").len(), 1, "it is clean");
 }
 
-/// A command that never ends holds up neither clients nor the stop, and ends with braid.
+/// A command that never ends delays neither clients nor the stop, and ends with braid.
 #[test]
 fn a_hook_that_hangs_holds_nothing_up() {
     let array = Array::create(RAID_5);
@@ -338,7 +340,7 @@ fn sockets_that_were_passed_on_are_served() {
     assert!(Path::new(&socket).exists(), "the socket's file is not ours to remove");
     let ran = braid("nbd", ["127.0.0.1", "0"], "nbdinfo --size \"$uri\"");
     assert!(ran.status.success() && ran.stdout.contains("nbd://127.0.0.1:"), "{ran:?}");
-    // The control API, where there would be none.
+    // The control API, which would otherwise be off.
     let control = array.path("passed.control").display().to_string();
     let url = "http://braid/v1/array";
     let command = format!("curl -sS --fail --unix-socket '{control}' {url} | grep -q '\"tank\"'");

@@ -1,7 +1,8 @@
-//! The session of `docs/transcript.md`, pasted in one go: what it prints is what is printed. And the first minute of README.md,
-//! which prints nothing there.
+//! The session of `docs/transcript.md`, pasted in one go, with its output compared. Also the first
+//! minute of README.md, without output.
 //!
-//! With `BRAID_WRITE_TRANSCRIPT=1` the page is written anew. Times, numbers and UUIDs are not compared, nor how wide columns are.
+//! With `BRAID_WRITE_TRANSCRIPT=1` the page is written anew. Times, numbers, UUIDs and column
+//! widths are not compared.
 
 use std::fmt::Write as _;
 use std::io::{Seek, Write as _};
@@ -10,17 +11,17 @@ use std::process::Command;
 
 use crate::kit::{Mount, Need, needs, shell, skip};
 
-/// As long as the temporary folder's name, so that columns stay where they are.
+/// Has the length of the temporary folder's name, so that columns keep their places.
 const FOLDER: &str = "/home/ada/storage";
 
-/// Between what two commands print, with the status of the one before.
+/// Separates the outputs of two commands, with the status of the first.
 const MARK: &str = "@@@";
 
 fn page() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/transcript.md")
 }
 
-/// A person's terminal, without a terminal.
+/// A shell session without a terminal.
 struct Session {
     folder: tempfile::TempDir,
 }
@@ -42,7 +43,7 @@ impl Session {
         shell
     }
 
-    /// Pastes lines, all in one go; what is printed after each. Each must succeed.
+    /// Pastes lines in one go; returns the output of each. Each must succeed.
     fn pastes(&self, lines: &[String]) -> Vec<String> {
         let mut pasted = tempfile::tempfile().expect("a file");
         for line in lines {
@@ -67,14 +68,15 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // All of it ends by itself if all went well; but the daemon's file is to be gone from the folder before that is removed.
+        // On success everything has ended by itself, but the daemon's file has to leave the folder
+        // before its removal.
         let ends = "P=$(cat daemon.pid) && for i in $(seq 200); do kill -0 $P || break; \
                     [ $i = 100 ] && kill $P; sleep 0.05; done; umount --lazy disk; braid stop tank";
         let _ = self.shell(ends).output();
     }
 }
 
-/// The page with what is printed now.
+/// The page with the present output.
 fn typed(page: &str) -> String {
     let mut is_console = false;
     let mut kept: Vec<&str> = Vec::new();
@@ -104,7 +106,7 @@ fn typed(page: &str) -> String {
     now
 }
 
-/// Without what is another thing each time.
+/// Replaces values that differ from run to run.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     for line in text.lines() {
@@ -113,7 +115,7 @@ fn plain(text: &str) -> String {
             if ["B", "KiB", "MiB", "GiB"].contains(&unit) {
                 return word.replace(unit, "B");
             }
-            // As the disk turns that the page was made on, or not.
+            // The page's disk may be rotational, or not.
             if word == "deadline" {
                 return "none".to_owned();
             }
@@ -169,7 +171,7 @@ fn the_first_minute_of_the_readme_can_be_pasted_in_one_go() {
     let (_, minute) = readme.split_once("## The first minute").expect("a chapter");
     let block = minute.split("```").nth(1).expect("a block");
     let session = Session::new();
-    // Smaller, and nothing of it where others may be.
+    // Smaller, and only in the session's folder.
     let socket = session.folder.path().join("tank.sock").display().to_string();
     let small = |line: &str| line.replace("256M", "16M").replace("/tmp/tank.sock", &socket);
     let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::kit::{Array, Background, RAID_5, needs};
 
-/// Says one byte after the other until it is cut off.
+/// Sends single bytes until the connection is cut.
 fn drip(path: &Path) -> std::thread::JoinHandle<()> {
     let mut stream = UnixStream::connect(path).expect("a control socket");
     std::thread::spawn(move || {
@@ -151,7 +151,7 @@ fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
     assert!(refusal.stdout.contains("B070"), "{refusal:?}");
     assert_eq!(std::fs::read(&control).expect("it is there"), b"an operator's notes");
     std::fs::remove_file(&control).expect("it is there");
-    // What a process that is gone left behind.
+    // The socket of a process that is gone.
     drop(std::os::unix::net::UnixListener::bind(&control).expect("a socket"));
     let served = array.serve_with(&options, &array.members);
     let mode = std::fs::metadata(&control).expect("it is there").permissions().mode();
@@ -183,7 +183,7 @@ fn twenty_silent_control_clients_do_not_delay_tune() {
     let control_word = control.to_str().expect("a plain path");
     let served = array.serve_with(&["--control", control_word], &array.members);
     let connect = |_| UnixStream::connect(&control).expect("a control socket");
-    // And as many as one user can have; the socket's own queue is bounded, too.
+    // And as many as one user can have; the socket's own queue is limited, too.
     for count in [20, 200] {
         let silent: Vec<UnixStream> = (0..count).map(connect).collect();
         let begun = Instant::now();
@@ -208,11 +208,11 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     let patch = patch.concat();
     for bytes in [&b"\xff\xfe\x80\r\n\r\n"[..], b"\0\0\0\r\n\r\n", b"{}\n\r\n\r\n", &long, &patch] {
         let mut stream = UnixStream::connect(&control).expect("a control socket");
-        // It may have been answered before all of it was said.
+        // The answer may come before all is sent.
         let _ = stream.write_all(bytes);
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
         let mut answer = Vec::new();
-        // What it said behind that may have ended the connection.
+        // Unread bytes may have reset the connection.
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.is_empty(), "no answer to {:?}", &bytes[..bytes.len().min(20)]);
         let tuned = array.braid(&["tune", control_word], &[]);
@@ -221,7 +221,7 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     served.stop();
 }
 
-/// Each number works as it is shown, or is refused with what would work; and nothing is changed then.
+/// Each number takes effect as shown, or is refused with a valid one, and then nothing changes.
 #[test]
 fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
     let array = Array::create(RAID_5);
@@ -273,7 +273,7 @@ fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
         let started = array.braid(&["serve", &option, "--run", "true"], &array.members);
         assert_eq!(started.status.code(), Some(2), "{option}: {started:?}");
     }
-    // What is taken is shown as it works: whole stripes, in all shards.
+    // The effective value is shown: whole stripes, in all shards.
     let served = array.serve_with(&["--control", control, "--cache-size", "100M"], &array.members);
     let shown = settings();
     let bytes = shown["cache-size"].as_u64().expect("a number");

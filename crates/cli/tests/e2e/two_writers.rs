@@ -1,12 +1,12 @@
-//! One writer for the same bytes, whatever they are called: files, loop devices over them, partitions.
+//! One writer for the same bytes by any name: files, loop devices over them, partitions.
 //!
-//! Needs root and loop devices; else each case says that it was skipped.
+//! Needs root and loop devices; without them each case reports that it is skipped.
 
 use std::path::{Path, PathBuf};
 
 use crate::kit::{Array, Need, RAID_1, RAID_5, Refusal, needs, run, skip};
 
-/// Loop devices over files. They are detached when this is dropped.
+/// Loop devices over files, detached on drop.
 pub(crate) struct Loops(pub(crate) Vec<PathBuf>);
 
 impl Loops {
@@ -61,7 +61,8 @@ fn files_are_served_and_loop_devices_over_them_are_refused_with_the_server() {
 fn two_sets_of_loop_devices_over_the_same_files_are_not_two_arrays() {
     needs!("losetup");
     let array = Array::create(RAID_5);
-    // The second get lower numbers, and are met first: who has the files is nevertheless the one in use.
+    // The second set gets lower numbers, and is found first; the error must still name the set in
+    // use.
     let Some(lower) = Loops::over(&array.members) else { return };
     let Some(first) = Loops::over(&array.members) else { return };
     drop(lower);
@@ -74,10 +75,10 @@ fn two_sets_of_loop_devices_over_the_same_files_are_not_two_arrays() {
         assert!(cause.contains(&format!("it is the contents of {}", name(&first.0[0]))), "{cause}");
         assert!(cause.contains("(braid "), "{cause}");
     }
-    // The files themselves are no way round it either.
+    // The files themselves are refused, too.
     array.serve_refused(&[], &array.members).is("B061", 11);
     served.stop();
-    // They are not in use, and still each could be written by two.
+    // Neither set is in use, but each could be written by both.
     let refusal = array.serve_refused(&[], &second.0);
     refusal.is("B060", 11);
     let remedies = refusal.json["remedies"].to_string();

@@ -1,7 +1,7 @@
-//! The array as a block device: that it is refused where there can be none, why, and what is offered then. What the door does
-//! where there is one is asked in a guest whose kernel has ublk (`cargo xtask ublk`).
+//! The array as a block device: refused without ublk, with the cause and remedies. Tests with ublk
+//! run in a guest (`cargo xtask ublk`).
 //!
-//! Each case has a `/dev` of its own, so that it is the same on every machine, with a driver or without.
+//! Each case has its own `/dev`, so that the machine's drivers do not matter.
 
 use std::path::{Path, PathBuf};
 
@@ -11,19 +11,19 @@ use crate::kit::{Array, FILTER, IO_URING_SETUP, Need, RAID_5, Ran, needs, note, 
 use crate::members::text;
 use crate::remedies::{error_of, words_of};
 
-/// What lies at /dev/ublk-control, as a line of shell.
+/// Shell commands that make /dev/ublk-control.
 const NOTHING: &str = "true";
-/// Commands of io_uring get no answer from it, as from a driver that does not know them.
+/// A file answers no io_uring commands, like a driver that does not know them.
 const A_FILE: &str = "touch /dev/ublk-control";
 
-/// An array, and a `/dev` that has this in it.
+/// An array, with the setup of its `/dev`.
 struct Place<'a> {
     array: &'a Array,
     setup: &'a str,
 }
 
 impl Place<'_> {
-    /// Types a line there; none where no folder can be mounted.
+    /// Types a line there; `None` if no folder can be mounted.
     fn type_line(&self, line: &str) -> Option<Ran> {
         let setup = self.setup;
         let script = format!(
@@ -38,7 +38,8 @@ impl Place<'_> {
         is_possible.then_some(ran)
     }
 
-    /// Serves as a block device, through another program if one is named: refused, and nothing is changed.
+    /// Checks that serving as a block device, perhaps through another program, is refused and
+    /// changes nothing.
     fn refused(&self, through: &str, options: &[&str]) -> Option<Value> {
         let read = |path: &PathBuf| std::fs::read(path).expect("a member");
         let contents = || self.array.members.iter().map(read).collect::<Vec<_>>();
@@ -54,7 +55,7 @@ impl Place<'_> {
         Some(error)
     }
 
-    /// Types what is offered under this label; it must work.
+    /// Types the remedy with this label; it must work.
     fn look(&self, error: &Value, label: &str) -> Option<Ran> {
         let line = offered(error, label);
         let ran = self.type_line(&line)?;
@@ -75,7 +76,7 @@ fn without_a_driver_it_is_refused_and_served_over_nbd() {
     let place = Place { array: &array, setup: NOTHING };
     let Some(error) = place.refused("", &[]) else { return };
     assert!(cause(&error).contains("no /dev/ublk-control"), "{error}");
-    // For a person to type: it loads a module.
+    // For the operator only: it loads a module.
     assert_eq!(offered(&error, "Load its module"), "sudo modprobe ublk_drv");
     let chosen = ("MEMBER...", &*words_of(&array.members));
     array.follow_with(&error, "Serve it over NBD alone", &[chosen]);
@@ -112,7 +113,7 @@ fn a_process_without_rings_is_told_so() {
     let filter = array.path("filter.py");
     std::fs::write(&filter, FILTER).expect("a file");
     let place = Place { array: &array, setup: A_FILE };
-    // EPERM, as a kernel that has them switched off answers, and containers.
+    // EPERM, as from containers and from kernels with io_uring switched off.
     let through = format!("python3 {} {IO_URING_SETUP} 1", text(&filter));
     let Some(error) = place.refused(&through, &[]) else { return };
     assert!(cause(&error).contains("io_uring"), "{error}");

@@ -1,4 +1,4 @@
-//! `braid undo`: what commands overwrote is put back while that is safe, and the reason is said where it is not.
+//! `braid undo`: puts overwritten bytes back while that is safe, and otherwise gives the reason.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ use crate::members::{MEMBER_BYTES, blank, filled, text, wait_for_rebuild};
 use crate::remedies::{error_of, refusal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Where superblocks have their logical block.
+/// Offset of the logical block in superblocks.
 const LOGICAL_BLOCK_AT: usize = 224;
 
 fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
@@ -32,7 +32,7 @@ fn assert_as(members: &[PathBuf], before: &[Vec<u8>]) {
     }
 }
 
-/// A new array over an old one; the members, and what was on them.
+/// Creates an array over the old one; returns the members' old content.
 fn made_over(array: &Array, more: &[&str]) -> Vec<Vec<u8>> {
     let before = contents(&array.members);
     let words = ["create", "new", "--level", "6", "--destroy", "tank"];
@@ -41,7 +41,7 @@ fn made_over(array: &Array, more: &[&str]) -> Vec<Vec<u8>> {
     before
 }
 
-/// It is refused with this code, nothing is changed, and the cause is said in these words.
+/// Checks that the command is refused with this code and cause, and that nothing changes.
 #[track_caller]
 fn assert_refused(array: &Array, words: &[&str], code: &str, why: &str) -> Value {
     let members: Vec<PathBuf> = array.present();
@@ -67,7 +67,7 @@ fn put(path: &PathBuf, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, at).expect("it can be written");
 }
 
-/// A person typed the wrong disks.
+/// The operator typed the wrong disks.
 #[test]
 fn an_array_that_was_made_over_another_is_undone() {
     needs!("nbdcopy");
@@ -76,7 +76,7 @@ fn an_array_that_was_made_over_another_is_undone() {
     let wanted = filled(&array, &served, 5);
     served.stop();
     let before = contents(&array.members);
-    // One that held nothing, and a file that is made.
+    // An empty device, and a new file.
     let other = blank(&array, "other", MEMBER_BYTES);
     let more = ["--level", "6", "--destroy", "tank", "--member-size", "16M"];
     let all = [&array.members[..], &[other.clone(), array.path("file")]].concat();
@@ -100,7 +100,7 @@ fn an_array_that_was_made_over_another_is_undone() {
     served.stop();
 }
 
-/// Whoever made an array over another by mistake may well have deleted the files that were made for it.
+/// The operator may already have deleted the files of a mistaken array.
 #[test]
 fn a_file_that_was_made_and_is_gone_keeps_nothing_from_being_undone() {
     let array = Array::create(RAID_5);
@@ -122,7 +122,7 @@ fn an_undo_is_undone_and_again() {
         assert_eq!(done(&array, &["undo"])["undone"], number);
         assert_as(&array.members, wanted);
     }
-    // What is back is left as it is, by whichever number.
+    // An undone command is not undone again, by either number.
     let text = said(&array, &["undo", "1"]).stdout;
     assert!(text.starts_with("everything is back already that `braid create new "), "{text}");
     assert_eq!(done(&array, &["undo", "3"])["members"][0]["effect"], "is-back");
@@ -143,7 +143,7 @@ fn an_array_that_was_written_since_is_not_undone() {
     for member in &array.members {
         assert!(error["cause"].to_string().contains(text(member)), "{error}");
     }
-    // The same of the old one, once it is back, and serves.
+    // The same for the old array after the undo, while it is served.
     let array = Array::create(RAID_5);
     made_over(&array, &["--assume-clean"]);
     done(&array, &["undo"]);
@@ -213,11 +213,11 @@ fn a_record_that_is_torn_or_edited_is_not_believed() {
         assert_eq!(lines.lines().count(), 2, "{lines}");
         assert!(lines.lines().last().is_some_and(|line| line.contains("\"damage\"")), "{lines}");
     }
-    // What is offered is the record before.
+    // The remedy offers the previous record.
     let error = refusal(&array, &["undo"], &[]);
     let ran = array.follow(&error, "Undo what was done before that");
     assert!(ran.stdout.contains("everything is back already"), "{ran:?}");
-    // Without a sound one nothing is.
+    // Without an intact record there is no remedy.
     std::fs::write(array.path("state/undo/1.undo"), "").expect("a record");
     let error = refusal(&array, &["undo"], &[]);
     assert_eq!(error["remedies"].as_array().map(Vec::len), Some(1), "{error}");
@@ -245,12 +245,12 @@ fn there_is_nothing_to_be_undone_where_nothing_was_overwritten() {
     let old = made_over(&array, &[]);
     let error = assert_refused(&array, &["undo", "7"], "B014", "");
     assert!(error["title"].to_string().contains("no 7"), "{error}");
-    // An array that could not be made is none, and the record of it leads to what is there.
+    // The existing number works.
     done(&array, &["undo", "1"]);
     assert_as(&array.members, &old);
 }
 
-/// What cannot be saved is not overwritten.
+/// Bytes that cannot be saved are not overwritten.
 #[test]
 fn an_undo_that_cannot_be_undone_is_not_done() {
     let array = with_block(RAID_5, 512);
@@ -289,7 +289,8 @@ fn an_undo_that_was_interrupted_goes_on() {
     assert_as(&array.members, &old);
 }
 
-/// The old superblocks were put back over data that a client had written: members of RAID-0 do not say that they were.
+/// Regression: the old superblocks were put back over a client's data, because members of RAID-0 do
+/// not record writes.
 #[test]
 fn over_a_raid_0_a_person_says_that_nobody_wrote() {
     let array = Array::create(RAID_5);
@@ -305,7 +306,7 @@ fn over_a_raid_0_a_person_says_that_nobody_wrote() {
     assert!(back.iter().zip(&before).all(|(back, before)| back[4096..8192] == before[4096..8192]));
 }
 
-/// The advice was to look up a process.
+/// Regression: the advice was to look up a process.
 #[test]
 fn an_undo_of_what_is_served_is_told_to_stop_it_first() {
     let array = Array::create(RAID_5);
@@ -330,7 +331,7 @@ fn an_undo_of_which_a_part_was_done_does_the_rest() {
     let array = Array::create(RAID_5);
     let old = made_over(&array, &[]);
     std::fs::write(&array.members[0], &old[0]).expect("a member");
-    // Of one device the half: the superblock is back, the sectors behind it are not.
+    // One device is half done: its superblock is back, the sectors behind it are not.
     put(&array.members[1], SUPERBLOCK_BYTES, &old[1][4096..4608]);
     let undone = done(&array, &["undo"]);
     let effects = undone["members"].as_array().expect("members").iter();
@@ -361,7 +362,7 @@ fn a_device_that_was_added_is_saved_and_not_taken_from_its_array() {
     served.stop();
     let why = "m0: it is a member of tank (";
     assert_refused(&array, &["undo"], "B016", why);
-    // What was saved is at hand all the same, and no folder is written over.
+    // The saved bytes can still be extracted, but not over an existing folder.
     let folder = array.path("saved");
     let words = ["undo", "1", "--extract", text(&folder)];
     let files = array.braid(&words, &[]).stdout;
@@ -423,7 +424,7 @@ fn with_block(shape: Shape, bytes: u32) -> Array {
     array
 }
 
-/// Kernels before 6.19 refuse what newer ones make.
+/// Kernels before 6.19 refuse the superblocks of newer ones.
 #[test]
 fn a_logical_block_of_a_sector_is_cleared_for_older_kernels_and_comes_back() {
     let array = with_block(RAID_5, 512);
@@ -449,7 +450,7 @@ fn a_logical_block_of_a_sector_is_cleared_for_older_kernels_and_comes_back() {
     assert!(text.starts_with("nothing to clear"), "{text}");
     done(&array, &["undo"]);
     assert_as(&array.members, &before);
-    // One that is missing is said, and an array that was served since is not undone.
+    // A missing member is reported, and an array that was served since is not undone.
     std::fs::remove_file(&array.members[3]).expect("a member");
     let ran = array.braid(&words, &array.members[..3]);
     let ran: Value = serde_json::from_str(&ran.stdout).expect("JSON");
@@ -465,7 +466,7 @@ fn a_logical_block_that_matters_stays_and_a_running_array_is_stopped_first() {
     let refusal_of = array.refused(&words, &array.members);
     refusal_of.is("B017", 12);
     array.follow(&refusal_of.json, "See what it says");
-    // Names nobody, and it is not served.
+    // No members are named, and the array is not served.
     let error = assert_refused(&array, &words, "B001", "not served");
     let array = with_block(RAID_6, 512);
     let line = array.members.iter().map(|path| text(path)).collect::<Vec<_>>().join(" ");

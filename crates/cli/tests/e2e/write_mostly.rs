@@ -1,4 +1,4 @@
-//! Members of a mirror that are read only where no other copy is.
+//! Members of a mirror that are read only if no other member has a copy.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kit::{Array, RAID_1, RAID_5};
 use crate::living::done;
 use crate::managed::{json, said, status};
 
-/// By slot, whether superblocks say that it is write-mostly.
+/// The write-mostly flags in the superblocks, by slot.
 fn marked(array: &Array) -> Vec<bool> {
     let examined = json(&array.braid(&["examine"], &array.members));
     let members = examined["members"].as_array().expect("a list").clone();
@@ -18,7 +18,8 @@ fn marked(array: &Array) -> Vec<bool> {
     members.iter().map(flag).collect()
 }
 
-/// A slow disk beside a fast one: md keeps reads from it, and braid read either, and could not be told.
+/// Regression: a slow disk beside a fast one. md keeps reads from it; braid read either, and had no
+/// setting for it.
 #[test]
 fn a_write_mostly_member_is_shown_and_set_and_stays_so() {
     let array = Array::create(RAID_1);

@@ -1,7 +1,7 @@
-//! Disks that may not be written: a card's switch, a write blocker, `blockdev --setro`. The kernel opens them for writing all the
-//! same, and only a write shows it.
+//! Write-protected disks: by a card's switch, a write blocker, `blockdev --setro`. The kernel still
+//! opens them for writing, and only a write fails.
 //!
-//! Needs root and loop devices; else each case says that it was skipped.
+//! Needs root and loop devices; without them each case reports that it is skipped.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,8 @@ fn may_be_written(device: &Path, may: bool) {
     ok("blockdev", [flag.as_ref(), device.as_os_str()]);
 }
 
-/// The kernel keeps the flag when a file is detached, and gives the device to whoever comes next.
+/// Clears the flag on drop: the kernel keeps it after the file is detached, for the device's next
+/// user.
 struct Unlocked(Loops);
 
 impl Drop for Unlocked {
@@ -31,7 +32,8 @@ fn over(files: &[PathBuf]) -> Option<Unlocked> {
     Loops::over(files).map(Unlocked)
 }
 
-/// It was served for writing without a word; the first write put it out, and a sound array had no redundancy.
+/// Regression: the disk was served for writing without a warning; the first write failed it, and a
+/// sound array had no redundancy.
 #[test]
 fn a_read_only_disk_is_not_put_out_of_the_array() {
     needs!("losetup", "blockdev", "nbdcopy");
@@ -44,7 +46,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     served.stop();
     let disk = &loops.0[2];
     may_be_written(disk, false);
-    // By name, before anything is written.
+    // By name, before any write.
     let refusal = array.refused(&["serve"], &loops.0);
     refusal.is("B054", 1);
     array.follow(&refusal.json, "Have the array read, and nothing written");
@@ -52,7 +54,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     assert!(served.read_all(&array) == bytes);
     served.stop();
     array.follow(&refusal.json, "If it is the kernel's flag alone");
-    // In mid-flight.
+    // While it is served.
     let mut served = array.serve_with(&[], &loops.0);
     may_be_written(disk, false);
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
@@ -71,7 +73,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     assert!(rows.iter().all(|row| row["state"] == "ok"), "{now}");
     assert!(served.events("Fail").is_empty());
     served.last_words();
-    // No superblock says that it is out.
+    // No superblock records it as failed.
     may_be_written(disk, true);
     let mut served = array.serve_with(&[], &loops.0);
     assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);
@@ -79,7 +81,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     served.stop();
 }
 
-/// `add` said "added", and the disk was in no slot and in no line of `status`.
+/// Regression: `add` said "added", and the disk was in no slot and in no line of `status`.
 #[test]
 fn a_read_only_disk_is_not_taken_in() {
     needs!("losetup", "blockdev");
@@ -99,7 +101,7 @@ fn a_read_only_disk_is_not_taken_in() {
         refused(&array, verb, "B054", 1);
     }
     refused(&array, &["create", "other", "--level", "1", &word, "missing"], "B054", 1);
-    // One that turns so while it waits fails, and says so.
+    // A spare that becomes write-protected fails, with that cause.
     may_be_written(&loops.0[0], true);
     assert!(array.braid(&["spare", "tank", &word], &[]).status.success());
     may_be_written(&loops.0[0], false);

@@ -1,4 +1,4 @@
-//! An array of files in a folder of its own.
+//! An array of files in its own folder.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use super::Shape;
 use super::process::{Background, Ran};
 use super::served::Served;
 
-/// Small, so that every request of some length touches several members and stripes.
+/// Small, so that longer requests touch several members and stripes.
 pub(crate) const CHUNK_BYTES: u64 = 64 * 1024;
-/// Where a superblock 1.2 is.
+/// The offset of a superblock 1.2.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
-/// The offset of the checksum in a superblock 1.x, and of the number of its roles.
+/// Offsets of the checksum and of the number of roles in a superblock 1.x.
 const CHECKSUM_AT: usize = 216;
 const ROLES_AT: usize = 220;
 
-/// Members, and the folder that they, sockets and copies are in.
+/// Members, and the folder of members, sockets and copies.
 pub(crate) struct Array {
     folder: TempDir,
-    /// Where its server's control socket is.
+    /// Folder of its server's control socket.
     runtime: PathBuf,
     pub(crate) members: Vec<PathBuf>,
 }
 
-/// How braid said no.
+/// braid's refusal.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) exit: i32,
@@ -41,7 +41,7 @@ impl Array {
         Self::create_sized(shape, "16M")
     }
 
-    /// The same with a bitmap and no log: after a crash parity is in doubt where it names.
+    /// The same with a bitmap and without a log: after a crash parity is in doubt at set bits.
     pub(crate) fn with_bitmap(shape: Shape) -> Self {
         Self::create_with("tank", shape, "16M", &["--consistency", "bitmap"])
     }
@@ -54,12 +54,12 @@ impl Array {
         Self::create_with(name, shape, member_size, &[])
     }
 
-    /// Makes it with more words on the command line. With `--spare 1` the last member is none.
+    /// Makes it with more words on the command line. With `--spare 1` the last member is a spare.
     pub(crate) fn create_with(name: &str, shape: Shape, member_size: &str, more: &[&str]) -> Self {
         Self::create_in(Self::folder(), name, shape, member_size, more)
     }
 
-    /// The same with a write journal, whose device is given as well.
+    /// The same with a write journal; also returns its device.
     pub(crate) fn create_journaled(shape: Shape, member_size: &str) -> (Self, PathBuf) {
         let folder = Self::folder();
         let journal = folder.path().join("journal.img");
@@ -68,7 +68,7 @@ impl Array {
         (Self::create_in(folder, "tank", shape, member_size, &more), journal)
     }
 
-    /// The same with a bitmap file beside the members, which is given as well.
+    /// The same with a bitmap file beside the members; also returns the file.
     pub(crate) fn create_with_file(shape: Shape, more: &[&str]) -> (Self, PathBuf) {
         let folder = Self::folder();
         let file = folder.path().join("tank.bitmap");
@@ -77,7 +77,7 @@ impl Array {
         (Self::create_in(folder, "tank", shape, "16M", &more), file)
     }
 
-    /// An array that was made elsewhere, of copies of its members.
+    /// An array made elsewhere, from images of its members.
     pub(crate) fn of_images(images: &[Vec<u8>]) -> Self {
         let folder = Self::folder();
         let runtime = folder.path().join("run");
@@ -114,12 +114,13 @@ impl Array {
         array
     }
 
-    /// One whose server is found where the other's is.
+    /// Shares the runtime folder of `other`.
     pub(crate) fn found_with(self, other: &Self) -> Self {
         Self { runtime: other.runtime.clone(), ..self }
     }
 
-    /// How its server answers unless it is told: early where its folder is in memory, as on machines that have `/tmp` there.
+    /// The default `--cache`: early acknowledgement if the runtime folder is in memory, as on
+    /// machines with `/tmp` there.
     pub(crate) fn default_cache(&self) -> &'static str {
         const TMPFS: rustix::fs::FsWord = 0x0102_1994;
         let place = self.runtime.ancestors().find(|path| path.is_dir()).expect("a folder");
@@ -129,17 +130,15 @@ impl Array {
         if is_in_memory && is_of_host { "writeback" } else { "writethrough" }
     }
 
-    /// One whose server has its runtime folder there.
+    /// Uses this runtime folder.
     pub(crate) fn found_in(self, runtime: &Path) -> Self {
         Self { runtime: runtime.to_path_buf(), ..self }
     }
 
-    /// Where its server's control socket is.
     pub(crate) fn runtime(&self) -> &Path {
         &self.runtime
     }
 
-    /// A path in the array's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -149,7 +148,7 @@ impl Array {
         self.run_braid(self.command_line(words, members))
     }
 
-    /// Runs braid with these words and no others, among this array's own servers.
+    /// Runs braid with exactly these words, in this array's runtime folder.
     pub(crate) fn run_braid(&self, line: Vec<String>) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
         command.args(line).env("BRAID_RUNTIME_DIR", &self.runtime).env("LC_ALL", "C");
@@ -164,7 +163,7 @@ impl Array {
         line
     }
 
-    /// Serves with all members that are still there.
+    /// Serves with all members that exist.
     pub(crate) fn serve(&self) -> Served {
         self.serve_with(&[], &self.present())
     }
@@ -183,7 +182,7 @@ impl Array {
         kept.map(|(_, path)| path.clone()).collect()
     }
 
-    /// `serve` must refuse these members and say so properly, and change none of them.
+    /// Checks that `serve` refuses these members properly, and changes none of them.
     pub(crate) fn serve_refused(&self, options: &[&str], members: &[PathBuf]) -> Refusal {
         let socket = self.path("refused.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
@@ -194,7 +193,7 @@ impl Array {
         refusal
     }
 
-    /// braid must refuse this, with a code, a cause and a way out, and change no member.
+    /// Checks that braid refuses with a code, a cause and a remedy, and changes no member.
     pub(crate) fn refused(&self, words: &[&str], members: &[PathBuf]) -> Refusal {
         let before = contents(members);
         let refusal = Refusal::of(&self.braid(words, members));
@@ -211,7 +210,7 @@ impl Array {
         refusal
     }
 
-    /// Puts `bytes` into a member's superblock at `at`, with or without making its checksum right.
+    /// Puts `bytes` into a member's superblock at `at`; with `checksum`, corrects its checksum.
     pub(crate) fn patch_superblock(&self, slot: usize, at: usize, bytes: &[u8], checksum: bool) {
         let file = open(&self.members[slot]);
         let mut superblock = vec![0; 4096];
@@ -224,7 +223,7 @@ impl Array {
         file.write_all_at(&superblock, SUPERBLOCK_BYTES).expect("writing a superblock");
     }
 
-    /// Whether the superblock in a slot's file passes md's checksum: nothing here is braid's.
+    /// Whether the superblock in a slot's file passes md's checksum, without braid's code.
     pub(crate) fn checksum_is_right(&self, slot: usize) -> bool {
         let mut superblock = vec![0; 4096];
         let file = open(&self.members[slot]);
@@ -248,7 +247,7 @@ impl Refusal {
         Self { exit: ran.status.code().unwrap_or(-1), code, json }
     }
 
-    /// The code and the exit status.
+    /// Checks the code and the exit status.
     #[track_caller]
     pub(crate) fn is(&self, code: &str, exit: i32) {
         assert_eq!((self.code.as_str(), self.exit), (code, exit), "{}", self.json);
@@ -261,7 +260,7 @@ fn open(path: &Path) -> std::fs::File {
     std::fs::OpenOptions::new().read(true).write(true).open(path).expect("a member")
 }
 
-/// Everything in these files; a member that is not there is empty.
+/// Contents of these files; a missing one is empty.
 fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
     members.iter().map(|path| std::fs::read(path).unwrap_or_default()).collect()
 }

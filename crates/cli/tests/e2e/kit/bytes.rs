@@ -1,13 +1,12 @@
 //! Bytes that look random and are the same in every run.
 
-/// The same for the same seed.
 pub(crate) fn random_bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
     bytes
 }
 
-/// Equal, or a panic that names the first difference instead of printing megabytes.
+/// Compares; a failure names the first difference instead of printing megabytes.
 #[track_caller]
 pub(crate) fn assert_same(found: &[u8], wanted: &[u8], what: &str) {
     assert_eq!(found.len(), wanted.len(), "{what}: length");

@@ -1,5 +1,5 @@
-//! A client of NBD for tests: requests by cookies of the test's own, an answer in time or none, and
-//! errors by number.
+//! An NBD client for tests: the test chooses cookies, answers have a deadline, and errors are
+//! numbers.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -11,9 +11,9 @@ use braid_nbd_client::{ClientError, ClientPlan, Command, ErrorCode, Heard, plan_
 /// A connection to the export of the empty name, with a limit for each answer.
 pub(crate) struct Client {
     client: braid_nbd_client::Client,
-    /// The test's cookie of each request that is under way.
+    /// The test's cookie of each request in flight.
     asked: HashMap<u64, u64>,
-    /// Bytes of the read that was answered last, and of others so far.
+    /// Data of the last answered read, and of others so far.
     data: HashMap<u64, Vec<u8>>,
     last: u64,
 }
@@ -41,7 +41,7 @@ impl Client {
         self.ask(cookie, Command::Write { offset, length, fua: false }, bytes);
     }
 
-    /// The next answer: the test's cookie, and how it went; none if there is none in time.
+    /// The next answer: the test's cookie and the result; `None` after the limit.
     fn answer(&mut self) -> Option<(u64, Result<(), ErrorCode>)> {
         loop {
             match self.client.hear() {
@@ -60,42 +60,42 @@ impl Client {
         }
     }
 
-    /// The cookie of the next answer, which must be a good one; none if there is none in time.
+    /// The cookie of the next answer, which must be a success; `None` after the limit.
     pub(crate) fn hear(&mut self) -> Option<u64> {
         let (cookie, result) = self.answer()?;
         result.expect("an error");
         Some(cookie)
     }
 
-    /// What came with the last answer, which was that of a read.
+    /// The data of the last answer, which must be a read's.
     pub(crate) fn payload(&mut self, length: usize) -> Vec<u8> {
         let bytes = self.data.remove(&self.last).unwrap_or_default();
         assert_eq!(bytes.len(), length);
         bytes
     }
 
-    /// One write by itself, that may fail: the error's number, 0 if it is well.
+    /// A single write that may fail; returns the error's number, or 0.
     pub(crate) fn try_write(&mut self, offset: u64, bytes: &[u8]) -> u32 {
         self.ask_write(0, offset, bytes);
         let (_, result) = self.answer().expect("an answer in time");
         result.err().map_or(0, ErrorCode::to_wire)
     }
 
-    /// One read by itself; none if there is no answer in time, and then nothing can be asked any more.
+    /// A single read; `None` after the limit, and then the client is unusable.
     pub(crate) fn read(&mut self, offset: u64, length: usize) -> Option<Vec<u8>> {
         self.ask_read(0, offset, length);
         self.hear()?;
         Some(self.payload(length))
     }
 
-    /// One read by itself, that may fail: the error's number.
+    /// A single read that may fail with the error's number.
     pub(crate) fn try_read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
         self.ask_read(0, offset, length);
         let (_, result) = self.answer().expect("an answer in time");
         result.map(|()| self.payload(length)).map_err(ErrorCode::to_wire)
     }
 
-    /// One write by itself.
+    /// A single write.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.ask_write(0, offset, bytes);
         self.hear().expect("an answer in time");

@@ -1,4 +1,5 @@
-//! braid where the operating system refuses something: a limit, or a system call that answers an error.
+//! Runs braid where the operating system refuses something: by a limit, or by an error of a system
+//! call.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use super::array::Array;
 use super::process::{Ran, run};
 use braid_test_needs::{Need, are_installed, skip};
 
-/// Installs a filter (seccomp) by which one system call answers an error, and becomes another program.
+/// Installs a filter (seccomp) that makes one system call fail, and becomes another program.
 pub(crate) const FILTER: &str = r#"
 import ctypes, os, struct, sys
 number, errno = int(sys.argv[1]), int(sys.argv[2])
@@ -32,7 +33,8 @@ pub(crate) const MOUNT: u32 = 165;
 pub(crate) const SECCOMP: u32 = 317;
 
 impl Array {
-    /// Runs braid where the system call `number` answers `errno`; none where no filter can be had.
+    /// Runs braid with the system call `number` failing with `errno`; `None` if no filter can be
+    /// installed.
     pub(crate) fn braid_denied(&self, (number, errno): (u32, i32), words: &[&str]) -> Option<Ran> {
         if !are_installed(&["python3"]) {
             return None;

@@ -1,8 +1,9 @@
-//! A file system whose files can be made to hang, or to fail: what a request asks is answered when the test says so, and not
-//! before, or with an error.
+//! A file system whose files hang or fail on the test's request: it holds answers back until the
+//! test releases them, or answers with an error.
 //!
-//! It passes a folder through by FUSE. The kernel waits for its answers as it does for any FUSE: a few background reads at
-//! once, all others in line behind them, and no signal gets a thread out that waits for an answer.
+//! It passes a folder through by FUSE. The kernel waits for its answers as for any FUSE: a few
+//! background reads at once, all others queued behind them, and no signal frees a thread that waits
+//! for an answer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,26 +21,26 @@ use fuser::{
 };
 use tempfile::TempDir;
 
-/// What the kernel takes by default.
+/// The kernel's default.
 const BACKGROUND_MAX: u16 = 12;
 
-/// Everything is asked for anew.
+/// The kernel caches no attributes.
 const TTL: Duration = Duration::ZERO;
 
 const ROOT: u64 = 1;
 
-/// What of a file hangs.
+/// Requests for a file that hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hang {
     Reads,
     Writes,
     /// Reads and writes.
     Both,
-    /// And questions about the file.
+    /// Also requests about the file.
     Everything,
 }
 
-/// What is asked of a file.
+/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Read,
@@ -48,11 +49,11 @@ pub(crate) enum Deed {
     Look,
 }
 
-/// What of a file fails, and how.
+/// Requests for a file that fail, and their error.
 #[derive(Clone, Debug)]
 pub(crate) struct Fail {
     pub(crate) deed: Deed,
-    /// Of the file; a flush is about all of it.
+    /// A range of the file; a flush covers all of it.
     pub(crate) bytes: Range<u64>,
     pub(crate) errno: i32,
 }
@@ -77,11 +78,11 @@ struct State {
     held: Vec<Answer>,
     /// By inode.
     fails: BTreeMap<u64, Fail>,
-    /// Bytes of requests that have failed.
+    /// Ranges of failed requests.
     failed: Vec<Range<u64>>,
 }
 
-/// The mounted folder. It is unmounted when this is dropped.
+/// The mounted folder, unmounted on drop.
 pub(crate) struct Hanging {
     folder: TempDir,
     names: Vec<String>,
@@ -89,7 +90,7 @@ pub(crate) struct Hanging {
     session: Option<BackgroundSession>,
 }
 
-/// Lets go of everything when it is dropped, so that a test that fails does not leave processes that cannot be killed.
+/// Releases everything on drop, so that a failed test leaves no unkillable processes behind.
 pub(crate) struct LetGo(Arc<Mutex<State>>);
 
 impl Drop for LetGo {
@@ -109,7 +110,7 @@ fn let_go(state: &Mutex<State>) {
 }
 
 impl Hanging {
-    /// These files, by their names, in a folder of their own; none where the test may not mount.
+    /// Passes these files through, by name, in one folder; `None` if the test may not mount.
     pub(crate) fn over(files: &[PathBuf]) -> Option<Self> {
         let name =
             |path: &PathBuf| path.file_name().expect("a file").to_str().expect("text").into();
@@ -127,39 +128,37 @@ impl Hanging {
         self.folder.path()
     }
 
-    /// The files in it.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.names.iter().map(|name| self.path().join(name)).collect()
     }
 
-    /// What is asked of a file from now on is not answered.
+    /// Holds back answers for this file from now on.
     pub(crate) fn hang(&self, file: usize, hang: Hang) {
         let mut state = self.state.lock().expect("no panic under this lock");
         state.hangs.insert(inode(file), hang);
     }
 
-    /// What is asked of a file from now on fails.
+    /// Fails requests for this file from now on.
     pub(crate) fn fail(&self, file: usize, fail: Fail) {
         let mut state = self.state.lock().expect("no panic under this lock");
         state.fails.insert(inode(file), fail);
     }
 
-    /// Which bytes were asked for in requests that failed.
     pub(crate) fn failed(&self) -> Vec<Range<u64>> {
         self.state.lock().expect("no panic under this lock").failed.clone()
     }
 
-    /// Requests that have no answer yet.
+    /// Number of requests without an answer yet.
     pub(crate) fn held(&self) -> usize {
         self.state.lock().expect("no panic under this lock").held.len()
     }
 
-    /// Answers everything, late, and from now on at once.
+    /// Releases all answers, and holds back no more; requests no longer fail.
     pub(crate) fn let_go(&self) {
         let_go(&self.state);
     }
 
-    /// The same; what is to fail still does.
+    /// Releases all answers, and holds back no more; requests still fail.
     pub(crate) fn let_go_of_held(&self) {
         let held = {
             let mut state = self.state.lock().expect("no panic under this lock");
@@ -178,7 +177,7 @@ impl Drop for Hanging {
     fn drop(&mut self) {
         self.let_go();
         if let Some(session) = self.session.take() {
-            // A test that failed may have left a program behind that uses it.
+            // A failed test may have left a program behind that uses the mount.
             let _ = session.umount_and_join();
         }
     }
@@ -200,7 +199,7 @@ impl PassThrough {
         self.files.get(usize::try_from(index).ok()?)
     }
 
-    /// Answers, now or when it is let go.
+    /// Answers, now or on release.
     fn answer(&self, inode: INodeNo, deed: Deed, answer: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().expect("no panic under this lock");
         if state.hangs.get(&u64::from(inode)).is_some_and(|hang| hang.holds(deed)) {
@@ -210,7 +209,7 @@ impl PassThrough {
         answer();
     }
 
-    /// The error that a request is to be answered with, if it is.
+    /// The error to answer a request with, if any.
     fn error(&self, inode: INodeNo, deed: Deed, bytes: Range<u64>) -> Option<Errno> {
         let mut state = self.state.lock().expect("no panic under this lock");
         let fail = state.fails.get(&u64::from(inode))?;

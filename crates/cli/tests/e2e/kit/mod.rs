@@ -1,8 +1,8 @@
-//! What every case needs: tools and whether they are here, arrays in temporary folders, the server
-//! as a child process, and bytes to write.
+//! Common parts of all cases: tools and their availability, arrays in temporary folders, the server
+//! as a child process, and test data.
 //!
-//! A case that finds a tool missing says so and passes; under `cargo xtask test`, which installs them, it fails
-//! (`braid_test_needs`).
+//! Without a needed tool a case reports that and passes; under `cargo xtask test`, which installs
+//! the tools, it fails (`braid_test_needs`).
 
 mod array;
 mod bytes;
@@ -27,7 +27,7 @@ pub(crate) use raw_client::RawClient;
 pub(crate) use remedies::{note, offered};
 pub(crate) use served::Served;
 
-/// A level, how many members, and how many of them may be lost whichever they are.
+/// A level, its number of members, and how many it can lose in any combination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) level: &'static str,

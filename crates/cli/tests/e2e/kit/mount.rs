@@ -1,4 +1,4 @@
-//! An NBD export as a file, by QEMU's storage daemon and FUSE: what no kernel module is needed for.
+//! An NBD export as a file, by QEMU's storage daemon and FUSE, without a kernel module.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use super::array::Array;
 use super::process::{Background, wait_until};
 use super::served::Served;
 
-/// A file that is the array. It goes when this is dropped.
+/// A file with the array's content, removed on drop.
 pub(crate) struct Mount {
-    // Ended before the file is looked at again.
+    // Dropped before the file.
     daemon: Background,
     pub(crate) file: PathBuf,
 }

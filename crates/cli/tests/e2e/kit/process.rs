@@ -1,4 +1,4 @@
-//! Other programs: running them with a deadline, running them beside us.
+//! Other programs: run with a deadline, or run concurrently.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,15 +12,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::remedies::Place;
 
-/// Longer than any client takes here, even on a busy machine.
+/// More than any client needs here, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// Between two looks at something that is waited for.
+/// The interval of polling.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Where programs of administrators are that a user's PATH may not have.
+/// Folders of administrators' programs, which a user's PATH may lack.
 const MORE_FOLDERS: &str = "/usr/sbin:/sbin";
 
-/// Writes a line past the test harness, which would keep it to itself.
+/// Prints a line past the test harness, which would capture it.
 pub(crate) fn say(line: &str) {
     writeln!(std::io::stderr(), "{line}").expect("standard error is open");
 }
@@ -29,7 +29,7 @@ fn search_path() -> String {
     format!("{}:{MORE_FOLDERS}", std::env::var("PATH").unwrap_or_default())
 }
 
-/// A shell that runs a line, in which `braid` is the one of this build. Where its arrays are is for the caller to say.
+/// A shell that runs a line with this build's `braid`. The caller sets the folders of the arrays.
 pub(crate) fn shell(line: &str) -> Command {
     let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
     let folder = braid.parent().expect("a folder").display();
@@ -39,7 +39,7 @@ pub(crate) fn shell(line: &str) -> Command {
     shell
 }
 
-/// Waits for `ready`; panics with `what` when it takes too long.
+/// Waits for `ready`; panics with `what` after `limit`.
 pub(crate) fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     while !ready() {
@@ -56,7 +56,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// A program that runs beside us. It ends when this is dropped, at the latest.
+/// A concurrent program, ended on drop at the latest.
 pub(crate) struct Background {
     child: Child,
     words: String,
@@ -75,7 +75,7 @@ impl Background {
         Self::spawn_command(command, "")
     }
 
-    /// With `input` on its standard input.
+    /// Starts it with `input` on its standard input.
     pub(crate) fn spawn_command(mut command: Command, input: &str) -> Self {
         let words = format!("{command:?}");
         let place = Place::of(&command);
@@ -92,7 +92,7 @@ impl Background {
         self.child.try_wait().expect("our own child").is_some()
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM, and waits for its end.
     pub(crate) fn terminate(mut self) {
         let id = i32::try_from(self.child.id()).expect("a process id");
         kill_process(Pid::from_raw(id).expect("not zero"), Signal::TERM).expect("our own child");
@@ -116,7 +116,7 @@ impl Background {
         Ran { status, stdout, stderr }
     }
 
-    /// Waits for its end, which must be a success; what it printed.
+    /// Waits for its end, which must be a success; returns its output.
     pub(crate) fn wait_ok(self) -> String {
         let words = self.words.clone();
         let ran = self.wait();
@@ -139,12 +139,12 @@ fn text(file: &mut File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Runs a program to its end, whatever that is.
+/// Runs a program to its end, success or not.
 pub(crate) fn run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Ran {
     Background::spawn(program, arguments).wait()
 }
 
-/// Runs a program that must succeed; what it printed.
+/// Runs a program that must succeed; returns its output.
 pub(crate) fn ok<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> String {
     Background::spawn(program, arguments).wait_ok()
 }

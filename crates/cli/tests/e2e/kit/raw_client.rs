@@ -1,17 +1,19 @@
-//! An NBD client that says what it likes: it lets itself in, and from then on bytes are written and read by hand.
+//! An NBD client for malformed traffic: it negotiates, and then the test writes and reads bytes by
+//! hand.
 //!
-//! Included by path in `cargo xtask hostile-memory`, which attacks other servers in the same way. std only.
+//! `cargo xtask hostile-memory` includes it by path to attack other servers in the same way. std
+//! only.
 
 use std::io::{Read, Result, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A client in the transmission phase, whose replies have no structure.
+/// A client in the transmission phase, with simple replies.
 pub(crate) struct RawClient(pub(crate) UnixStream);
 
 impl RawClient {
-    /// Lets itself in. What a call on the socket waits for comes within `patience`, or is an error.
+    /// Negotiates. `patience` is the timeout of each call on the socket.
     pub(crate) fn connect(socket: &Path, patience: Duration) -> Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(patience))?;
@@ -20,7 +22,7 @@ impl RawClient {
         Self::greeted(stream)
     }
 
-    /// Goes on once the server's greeting has been read.
+    /// Negotiates after the server's greeting has been read.
     pub(crate) fn greeted(mut stream: UnixStream) -> Result<Self> {
         // Fixed newstyle without zeroes; EXPORT_NAME of the empty name.
         stream.write_all(&3_u32.to_be_bytes())?;
@@ -40,7 +42,7 @@ impl RawClient {
         header
     }
 
-    /// Says that it will write much, or asks for much, and does no more.
+    /// Announces a large write, or requests a large read, and does no more.
     pub(crate) fn attack(&mut self, kind: usize, offset: u64, bytes: u32) -> Result<()> {
         let (read, write) = (Self::header(0, offset, bytes), Self::header(1, offset, bytes));
         self.0.write_all(&match kind % 4 {

@@ -1,15 +1,17 @@
-//! What refusals offer, tried: whatever a test has braid refuse, the commands that are printed with the refusal are run, as far as
-//! that changes nothing, and have to work.
+//! Tries remedies: whenever a test makes braid refuse, it runs the commands of the refusal as far
+//! as they change nothing, and they must work.
 //!
 //! ```text
-//!   it looks       as it stands; `serve` with `--run true`, so that it ends
+//!   it looks       unchanged; `serve` with `--run true`, so that it ends
 //!   it changes     with `-n`, where its verb knows that
-//!   a pattern      (a word in capitals, an ellipsis) is for a person to fill in, and not run
+//!   a pattern      (a word in capitals, an ellipsis) is for the operator to fill in, and not run
 //! ```
 //!
-//! What changes or destroys, and what a person has to complete, a test [follows](Array::follow) by its label.
+//! For a remedy that changes or destroys, or that the operator completes, a test
+//! [follows](Array::follow) it by its label.
 //!
-//! Under `cargo xtask test` their labels are noted down, and compared with those in the source (`xtask/src/remedies.rs`).
+//! Under `cargo xtask test` the labels are noted down, and compared with those in the source
+//! (`xtask/src/remedies.rs`).
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -20,16 +22,16 @@ use serde_json::Value;
 use super::array::Array;
 use super::process::{Background, Ran, shell};
 
-/// Names the file that labels of commands are noted in.
+/// Names the file of the labels of commands that ran.
 const NOTES: &str = "BRAID_REMEDIES_RUN";
 
-/// Verbs that say with `-n` what they would do.
+/// Verbs that support `-n` as a dry run.
 const DRY: [&str; 14] = [
     "create", "set", "tune", "add", "spare", "fail", "remove", "replace", "rebuild", "pause",
     "resume", "stop", "undo", "replay",
 ];
 
-/// Where a command of braid was run: its remedies are for the same place.
+/// The place of a braid command: its remedies run there.
 #[derive(Debug)]
 pub(super) struct Place {
     runtime: Option<OsString>,
@@ -38,7 +40,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a command, if it is braid's.
+    /// The place of a command, if it is braid's.
     pub(super) fn of(command: &Command) -> Option<Self> {
         let words: Vec<_> = command.get_args().collect();
         let is_braid = command.get_program() == env!("CARGO_BIN_EXE_braid");
@@ -51,7 +53,7 @@ impl Place {
         is_braid.then_some(Self { runtime, state, folder })
     }
 
-    /// Tries what a refusal offers; nothing if this is none.
+    /// Tries the remedies of a refusal, if the output is one.
     pub(super) fn try_each(&self, output: &str) {
         let last = output.lines().last().unwrap_or_default();
         let Ok(error) = serde_json::from_str::<Value>(last) else { return };
@@ -74,7 +76,7 @@ impl Place {
         let ran = shell.output().expect("a shell");
         let said = String::from_utf8_lossy(&ran.stdout);
         let works = match (line.starts_with("braid "), ran.status.code()) {
-            // Usage, or what cannot be run.
+            // A usage error, or not executable.
             (true, Some(2 | 126 | 127) | None) => false,
             (true, Some(_)) => !said.contains("error[B001]"),
             // A tool that is not installed here; others may find nothing.
@@ -85,7 +87,7 @@ impl Place {
     }
 }
 
-/// The command that a refusal offers under this label. Who runs it [notes](note) that then.
+/// The command with this label in a refusal. A caller that runs it [notes](note) that.
 #[track_caller]
 pub(crate) fn offered(error: &Value, label: &str) -> String {
     let mut remedies = error["remedies"].as_array().into_iter().flatten();
@@ -96,13 +98,14 @@ pub(crate) fn offered(error: &Value, label: &str) -> String {
 }
 
 impl Array {
-    /// Types what a refusal offers under this label, as it stands; a server ends by itself. It must work.
+    /// Types the command with this label in a refusal, unchanged; it must work. A server ends by
+    /// itself.
     #[track_caller]
     pub(crate) fn follow(&self, error: &Value, label: &str) -> Ran {
         self.follow_with(error, label, &[])
     }
 
-    /// The same, with other words in place of those that are for a person to choose.
+    /// The same, with these words in place of the operator's choices.
     #[track_caller]
     pub(crate) fn follow_with(&self, error: &Value, label: &str, chosen: &[(&str, &str)]) -> Ran {
         let mut line = offered(error, label);
@@ -116,7 +119,7 @@ impl Array {
             line.push_str(" --run true");
         }
         let ran = self.type_line(&line);
-        // What is looked at may well be in need of attention.
+        // The examined members may well need attention.
         let is_look = ["braid examine ", "braid rescue "].iter().any(|look| line.starts_with(look));
         let is_looked_at = is_look && ran.status.code() == Some(3);
         assert!(
@@ -129,7 +132,7 @@ impl Array {
         ran
     }
 
-    /// Types a line in a shell that stands in the array's folder, among its servers.
+    /// Types a line in a shell in the array's folder, with its runtime folder.
     pub(crate) fn type_line(&self, line: &str) -> Ran {
         let mut shell = shell(line);
         shell.current_dir(self.path(""));
@@ -139,7 +142,7 @@ impl Array {
     }
 }
 
-/// The command, or what stands for it; none where running it would change something.
+/// The command or its harmless form; `None` if it would change something.
 fn harmless(risk: &str, command: &str) -> Option<String> {
     let mut words = command.split_whitespace();
     let is_pattern = |word: &str| {
@@ -153,7 +156,7 @@ fn harmless(risk: &str, command: &str) -> Option<String> {
     }
     let is_braid = words.next() == Some("braid");
     let verb = words.find(|word| !word.starts_with('-')).unwrap_or_default();
-    // What stands before the verb may have a value.
+    // Options before the verb may have a value.
     let verb = if command.contains(" serve ") { "serve" } else { verb };
     let follows = ["--watch", " -f", "--follow"].iter().any(|word| command.contains(word));
     match (is_braid, verb, risk) {
@@ -169,10 +172,10 @@ fn harmless(risk: &str, command: &str) -> Option<String> {
     }
 }
 
-/// A command with this label was run, and did what it promises.
+/// Notes that a command with this label ran and kept its promise.
 pub(crate) fn note(label: &str) {
     let Some(path) = std::env::var_os(NOTES) else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    // Of several processes that append at once each line stays whole.
+    // With O_APPEND, lines of several processes stay whole.
     file.and_then(|mut file| file.write_all(format!("{label}\n").as_bytes())).expect("notes");
 }

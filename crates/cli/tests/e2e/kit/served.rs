@@ -13,24 +13,24 @@ use serde_json::Value;
 use super::array::Array;
 use super::process::{ok, wait_until};
 
-/// Longer than anything takes that braid does between two events.
+/// More than braid needs between two events.
 const EVENT_LIMIT: Duration = Duration::from_secs(30);
-/// Time to stop in, clients cut included.
+/// Limit of a stop, including cut clients.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
-/// What it has said so far, and whether it can say more.
+/// Its output so far, and whether it can go on.
 #[derive(Default)]
 struct Said {
     events: Mutex<(Vec<Value>, bool)>,
     changed: Condvar,
 }
 
-/// A running server. It is killed when this is dropped.
+/// A running server, killed on drop.
 pub(crate) struct Served {
     child: Child,
     said: Arc<Said>,
     listener: Option<JoinHandle<()>>,
-    /// Of the empty export name.
+    /// The URI of the empty export name.
     pub(crate) uri: String,
     pub(crate) socket: PathBuf,
     pub(crate) size_bytes: u64,
@@ -67,7 +67,8 @@ impl Served {
         let socket = array.path("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let mut words = [verb, &["--nbd", &uri]].concat();
-        // All of them under confinement, for whoever asks for that: what it costs is seen.
+        // With this variable all servers are confined, to see the effect of confinement on all
+        // tests.
         let is_asked_for = std::env::var_os("BRAID_E2E_CONFINE").is_some();
         if is_asked_for && verb == ["serve"] && !options.contains(&"--confine") {
             words.extend(["--confine", "auto"]);
@@ -94,7 +95,7 @@ impl Served {
         served
     }
 
-    /// Waits for an event, or finds it in what was said already.
+    /// Waits for an event, or finds it in the output so far.
     pub(crate) fn wait_for(&mut self, event: &str) -> Value {
         let start = Instant::now();
         let mut state = self.said.events.lock().expect("no panic under this lock");
@@ -106,7 +107,7 @@ impl Served {
             if state.1 || left.is_zero() {
                 let said = format!("{:#?}", state.0);
                 drop(state);
-                // Nothing more can be waited for; it is ended so that its last words can be read.
+                // No event will come any more; kill it to read its last output.
                 let _ = self.child.kill();
                 let mut words = String::new();
                 let stderr = self.child.stderr.as_mut().expect("piped");
@@ -123,12 +124,11 @@ impl Served {
         state.0.iter().filter(|said| said["event"] == event).cloned().collect()
     }
 
-    /// Its process.
     pub(crate) fn process_id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The error that it ended with, if it has said so.
+    /// The final error, if it has printed one.
     pub(crate) fn error(&self) -> Option<Value> {
         let state = self.said.events.lock().expect("no panic under this lock");
         state.0.iter().find(|said| said["code"].is_string()).cloned()
@@ -148,7 +148,7 @@ impl Served {
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("our own child");
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it ends by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until("braid to end", STOP_LIMIT, || {
@@ -161,8 +161,8 @@ impl Served {
         status.expect("it has ended")
     }
 
-    /// Stops it with SIGTERM; it must end well, in order and with every request answered.
-    /// Its last event.
+    /// Stops it with SIGTERM; it must end cleanly, with every request answered. Returns its last
+    /// event.
     pub(crate) fn stop(mut self) -> Value {
         self.signal(Signal::TERM);
         let status = self.wait();
@@ -174,7 +174,7 @@ impl Served {
         stopped
     }
 
-    /// Stops it, however it ends; what it said on standard error.
+    /// Stops it, with any result; returns its standard error.
     pub(crate) fn last_words(mut self) -> String {
         self.signal(Signal::TERM);
         self.wait();
@@ -184,13 +184,13 @@ impl Served {
         words
     }
 
-    /// Ends it as a power failure would, as far as a process can have one.
+    /// Kills it, as close to a power failure as a process can get.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
-    /// The member's file is deleted, and braid notices.
+    /// Deletes the member's file, and waits until braid notices.
     pub(crate) fn lose(&mut self, array: &Array, slot: usize) {
         let before = self.events("Fail").len();
         std::fs::remove_file(&array.members[slot]).expect("a member to lose");

@@ -1,6 +1,8 @@
-//! A virtual machine as its disk sees it: memory with a ring in it, the messages that say where that is, and eventfds.
+//! A virtual machine as its disk sees it: memory with a ring in it, messages with their addresses,
+//! and eventfds.
 //!
-//! The monitor's side of the socket is the crate `vhost`'s; the guest's side, its driver, is written here.
+//! The monitor's side of the socket is the crate `vhost`'s; the guest's side, its driver, is
+//! written here.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -16,19 +18,19 @@ use vm_memory::{ByteValued, Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use vmm_sys_util::poll::PollContext;
 
-/// Longer than anything takes, a restart of the server among it.
+/// Limit for any wait, including a restart of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What of the device the driver wants: flushes, discards, writes of zeroes, version 1.
+/// The driver's features: flushes, discards, writes of zeroes, version 1.
 const FEATURES: u64 = 1 << 9 | 1 << 13 | 1 << 14 | 1 << 29 | 1 << 30 | 1 << 32;
 
 pub(super) const ENTRIES: u16 = 128;
-/// Slots for requests, each of three descriptors, with room for so much payload.
+/// Slots for requests, each of three descriptors, with room for this much payload.
 pub(super) const SLOTS: u16 = 32;
 pub(super) const SLOT_BYTES: u64 = 128 << 10;
 
 const MEMORY_BYTES: u64 = 8 << 20;
-/// Where the machine's monitor has the memory; it is never looked at by this address.
+/// The memory's address in the monitor; the test never uses it.
 const USER: u64 = 0x7f00_0000_0000;
 const DESCRIPTORS: u64 = 0;
 const AVAILABLE: u64 = 0x4000;
@@ -40,7 +42,7 @@ const PAYLOADS: u64 = 1 << 20;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 
-/// What is asked for.
+/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Read = 0,
@@ -51,7 +53,6 @@ pub(super) enum Ask {
     Zero = 13,
 }
 
-/// See the module.
 pub(super) struct Machine {
     frontend: Option<Frontend>,
     memory: GuestMemoryMmap,
@@ -61,12 +62,12 @@ pub(super) struct Machine {
     table: Option<(VhostUserInflight, File)>,
     put: u16,
     seen: u16,
-    /// Slots whose requests are not answered.
+    /// Slots with requests in flight.
     asked: Vec<u16>,
 }
 
 impl Machine {
-    /// One that is switched on, and has no disk yet.
+    /// A machine that is switched on, without a disk.
     pub(super) fn new() -> Self {
         let file: File = memfd_create("machine", MemfdFlags::CLOEXEC).expect("a memfd").into();
         file.set_len(MEMORY_BYTES).expect("a length");
@@ -88,7 +89,7 @@ impl Machine {
         }
     }
 
-    /// Its monitor connects to a disk, as often as it takes, and says where everything is.
+    /// The monitor connects to a disk, however many tries it takes, and sends all addresses.
     pub(super) fn plug(&mut self, socket: &Path) {
         let begun = Instant::now();
         let mut frontend = loop {
@@ -122,7 +123,7 @@ impl Machine {
         };
         frontend.set_mem_table(&[memory]).expect("memory");
         frontend.set_vring_num(0, ENTRIES).expect("a ring");
-        // As QEMU says after it has lost a server: what it knows of the used ring.
+        // As QEMU does after the loss of a server: its index of the used ring.
         frontend.set_vring_base(0, self.get(USED + 2)).expect("a ring");
         let place = VringConfigData {
             queue_max_size: ENTRIES,
@@ -138,21 +139,21 @@ impl Machine {
         frontend.set_vring_kick(0, &self.kick).expect("a ring");
         frontend.set_vring_enable(0, true).expect("a ring");
         self.frontend = Some(frontend);
-        // What it put in while there was nobody.
+        // Announces requests put in while no server was connected.
         self.kick.write(1).expect("an eventfd");
     }
 
-    /// Its monitor lets go, as one does that is killed.
+    /// The monitor disconnects, as when killed.
     pub(super) fn unplug(&mut self) {
         self.frontend = None;
     }
 
-    /// The ring is stopped in order; the index of the next request.
+    /// Stops the ring; returns the index of the next request.
     pub(super) fn stop_ring(&self) -> u32 {
         self.frontend.as_ref().expect("it is plugged in").get_vring_base(0).expect("a base")
     }
 
-    /// Numbers of the disk's configuration.
+    /// A number from the disk's configuration.
     pub(super) fn configuration(&mut self, offset: u32, length: u32) -> u64 {
         let frontend = self.frontend.as_mut().expect("it is plugged in");
         let room = vec![0; length as usize];
@@ -175,7 +176,7 @@ impl Machine {
         GuestAddress(PAYLOADS + u64::from(slot) * SLOT_BYTES)
     }
 
-    /// What the payload of a slot holds.
+    /// The payload of a slot.
     pub(super) fn bytes(&self, slot: u16, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.memory.read_slice(&mut bytes, Self::payload(slot)).expect("memory");
@@ -195,7 +196,8 @@ impl Machine {
         self.set(at + 14, next);
     }
 
-    /// Puts a request into the ring, with this payload or for so much; nobody is told yet.
+    /// Puts a request into the ring, with this payload or with room for this length; does not
+    /// notify the server.
     pub(super) fn put(&mut self, slot: u16, ask: Ask, sector: u64, payload: Result<&[u8], u32>) {
         assert!(slot < SLOTS && !self.asked.contains(&slot), "a slot that is free");
         let (head, place) = (slot * 3, u64::from(slot));
@@ -221,7 +223,7 @@ impl Machine {
         self.asked.push(slot);
     }
 
-    /// Tells that there is something in the ring.
+    /// Notifies the server of the ring's requests.
     pub(super) fn kick(&self) {
         fence(Ordering::SeqCst);
         self.set(AVAILABLE + 2, self.put);
@@ -229,7 +231,7 @@ impl Machine {
         self.kick.write(1).expect("an eventfd");
     }
 
-    /// Slots that were answered since this was asked last, each once.
+    /// Slots that were answered since the last call, each once.
     pub(super) fn answered(&mut self) -> Vec<u16> {
         let mut slots = Vec::new();
         let used: u16 = self.get(USED + 2);
@@ -241,13 +243,13 @@ impl Machine {
             self.asked.remove(place.unwrap_or_else(|| panic!("{slot} is answered twice")));
             slots.push(slot);
             self.seen = self.seen.wrapping_add(1);
-            // It wants to hear of the next one.
+            // Requests a notification of the next one.
             self.set(AVAILABLE + 4 + 2 * u64::from(ENTRIES), self.seen);
         }
         slots
     }
 
-    /// How many requests are not answered.
+    /// Number of requests in flight.
     pub(super) fn open(&self) -> usize {
         self.asked.len()
     }
@@ -263,16 +265,16 @@ impl Machine {
         }
     }
 
-    /// Waits to be called, but no longer than so.
+    /// Waits for a notification, until `limit`.
     fn listen(&self, limit: Duration) {
         let looks = PollContext::<u32>::new().expect("an epoll");
         looks.add(&self.call, 0).expect("an eventfd");
         looks.wait_timeout(limit).expect("epoll");
-        // Nothing is there if time was up.
+        // After the limit the eventfd is empty.
         let _ = self.call.read();
     }
 
-    /// Asks for one thing, and waits; its status.
+    /// Sends one request and waits; returns its status.
     pub(super) fn ask(&mut self, ask: Ask, sector: u64, payload: Result<&[u8], u32>) -> u8 {
         self.put(0, ask, sector, payload);
         self.kick();
@@ -286,7 +288,7 @@ impl Machine {
         self.ask(ask, 0, Ok(&range))
     }
 
-    /// All of the disk's first bytes.
+    /// Reads the disk's first bytes.
     pub(super) fn read_all(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length);
         let most = usize::try_from(SLOT_BYTES).expect("small");
