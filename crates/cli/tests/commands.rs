@@ -1,5 +1,4 @@
-//! Tests of commands that end by themselves, in one program: each test file of its own would have
-//! to be linked.
+//! Tests of commands that end by themselves, in one program, because each test file is linked.
 //!
 //! Tests that inspect their whole process have their own programs.
 

@@ -1,5 +1,5 @@
-//! For any fault of a command line or its members `braid create` prints a code and a remedy, and
-//! changes not one byte.
+//! For any fault of command line or members `braid create` prints a code and a remedy, and changes
+//! nothing.
 
 use crate::create_kit::{Folder, MEMBER_BYTES};
 
@@ -39,8 +39,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
     }
 }
 
-/// Three files and no name: the first was taken for the name, and the others would have been
-/// destroyed.
+/// Regression: without a name, the first file was taken for it, and the others were in danger.
 #[test]
 fn a_file_in_the_place_of_the_name_is_asked_about_and_may_be_the_name() {
     let folder = Folder::new();

@@ -1,5 +1,4 @@
-//! Acknowledged writes that members lacked when their server was killed: the next server writes
-//! them.
+//! Acknowledged writes that members lack after a kill: the next server writes them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -65,8 +64,7 @@ fn outlives(shape: Shape) {
     served.stop();
 }
 
-/// Regression: a server with early acknowledgements was killed, and the next one read old bytes and
-/// acknowledged a flush.
+/// Regression: after a kill under early acknowledgements the next server read old bytes.
 #[test]
 fn what_was_answered_outlives_a_killed_server_raid_5() {
     outlives(RAID_5);
@@ -77,8 +75,7 @@ fn what_was_answered_outlives_a_killed_server_raid_6() {
     outlives(RAID_6);
 }
 
-/// Early acknowledgement is the default where acknowledged writes outlive the server, and only
-/// there.
+/// Early acknowledgement is the default only if such writes outlive the server.
 #[test]
 fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     let Some((array, _memory)) = array(RAID_5) else { return };
@@ -99,8 +96,7 @@ fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     served.stop();
 }
 
-/// Another server, without knowledge of the file, has written to the array: the file is older than
-/// that.
+/// A server without knowledge of the file has written to the array since.
 #[test]
 fn answered_writes_of_before_another_server_wrote_are_lost_by_name() {
     let Some((array, memory)) = array(RAID_5) else { return };
@@ -123,8 +119,7 @@ fn answered_writes_of_before_another_server_wrote_are_lost_by_name() {
     served.stop();
 }
 
-/// The next server is killed as soon as it serves, with nothing flushed, and so is the one after
-/// it.
+/// Two successive servers are killed as soon as they serve, with nothing flushed.
 #[test]
 fn what_was_answered_outlives_one_killed_server_after_the_other() {
     let Some((array, _memory)) = array(RAID_5) else { return };

@@ -30,8 +30,7 @@ fn superblock(member: &Path) -> Superblock {
     probe(size, &snippets).newest().expect("a superblock").clone()
 }
 
-/// Lists every other block from the start of the member's data in its log, and spoils these:
-/// `count` of them.
+/// Lists and spoils every other block of a member's data, `count` of them.
 fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     let ranges = name_in_vain(member, count);
     let file = std::fs::File::options().write(true).open(member).expect("a member");
@@ -96,8 +95,7 @@ fn made_again(words: &[&str]) {
     assert_eq!(bad_sectors(&array, 1), 0);
     served.stop();
     assert_eq!(examined(&array, 1), 0);
-    // With as many members missing as the level tolerates, the rewritten blocks are read from their
-    // own member.
+    // With all tolerated losses, rewritten blocks are read from their own member.
     let served = array.serve_with(&[], &array.without(&[0, 3]));
     assert_same(&served.read_all(&array), &bytes, "with two members missing");
     served.stop();
@@ -115,8 +113,7 @@ fn a_repair_makes_again_what_a_long_log_names() {
     made_again(&["--repair"]);
 }
 
-/// Clients overwrite some of the listed blocks: the log of several sectors follows, and is read
-/// again after a kill.
+/// Clients overwrite some listed blocks: the log of several sectors follows, also after a kill.
 #[test]
 fn a_long_log_is_kept_while_clients_write() {
     needs!("nbdcopy");
@@ -174,8 +171,7 @@ fn a_block_that_takes_no_write_costs_itself() {
 }
 
 /// Regression: md had copied a log from one member to another, so both listed the same sound
-/// sectors. Reads of them failed for ever; `status` recommended `check`, and `check` recommended
-/// `status`.
+/// sectors. Reads of them failed for ever; `status` and `check` recommended each other.
 #[test]
 fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
     needs!("nbdcopy");
@@ -201,8 +197,7 @@ fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
     assert_eq!((examined(&array, 0), examined(&array, 1)), (0, 0));
 }
 
-/// A member is missing as well, so comparison is impossible: an operator who trusts the disks reads
-/// in spite of the logs.
+/// With a member missing, nothing can be compared: the operator may read in spite of the logs.
 #[test]
 fn an_array_is_rescued_in_spite_of_logs_that_are_wrong() {
     needs!("nbdcopy");

@@ -1,5 +1,4 @@
-//! Faults of operators and of disks: each gets a code, a cause and a remedy, and nothing is
-//! written.
+//! Faults of operators and disks: each gets a code, a cause and a remedy; nothing is written.
 //!
 //! `Array::refused` compares every byte of every member before and after, and runs the command once
 //! for a program and once for a person.
@@ -13,8 +12,7 @@ use crate::kit::{
 };
 use crate::remedies::refusal;
 
-/// Fields of a superblock 1.x: the array's sectors on each member, the chunk, and this member's
-/// sectors.
+/// Fields of a superblock 1.x: the array's sectors on a member, the chunk, the member's sectors.
 const SIZE_AT: usize = 80;
 const CHUNK_AT: usize = 88;
 const DATA_SIZE_AT: usize = 136;

@@ -22,8 +22,7 @@ fn in_a_bare_root(array: &Array, line: &str) -> Option<Ran> {
     Some(ran)
 }
 
-/// Regression: braid reported that all descriptors were in use, and its advice would have lowered
-/// their limit.
+/// Regression: braid reported that all descriptors were in use, and advised a lower limit.
 #[test]
 fn what_cannot_be_read_without_proc_is_not_none_left() {
     needs!("unshare", "nbdinfo");

@@ -158,8 +158,7 @@ fn a_bitmap_file_that_fails_costs_no_client_anything() {
     served.stop();
 }
 
-/// Killed while written, and started without the file, or with an older copy: with all members it
-/// is resynced.
+/// Killed while written, then started without the file, or with an older copy.
 #[test]
 fn a_bitmap_file_that_is_needed_is_asked_for() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);

@@ -1,5 +1,4 @@
-//! A write-intent bitmap that is created, dropped and resized while clients write, and the errors
-//! where that is impossible.
+//! A write-intent bitmap created, dropped and resized while clients write, and the refusals.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,8 +44,7 @@ pub(crate) fn block(number: u64, seed: u8) -> Vec<u8> {
     crate::kit::random_bytes(number << 8 | u64::from(seed), BLOCK_BYTES)
 }
 
-/// A client that writes one block after the other and flushes each, until told to end, or until its
-/// server ends.
+/// A client that writes and flushes block after block, until told to end, or its server ends.
 pub(crate) fn writes(
     served: &Served,
     blocks: &Blocks,
@@ -256,8 +254,7 @@ fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     served.stop();
 }
 
-/// A member that does not answer delays a change, but neither clients nor the caller; `status` then
-/// has this key.
+/// A silent member delays a change, but no client and no caller; `status` then has this key.
 pub(crate) fn waits_for_a_member(policy: &str, key: &str) {
     let mut array = without_bitmap(RAID_5);
     let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();

@@ -36,8 +36,7 @@ fn a_command_that_fails_is_said_and_the_array_is_clean() {
     array.serve().stop();
 }
 
-/// The operator presses ^C: the command ends, the array stops, and the exit status shows the
-/// signal.
+/// After ^C the command ends, the array stops, and the exit status shows the signal.
 #[test]
 fn a_signal_ends_the_command_too() {
     let array = Array::create(RAID_1);

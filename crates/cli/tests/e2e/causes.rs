@@ -1,7 +1,6 @@
 //! The causes of failed members and failed requests: correct in notices, in JSON and in the log.
 //!
-//! The members lie on a FUSE that fails on request; braid's reports must name the operation, the
-//! sectors and the error.
+//! The members lie on a FUSE that fails on request; reports must name operation, sectors and error.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -197,8 +196,7 @@ fn why_a_member_went_out_is_said() {
     }
 }
 
-/// Every line of the log is an object with the common fields, and the loss has the fields of the
-/// notice.
+/// Every line of the log has the common fields, and the loss has those of the notice.
 fn check_log(log: &str, notice: &Value) {
     let lines: Vec<Value> =
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -1,5 +1,4 @@
-//! A confined server: it serves as usual, takes devices handed over by `braid`, and has its hooks
-//! run. It can do nothing else.
+//! A confined server: it serves, takes devices handed over, and has its hooks run, no more.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -91,8 +90,7 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     ok(&array, &["replace", "tank", "2", "--with", &other]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert_eq!(status(&array)["slots"][2]["member"], other.as_str());
-    // A failed device that was handed over is still open here: it has to be removed before `braid`
-    // can open it.
+    // The server still has the failed device open: `braid` can open it after its removal.
     ok(&array, &["fail", "tank", &other]);
     let refused = array.braid(&["add", "tank", &other], &[]);
     let problem: Value = serde_json::from_str(refused.stdout.trim()).expect("JSON");

@@ -1,5 +1,4 @@
-//! Containers that are not md's: Intel's (IMSM) and DDF, made by mdadm (`oracle/containers`), read
-//! back by `braid rescue`.
+//! Intel's containers (IMSM) and DDF, made by mdadm (`oracle/containers`), under `braid rescue`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -262,8 +261,7 @@ fn what_is_not_mds_is_not_committed() {
 fn a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table() {
     needs!("nbdcopy");
     let container = Container::of("imsm-raid1-raid0");
-    // A partition table at the start of the mirror, and so of both disks: one partition over all of
-    // it.
+    // A partition table at the start of the mirror, and so of both disks, with one partition.
     let mut table = [0u8; 512];
     table[446..462].copy_from_slice(&[0, 0, 2, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 0xf8, 0x0f, 0, 0]);
     table[510..].copy_from_slice(&[0x55, 0xaa]);

@@ -1,7 +1,6 @@
 //! The array as a file: through /dev/fuse and through io_uring, with losses, stops and kills.
 //!
-//! Both are tested if root can set the kernel's switch, which takes effect only at a server's
-//! start.
+//! Both are tested if root can set the kernel's switch, which counts at a server's start.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -321,8 +320,7 @@ fn nothing_hangs_when_it_is_killed_at_any_moment() {
         }
         let served = serve(&array, way, &array.members);
         served.stop();
-        // The file existed, empty, when the second server started, so that server does not remove
-        // it.
+        // The second server found the file, empty, and so does not remove it.
         assert_eq!(disk(&array).metadata().expect("stat").len(), 0);
     }
 }

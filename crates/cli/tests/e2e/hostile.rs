@@ -86,8 +86,7 @@ fn clients_that_say_much_and_send_little_do_not_kill_it_within_512_mib_on_thread
     attacked("ulimit -v 524288", "threads");
 }
 
-/// Regression: the clients' stacks used up the address space, and a failed small allocation ended
-/// the process.
+/// Regression: stacks used up the address space, and a failed allocation ended the process.
 #[test]
 fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let array = Array::create_sized(RAID_5, "32M");

@@ -1,10 +1,10 @@
 //! A member that does not answer for seconds, like a dead disk, a network file system without its
-//! network, or a loop device on either. A reading client does not notice, and nothing is lost when
-//! the member answers again.
+//! network, or a loop device on either. Readers do not notice, and nothing is lost when it answers
+//! again.
 //!
 //! The members lie on a FUSE that hangs on request. A thread that waits for it is stuck in the
-//! kernel, and no signal ends that. So a worker that waited by itself would be lost, with all its
-//! clients and members.
+//! kernel, and no signal ends that. A worker that waited would be lost, with its clients and
+//! members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -115,8 +115,7 @@ fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen
     }
 }
 
-/// Writes blocks from `first` on at random until `ends`, many at once, and waits for all answers;
-/// returns the written blocks.
+/// Writes random blocks from `first` on until `ends`, many at once; returns them after all answers.
 fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBool) -> Vec<u64> {
     let mut client = Client::connect(socket, PATIENCE);
     let mut random = Rng::with_seed(seed);
@@ -162,8 +161,7 @@ impl Case {
     }
 }
 
-/// Fills the array, hangs its members under load, releases them, and compares everything. `members`
-/// are the served paths.
+/// Fills the array, hangs its members under load, releases them, and compares everything.
 fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[PathBuf]) -> Seen {
     let options = case.options();
     let served = array.serve_with(&options, members);
@@ -255,8 +253,7 @@ impl Drop for Loops {
     }
 }
 
-/// With loop devices over the files: their requests wait in the block layer, which has a limited
-/// queue.
+/// With loop devices over the files: requests wait in the block layer's limited queue.
 fn on_loops(case: Case) -> Option<Seen> {
     let array = Array::create_sized(case.shape, MEMBER_SIZE);
     let hanging = mounted(&array)?;
@@ -305,8 +302,7 @@ fn two_members_that_never_answer_stall_no_reader_of_a_raid_6_on_rings() {
     assert_unnoticed(case, on_fuse(case));
 }
 
-/// Regression: the alarm's thread asked the file system twice a second whether the member still
-/// existed.
+/// Regression: the alarm's thread asked the hanging file system for the member's existence.
 #[test]
 fn a_member_that_never_answers_stalls_no_reader_on_threads() {
     for hang in [Hang::Both, Hang::Everything] {
@@ -356,8 +352,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
     }
 }
 
-/// Regression: if the stop's last request was a flush or a superblock, which is not subject to ring
-/// admission, it waited for ever.
+/// Regression: the stop waited for ever for a flush or superblock, which bypass ring admission.
 #[test]
 fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
     let array = Array::create_sized(RAID_1, MEMBER_SIZE);

@@ -42,8 +42,7 @@ fn missing(of: &Value) -> Vec<Range<u64>> {
     of.as_array().expect("ranges").iter().map(range).collect()
 }
 
-/// Pulled in the middle of a copy, and then back: requests that failed meanwhile are no bad
-/// sectors.
+/// Pulled during a copy, and then back: requests that failed meanwhile are no bad sectors.
 #[test]
 fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
     let array = Array::create_sized(RAID_1, "96M");

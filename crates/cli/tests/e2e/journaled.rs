@@ -264,8 +264,7 @@ fn what_goes_through_a_journal_is_whole_after_a_kill_whoever_is_missing() {
         let mut expected = random_bytes(3, length);
         served.write_all(&array, &expected);
         let mut client = Client::connect(&served.socket, Duration::from_secs(20));
-        // Writes of all sizes, including parts of sectors and blocks, and in total more than the
-        // journal holds.
+        // Writes of all sizes, also within sectors, and in total more than the journal holds.
         let mut numbers = random_bytes(4, 8 * 400).into_iter();
         for _ in 0..400 {
             let mut number = |below: usize| {

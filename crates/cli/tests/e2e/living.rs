@@ -1,5 +1,4 @@
-//! Jobs of a running array for the operator: `check`, `pause`, `resume`, `rebuild`, `wait`, and the
-//! output of `status`.
+//! Jobs of a running array: `check`, `pause`, `resume`, `rebuild`, `wait`, and their `status`.
 //!
 //! Each remedy of a refusal is typed unchanged, and must work.
 

@@ -46,8 +46,7 @@ fn assert_no_errors(said: &str) {
 }
 
 fn lose_under_load(shape: Shape, loss: Loss) {
-    // Larger than the data that fio writes: on a smaller disk fio wraps around and overwrites its
-    // own blocks.
+    // Larger than fio's data: on a smaller disk fio would overwrite its own blocks.
     let array = Array::create_sized(shape, "32M");
     let mut served = array.serve();
     let mut load = verifying_load(&served, 1, Some("--rate=3m,3m"));
@@ -118,8 +117,7 @@ fn fio_raid_10_a_member_is_truncated() {
     lose_under_load(RAID_10, Loss::Truncated);
 }
 
-/// A write beyond the end of a truncated file extends it again, with zeroes before: braid must
-/// never take these for data.
+/// A write beyond the end of a truncated file fills it with zeroes, which are no data.
 #[test]
 fn a_truncated_member_is_not_read_as_zeroes() {
     needs!("qemu-io", "nbdcopy");

@@ -1,5 +1,4 @@
-//! The verbs for a running array, and its control API: `status`, `list`, `get`, `set`, `stop`, and
-//! `curl`.
+//! A running array under `status`, `list`, `get`, `set`, `stop`, and its control API under `curl`.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -171,8 +170,7 @@ fn settings_are_got_set_and_only_looked_at() {
     let answer = json(&array.braid(&["set", "tank", "dirty-age=30", "dirty-limit=1M"], &[]));
     assert_eq!(answer["changed"]["dirty-age"], serde_json::json!({ "from": 20, "to": 30 }));
     check("SettingsAnswer", &answer);
-    // Each setting in `status` can be set, as a number and as a word, except those fixed at the
-    // start.
+    // All settings in `status` except fixed ones can be set, as a number and as a word.
     let mut shown = status(&array, "tank")["settings"].take();
     for fixed in ["stripe-unit", "progress-limit"] {
         shown.as_object_mut().expect("an object").remove(fixed).expect("a setting");

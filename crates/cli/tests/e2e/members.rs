@@ -1,7 +1,6 @@
 //! Changes of members while clients are served: `add`, `spare`, `fail` and `remove`.
 //!
-//! After each change clients' data must be there; a refused change must not change one byte of a
-//! device.
+//! After each change clients' data must be there; a refused change must change no byte.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
@@ -279,8 +278,7 @@ fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
     }
 }
 
-/// The device was used elsewhere meanwhile: the array keeps its own writes, whatever the device
-/// says.
+/// The device was used elsewhere meanwhile: the array keeps its own writes.
 #[test]
 fn a_member_that_ran_apart_keeps_nothing() {
     needs!("nbdcopy");

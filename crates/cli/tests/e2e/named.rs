@@ -1,5 +1,4 @@
-//! Arrays by configuration files: `braid scan` writes them, `braid serve --name` serves by them,
-//! and a unit starts that.
+//! Configuration files: `braid scan` writes them, and a unit starts `braid serve --name`.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -143,8 +142,7 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     assert!(begun.elapsed() >= Duration::from_secs(2), "it was not waited for");
     assert_eq!(assembled["degraded_slots"], 0, "{assembled}");
     server.stop();
-    // If it never appears, the array is served degraded after the wait; the next start no longer
-    // waits for the failed member.
+    // If it never appears, the array is served degraded, and the next start does not wait.
     std::fs::remove_file(&member).expect("a member");
     let short = configure(&array, "other", &text.replace("= 20", "= 1"));
     let mut server = served(&array, &["--name", "other", "--config-dir", &short]);
@@ -161,8 +159,7 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     );
 }
 
-/// Regression: files on a late mount, or a missing disk, were an immediate error for `members`,
-/// which `scan --write` writes.
+/// Regression: with `members`, from `scan --write`, a late mount or a missing disk was an error.
 #[test]
 fn a_service_starts_when_a_disk_is_missing() {
     let array = Array::create(RAID_5);
@@ -455,8 +452,7 @@ fn options_of_the_unit_are_options() {
     served(&array, &words.iter().map(String::as_str).collect::<Vec<_>>()).stop();
 }
 
-/// udev's result for a device, with braid's rule, another folder for `/etc/braid`, and md's own
-/// rules.
+/// udev's result for a device, with braid's and md's rules, and another `/etc/braid`.
 fn asked_of_udev(array: &Array, device: &Path, etc: &str) -> String {
     let rule = std::fs::read_to_string(repository().join("packaging/udev/62-braid.rules"));
     let scan = format!("{} scan --config-dir {etc}", env!("CARGO_BIN_EXE_braid"));

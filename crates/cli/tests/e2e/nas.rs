@@ -1,8 +1,8 @@
-//! Rescue of NAS disks in their makers' layouts: partitions, systems with metadata 0.90 of either
-//! byte order, LVM volumes over one array and several, and thin volumes.
+//! Rescue of NAS disks in their makers' layouts: partitions, metadata 0.90 of either byte order,
+//! LVM volumes over one array and several, thin volumes.
 //!
-//! Each case ends with a comparison of every byte of a file system made by `mke2fs`, through its
-//! own export, with a disk missing, and no disk written.
+//! Each case compares a file system made by `mke2fs` through its own export, with a disk missing
+//! and no disk written.
 
 use std::fs;
 use std::ops::Range;
@@ -77,8 +77,7 @@ fn sums(disks: &[PathBuf]) -> Vec<String> {
     disks.iter().map(sum).collect()
 }
 
-/// A member of a RAID-1 with this many slots, with metadata 0.90, on a partition with this many
-/// sectors.
+/// A member of a RAID-1 with metadata 0.90, on a partition of `sectors`.
 fn of_system(slots: u32, slot: u32, sectors: u64, order: ByteOrder) -> (u64, Vec<u8>) {
     let bytes = sectors * SECTOR;
     let superblock = Superblock::new_v0(&NewV0 {

@@ -1,9 +1,8 @@
 //! Nearly sound superblocks: wiped, in partitions whose table is lost, at the old end of a device,
-//! with a wrong byte, or with the role of a spare. `rescue` finds and reports them, and believes
-//! them on the operator's request.
+//! with a wrong byte, or with the role of a spare. `rescue` reports them, and believes them on
+//! request.
 //!
-//! The arrays contain random bytes, as encrypted ones do, so that only superblocks can tell how
-//! they were put together.
+//! The arrays contain random bytes, as if encrypted, so that only superblocks tell their order.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -164,8 +163,8 @@ fn a_wrong_byte_in_a_superblock_costs_a_raid_0_nothing() {
     array.serve().stop();
 }
 
-/// A member dropped out and was added instead of re-added: no superblock records its slot any more,
-/// and its data are whole.
+/// A dropped member was added instead of re-added: its data are whole, but no superblock has its
+/// slot.
 #[test]
 fn a_spare_that_was_a_member_is_tried_in_each_free_slot() {
     needs!("nbdcopy", "mke2fs");

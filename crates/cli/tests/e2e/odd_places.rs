@@ -1,8 +1,7 @@
 //! qemu-io at odd offsets and lengths, against a model of bytes.
 //!
-//! QEMU applies each operation to the array, and the test applies it to a vector. qemu-io's
-//! patterns verify reads in between; at the end everything is read back and compared. A trim leaves
-//! the old content or zeroes.
+//! QEMU applies each operation to the array, the test to a vector. qemu-io's patterns verify reads
+//! in between; at the end everything is compared. A trim leaves the old content or zeroes.
 
 use std::process::Command;
 

@@ -105,8 +105,7 @@ fn an_old_copy_put_back_after_a_kill_is_not_read() {
     }
 }
 
-/// All members from a backup look like an array whose newer members are missing. The operator
-/// confirms that they are all.
+/// Members from a backup look like a part of the array; the operator confirms that they are all.
 #[test]
 fn an_array_put_back_whole_is_served_once_a_person_says_so() {
     needs!("nbdcopy");

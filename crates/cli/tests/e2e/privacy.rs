@@ -1,5 +1,4 @@
-//! Files that braid makes are private to its user, whatever the umask is; its command's files
-//! follow the user's umask.
+//! braid's files are private whatever the umask is; those of `--run` follow the user's umask.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,8 @@
-//! Remedies of refusals without a served array, typed unchanged: for `create`, for `serve`, and for
-//! faults of the machine.
+//! Remedies typed unchanged, without a served array: of `create`, of `serve`, for the machine.
 //!
 //! `remedies_served` covers the refusals of a running array. The kit tries each remedy that only
 //! reads, wherever a test makes braid refuse (`kit/remedies.rs`). This file covers remedies that
-//! change or destroy, that the operator has to complete, and that no other test provokes. Each is
-//! typed, and must keep its promise.
+//! change or destroy, that the operator completes, and that no other test provokes.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -1,5 +1,4 @@
-//! Remedies of a running array's refusals, typed unchanged: members, jobs, and clients of the
-//! control socket.
+//! Remedies of a running array, typed unchanged: members, jobs, clients of the control socket.
 //!
 //! `remedies` covers refusals before an array runs.
 
@@ -228,8 +227,7 @@ fn a_stop_that_was_given_up_says_how_to_see_whether_the_member_answers_again() {
     array.serve().stop();
 }
 
-/// Recovery notes sectors that it cannot compute in the target's bad-block log; this target has
-/// none.
+/// Recovery notes uncomputable sectors in the target's bad-block log; this target has none.
 #[test]
 fn a_rebuild_that_could_not_be_finished_is_tried_again_by_the_command_that_is_offered() {
     let shape = Shape { members: RAID_5.members + 1, ..RAID_5 };

@@ -1,8 +1,7 @@
-//! Replacement of members while clients are served: `replace`, by a device or by a spare, with
-//! failures in between.
+//! Replacement of members under clients: `replace`, by a device or a spare, with failures.
 //!
-//! The member serves until its replacement is complete, so redundancy stays whole. After any
-//! failure clients' data must be there.
+//! The member serves until its replacement is complete, so redundancy stays whole. Clients' data
+//! survive any failure.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

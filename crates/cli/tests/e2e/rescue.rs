@@ -1,9 +1,7 @@
-//! `braid rescue`: arrays that do not start, or are too risky to start, are read back, and no
-//! member is written.
+//! `braid rescue`: arrays that cannot or should not start are read back; no member is written.
 //!
-//! Each case breaks an array as a mishap does. It compares all bytes read back with those written,
-//! and all bytes of the members before and after. `no_write_reaches_a_member` traces every system
-//! call that names a member.
+//! Each case breaks an array as a mishap does. It compares all bytes read with those written, and
+//! the members before and after. `no_write_reaches_a_member` traces system calls.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -79,8 +77,7 @@ fn read_export(array: &Array, served: &Served, name: &str) -> Vec<u8> {
     fs::read(&path).expect("what was copied")
 }
 
-/// Reads the array in pieces: each is right, or is at risk and fails. Returns the numbers of right
-/// and of failed pieces.
+/// Reads the array in pieces: each is right, or at risk and fails. Returns the numbers of both.
 pub(crate) fn right_or_at_risk(served: &Served, content: &[u8], found: &Value) -> (usize, usize) {
     let ranges = found["at_risk"].as_array().expect("ranges");
     let number = |value: &Value| usize::try_from(value.as_u64().expect("a number")).expect("small");
@@ -113,8 +110,7 @@ fn dropped() -> (Array, Vec<u8>, Vec<PathBuf>) {
     let array = Array::create_with("tank", RAID_6, "16M", &more);
     let served = array.serve();
     let mut content = filled(&array, &served, 61);
-    // Until the first resync is complete every bit of the bitmap is set, and recent writes keep
-    // theirs until a clean stop.
+    // Lets the first resync, then a clean stop, clear the bitmap.
     done(&array, &["wait", "tank", "--for", "idle", "--timeout", "60"]);
     served.stop();
     let served = array.serve();
@@ -131,8 +127,7 @@ fn dropped() -> (Array, Vec<u8>, Vec<PathBuf>) {
     (array, content, left)
 }
 
-/// All members (S): too few are sound, so dropped members are believed, in the order in which they
-/// dropped out.
+/// All members (S): too few are sound, so dropped ones are believed, in their order of dropping.
 #[test]
 fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     needs!("nbdcopy");
@@ -207,8 +202,7 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
-/// Kills a command before its `write`th write to one of these members; returns whether it got that
-/// far.
+/// Kills a command before its `write`th write to these members; returns whether it got there.
 fn killed_before(array: &Array, words: &[&str], members: &[PathBuf], write: usize) -> bool {
     let mut command = Command::new("strace");
     let kill = format!("inject=pwrite64:signal=KILL:when={write}");
@@ -355,8 +349,7 @@ fn copy_folder(from: &Path, to: &Path) {
     assert!(ran.success());
 }
 
-/// Regression: if one of three overlays was missing, cut, changed, or foreign, the mixture was read
-/// and committed.
+/// Regression: with one of three overlays missing, cut, changed or foreign, the rest was used.
 #[test]
 fn an_overlay_that_was_damaged_is_refused_by_name() {
     needs!("nbdcopy");
@@ -451,8 +444,7 @@ fn what_a_believed_member_may_lack_is_not_given() {
     assert!(contents(&left) == before, "a member was written");
 }
 
-/// Power failed during writes, with a member missing: the report names the regions at risk, and all
-/// others are read.
+/// Power failed during writes, with a member missing: regions at risk are named, others read.
 #[test]
 fn dirty_and_degraded_is_read_where_it_is_right() {
     needs!("nbdcopy");
@@ -544,8 +536,7 @@ fn without_its_journal_the_members_are_read() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// A disk with an MBR and these partitions, consecutive from sector 256 on; it ends with the last
-/// one.
+/// A disk with an MBR and these partitions, from sector 256 to the end of the disk.
 fn disk(path: &Path, partitions: &[Vec<u8>]) {
     let mut bytes = vec![0; 256 * SECTOR];
     for (index, partition) in partitions.iter().enumerate() {
@@ -561,8 +552,7 @@ fn disk(path: &Path, partitions: &[Vec<u8>]) {
     fs::write(path, bytes).expect("a disk");
 }
 
-/// A member of a RAID-1 of four with metadata 0.90: its content, and its superblock in the last 64
-/// KiB.
+/// A member of a RAID-1 of four: its content, and a 0.90 superblock in the last 64 KiB.
 fn of_raid_1(slot: usize, content: &[u8]) -> Vec<u8> {
     let superblock = Superblock::new_v0(&NewV0 {
         array: ArrayFacts {
@@ -591,8 +581,7 @@ fn of_raid_1(slot: usize, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The disks of a NAS: a system on all of them with metadata 0.90, at their ends, and the data
-/// behind partitions of 1.2.
+/// The disks of a NAS: systems with metadata 0.90 at their ends, data in partitions with 1.2.
 #[test]
 fn disks_of_a_nas_end_with_the_list_of_volumes() {
     needs!("nbdcopy", "mke2fs");
@@ -701,8 +690,7 @@ fn an_overlay_of_members_that_changed_is_refused() {
     served.stop();
 }
 
-/// A member and a copy of it: nothing tells which is right. The report says so, and the operator
-/// leaves one out.
+/// A member and a copy of it: only the operator knows which is right, and leaves one out.
 #[test]
 fn a_copy_beside_its_member_is_left_out_by_hand() {
     let array = Array::create(RAID_5);

@@ -1,5 +1,5 @@
-//! `braid rescue` on arrays in the middle of a reshape: moved data is read in the new shape, the
-//! rest in the old one.
+//! `braid rescue` in the middle of a reshape: moved data is read in the new shape, the rest in the
+//! old.
 //!
 //! Most arrays are put together here, from an array of the old shape and one of the new shape with
 //! the same content: their members are joined as a reshape leaves them at a position. Only the
@@ -147,8 +147,7 @@ impl Both {
         (self.content.len() / SECTOR) as u64
     }
 
-    /// The members as a reshape leaves them at this position; `moved` is the shift of the data
-    /// offset in sectors.
+    /// The members as a reshape leaves them at `position`, with data offsets shifted by `moved`.
     fn at(&self, position: u64, moved: i64) -> Array {
         let ((before, old), (after, new)) = (&self.before, &self.after);
         let delta = i32::try_from(after.shape.members as i64 - before.shape.members as i64);

@@ -1,5 +1,5 @@
-//! `braid serve --elevator ...`, `braid set elevator=...` and `braid elevators`: set under load,
-//! shown, refused.
+//! `braid serve --elevator`, `braid set elevator=` and `braid elevators`: under load, shown,
+//! refused.
 
 use serde_json::Value;
 

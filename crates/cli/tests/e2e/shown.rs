@@ -112,8 +112,7 @@ fn a_server_that_stops_ends_it_with_an_error() {
     assert!(!last.contains("panicked"), "{last:?}");
 }
 
-/// Regression: `top` read from a closed terminal for ever, used a whole core, and no signal ended
-/// it.
+/// Regression: `top` read from a closed terminal for ever, and no signal ended it.
 #[test]
 fn a_terminal_that_goes_away_ends_it() {
     needs!("script");

@@ -1,5 +1,4 @@
-//! Signals: those that stop the server, those without effect, and the signal state of the command
-//! behind `--run`.
+//! Signals that stop the server, those without effect, and the signals of the `--run` command.
 
 use rustix::process::Signal;
 

@@ -1,5 +1,4 @@
-//! `braid rescue --solve`: superblocks are gone, and the members' content tells how they were put
-//! together.
+//! `braid rescue --solve`: without superblocks, the members' content tells how they fit together.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -10,8 +9,7 @@ use serde_json::Value;
 use crate::kit::{Array, RAID_1, RAID_5, RAID_6, Served, assert_same, needs, ok};
 use crate::members::text;
 
-/// Puts a file system full of this repository's files on the array, made by its own tools; returns
-/// its bytes.
+/// Puts a file system full of this repository's files on the array; returns its bytes.
 fn with_files(array: &Array) -> Vec<u8> {
     let served = array.serve();
     let image = array.path("files.img");

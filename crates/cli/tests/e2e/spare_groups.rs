@@ -110,8 +110,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     serving.stop();
 }
 
-/// Two arrays lack a member and compete for one spare: one gets it, whole, and the other continues
-/// without.
+/// Two arrays compete for one spare: one gets it, and the other continues without.
 #[test]
 fn of_two_that_ask_for_one_spare_one_gets_it() {
     let tank = Array::create(RAID_5);

@@ -150,8 +150,7 @@ fn stripes_at_risk(refusal: &Refusal) -> u64 {
     count.unwrap_or_else(|| panic!("no count in {command}"))
 }
 
-/// Killed while written, with a bitmap, and then a member is missing, too: data outside the set
-/// bits is read unchanged.
+/// Killed while written, then a member is missing: data outside the bitmap's set bits is right.
 #[test]
 fn dirty_and_degraded_costs_what_the_bitmap_names() {
     needs!("fio", "qemu-io", "nbdcopy");

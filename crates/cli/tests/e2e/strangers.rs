@@ -1,5 +1,4 @@
-//! Third-party clients: libnbd from Python, two Go modules, and nbdkit, which is a client when it
-//! forwards requests.
+//! Third-party clients: libnbd from Python, two Go modules, and nbdkit as a proxy.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! Reports beside standard output: the history, hooks, metrics, the service manager; and its
-//! sockets.
+//! Reports beside standard output: history, hooks, metrics, service manager; and its sockets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -149,8 +148,7 @@ fn what_happens_is_followed_over_the_control_socket() {
         let is_it = |event: &&Value| event["subject"]["member"] == member.as_str();
         events.iter().filter(is_it).filter(|event| event["kind"] == "Fail").count()
     };
-    // Time for the followers to begin, which they do not report. Earlier events come from the
-    // history.
+    // Followers need time to begin. Earlier events come from the history.
     served.lose(&array, 1);
     std::thread::sleep(Duration::from_secs(2));
     served.lose(&array, 3);

@@ -1,8 +1,8 @@
-//! The session of `docs/transcript.md`, pasted in one go, with its output compared. Also the first
-//! minute of README.md, without output.
+//! The session of `docs/transcript.md`, pasted in one go, with its output. Also README.md's first
+//! minute.
 //!
-//! With `BRAID_WRITE_TRANSCRIPT=1` the page is written anew. Times, numbers, UUIDs and column
-//! widths are not compared.
+//! With `BRAID_WRITE_TRANSCRIPT=1` the page is written anew. Times, numbers, UUIDs and widths may
+//! differ.
 
 use std::fmt::Write as _;
 use std::io::{Seek, Write as _};
@@ -68,8 +68,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // On success everything has ended by itself, but the daemon's file has to leave the folder
-        // before its removal.
+        // Ends what is left, and waits until the daemon's file has left the folder.
         let ends = "P=$(cat daemon.pid) && for i in $(seq 200); do kill -0 $P || break; \
                     [ $i = 100 ] && kill $P; sleep 0.05; done; umount --lazy disk; braid stop tank";
         let _ = self.shell(ends).output();

@@ -61,8 +61,7 @@ fn files_are_served_and_loop_devices_over_them_are_refused_with_the_server() {
 fn two_sets_of_loop_devices_over_the_same_files_are_not_two_arrays() {
     needs!("losetup");
     let array = Array::create(RAID_5);
-    // The second set gets lower numbers, and is found first; the error must still name the set in
-    // use.
+    // The unused set gets lower numbers; the error must still name the set in use.
     let Some(lower) = Loops::over(&array.members) else { return };
     let Some(first) = Loops::over(&array.members) else { return };
     drop(lower);

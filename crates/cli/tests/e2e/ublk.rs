@@ -38,8 +38,7 @@ impl Place<'_> {
         is_possible.then_some(ran)
     }
 
-    /// Checks that serving as a block device, perhaps through another program, is refused and
-    /// changes nothing.
+    /// Checks that serving as a block device through a program is refused, and changes nothing.
     fn refused(&self, through: &str, options: &[&str]) -> Option<Value> {
         let read = |path: &PathBuf| std::fs::read(path).expect("a member");
         let contents = || self.array.members.iter().map(read).collect::<Vec<_>>();

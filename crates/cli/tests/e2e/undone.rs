@@ -289,8 +289,7 @@ fn an_undo_that_was_interrupted_goes_on() {
     assert_as(&array.members, &old);
 }
 
-/// Regression: the old superblocks were put back over a client's data, because members of RAID-0 do
-/// not record writes.
+/// Regression: superblocks were put back over a client's data, which RAID-0 does not record.
 #[test]
 fn over_a_raid_0_a_person_says_that_nobody_wrote() {
     let array = Array::create(RAID_5);

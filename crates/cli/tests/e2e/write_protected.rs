@@ -16,8 +16,7 @@ fn may_be_written(device: &Path, may: bool) {
     ok("blockdev", [flag.as_ref(), device.as_os_str()]);
 }
 
-/// Clears the flag on drop: the kernel keeps it after the file is detached, for the device's next
-/// user.
+/// Clears the flag on drop: the kernel would keep it for the loop device's next user.
 struct Unlocked(Loops);
 
 impl Drop for Unlocked {
@@ -32,8 +31,7 @@ fn over(files: &[PathBuf]) -> Option<Unlocked> {
     Loops::over(files).map(Unlocked)
 }
 
-/// Regression: the disk was served for writing without a warning; the first write failed it, and a
-/// sound array had no redundancy.
+/// Regression: the first write failed the disk, and a sound array had no redundancy.
 #[test]
 fn a_read_only_disk_is_not_put_out_of_the_array() {
     needs!("losetup", "blockdev", "nbdcopy");

@@ -1,9 +1,7 @@
 //! Braid's interface to people: errors with their codes, causes and remedies, exit statuses, sizes,
-//! tables and colour. Also the habits that every command and the service share: private files,
-//! signals, the umask.
+//! tables and colour. Also private files, signals and the umask.
 //!
-//! It decides nothing about arrays. It makes text from disks and from the wire safe for terminals
-//! ([`output::printable`]).
+//! It makes text from disks and the wire safe for terminals ([`output::printable`]).
 
 #![forbid(unsafe_code)]
 

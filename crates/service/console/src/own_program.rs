@@ -1,5 +1,4 @@
-//! The path of this program, for commands that start it again. It comes from the kernel, or else
-//! from the command line.
+//! The path of this program, to start it again: from the kernel, or else from the command line.
 //!
 //! The kernel's path is a link in `/proc`, which a chroot may lack.
 

@@ -1,12 +1,11 @@
-//! Access rights: braid's files are private to its user, and braid reads orders only from files of
-//! trusted users.
+//! Access rights: braid's files are private, and braid obeys only files of trusted users.
 //!
 //! The process sets its umask once, at the start. So files, folders and sockets of every crate come
 //! out private, also those of programs that it runs later. A umask that denies the user's own
 //! rights is ignored. The command behind `--run` gets the umask that braid was started with.
 //!
-//! [`check_above`] asks whether another user could replace a folder; [`check_file`] whether another
-//! user could have written a file that braid obeys.
+//! [`check_above`] checks that no other user can replace a folder, [`check_file`] the same of a
+//! file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -72,8 +71,7 @@ fn is_trusted(user: u32) -> bool {
     [0, geteuid().as_raw()].contains(&user) || is_unmapped(user)
 }
 
-/// Whether the number stands for an owner without a number in this user namespace: in a sandbox,
-/// the root outside.
+/// Whether this user namespace has no number for the owner: in a sandbox, the root outside.
 fn is_unmapped(user: u32) -> bool {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let has_all = text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);

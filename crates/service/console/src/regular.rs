@@ -95,8 +95,7 @@ pub fn open_with(path: &Path, options: &mut OpenOptions) -> Result<File, NotRead
     Ok(file)
 }
 
-/// Reads a whole regular file of at most `bytes_max`. Files of /proc report a length of 0, so
-/// reading finds the length.
+/// Reads a whole regular file of at most `bytes_max`. Files of /proc report a length of 0.
 ///
 /// # Errors
 /// As for [`open`]; the file is longer, or a read failed.

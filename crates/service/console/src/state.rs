@@ -27,8 +27,7 @@ fn sync_folder(folder: &Path) -> Result<(), Failed> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(|error| (folder.into(), error))
 }
 
-/// Writes a file durably, and creates its folder if need be. A crash leaves the old or the new
-/// file.
+/// Writes a file durably, and creates its folder if need be. A crash leaves old or new.
 ///
 /// # Errors
 /// It cannot be written.

@@ -68,8 +68,7 @@ impl Operation {
         self.answers_as::<T>(status, "application/json", about)
     }
 
-    /// Adds an answer of another type, such as lines of JSON or text; the schema is that of each
-    /// line.
+    /// Adds an answer of another type, such as text or lines of JSON; the schema is a line's.
     #[must_use]
     pub fn answers_as<T: JsonSchema>(
         mut self,

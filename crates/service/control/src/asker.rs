@@ -13,8 +13,7 @@
 //!   Content-Type     not application/json                ─▶ 415   a page may send others without asking first (CORS)
 //! ```
 //!
-//! Requests that only read need no origin check: a browser does not let a page read another site's
-//! answer.
+//! Reading needs no origin check: a browser does not let a page read another site's answer.
 //!
 //! Invariants
 //! - Each header by itself keeps a page out `[check: a_page_of_another_site_changes_nothing]`.
@@ -44,8 +43,7 @@ pub enum Names {
     Any,
 }
 
-/// Restricts a router on a read-only port to these names. Refusals are plain text, for browsers and
-/// scrapers.
+/// Restricts a router on a read-only port to these names. Refusals are plain text.
 pub fn guarded(router: Router, names: Names) -> Router {
     router.layer(from_fn(move |request: Request, next: Next| async move {
         match check_host(names, &request) {

@@ -57,8 +57,7 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// A client of the socket at `path`, with a deadline for each answer; `None` for long
-    /// operations.
+    /// A client of the socket at `path`, with a deadline for each answer, or `None`.
     #[must_use]
     pub fn new(path: &'a Path, deadline: Option<Duration>) -> Self {
         Self { path, deadline }

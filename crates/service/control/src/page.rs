@@ -17,8 +17,7 @@ use axum::response::{IntoResponse, Response};
 
 const PAGE: &str = include_str!("page.html");
 
-/// The page's permissions. SHA-256 sums name script and style: a test prints the new sums after a
-/// change.
+/// The page's permissions. SHA-256 sums name script and style; a test prints the new ones.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-fo6HYwQm78VRDkZOIqNl0HS1bFXpISR7h8cR5TLlZzw='; \
     style-src 'sha256-OycYglW63gCEi1DT+KSMxk4wOla7OD+sIlAysiUsqdo='; \

@@ -1,5 +1,4 @@
-//! Descriptors that go with a request: devices that the client opened, for a server that may open
-//! none itself.
+//! Descriptors with a request: devices that the client opened for a confined server.
 //!
 //! ```text
 //!   client: a request's first bytes ──sendmsg, SCM_RIGHTS──▶ server: recvmsg ──▶ taken with the request's head
@@ -7,7 +6,7 @@
 //!
 //! They belong to the request whose first bytes they come with; the server closes those that no
 //! request takes. The peer is the same user or root (the server checks), but the number of waiting
-//! descriptors is bounded all the same.
+//! descriptors is bounded.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,8 +22,7 @@ use rustix::net::{
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-/// Most descriptors with one request: devices, and the locks on the files below them. The kernel
-/// passes 253 at most.
+/// Most descriptors with one request: devices and locks below them. The kernel's limit is 253.
 pub const DESCRIPTORS_MAX: usize = 128;
 
 /// Descriptors that came with a request, in the order of sending. The first taker owns them.

@@ -1,13 +1,11 @@
-//! Room for clients: how many the server accepts at a time, and which client it cuts off for
-//! another.
+//! Room for clients: how many the server accepts, and which client it cuts off for another.
 //!
 //! ```text
 //!   accepted ─▶ limit reached? ─no───────────────────▶ a task, silent ── its first request ─▶ a task that has asked
 //!                       └─yes: the one silent longest is cut off, else the one that came first ─┘
 //! ```
 //!
-//! For servers whose clients are tasks of one thread. A client's connection holds its [`Place`],
-//! which ends with it.
+//! For servers whose clients are tasks of one thread. A client's connection holds its [`Place`].
 //!
 //! Invariants
 //! - Silent clients keep no other one out `[check: the_longest_silent_makes_room]`.

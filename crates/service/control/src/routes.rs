@@ -84,8 +84,7 @@ fn looking_api(served: &Shared) -> Api {
         .add(&elevators, looking(served, |served| served.elevators()))
 }
 
-/// The same for a port, where clients are unknown. The caller restricts the names
-/// ([`crate::guarded`]).
+/// The same for a port with unknown clients. The caller restricts names ([`crate::guarded`]).
 pub fn looking_router(served: &Shared) -> Router {
     looking_api(served).router()
 }
@@ -205,8 +204,7 @@ async fn plan(served: &Shared) -> Result<StopPlan, Refusal> {
     ask(served, |served| served.plan_stop()).await.map(|Json(plan)| plan)
 }
 
-/// A router for all operations, the document at `/openapi.json`, and an error for any other
-/// request.
+/// A router for all operations and the document at `/openapi.json`; other requests fail.
 pub fn router(api: Api, served: &Shared) -> Router {
     let document = api.document();
     let describe = move || {

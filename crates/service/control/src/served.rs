@@ -14,8 +14,8 @@ use crate::passing::Passed;
 /// The media type of a [`Problem`].
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The array, as the API needs it. Several threads at once call it and may block, except in
-/// [`Served::stop`].
+/// The array, as the API needs it. Threads call it concurrently; all but [`Served::stop`] may
+/// block.
 pub trait Served: Send + Sync + 'static {
     /// The array's full state.
     ///
@@ -29,8 +29,7 @@ pub trait Served: Send + Sync + 'static {
     /// The array has been stopped meanwhile.
     fn settings(&self) -> Result<SettingsAnswer, Refusal>;
 
-    /// Sets all of these or none. With `dry_run` it sets none, and the answer has the expected
-    /// result.
+    /// Sets all of these or none. With `dry_run` it only returns the expected result.
     ///
     /// # Errors
     /// A setting is invalid; the error names it and the valid values.
@@ -48,8 +47,7 @@ pub trait Served: Send + Sync + 'static {
     /// The array has no such job, or cannot do it now; nothing is changed.
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal>;
 
-    /// Adds, fails or removes members. With `dry_run` it only returns the expected effect. The
-    /// client may pass devices open.
+    /// Adds, fails or removes members, perhaps passed open. `dry_run` only returns the effect.
     ///
     /// # Errors
     /// The array cannot do without the member, or a device cannot become one. Devices before the

@@ -167,8 +167,7 @@ impl Connections {
         let _ = timeout(self.limits.stop_patience, answered).await;
     }
 
-    /// Whether the peer is the serving user or root. Another user gets an error, if it can be sent
-    /// at once.
+    /// Whether the peer is the serving user or root. Another user gets an error.
     fn is_let_in(&self, stream: &UnixStream) -> bool {
         let user = stream.peer_cred().map(|peer| peer.uid());
         let own = rustix::process::geteuid().as_raw();

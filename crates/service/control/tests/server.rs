@@ -1,5 +1,4 @@
-//! The server from a client's side: real sockets, hand-written requests, and answers checked
-//! against the document.
+//! The server from outside: real sockets, hand-written requests, answers checked by the document.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};

@@ -1,7 +1,6 @@
 //! Bitmap files beside arrays: opened, read and created.
 //!
-//! `braid_ondisk::bitmap_file` parses their content; `braid-assembly` decides whether a file
-//! belongs to the array.
+//! `braid_ondisk::bitmap_file` parses them; `braid-assembly` checks that they belong to the array.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -42,8 +41,8 @@ pub fn look(device: &dyn Member, label: &str) -> Result<GivenBitmapFile, CliErro
 }
 
 /// Lengthens a bitmap file: mdadm's files end with their bits, braid writes whole blocks and
-/// perhaps a log behind them. md reads no further than the bits. A failure shows up when the file
-/// is opened or written.
+/// perhaps a log behind them. md reads no further than the bits. Opening or writing it reports
+/// failures.
 fn lengthen(path: &Path, access: Access) {
     if access != Access::ReadWrite {
         return;

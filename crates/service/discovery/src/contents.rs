@@ -2,9 +2,8 @@
 //!
 //! A thing answers to its own name: an array's name (with or without `host:`) or a file system's
 //! label. Without one it answers to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID.
-//! Everything answers to its UUID, too, or without one to `KIND@MEMBER`. A name of several
-//! different things is refused, and the error lists these instead. Unrecognised bytes are a thing,
-//! `data`.
+//! Everything answers to its UUID, too, or without one to `KIND@MEMBER`. A name of several things
+//! is refused, and the error lists these. Unrecognised bytes are `data`.
 //!
 //! Wiping removes signatures until nothing is recognised. It runs first in memory
 //! ([`signature_sectors`]), so that the writes are known before the first one.

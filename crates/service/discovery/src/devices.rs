@@ -1,13 +1,11 @@
-//! Devices by patterns, and the arrays that they are members of. This module only reads: it locks
-//! nothing and writes nothing.
+//! Devices by patterns, and the arrays that they are members of. Locks and writes nothing.
 //!
 //! ```text
 //!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ Found { path, probed } ─by UUID─▶ members of one array
 //! ```
 //!
 //! If the last partition ends with the disk, the disk shows the partition's superblock as well
-//! (metadata 0.90 and 1.0 lie at the end). Of two names for the same bytes, the smaller device is
-//! the member.
+//! (metadata 0.90 and 1.0 lie at the end). Of these two the smaller device is the member.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -143,8 +141,7 @@ pub fn look_at(path: &Path) -> Option<Found> {
     Some(Found { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
 }
 
-/// Whether all members are present that the newest superblock counts as active. Members that failed
-/// before do not matter.
+/// Whether all members are present that the newest superblock counts as active.
 pub fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool {
     if found.is_empty() {
         return false;

@@ -6,13 +6,12 @@
 //!
 //! If all superblocks are old, only this record can tell ([`braid_assembly::Known`]). A thread
 //! writes it when an array is started, after updates of superblocks at most once a second, and when
-//! the array has stopped. So after a kill the record may lag a little: it then detects less, but is
-//! never wrong.
+//! the array has stopped. After a kill it may lag: it then detects less, but is never wrong.
 //!
 //! The loss of a member is recorded at once. No write without the member is acknowledged before the
-//! record is durable, so that the lost member is never served alone as if it were current. If the
-//! record cannot be written, or not within five seconds, the server reports that and no longer
-//! waits. The file may be deleted at any time; then only superblocks tell.
+//! record is durable, so that the lost member is never served alone as if it were current. If that
+//! fails or takes five seconds, the server reports it and no longer waits. The file may be deleted
+//! at any time.
 //!
 //! `braid-assembly` compares the record with the superblocks.
 
@@ -169,8 +168,8 @@ impl Keeper {
         Notifier(self.words.0.clone())
     }
 
-    /// Writes the present record, then each new one. Calls `fails` when a write fails, and not
-    /// again before one succeeds.
+    /// Writes the present record, then each new one. Calls `fails` for the first failed write in a
+    /// row.
     ///
     /// # Errors
     /// The write failed, or no thread started: no record is kept then.
@@ -219,8 +218,7 @@ struct Record {
 }
 
 impl Record {
-    /// Writes the record if it is new. A failure is reported, and tried again with the next
-    /// message.
+    /// Writes the record if it is new. The next message tries a failed write again.
     fn write_new(&mut self, fails: &dyn Fn(&io::Error)) {
         let recorded = self.volume.upgrade().and_then(|volume| volume.recorded());
         let next = recorded.map(|recorded| after(&self.known, recorded));
@@ -239,8 +237,7 @@ impl Record {
     }
 }
 
-/// A thread that writes. A write may hang: the state folder may lie on the failing disk, or on the
-/// array itself.
+/// A thread that writes, and may hang: the state folder may be on the failing disk or on the array.
 struct Writer {
     orders: Sender<Known>,
     results: Receiver<io::Result<()>>,

@@ -24,8 +24,7 @@ pub fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError> {
     parsed(path, |text| Map::parse(text, size_bytes))
 }
 
-/// Reads the map of a copy of `copy_bytes`, which may be shorter than its disk; `None` if the file
-/// does not exist.
+/// Reads the map of a copy, which may be shorter than its disk; `None` if it does not exist.
 pub fn read_of_copy(path: &Path, copy_bytes: u64) -> Result<Option<Map>, CliError> {
     parsed(path, |text| Map::parse_of_copy(text, copy_bytes))
 }

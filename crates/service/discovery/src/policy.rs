@@ -1,5 +1,4 @@
-//! Consistency policies, as on the command line: how redundancy becomes right again after a crash,
-//! for new and running arrays.
+//! Consistency policies on the command line: how redundancy becomes right again after a crash.
 //!
 //! `create` and the server decide whether an array can have a policy.
 

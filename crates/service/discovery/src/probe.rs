@@ -192,8 +192,7 @@ impl<'a> Ahead<'a> {
         move |offset, block| self.read(offset, block)
     }
 
-    /// Reads a block by itself if its piece fails, since one bad sector does not condemn its
-    /// neighbours.
+    /// Reads a block by itself if its piece fails: its neighbours may be good.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> bool {
         if self.copy(offset, block) {
             return true;

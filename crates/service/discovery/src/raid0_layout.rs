@@ -44,8 +44,7 @@ pub const fn is_missing(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Geometry(GeometryError::Raid0LayoutUnspecified { .. }))
 }
 
-/// Refuses a choice that the array does not leave: superblocks take precedence, and other levels
-/// have other layouts.
+/// Refuses a choice if superblocks have the layout, or the level has others.
 ///
 /// # Errors
 /// The array has another layout.

@@ -31,8 +31,7 @@ pub struct Ready {
     pub array: AssembledArray,
     /// Verdicts of the members, in the order of the command line.
     pub verdicts: Vec<MemberVerdict>,
-    /// Open members by their index on the command line, without those not chosen. A bitmap file
-    /// follows them.
+    /// Chosen members by their index on the command line, open. A bitmap file follows them.
     pub members: Vec<Option<OpenMember>>,
     /// Present but unreadable members, and why; the array runs without them if it can.
     pub unreadable: Vec<(String, String)>,
@@ -44,8 +43,7 @@ pub struct Ready {
     state_dir: PathBuf,
 }
 
-/// Opens and locks the members, assembles the array, and replays its logs: onto the members, or in
-/// memory if the array is read-only.
+/// Opens, locks and assembles members, and replays logs: onto them, or in memory if read-only.
 pub fn ready(
     (paths, bitmap_file): (&[PathBuf], Option<&Path>),
     options: Options,
@@ -77,8 +75,7 @@ impl Ready {
         members.chain(self.array.bitmap_file.as_ref().map(|file| file.label.clone())).collect()
     }
 
-    /// Refuses a degraded array with unread ranges: parity there does not fit data that become
-    /// readable later.
+    /// Refuses a degraded array with unread ranges: parity there would not fit data read later.
     fn check_unread(&self) -> Result<(), CliError> {
         let mut unread = self.replayed.iter().flat_map(Replayed::unread);
         let Some(range) = unread.next() else { return Ok(()) };
@@ -92,8 +89,7 @@ impl Ready {
             .remedy(Risk::Look, "See what the sound ones hold", look))
     }
 
-    /// Makes the journal part of the array: the replay has applied its content, and it restarts
-    /// behind that.
+    /// Makes the journal part of the array: it restarts behind its replayed content.
     fn keep_journal(&mut self) -> Result<(), CliError> {
         let Some((index, mut open)) = self.journal.take() else { return Ok(()) };
         let labels = self.labels();
@@ -127,8 +123,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Replays the logs once. `finish` says whether a journal is then emptied, or continues with
-    /// the array.
+    /// Replays the logs once. `finish` says whether a journal is then emptied.
     pub fn replay(&mut self, place: Place, finish: Finish) -> Result<(), CliError> {
         let labels = self.labels();
         // A journal that was given up has nothing to replay.
@@ -199,8 +194,7 @@ pub fn found(
     Ok(ready)
 }
 
-/// Assembles the array from devices that are already read; `file` is the bitmap file. Nothing is
-/// written.
+/// Assembles the array from probed devices; `file` is the bitmap file. Nothing is written.
 pub fn decided(
     (devices, probed): (Vec<Box<dyn Member>>, &[ProbedMember]),
     file: Option<Box<dyn Member>>,
@@ -238,8 +232,7 @@ pub fn decided(
     Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
 }
 
-/// Reports which partitions of the disks are members. They can be served through the kernel's
-/// partition devices.
+/// Names partitions that are members: the kernel's devices for them can be served.
 fn in_partitions(
     mut error: CliError,
     devices: &[Box<dyn Member>],

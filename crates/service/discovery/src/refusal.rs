@@ -424,8 +424,8 @@ fn accept_older(error: CliError, members: &str) -> CliError {
 }
 
 /// The mdadm command that gives the kernel all members of the array. md takes block devices only,
-/// and refuses everything if one is foreign. md chooses among the members itself: a member that is
-/// stale here may be needed there.
+/// and refuses everything if one is foreign. md chooses by its own rules: it may need a member that
+/// is stale here.
 fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
     let is_of_it = |verdict: &&MemberVerdict| match verdict.verdict {
         Verdict::Fresh { .. }

@@ -228,12 +228,10 @@ fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> S
     Setup { geometry: *geometry, members, logs: slots.filter_map(log).collect(), finish }
 }
 
-/// Replays parity logs; `None` if there are none to replay. With [`Place::Memory`] reads see the
-/// new parity, and the array notes that.
+/// Replays parity logs; `None` without any. With [`Place::Memory`] reads see the new parity.
 ///
 /// # Errors
-/// A log that this array cannot have, a member that cannot be written, or more parity than
-/// `MEMORY_BYTES_MAX`.
+/// An unfit log, a member that cannot be written, or more parity than `MEMORY_BYTES_MAX`.
 pub fn replay(
     array: &mut AssembledArray,
     members: &mut [Option<OpenMember>],
@@ -263,8 +261,7 @@ pub fn replay(
             index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
         }
     }
-    // Unread ranges of a degraded array are at risk: they are reported, and the array is not served
-    // for writing.
+    // Unread ranges of a degraded array are reported, and keep it from being served for writing.
     array.note_replayed(report.unread.is_empty() || array.degraded > 0);
     Ok(Some(PplReplayed { kind, report, place, torn, unread }))
 }

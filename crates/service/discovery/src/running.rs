@@ -24,12 +24,10 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::regular::read_text;
 
-/// The host's PID namespace; its number is fixed (`PROC_PID_INIT_INO`, linux/proc_ns.h), and every
-/// container has another.
+/// The host's PID namespace, by its fixed number (`PROC_PID_INIT_INO`, linux/proc_ns.h).
 const FIRST_PROCESSES: &str = "pid:[4026531836]";
 
-/// Files that Docker and Podman create in containers, also in those that share the host's PID
-/// namespace.
+/// Files of Docker's and Podman's containers, also with the host's PID namespace.
 const CONTAINERS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
 /// File name extension of a control socket.

@@ -1,5 +1,4 @@
-//! Images and encrypted devices: they need to be opened, or converted to raw, before a member is
-//! visible.
+//! Images and encrypted devices, to be opened or converted before a member is visible.
 //!
 //! Braid reads raw bytes only. For a qcow2 image, a compressed copy or a LUKS header it gives the
 //! command of the right program, and the resulting path.

@@ -2,8 +2,7 @@
 //!
 //! A [`Change`] has a kind and a time; the [`crate::teller`] alone numbers it, which makes it an
 //! [`Event`]. In JSON an event is one object in one line. docs/monitoring.md describes its fields,
-//! docs/event.schema.json its schema. Fields and words stay, new ones may come; a break would
-//! change [`SCHEMA`].
+//! docs/event.schema.json its schema. Fields and words stay, or [`SCHEMA`] changes.
 //!
 //! Invariants
 //! - reading returns the written event `[check: an_event_is_read_back_as_it_was]`;
@@ -96,8 +95,7 @@ pub struct Why {
     pub member: String,
     /// The failed operation.
     pub operation: String,
-    /// First sector of 512 bytes, from the start of the member; absent if the operation affects all
-    /// of it.
+    /// First sector of 512 bytes on the member; absent if the operation affects all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sector: Option<u64>,
     /// Number of sectors.
@@ -315,8 +313,7 @@ impl Change {
 pub struct Event {
     /// The version of the JSON.
     pub schema: u32,
-    /// Its number: one more than that of the previous event of this array on this machine, across
-    /// runs.
+    /// Its number: consecutive for this array on this machine, across runs.
     pub id: u64,
     /// The name that the array is served under.
     pub array: String,

@@ -95,8 +95,7 @@ pub fn folders(state_dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// An existing file cannot be read.
 pub fn read(folder: &Path) -> io::Result<Vec<Event>> {
-    // The current file first: if it replaces the previous one in between, it is read twice, and no
-    // event is missed.
+    // The current file first: if it becomes the previous one in between, no event is missed.
     let files = [CURRENT, PREVIOUS].map(|name| bytes_of(&folder.join(name)));
     let mut events = BTreeMap::new();
     for bytes in files {

@@ -23,9 +23,8 @@
 //!                                                  kind
 //! ```
 //!
-//! Additions to the control API are in [`with_telling`], numbers as text and a server for them in
-//! [`metrics`]. [`service`] sends notices to the service manager and feeds its watchdog; [`sockets`]
-//! takes listening sockets that it passes on.
+//! [`with_telling`] extends the control API, and [`metrics`] serves numbers as text. [`service`]
+//! reports to the service manager and feeds its watchdog; [`sockets`] takes its listening sockets.
 //!
 //! It decides nothing about the array, and reads no member.
 #![forbid(unsafe_code)]

@@ -3,8 +3,7 @@
 use crate::event::Change;
 use crate::kind::Kind;
 
-/// A device became a member; `is_spare` if no slot is free for it, `returns` if it was a member
-/// before.
+/// A device became a member, without a slot (`is_spare`), or again (`returns`).
 #[must_use]
 pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Change {
     let what = if is_spare { "waits as a spare" } else { "takes a slot that is free" };

@@ -22,8 +22,7 @@ use std::time::Duration;
 use crate::ending::Ending;
 use crate::event::Event;
 
-/// Most events that wait for an outlet: some hours of trouble for mail, a minute of a flood for a
-/// webhook whose server is down.
+/// Most events that wait for an outlet: some hours of trouble, or a minute of a flood.
 pub(crate) const QUEUE_MAX: usize = 256;
 
 /// Why an event could not be delivered.
@@ -105,8 +104,7 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// Ten tries within about eight minutes: for the restart of a server, or a network that comes
-    /// back.
+    /// Ten tries within about eight minutes, in which a server or network may come back.
     fn default() -> Self {
         Self { first: Duration::from_secs(1), most: Duration::from_secs(120), attempts: 10 }
     }
@@ -260,8 +258,7 @@ impl Outlet {
         self.shared.filled.notify_all();
     }
 
-    /// Waits at most `grace` for the outlet's end, then drops its queue. A delivery that hangs is
-    /// left behind.
+    /// Waits at most `grace` for the outlet's end, then drops its queue and a hanging delivery.
     pub(crate) fn wait(&self, grace: Duration) {
         let mut queue = self.shared.queue();
         let until = std::time::Instant::now() + grace;

@@ -16,8 +16,7 @@ pub struct Standing {
     pub is_out_of_space: bool,
     /// Whether the array has stopped.
     pub has_stopped: bool,
-    /// Members that failed in this run and were not removed or replaced, by name, with their former
-    /// slots.
+    /// Failed members of this run, not removed or replaced, by name, with their former slots.
     pub failed: BTreeMap<String, Option<u16>>,
     /// Members that reads avoid, by name.
     pub slow: BTreeSet<String>,

@@ -1,5 +1,4 @@
-//! The shipped alerts, run by promtool against transitions: each fires in at least one test and
-//! stays quiet in another.
+//! The shipped alerts, run by promtool: each fires in one test and stays quiet in another.
 
 use std::path::Path;
 use std::process::Command;

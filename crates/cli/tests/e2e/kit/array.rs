@@ -119,8 +119,7 @@ impl Array {
         Self { runtime: other.runtime.clone(), ..self }
     }
 
-    /// The default `--cache`: early acknowledgement if the runtime folder is in memory, as on
-    /// machines with `/tmp` there.
+    /// The default `--cache`: write-back if the runtime folder is in memory, as `/tmp` may be.
     pub(crate) fn default_cache(&self) -> &'static str {
         const TMPFS: rustix::fs::FsWord = 0x0102_1994;
         let place = self.runtime.ancestors().find(|path| path.is_dir()).expect("a folder");

@@ -1,5 +1,4 @@
-//! An NBD client for tests: the test chooses cookies, answers have a deadline, and errors are
-//! numbers.
+//! An NBD client for tests: with the test's cookies, a deadline for answers, and error numbers.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;

@@ -1,5 +1,4 @@
-//! Runs braid where the operating system refuses something: by a limit, or by an error of a system
-//! call.
+//! Runs braid under a refusal of the operating system: a limit, or a failing system call.
 
 use std::path::PathBuf;
 
@@ -33,8 +32,7 @@ pub(crate) const MOUNT: u32 = 165;
 pub(crate) const SECCOMP: u32 = 317;
 
 impl Array {
-    /// Runs braid with the system call `number` failing with `errno`; `None` if no filter can be
-    /// installed.
+    /// Runs braid with system call `number` failing with `errno`; `None` if no filter is possible.
     pub(crate) fn braid_denied(&self, (number, errno): (u32, i32), words: &[&str]) -> Option<Ran> {
         if !are_installed(&["python3"]) {
             return None;

@@ -1,9 +1,7 @@
-//! A file system whose files hang or fail on the test's request: it holds answers back until the
-//! test releases them, or answers with an error.
+//! A file system that holds answers back until the test releases them, or fails requests.
 //!
 //! It passes a folder through by FUSE. The kernel waits for its answers as for any FUSE: a few
-//! background reads at once, all others queued behind them, and no signal frees a thread that waits
-//! for an answer.
+//! background reads at once, all others queued, and no signal frees a waiting thread.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

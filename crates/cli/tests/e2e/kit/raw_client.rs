@@ -1,8 +1,6 @@
-//! An NBD client for malformed traffic: it negotiates, and then the test writes and reads bytes by
-//! hand.
+//! An NBD client for malformed traffic: it negotiates, then the test writes and reads raw bytes.
 //!
-//! `cargo xtask hostile-memory` includes it by path to attack other servers in the same way. std
-//! only.
+//! `cargo xtask hostile-memory` includes it by path to attack other servers. std only.
 
 use std::io::{Read, Result, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,4 @@
-//! Tries remedies: whenever a test makes braid refuse, it runs the commands of the refusal as far
-//! as they change nothing, and they must work.
+//! Tries remedies: for each refusal in a test, its harmless commands run and must work.
 //!
 //! ```text
 //!   it looks       unchanged; `serve` with `--run true`, so that it ends
@@ -7,11 +6,9 @@
 //!   a pattern      (a word in capitals, an ellipsis) is for the operator to fill in, and not run
 //! ```
 //!
-//! For a remedy that changes or destroys, or that the operator completes, a test
-//! [follows](Array::follow) it by its label.
+//! A test [follows](Array::follow) a remedy that changes, destroys, or needs completion.
 //!
-//! Under `cargo xtask test` the labels are noted down, and compared with those in the source
-//! (`xtask/src/remedies.rs`).
+//! `cargo xtask test` compares the labels with those in the source (`xtask/src/remedies.rs`).
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -98,8 +95,7 @@ pub(crate) fn offered(error: &Value, label: &str) -> String {
 }
 
 impl Array {
-    /// Types the command with this label in a refusal, unchanged; it must work. A server ends by
-    /// itself.
+    /// Types the command with this label in a refusal; it must work. A server ends by itself.
     #[track_caller]
     pub(crate) fn follow(&self, error: &Value, label: &str) -> Ran {
         self.follow_with(error, label, &[])

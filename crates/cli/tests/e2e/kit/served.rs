@@ -67,8 +67,7 @@ impl Served {
         let socket = array.path("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let mut words = [verb, &["--nbd", &uri]].concat();
-        // With this variable all servers are confined, to see the effect of confinement on all
-        // tests.
+        // With this variable all servers are confined, to find tests that then fail.
         let is_asked_for = std::env::var_os("BRAID_E2E_CONFINE").is_some();
         if is_asked_for && verb == ["serve"] && !options.contains(&"--confine") {
             words.extend(["--confine", "auto"]);
@@ -161,8 +160,7 @@ impl Served {
         status.expect("it has ended")
     }
 
-    /// Stops it with SIGTERM; it must end cleanly, with every request answered. Returns its last
-    /// event.
+    /// Stops it with SIGTERM; it must end cleanly. Returns its last event.
     pub(crate) fn stop(mut self) -> Value {
         self.signal(Signal::TERM);
         let status = self.wait();

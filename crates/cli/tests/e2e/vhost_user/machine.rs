@@ -1,8 +1,6 @@
-//! A virtual machine as its disk sees it: memory with a ring in it, messages with their addresses,
-//! and eventfds.
+//! A virtual machine as its disk sees it: memory with a ring, messages with addresses, eventfds.
 //!
-//! The monitor's side of the socket is the crate `vhost`'s; the guest's side, its driver, is
-//! written here.
+//! The monitor's side of the socket is the crate `vhost`'s; the guest's driver is here.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -196,8 +194,7 @@ impl Machine {
         self.set(at + 14, next);
     }
 
-    /// Puts a request into the ring, with this payload or with room for this length; does not
-    /// notify the server.
+    /// Puts a request into the ring, with this payload or room for it; does not notify the server.
     pub(super) fn put(&mut self, slot: u16, ask: Ask, sector: u64, payload: Result<&[u8], u32>) {
         assert!(slot < SLOTS && !self.asked.contains(&slot), "a slot that is free");
         let (head, place) = (slot * 3, u64::from(slot));

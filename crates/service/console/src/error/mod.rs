@@ -1,8 +1,7 @@
 //! Errors as a person meets them: what happened, why, and what to do.
 //!
-//! Stands at the very end of every command: the crates below return typed errors, the command
-//! turns each into one [`CliError`], and `main` prints it and exits with its code. Decides nothing
-//! about arrays.
+//! Stands at the very end of every command: the crates below return typed errors, the command turns
+//! each into one [`CliError`], and `main` prints it and exits with its code.
 //!
 //! ```text
 //! error[B060]: /dev/sdb is busy          what happened

@@ -1,7 +1,6 @@
 //! Refusals of the operating system: shortages, which pass, and all others.
 //!
-//! A shortage says nothing about members. It has its own code, and a remedy that shows the
-//! exhausted limit.
+//! A shortage says nothing about members. It has its own code, and a remedy that shows the limit.
 
 use braid_member::is_shortage;
 use rustix::io::Errno;

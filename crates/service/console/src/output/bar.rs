@@ -1,7 +1,6 @@
 //! Progress as a bar of characters.
 //!
-//! The bar uses blocks and their eighths if the locale says that the terminal shows them, else
-//! plain characters.
+//! It uses blocks and their eighths if the locale is UTF-8, else plain characters.
 
 /// Cells of the bar.
 const CELLS: usize = 20;

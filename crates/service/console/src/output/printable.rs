@@ -51,9 +51,8 @@ pub fn json_line(value: &Value) -> String {
     safe
 }
 
-/// Decides by the general categories of Unicode. In addition it covers the few invisible letters
-/// and marks that are no format characters (`Default_Ignorable_Code_Point`, and the blank pattern
-/// of Braille).
+/// Decides by the general categories of Unicode. Also covers invisible letters and marks
+/// (`Default_Ignorable_Code_Point`, and the blank pattern of Braille).
 fn is_harmful(letter: char) -> bool {
     if matches!(letter, ' '..='~') {
         return false;

@@ -31,8 +31,7 @@ pub struct Array {
     pub state: State,
     /// Whether it was started read-only, so that it refuses writes.
     pub read_only: bool,
-    /// Whether it was interrupted while writing, so that redundancy may disagree until a resync is
-    /// complete.
+    /// Whether it was interrupted while writing: redundancy may disagree until a resync.
     pub dirty: bool,
     /// How many more members it can lose, in any combination.
     pub can_lose: u16,
@@ -52,8 +51,7 @@ pub struct Array {
     /// The last job of each kind that ended since the array was started.
     #[serde(default)]
     pub last_jobs: Vec<LastJob>,
-    /// The time of the next scheduled check, in the past if it could not begin; null if none is
-    /// scheduled.
+    /// The time of the next scheduled check, in the past if it could not begin; null if none.
     #[serde(default)]
     pub next_check: Option<String>,
     /// No job begins or continues until jobs are resumed.
@@ -82,8 +80,7 @@ pub struct Array {
     pub vhost_user: Option<String>,
     /// Its settings.
     pub settings: Settings,
-    /// Bytes that were acknowledged to clients and that members do not have yet; a flush writes
-    /// them.
+    /// Acknowledged bytes that members do not have yet; a flush writes them.
     pub dirty_bytes: u64,
     /// Its write-intent bitmap; null if it has none.
     #[serde(default)]
@@ -98,8 +95,7 @@ pub struct Array {
     pub clients: Clients,
     /// Milliseconds that members have sat out because they were slow; the sum of all members.
     pub sat_out_ms: u64,
-    /// The array's counters since it was started, by name. The names are those of this version of
-    /// braid.
+    /// The array's counters since it was started, by name; the names may change.
     pub counters: BTreeMap<String, u64>,
     /// Resources that its process has closed off for itself: files, system-calls, capabilities.
     #[serde(default)]
@@ -114,8 +110,7 @@ pub struct Array {
 pub enum ParityLogs {
     /// Every write is logged before it begins.
     Kept,
-    /// Not yet in use: parity does not agree everywhere, or the array has not been idle since it
-    /// does.
+    /// Not yet in use: parity disagrees somewhere, or the array has not been idle since.
     Pending,
 }
 
@@ -137,8 +132,7 @@ pub struct Bitmap {
     pub bit_bytes: u64,
     /// Bits in all.
     pub bits: u64,
-    /// Bits that are set: their regions were written in the last seconds, may disagree, or were
-    /// missed by a member.
+    /// Set bits: regions recently written, in doubt, or missed by a member.
     pub bits_set: u64,
     /// For a lockless bitmap: bits whose regions no client has written.
     #[serde(default)]
@@ -158,8 +152,7 @@ impl Array {
         self.last_jobs.iter().find(|job| job.kind == kind)
     }
 
-    /// The last job of this kind, if it was refused and none of its kind is current: it is not
-    /// tried again.
+    /// The last job of this kind, if it was refused and is not tried again.
     #[must_use]
     pub fn refused(&self, kind: JobKind) -> Option<&LastJob> {
         self.last_job(kind).filter(|last| last.result.is_refused() && self.job(kind).is_none())
@@ -249,14 +242,12 @@ pub struct Slot {
     pub read_errors: ReadErrors,
 }
 
-/// Corrected read errors of a member: the sectors were computed from other members and written
-/// again.
+/// Read errors of a member, corrected by writing the sectors again from other members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadErrors {
     /// Since the member came or the array was started.
     pub corrected: u64,
-    /// The same with decay: errors older than an hour count half, older than two a quarter, and so
-    /// on.
+    /// The same with decay: errors count half after an hour, a quarter after two, and so on.
     pub recent: u32,
     /// The recent ones exceed `read-errors-max`.
     pub over_limit: bool,
@@ -270,8 +261,7 @@ pub enum Role {
     Active,
     /// It waits to take the slot of a member that fails.
     Spare,
-    /// It replaces a member that still serves: it receives every write, and that member's content
-    /// is copied to it.
+    /// It replaces a member that still serves: it gets every write, and that member's content.
     Replacement,
     /// The slot has no member.
     None,
@@ -291,8 +281,7 @@ pub enum SlotState {
     Away,
     /// Its member failed since the array was started, and is out.
     Failed,
-    /// It had no member when the array was started, or its member was removed (then with a time and
-    /// a cause).
+    /// It had no member at the start, or its member was removed (then with a cause).
     Missing,
     /// A spare that waits.
     Waiting,

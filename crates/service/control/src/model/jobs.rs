@@ -71,8 +71,7 @@ pub struct Job {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that it has written to members so far.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that recovery could not compute because no member holds them any more;
-    /// bad-block logs list them.
+    /// Sectors of 512 bytes that recovery could not compute; bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
     /// Sectors of 512 bytes in members' bad-block logs, seen on the way or at the end; of a check,
@@ -87,8 +86,7 @@ pub struct Job {
 /// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
-    /// The check computes sectors that are known to be wrong from the others, and writes them
-    /// again.
+    /// The check writes sectors known to be wrong again, computed from the others.
     pub repairs: bool,
     /// The check tries sectors that bad-block logs list and the others cannot give; a sector that
     /// can be read and agrees leaves the log.
@@ -98,8 +96,7 @@ pub struct Found {
     pub located_sectors: u64,
     /// Wrong sectors that were written again, read again, and then agreed with the others.
     pub repaired_sectors: u64,
-    /// Sectors of each member where redundancy disagrees and the wrong member is unknown. They stay
-    /// as they are.
+    /// Sectors of each member that disagree while the wrong member is unknown. They stay so.
     pub ambiguous_sectors: u64,
     /// The findings, run by run; their number is limited.
     pub runs: Vec<FoundRun>,
@@ -201,8 +198,7 @@ pub struct JobPace {
     pub in_flight_bytes: u64,
     /// The 99th percentile of client latency without the job, in nanoseconds; null while unknown.
     pub alone_p99_ns: Option<u64>,
-    /// Its limit beside the job, in nanoseconds; null while unknown, and if latency does not
-    /// matter.
+    /// Its limit beside the job, in nanoseconds; null if unknown or without a limit.
     pub target_p99_ns: Option<u64>,
 }
 
@@ -224,8 +220,7 @@ pub enum PacePhase {
 pub enum JobResult {
     /// It is complete.
     Completed,
-    /// It was ended on request, by another job, or by the stop of the array. A check is then over;
-    /// other jobs continue later.
+    /// A request, another job or a stop ended it. A check is then over; other jobs continue.
     Interrupted,
     /// The member that it was for is lost.
     TargetLost,
@@ -281,8 +276,7 @@ pub struct LastJob {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that it wrote to members.
     pub written_sectors: u64,
-    /// Sectors of 512 bytes that recovery could not compute because no member holds them any more;
-    /// bad-block logs list them.
+    /// Sectors of 512 bytes that recovery could not compute; bad-block logs list them.
     #[serde(default)]
     pub unmade_sectors: u64,
     /// Sectors of 512 bytes in members' bad-block logs, seen on the way or at the end; of a check,

@@ -30,8 +30,7 @@ pub struct MembersWanted {
     /// The request.
     pub request: MemberRequest,
     /// Devices by their absolute paths. To fail and to remove: one member, by its path or slot
-    /// number; to remove also `failed`, all that failed, or `detached`, those of them whose path no
-    /// longer exists.
+    /// number; to remove also `failed`, or `detached`: failed members whose path is gone.
     pub members: Vec<String>,
     /// To replace: the absolute path of the device that takes the member's slot: a spare, or a new
     /// device. Null for any waiting spare.
@@ -54,14 +53,11 @@ pub struct MembersWanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberEffect {
-    /// It takes a free slot and is recovered from its start; if jobs are paused, when they are
-    /// resumed.
+    /// It takes a free slot and is wholly recovered, unless jobs are paused.
     Rebuilds,
-    /// It takes its former slot, and only the writes that it missed are recovered, as the bitmap
-    /// says (mdadm calls that a re-add).
+    /// It takes its former slot; only writes that it missed are recovered (mdadm: re-add).
     CatchesUp,
-    /// The named member is copied to it, then it takes that slot; if jobs are paused, when they are
-    /// resumed.
+    /// The named member is copied to it, unless jobs are paused; then it takes that slot.
     Replaces,
     /// It waits as a spare: no slot is free.
     Waits,
@@ -90,8 +86,7 @@ pub struct MemberChanged {
     pub effect: MemberEffect,
     /// It was a member of this array before.
     pub returns: bool,
-    /// Sectors of its data that need no recovery because it still holds them; 0 unless it catches
-    /// up.
+    /// Sectors of its data that need no recovery; 0 unless it catches up.
     pub kept_sectors: u64,
 }
 
@@ -112,8 +107,7 @@ pub struct MembersAnswer {
     pub destroyed: Vec<String>,
     /// The folder where the first and last bytes of these devices were saved; null if none were.
     pub saved_in: Option<String>,
-    /// How many more members the array can lose, in any combination, after the request and before
-    /// any recovery.
+    /// How many more members the array can lose after the request, before any recovery.
     pub can_lose: u16,
     /// Free slots for which no spare is left.
     pub free_slots: u16,

@@ -1,8 +1,6 @@
-//! The values of the API, each with its JSON schema: its doc comments are the schema's
-//! descriptions.
+//! The values of the API. Doc comments are the descriptions of their JSON schemas.
 //!
-//! Sizes are in bytes and say so; moments are text in UTC, as in RFC 3339. An unknown value is
-//! `null`.
+//! Sizes are in bytes and say so; moments are text in UTC (RFC 3339); unknown values are `null`.
 
 mod array;
 mod elevators;

@@ -57,8 +57,7 @@ pub struct SettingsAnswer {
     pub uuid: String,
     /// The settings; after a dry run, the expected settings.
     pub settings: Settings,
-    /// The request's changes, by key; empty after a `GET`. A setting that already had the value is
-    /// no change.
+    /// The request's changes, by key; empty after a `GET`. Equal values are no change.
     pub changed: BTreeMap<String, Change>,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,

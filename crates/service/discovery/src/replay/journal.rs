@@ -107,8 +107,8 @@ impl OnMembers<'_> {
         is_done
     }
 
-    /// Keeps sectors that the member lacks; in write-through mode the members have most. Returns
-    /// whether there is room.
+    /// Keeps sectors that the member lacks (few in write-through mode); returns whether there is
+    /// room.
     fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
         let open = self.open(self.index(slot));
         let start = open.superblock.device.data_offset_sectors + sector;
@@ -209,12 +209,10 @@ impl Devices for OnMembers<'_> {
     }
 }
 
-/// Replays the journal; `None` if nothing needs a replay. With [`Place::Memory`] reads of the
-/// members see its blocks.
+/// Replays the journal; `None` if it is empty. With [`Place::Memory`] reads see its blocks.
 ///
 /// # Errors
-/// A journal that this array cannot have, a member or a journal that cannot be read or written, or
-/// more data than fit in memory.
+/// An unfit journal, a device that cannot be read or written, or more data than memory holds.
 pub fn replay_journal(
     array: &mut AssembledArray,
     (members, labels): (&mut Vec<Option<OpenMember>>, &[String]),
@@ -285,8 +283,7 @@ pub fn journal_needed(fault: &JournalFault, labels: &[&str]) -> CliError {
 }
 
 impl JournalReplayed {
-    /// Whether some blocks are only in the journal, because too many members are missing for their
-    /// parity.
+    /// Whether some blocks stay in the journal, because too many members are missing.
     pub fn leaves_some(&self) -> bool {
         !self.report.unsettled.is_empty()
     }

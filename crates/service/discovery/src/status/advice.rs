@@ -1,5 +1,4 @@
-//! An array's problems, braid's reaction, and the operator's options: a pure function of the
-//! array's state.
+//! An array's problems, braid's reaction, and the operator's options: a pure function of the state.
 //!
 //! Commands are whole, with the operator's own names, and this version supports each. The worst
 //! problem comes first.

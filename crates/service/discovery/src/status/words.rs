@@ -81,8 +81,7 @@ pub fn sectors_words(sectors: u64) -> String {
     format!("{sectors} {word} ({})", format_size(sectors * SECTOR_BYTES))
 }
 
-/// A finding of a check: `64 KiB of data at 2 MiB of /dev/sdc (slot 2), at 10 MiB of the array:
-/// repaired`.
+/// A finding: `64 KiB of data at 2 MiB of /dev/sdc (slot 2), at 10 MiB of the array: repaired`.
 pub fn run_words(run: &FoundRun) -> String {
     let (length, at) = (format_size(run.length_bytes), format_size(run.member_offset_bytes));
     let array = run.array_offset_bytes.map(|at| format!(", at {} of the array", format_size(at)));

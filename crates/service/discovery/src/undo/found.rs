@@ -25,8 +25,7 @@ pub struct Found<'a> {
     pub content: Content,
 }
 
-/// Opens every device of a record except those left out. A file that the command created and that
-/// is gone needs no undo.
+/// Opens every device of a record except those left out, and created files that are gone.
 ///
 /// # Errors
 /// A device cannot be opened or read.

@@ -5,15 +5,13 @@
 //! ```
 //!
 //! A kill, a full file system or a power cut can end a write at any sector. So each sector is
-//! judged by itself: it is known if it has the content before the command, or after one of its
-//! writes.
+//! judged by itself: known sectors have their old content, or that of a write.
 //!
 //! The compared ranges contain every superblock. A start for writing first updates the superblocks,
 //! with another event count and time. So while every sector is known, the data areas are unwritten.
-//! RAID-0 and linear arrays do not update their superblocks: for these the operator has to confirm
-//! it.
+//! RAID-0 and linear arrays do not update superblocks: the operator has to confirm it.
 //!
-//! It neither opens, reads nor writes devices.
+//! Callers open, read and write the devices.
 
 use std::ops::Range;
 
@@ -61,8 +59,7 @@ pub fn decide(has_zeroed: bool, contents: &[Content]) -> Verdict {
     }
 }
 
-/// Whether the command, or its undo, stopped halfway and no other program has written to the
-/// devices.
+/// Whether the command or its undo stopped halfway, without other writes to the devices.
 pub fn is_between(contents: &[Content]) -> bool {
     let has = |content| contents.contains(&content);
     let is_mixed = has(Content::Partly) || (has(Content::Before) && has(Content::Written));
@@ -105,8 +102,7 @@ pub fn content(device: &Device, now: &[Snippet]) -> Content {
     }
 }
 
-/// The device's sectors that a part of a range touches: each with its number in the range, and its
-/// bytes there.
+/// The device's sectors in a part of a range: each with its number and its bytes in the range.
 fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let length = range.bytes.len();
     // A range may begin within a sector, if a file's length is no multiple of sectors.
@@ -216,8 +212,7 @@ mod tests {
         assert_eq!(content(&one, &one.before[..1]), Content::Changed);
     }
 
-    /// A write cut short by a full file system was taken for another program's, and nothing could
-    /// be put back.
+    /// Regression: a write cut short by a full file system was taken for another program's.
     #[test]
     fn a_write_that_ended_at_any_sector_is_known() {
         let mut one = device("a");

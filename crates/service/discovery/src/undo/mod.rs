@@ -6,12 +6,10 @@
 //! ```
 //!
 //! If devices are useless while a command is incomplete, the command also leaves a mark,
-//! `17.unfinished`, until it ends. While the mark exists these devices are not served: the operator
-//! has to take the command back or finish it first.
+//! `17.unfinished`, until it ends. Until it is finished or taken back these devices are not served.
 //!
-//! Files are numbered consecutively. They belong to the user who ran the command (0600, in a folder
-//! of 0700), for they may hold keys. Each is durable under its name when [`save`] returns. Beyond a
-//! limit the oldest are removed.
+//! Files are numbered consecutively, private (0600 in a folder of 0700) because they may hold keys,
+//! and durable when [`save`] returns. Beyond a limit the oldest are removed.
 //!
 //! The module knows no commands (`cmd/undo` does).
 
@@ -39,8 +37,7 @@ use braid_console::output::shell::shell_word;
 use braid_console::state::make_folders;
 use record::{Damage, Device, Record, covers, decode, encode, merged};
 
-/// Most records: more than an operator goes back, and some 100 MB at most with arrays of a usual
-/// size.
+/// Most records: more than an operator goes back; some 100 MB with usual arrays.
 const RECORDS_MAX: usize = 256;
 /// Longest file: the ends of 1920 devices without a page of zeroes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -117,8 +114,7 @@ pub struct Kept {
 /// Saves bytes that are about to be overwritten.
 ///
 /// # Errors
-/// A device cannot be read, or the record cannot be written; the caller must then overwrite
-/// nothing.
+/// A device cannot be read, or the record cannot be written: then nothing may be overwritten.
 pub fn save(
     state_dir: &Path,
     deed: Deed<'_>,
@@ -245,8 +241,7 @@ fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), 
     };
     write().map_err(|error| (path.clone(), error))?;
     for (_, old) in files.iter().take((files.len() + 1).saturating_sub(RECORDS_MAX)) {
-        // A file that cannot be removed only takes space. The record of an incomplete command is
-        // needed.
+        // Keep records of incomplete commands. A file that stays only takes space.
         if !old.with_extension(UNFINISHED).exists() {
             let _ = fs::remove_file(old);
         }

@@ -50,8 +50,7 @@ pub struct Device {
     pub inode: Option<u64>,
     /// Its size.
     pub size_bytes: u64,
-    /// The old bytes at its two ends and at all writes: ranges in order that do not touch each
-    /// other.
+    /// The old bytes at its two ends and at all writes: separate ranges in order.
     pub before: Vec<Snippet>,
     /// The command's writes, in order; each lies in one range of `before`.
     pub writes: Vec<Snippet>,
@@ -122,8 +121,7 @@ impl Device {
     }
 }
 
-/// Merges ranges, in order, until none touch each other. So a search among many thousands can be
-/// binary.
+/// Sorts and merges ranges, so that a search among many thousands can be binary.
 pub fn merged(mut ranges: Vec<Snippet>) -> Vec<Snippet> {
     ranges.sort_by_key(|range| range.offset);
     let mut merged: Vec<Snippet> = Vec::new();

@@ -5,8 +5,7 @@
 //!                 ▲ read before anything is served, rescued or added; what stands on the devices decides, not the mark
 //! ```
 //!
-//! The mark of `rescue --commit` holds the folder of its overlay, which is discarded when the
-//! commit is complete.
+//! The mark of `rescue --commit` holds the folder of its overlay, to be discarded at its end.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -42,8 +41,7 @@ pub struct Unfinished {
     named: Vec<bool>,
 }
 
-/// Removes the mark: the command is complete, or was taken back. A mark that stays does no harm,
-/// because the devices decide.
+/// Removes the mark of a command that is complete or undone. A mark that stays does no harm.
 pub fn end(state_dir: &Path, number: u64) {
     let _ = fs::remove_file(mark_of(state_dir, number));
 }
@@ -129,8 +127,7 @@ pub fn refuse_unfinished(state_dir: &Path, paths: &[PathBuf]) -> Result<(), CliE
 }
 
 /// Whether named devices are unusable: a device with any write of the command, or an unwritten
-/// device beside a written one. An absent written device does not keep the unwritten others from
-/// being used.
+/// device beside a written one. The others may be used without an absent written device.
 fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
     let is_written =
         |content: &Option<Content>| matches!(content, Some(Content::Partly | Content::Written));
@@ -141,8 +138,7 @@ fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
 }
 
 impl Unfinished {
-    /// Finds the record's devices among those named now, whatever their names, and by the record's
-    /// names.
+    /// Finds the record's devices among those named now, by content, and by recorded names.
     fn look(&mut self, opened: &[(Option<Box<dyn Member>>, Reach)]) {
         for (index, device) in self.record.devices.iter().enumerate() {
             let here = opened.iter().filter_map(|(open, _)| open.as_deref());
@@ -243,8 +239,7 @@ mod tests {
             ([Some(Before), Some(Before), Some(Before)], [true, true, true], false),
             // The written device is present, but not named.
             ([Some(Partly), Some(Before), Some(Before)], [false, true, true], true),
-            // The written device is absent, and the others are served without it; then it comes
-            // back.
+            // The written device is absent: the others are served without it.
             ([None, Some(Before), Some(Before)], [false, true, true], false),
             ([Some(Partly), Some(Changed), Some(Changed)], [true, false, false], true),
             ([Some(Written), Some(Changed), Some(Changed)], [true, true, true], true),

@@ -7,8 +7,7 @@
 //!
 //! The process is started before the server gives up its rights. Its command line names the target,
 //! and the socket gives it events and nothing else. So an attacker in the server can send false
-//! events, but run nothing. When the socket ends the deadline is reached, and the process ends its
-//! program.
+//! events, but run nothing. The end of the socket is the deadline.
 //!
 //! Invariants
 //! - the result is that of a hook in the server `[check: what_comes_of_an_event_comes_back]`;

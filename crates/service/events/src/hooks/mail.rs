@@ -56,8 +56,7 @@ impl FromStr for Address {
         if text.is_empty() || text.len() > 254 {
             return Err(AddressError::Length);
         }
-        // Letters of the unquoted form (RFC 5322, atext), and dots: none ends a line or begins
-        // another address.
+        // Letters of the unquoted form (RFC 5322, atext), and dots: none begins another address.
         let is_fit = |letter: char| {
             letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.@[]:".contains(letter)
         };

@@ -1,8 +1,6 @@
-//! `GET /metrics`, for any HTTP server: the control socket's, and the one on a port
-//! ([`super::server`]).
+//! `GET /metrics`, for the control socket and for the server on a port ([`super::server`]).
 //!
-//! An array that does not answer blocks one thread only: scrapes run one at a time, and one that
-//! waits too long gets a 503.
+//! Scrapes run one at a time, so that a silent array blocks one thread only; late ones get a 503.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,8 +26,7 @@ pub(crate) struct Asked {
     node_md: Option<u8>,
 }
 
-/// The route `/metrics` over these arrays; `with_node_md` is the default for `node_md_*`. Needs a
-/// runtime with timers.
+/// The route over these arrays; `with_node_md` is a default. Needs a runtime with timers.
 pub(super) fn routes(sources: Vec<Arc<dyn Source>>, with_node_md: bool) -> Router {
     Router::new().route("/metrics", get(scraping(sources, with_node_md)))
 }

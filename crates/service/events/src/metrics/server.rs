@@ -2,8 +2,8 @@
 //!
 //! Any process of the machine may connect to a loopback port, so the server limits connections, and
 //! allows each one request and a few seconds. At the limit, a connection without a request is cut
-//! off. Without TLS, the server listens on loopback only and accepts names of this machine only,
-//! unless configured otherwise.
+//! off. Without TLS, only loopback and names of this machine are accepted, unless configured
+//! otherwise.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -53,7 +53,7 @@ pub enum ServerError {
 }
 
 /// Parses an address to listen on: `127.0.0.1:9100`, `[::1]:9100`, `localhost:9100`. `is_public`
-/// allows addresses beyond loopback.
+/// allows others.
 ///
 /// # Errors
 /// It is no address, or other machines could reach it.
@@ -79,8 +79,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves the metrics of these arrays at `address`, and the routes `beside` them, under these
-    /// names; port 0 picks a free one.
+    /// Serves these arrays' metrics at `address`, with the routes `beside` them; port 0 is a free
+    /// one.
     ///
     /// # Errors
     /// The system refuses the address, a thread or a runtime.

@@ -97,8 +97,7 @@ pub struct Member {
     pub corrected_read_errors: u64,
 }
 
-/// Numbers of members by state. A failed or recovering member leaves its slot missing, so it counts
-/// in both.
+/// Numbers of members by state. A failed or recovering member also counts as missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
     /// In a slot, and up to date.
