@@ -14,10 +14,8 @@ use tempfile::TempDir;
 
 /// Size of most members.
 pub(crate) const MEMBER: &str = "8M";
-/// The same in bytes.
 pub(crate) const MEMBER_BYTES: u64 = 8 << 20;
 
-/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) exit: i32,
@@ -54,7 +52,6 @@ impl Outcome {
     }
 }
 
-/// A folder of members.
 pub(crate) struct Folder {
     folder: TempDir,
 }
@@ -84,7 +81,6 @@ impl Folder {
         }
     }
 
-    /// A sparse file.
     pub(crate) fn file(&self, name: &str, bytes: u64) {
         File::create(self.path(name)).unwrap().set_len(bytes).unwrap();
     }

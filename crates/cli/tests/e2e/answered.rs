@@ -7,7 +7,6 @@ use tempfile::TempDir;
 
 use crate::kit::{Array, Client, RAID_5, RAID_6, Served, Shape, assert_same, random_bytes};
 
-/// Where Linux keeps files in memory.
 const MEMORY: &str = "/dev/shm";
 /// Nothing is written back because of its age.
 const LAZY: [&str; 4] = ["--cache", "writeback", "--dirty-age", "3600000"];

@@ -14,7 +14,6 @@ use crate::kit::{
 
 /// More than fit into one sector of a log.
 const BLOCKS: u64 = 200;
-/// A block of 4 KiB.
 const BLOCK_SECTORS: u64 = 8;
 
 fn superblock(member: &Path) -> Superblock {

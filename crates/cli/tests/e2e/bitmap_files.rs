@@ -30,7 +30,6 @@ fn serve(array: &Array, file: &Path, members: &[PathBuf]) -> Served {
     array.serve_with(&["--bitmap-file", text(file)], members)
 }
 
-/// The server's bitmap file.
 fn file_of(array: &Array) -> Value {
     done(array, &["get", "tank"])["settings"]["bitmap-file"].take()
 }

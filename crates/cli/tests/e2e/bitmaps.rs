@@ -24,7 +24,6 @@ pub(crate) fn without_bitmap(shape: Shape) -> Array {
     Array::create_with("tank", shape, "16M", &["--consistency", "resync"])
 }
 
-/// The array's policy, and the bytes of a bit.
 pub(crate) fn kept(array: &Array) -> (String, Option<u64>) {
     let settings = done(array, &["get", "tank"])["settings"].take();
     let word = settings["consistency"].as_str().expect("a word").to_owned();

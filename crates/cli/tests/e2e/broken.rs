@@ -14,7 +14,6 @@ use crate::members::text;
 use crate::rescue::{accepting, contents, story};
 use crate::reshaped::fixture::Fixture;
 
-/// A broken array in files.
 struct Broken {
     fixture: Fixture,
     array: Array,

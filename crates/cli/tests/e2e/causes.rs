@@ -19,7 +19,6 @@ const SECTOR: u64 = 512;
 const EIO: i32 = 5;
 const ENODEV: i32 = 19;
 
-/// Limit for any wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Members whose files fail on request. The mount is dropped last, so that nothing hangs on it.
@@ -47,7 +46,6 @@ impl Failing {
         self.array.serve_with(options, &self.files.files())
     }
 
-    /// The start of the data area, in bytes.
     pub(crate) fn data_offset(&self) -> u64 {
         let ran = self.array.braid(&["examine"], &self.array.members);
         let members: Value = serde_json::from_str(ran.stdout.lines().next().expect("a line"))
@@ -69,7 +67,6 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The offset of a member's bitmap, in bytes.
 const BITMAP_AT: u64 = 8192;
 
 /// The expected report about member 1.

@@ -10,7 +10,6 @@ use crate::managed::{check, json, said, status};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The file of the records of jobs.
 fn kept(array: &Array) -> PathBuf {
     let entries = std::fs::read_dir(array.path("state/arrays")).expect("a folder").flatten();
     let mut paths = entries.map(|entry| entry.path());

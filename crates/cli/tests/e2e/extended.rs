@@ -41,7 +41,6 @@ fn assert_zero(served: &Served, places: [u64; 3]) {
     }
 }
 
-/// Number of clients' requests so far.
 fn requests(array: &Array) -> u64 {
     let status = array.braid(&["status", "tank"], &[]).stdout;
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");

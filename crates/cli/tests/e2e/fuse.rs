@@ -23,7 +23,6 @@ static SWITCHED: Mutex<()> = Mutex::new(());
 /// Limit for a program's access to a file whose server is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Transports of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Device,
@@ -41,7 +40,6 @@ fn ways() -> Vec<Way> {
     }
 }
 
-/// Serves as the file `disk`.
 fn serve(array: &Array, way: Way, members: &[PathBuf]) -> Served {
     let disk = disk(array);
     let only_one = SWITCHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::kit::{Array, RAID_5, RawClient, Served, needs, wait_until};
 
-/// Attackers.
 const CLIENTS: usize = 63;
 /// The longest allowed request.
 const REQUEST_BYTES: u32 = 64 << 20;
@@ -20,7 +19,6 @@ fn connect(socket: &Path) -> std::io::Result<RawClient> {
     RawClient::connect(socket, PATIENCE)
 }
 
-/// Writes 4 KiB and reads them.
 fn ask(client: &mut RawClient, round: u8) {
     let (data, mut found, mut reply) = ([round; 4096], [0; 4096], [0; 16]);
     let offset = u64::from(round) * 4096;

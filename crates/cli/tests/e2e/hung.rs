@@ -60,7 +60,6 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The readers' results.
 #[derive(Debug, Default)]
 struct Seen {
     answered: usize,

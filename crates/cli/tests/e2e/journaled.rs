@@ -159,7 +159,6 @@ fn cut_off() -> CutOff {
     CutOff { array, journal, uuid, before, expected, data_offset }
 }
 
-/// The examined journal.
 fn examined(array: &Array, journal: &PathBuf) -> Value {
     let ran = array.braid(&["examine"], std::slice::from_ref(journal));
     let said: Value = serde_json::from_str(&ran.stdout).expect("an object");
@@ -248,7 +247,6 @@ fn an_array_that_md_left_goes_on_with_its_journal() {
     }
 }
 
-/// The files' present content.
 fn copies(devices: &[PathBuf]) -> Vec<Vec<u8>> {
     devices.iter().map(|path| fs::read(path).expect("a device")).collect()
 }

@@ -19,7 +19,6 @@ use crate::managed::{check, json, said, status};
 
 pub(crate) const MEMBER_BYTES: u64 = 16 << 20;
 
-/// A blank file beside the members.
 pub(crate) fn blank(array: &Array, name: &str, bytes: u64) -> PathBuf {
     let path = array.path(name);
     File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
@@ -156,7 +155,6 @@ fn a_member_that_comes_back_is_rebuilt_in_full_and_gets_its_own_slot() {
     assert_whole(&array, served, &members, &wanted);
 }
 
-/// The examined bitmap of the first member.
 fn bitmap_of(array: &Array) -> Value {
     let ran = array.braid(&["examine"], &array.members[..1]);
     let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
@@ -407,7 +405,6 @@ fn several_devices_come_at_once_or_none_does() {
     assert_whole(&array, served, &members, &wanted);
 }
 
-/// Contents of these files.
 fn contents(paths: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
     paths.iter().map(|path| std::fs::read(path).ok()).collect()
 }

@@ -15,12 +15,10 @@ use crate::managed::status;
 use crate::members::text;
 use crate::two_writers::Loops;
 
-/// The repository's root.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Writes an array's configuration.
 fn configure(array: &Array, name: &str, text: &str) -> String {
     let folder = array.path("etc");
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -116,7 +116,6 @@ fn ext4(array: &Array, label: &str, size_bytes: u64, file: &[u8]) -> Vec<u8> {
     fs::read(&image).expect("a file system")
 }
 
-/// The report of `braid rescue`.
 #[track_caller]
 fn story(array: &Array, words: &[&str], disks: &[PathBuf]) -> Value {
     let ran = array.braid(&[&["rescue"], words].concat(), disks);

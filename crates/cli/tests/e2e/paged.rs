@@ -22,7 +22,6 @@ fn on_a_port(array: &Array) -> (Served, String) {
     (array.serve_with(&["--metrics", &address], &array.members), address)
 }
 
-/// The head and the body of an answer.
 fn ask(address: &str, (method, path): (&str, &str), host: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("a server");
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")

@@ -10,7 +10,6 @@ fn mode(path: &Path) -> u32 {
     metadata.unwrap_or_else(|error| panic!("{}: {error}", path.display())).mode() & 0o7777
 }
 
-/// Everything below a folder.
 fn all_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_path_buf()];
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

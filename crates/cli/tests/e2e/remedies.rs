@@ -30,7 +30,6 @@ const RESYNC_AT: usize = 208;
 const ROLES_AT: usize = 220;
 const TABLE_AT: usize = 256;
 
-/// braid's final error.
 #[track_caller]
 pub(crate) fn error_of(ran: &Ran) -> Value {
     assert!(!ran.status.success(), "it was not refused: {ran:?}");
@@ -38,7 +37,6 @@ pub(crate) fn error_of(ran: &Ran) -> Value {
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// braid's refusal of this command.
 #[track_caller]
 pub(crate) fn refusal(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     error_of(&array.braid(words, members))
@@ -48,7 +46,6 @@ fn blanks(array: &Array, prefix: &str, count: usize) -> Vec<PathBuf> {
     (0..count).map(|index| blank(array, &format!("{prefix}{index}"), MEMBER_BYTES)).collect()
 }
 
-/// Paths as words of a command line.
 pub(crate) fn words_of(members: &[PathBuf]) -> String {
     members.iter().map(|member| text(member)).collect::<Vec<_>>().join(" ")
 }

@@ -42,7 +42,6 @@ pub(crate) fn story(array: &Array, words: &[&str], members: &[PathBuf]) -> Value
     arrays[0].clone()
 }
 
-/// The report of `braid rescue`.
 #[track_caller]
 fn story_of(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     let ran = array.braid(&[&["rescue"], words].concat(), members);
@@ -69,7 +68,6 @@ pub(crate) fn accepting(found: &Value) -> String {
     found["stripes_at_risk"].as_u64().expect("a number").to_string()
 }
 
-/// Copies everything out of an export.
 fn read_export(array: &Array, served: &Served, name: &str) -> Vec<u8> {
     let uri = format!("nbd+unix:///{name}?socket={}", served.socket.display());
     let path = array.path("export.img");
@@ -336,7 +334,6 @@ fn a_commit_that_stopped_is_taken_back_without_a_member_that_is_gone() {
     array.serve_with(&["--read-only"], &left).stop();
 }
 
-/// Checks that the members have the committed content.
 #[track_caller]
 fn assert_committed(array: &Array, content: &[u8], left: &[PathBuf]) {
     let served = array.serve_with(&["--read-only"], &left[..3]);

@@ -423,7 +423,6 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     assert_eq!(found["at_risk"][0]["offset_bytes"], (position + piece) * 512, "{found:#}");
 }
 
-/// A file system full of files.
 fn ext4(length: usize) -> Vec<u8> {
     let home = tempfile::tempdir().expect("a folder");
     let (files, image) = (home.path().join("files"), home.path().join("image"));

@@ -48,7 +48,6 @@ impl Certificates {
     }
 }
 
-/// The URI in libnbd's form.
 fn with(uri: &str, certificates: &Path) -> String {
     let separator = if uri.contains('?') { '&' } else { '?' };
     format!("{uri}{separator}tls-certificates={}&tls-verify-peer=true", certificates.display())

@@ -18,7 +18,6 @@ fn two() -> (Array, Array, Vec<PathBuf>) {
     (tank, pool, members)
 }
 
-/// An array's URI.
 fn at(served: &Served, name: &str) -> String {
     format!("nbd+unix:///{name}?socket={}", served.socket.display())
 }

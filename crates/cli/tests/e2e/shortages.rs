@@ -2,7 +2,6 @@
 
 use crate::kit::{Array, FLOCK, RAID_5, Ran};
 
-/// The final error, and the exit status.
 fn error(ran: &Ran) -> (serde_json::Value, Option<i32>) {
     let last = ran.stdout.lines().last().unwrap_or_default();
     let error = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {ran:?}"));

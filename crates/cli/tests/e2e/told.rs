@@ -13,7 +13,6 @@ use crate::kit::{Array, Client, RAID_5, RAID_6, Served, needs, run, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Events from `braid events` or `history`.
 fn told(array: &Array, words: &[&str]) -> Vec<Value> {
     let ran = array.braid(words, &[]);
     assert!(ran.status.success(), "{ran:?}");

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::kit::{Array, Background, RAID_5, needs};
 
-/// Sends single bytes until the connection is cut.
 fn drip(path: &Path) -> std::thread::JoinHandle<()> {
     let mut stream = UnixStream::connect(path).expect("a control socket");
     std::thread::spawn(move || {

@@ -18,7 +18,6 @@ use crate::members::{MEMBER_BYTES, blank, filled, text, wait_for_rebuild};
 use crate::remedies::{error_of, refusal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Offset of the logical block in superblocks.
 const LOGICAL_BLOCK_AT: usize = 224;
 
 fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {

@@ -6,7 +6,6 @@ use crate::kit::{Array, RAID_1, RAID_5};
 use crate::living::done;
 use crate::managed::{json, said, status};
 
-/// The write-mostly flags in the superblocks, by slot.
 fn marked(array: &Array) -> Vec<bool> {
     let examined = json(&array.braid(&["examine"], &array.members));
     let members = examined["members"].as_array().expect("a list").clone();

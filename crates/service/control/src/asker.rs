@@ -63,7 +63,6 @@ pub(crate) fn check(request: &Request) -> Result<(), Misuse> {
     }
 }
 
-/// Whether the request names this server.
 fn check_host(names: Names, request: &Request) -> Result<(), Misuse> {
     let count = request.headers().get_all(HOST).iter().count();
     if count > 1 {
@@ -75,7 +74,6 @@ fn check_host(names: Names, request: &Request) -> Result<(), Misuse> {
     foreign.map_or(Ok(()), |name| Err(Misuse::Host(name.to_owned())))
 }
 
-/// Whether the request comes from no foreign page.
 fn check_page(request: &Request) -> Result<(), Misuse> {
     let is_here = |origin: &str| {
         let host = origin.strip_prefix("http://");
@@ -136,7 +134,6 @@ mod tests {
         request.body(axum::body::Body::empty()).expect("a request")
     }
 
-    /// The status of the refusal, or 0.
     fn status(judged: Result<(), Misuse>) -> u16 {
         judged.map_or_else(|misuse| misuse.status().as_u16(), |()| 0)
     }

@@ -19,7 +19,6 @@ use tokio::time::timeout;
 use crate::model::Problem;
 use crate::passing::{self, Begun};
 
-/// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Deadline of a connection: the server only has to accept it.

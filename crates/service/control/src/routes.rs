@@ -32,10 +32,8 @@ use crate::served::{Misuse, Refusal, Served, StopListener};
 /// Longest body of a request, in bytes: many times the size of all settings.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Deadline for a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Deadline for the array's answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
 type Shared = Arc<dyn Served>;
@@ -265,7 +263,6 @@ fn checked<T>(served: &Shared, query: Result<Query<T>, QueryRejection>) -> Resul
     query.map(|Query(query)| query)
 }
 
-/// Asks the array.
 async fn ask<T: Send + 'static>(
     served: &Shared,
     question: impl FnOnce(&dyn Served) -> Result<T, Refusal> + Send + 'static,

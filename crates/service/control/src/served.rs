@@ -11,7 +11,6 @@ use crate::model::{
 };
 use crate::passing::Passed;
 
-/// The media type of a [`Problem`].
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The array, as the API needs it. Threads call it concurrently; all but [`Served::stop`] may

@@ -25,12 +25,10 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_millis(600);
 
-/// A fake array.
 #[derive(Default)]
 struct Fake {
     settings: Mutex<Settings>,
     stops: AtomicUsize,
-    /// Delay of each answer.
     delay: Duration,
     /// Content of the files that came with requests.
     read: Mutex<Vec<String>>,
@@ -288,7 +286,6 @@ impl Place {
         heard(&mut stream)
     }
 
-    /// The status and the body.
     fn ask(&self, method: &str, target: &str, body: &str) -> (u16, Value) {
         let length = body.len();
         let text = format!(

@@ -21,9 +21,7 @@ use braid_ondisk::{
 use crate::probe::io_error;
 use braid_console::error::CliError;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Sectors of an md superblock of any version.
 const SUPERBLOCK_SECTORS: u64 = 8;
 /// Most signatures on one member; ZFS alone leaves 128.
 const SIGNATURES_MAX: u32 = 1024;
@@ -135,7 +133,6 @@ pub fn things(label: &str, existing: &Existing) -> Vec<Thing> {
     superblocks.chain(existing.probe.foreign.iter().map(|it| foreign_thing(label, it))).collect()
 }
 
-/// A thing without a UUID.
 fn nameless_thing(label: &str, kind: &'static str, mut names: Vec<String>, words: String) -> Thing {
     names.push(format!("{kind}@{label}"));
     let label = label.to_string();

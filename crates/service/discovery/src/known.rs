@@ -30,16 +30,13 @@ use serde_json::{Value, json};
 use braid_console::regular::read_text;
 use braid_console::state::write_whole;
 
-/// Version of the file format.
 const FORMAT: u64 = 1;
 /// Least time between two writes of a file, except for the last.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Deadline of a write: after the loss of a member, clients wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The file of an array.
 fn path_of(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
     let digits = format_uuid(uuid).replace(':', "");
     state_dir.join("arrays").join(format!("{digits}.json"))
@@ -208,7 +205,6 @@ impl Keeper {
     }
 }
 
-/// The record and its writer.
 struct Record {
     known: Known,
     volume: Weak<Volume>,
@@ -243,7 +239,6 @@ struct Writer {
     results: Receiver<io::Result<()>>,
     /// The last write is still running.
     is_out: bool,
-    /// Deadline of a write.
     patience: Duration,
 }
 

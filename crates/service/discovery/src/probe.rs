@@ -20,7 +20,6 @@ use braid_console::error::system::shortage;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes of a bitmap's superblock, which contains the total length.
 const BITMAP_HEAD_BYTES: u64 = 256;

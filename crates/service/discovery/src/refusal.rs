@@ -19,7 +19,6 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// The error of a refusal, with remedies. `members` are the operator's labels.
@@ -180,7 +179,6 @@ fn is_of_a_file(why: PplLogError) -> bool {
     matches!(why, PplLogError::NoFile | PplLogError::OldFile)
 }
 
-/// Most ranges at risk in an error.
 const RANGES_SHOWN_MAX: usize = 16;
 
 /// The array's bytes at risk of reading wrong, in words.
@@ -473,7 +471,6 @@ fn others(labels: &[String], label: &String) -> Vec<String> {
     labels.iter().filter(|other| *other != label).cloned().collect()
 }
 
-/// Labels of the members of this array.
 fn of_array(verdicts: &[MemberVerdict], uuid: &[u8; 16]) -> Vec<String> {
     let of_it = |verdict: &&MemberVerdict| matches!(&verdict.reason, Reason::OtherArray { uuid: other, .. } if other == uuid);
     verdicts.iter().filter(of_it).map(|verdict| verdict.label.clone()).collect()

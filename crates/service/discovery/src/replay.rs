@@ -31,7 +31,6 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::size::format_size;
 
-/// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
 /// Most bytes of parity in memory: logs of mdadm's arrays cover a few MiB.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
@@ -110,7 +109,6 @@ struct OnMembers<'a> {
     members: &'a [Option<OpenMember>],
     labels: &'a [String],
     place: Place,
-    /// Parity in memory, by slot.
     patches: Vec<Sectors>,
     /// The cause of the last failure.
     failure: Option<CliError>,
@@ -206,7 +204,6 @@ impl Devices for OnMembers<'_> {
     }
 }
 
-/// The slot's log.
 fn log_of(array: &AssembledArray, slot: Slot) -> Option<&PplLog> {
     let mut logs = array.replay.as_ref()?.logs.iter();
     logs.find(|(of, _)| *of == slot).map(|(_, log)| log)
@@ -266,7 +263,6 @@ pub fn replay(
     Ok(Some(PplReplayed { kind, report, place, torn, unread }))
 }
 
-/// The kind of the array's logs, in words.
 fn kind_of(array: &AssembledArray) -> &'static str {
     match array.newest.intent.ppl {
         Some(_) => "the partial parity log",

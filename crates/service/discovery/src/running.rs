@@ -30,13 +30,11 @@ const FIRST_PROCESSES: &str = "pid:[4026531836]";
 /// Files of Docker's and Podman's containers, also with the host's PID namespace.
 const CONTAINERS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
-/// File name extension of a control socket.
 const SUFFIX: &str = "control";
 
 /// Servers asked at once: each takes a thread and a descriptor.
 const ASKED_AT_ONCE: usize = 32;
 
-/// Longest valid command.
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
 /// Deadline of a server's answer.

@@ -114,7 +114,6 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The content of a file.
 struct Parsed {
     events: Vec<Event>,
     /// Bytes up to the end of the last whole line.
@@ -172,7 +171,6 @@ impl Store for Folder {
 pub struct History {
     log: Log<Folder>,
     path: PathBuf,
-    /// The number of the next event.
     next_id: u64,
     last: Option<Event>,
 }
@@ -298,7 +296,6 @@ fn line_of(event: &Event) -> Vec<u8> {
 /// Lines within a bound, on a store that may fail at any byte.
 struct Log<S> {
     store: S,
-    /// Bytes of whole lines in the current file.
     length_bytes: u64,
     /// The limit of a file.
     file_bytes_max: u64,

@@ -42,7 +42,6 @@ pub enum Doubt {
 /// Maps the notices of one array to events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Members that are being recovered.
     recovering: BTreeSet<MemberId>,
 }
 
@@ -260,7 +259,6 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
     })
 }
 
-/// The findings of a check.
 fn found_words(found: &Found, names: Names<'_>) -> Change {
     let Names { array, member: label, .. } = names;
     match *found {
@@ -383,7 +381,6 @@ fn said_to_repair(change: Change, kind: JobKind) -> Change {
     if kind.is_check() { change.with("repair", kind == JobKind::Repair) } else { change }
 }
 
-/// A job that ends, complete or not.
 fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     let (_, kind, name) = kinds(progress.kind);
     let (outcome, word, how) = match end {

@@ -117,7 +117,6 @@ struct Queue {
     has_ended: bool,
 }
 
-/// The thread's next step.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Tell(Box<Change>),
@@ -322,7 +321,6 @@ impl Drop for Teller {
     }
 }
 
-/// The thread's state.
 struct Worker {
     shared: Arc<Shared>,
     history: Option<History>,

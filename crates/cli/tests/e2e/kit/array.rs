@@ -22,12 +22,10 @@ const ROLES_AT: usize = 220;
 /// Members, and the folder of members, sockets and copies.
 pub(crate) struct Array {
     folder: TempDir,
-    /// Folder of its server's control socket.
     runtime: PathBuf,
     pub(crate) members: Vec<PathBuf>,
 }
 
-/// braid's refusal.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) exit: i32,
@@ -129,7 +127,6 @@ impl Array {
         if is_in_memory && is_of_host { "writeback" } else { "writethrough" }
     }
 
-    /// Uses this runtime folder.
     pub(crate) fn found_in(self, runtime: &Path) -> Self {
         Self { runtime: runtime.to_path_buf(), ..self }
     }
@@ -142,7 +139,6 @@ impl Array {
         self.folder.path().join(name)
     }
 
-    /// Runs braid to its end.
     pub(crate) fn braid(&self, words: &[&str], members: &[PathBuf]) -> Ran {
         self.run_braid(self.command_line(words, members))
     }
@@ -246,7 +242,6 @@ impl Refusal {
         Self { exit: ran.status.code().unwrap_or(-1), code, json }
     }
 
-    /// Checks the code and the exit status.
     #[track_caller]
     pub(crate) fn is(&self, code: &str, exit: i32) {
         assert_eq!((self.code.as_str(), self.exit), (code, exit), "{}", self.json);

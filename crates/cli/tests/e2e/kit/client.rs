@@ -94,7 +94,6 @@ impl Client {
         result.map(|()| self.payload(length)).map_err(ErrorCode::to_wire)
     }
 
-    /// A single write.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.ask_write(0, offset, bytes);
         self.hear().expect("an answer in time");

@@ -26,9 +26,7 @@ pub(crate) const IO_URING_SETUP: u32 = 425;
 
 /// `flock`, by its number on x86-64.
 pub(crate) const FLOCK: u32 = 73;
-/// `mount`.
 pub(crate) const MOUNT: u32 = 165;
-/// `seccomp`.
 pub(crate) const SECCOMP: u32 = 317;
 
 impl Array {

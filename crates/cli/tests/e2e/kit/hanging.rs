@@ -38,7 +38,6 @@ pub(crate) enum Hang {
     Everything,
 }
 
-/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Read,
@@ -76,7 +75,6 @@ struct State {
     held: Vec<Answer>,
     /// By inode.
     fails: BTreeMap<u64, Fail>,
-    /// Ranges of failed requests.
     failed: Vec<Range<u64>>,
 }
 

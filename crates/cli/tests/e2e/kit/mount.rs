@@ -39,7 +39,6 @@ impl Mount {
         self.file.display().to_string()
     }
 
-    /// Flushes and unmounts.
     pub(crate) fn end(self) {
         self.daemon.terminate();
         wait_until("the disk to go", Duration::from_secs(20), || size(&self.file) == Some(0));

@@ -14,7 +14,6 @@ use super::remedies::Place;
 
 /// More than any client needs here, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// The interval of polling.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Folders of administrators' programs, which a user's PATH may lack.
@@ -48,7 +47,6 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() ->
     }
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
@@ -99,7 +97,6 @@ impl Background {
         wait_until("a client to end", DEADLINE, || self.has_ended());
     }
 
-    /// Waits for its end.
     pub(crate) fn wait(mut self) -> Ran {
         let start = Instant::now();
         let status = loop {

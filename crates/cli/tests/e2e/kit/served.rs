@@ -117,7 +117,6 @@ impl Served {
         }
     }
 
-    /// Every event of one kind so far.
     pub(crate) fn events(&self, event: &str) -> Vec<Value> {
         let state = self.said.events.lock().expect("no panic under this lock");
         state.0.iter().filter(|said| said["event"] == event).cloned().collect()
@@ -147,7 +146,6 @@ impl Served {
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("our own child");
     }
 
-    /// Waits until it ends by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until("braid to end", STOP_LIMIT, || {
@@ -210,7 +208,6 @@ impl Served {
         bytes
     }
 
-    /// Copies everything in with nbdcopy, and flushes.
     pub(crate) fn write_all(&self, array: &Array, bytes: &[u8]) {
         let path = array.path("in.img");
         std::fs::write(&path, bytes).expect("a file to copy");

@@ -40,7 +40,6 @@ const PAYLOADS: u64 = 1 << 20;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 
-/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Read = 0,
@@ -60,7 +59,6 @@ pub(super) struct Machine {
     table: Option<(VhostUserInflight, File)>,
     put: u16,
     seen: u16,
-    /// Slots with requests in flight.
     asked: Vec<u16>,
 }
 
@@ -151,7 +149,6 @@ impl Machine {
         self.frontend.as_ref().expect("it is plugged in").get_vring_base(0).expect("a base")
     }
 
-    /// A number from the disk's configuration.
     pub(super) fn configuration(&mut self, offset: u32, length: u32) -> u64 {
         let frontend = self.frontend.as_mut().expect("it is plugged in");
         let room = vec![0; length as usize];
@@ -174,7 +171,6 @@ impl Machine {
         GuestAddress(PAYLOADS + u64::from(slot) * SLOT_BYTES)
     }
 
-    /// The payload of a slot.
     pub(super) fn bytes(&self, slot: u16, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.memory.read_slice(&mut bytes, Self::payload(slot)).expect("memory");
@@ -246,12 +242,10 @@ impl Machine {
         slots
     }
 
-    /// Number of requests in flight.
     pub(super) fn open(&self) -> usize {
         self.asked.len()
     }
 
-    /// Waits until all are answered.
     pub(super) fn wait(&mut self) {
         let begun = Instant::now();
         while !self.asked.is_empty() {
@@ -279,13 +273,11 @@ impl Machine {
         self.status(0)
     }
 
-    /// Discards or zeroes.
     pub(super) fn clear(&mut self, ask: Ask, sector: u64, sectors: u32) -> u8 {
         let range = [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &[0; 4]].concat();
         self.ask(ask, 0, Ok(&range))
     }
 
-    /// Reads the disk's first bytes.
     pub(super) fn read_all(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length);
         let most = usize::try_from(SLOT_BYTES).expect("small");
@@ -299,7 +291,6 @@ impl Machine {
         bytes
     }
 
-    /// Writes bytes from the beginning on.
     pub(super) fn write_all(&mut self, bytes: &[u8]) {
         let most = usize::try_from(SLOT_BYTES).expect("small");
         for (part, at) in bytes.chunks(most).zip((0_u64..).step_by(most)) {

@@ -2,7 +2,6 @@
 //!
 //! It uses blocks and their eighths if the locale is UTF-8, else plain characters.
 
-/// Cells of the bar.
 const CELLS: usize = 20;
 /// Parts of a cell that can be shown.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];

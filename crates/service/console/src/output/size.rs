@@ -17,7 +17,6 @@ use thiserror::Error;
 
 /// Names of the powers of 1024, from the first.
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-/// Bytes in a sector, md's unit.
 const SECTOR_BYTES: u64 = 512;
 /// Most digits after the point; more than any size needs.
 const FRACTION_DIGITS_MAX: usize = 12;

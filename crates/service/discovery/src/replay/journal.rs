@@ -60,7 +60,6 @@ struct OnMembers<'a> {
     labels: &'a [String],
     journal: &'a JournalDevice<'a>,
     place: Place,
-    /// Blocks in memory, by slot.
     patches: Vec<Sectors>,
     saved: Option<u64>,
     /// The cause of the last failure.
@@ -328,7 +327,6 @@ impl JournalReplayed {
         lines
     }
 
-    /// The result as JSON.
     pub(super) fn to_json(&self) -> Value {
         let Report { stripes, pending_stripes, written_sectors, unsettled, is_settled } =
             &self.report;

@@ -140,7 +140,6 @@ fn empty(array: &Array, problem: String, word: &str, what: &str, command: String
     Advice { problem, now: format!("{spare}; {others}"), what: what.into(), command }
 }
 
-/// A member that is being recovered.
 fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: Manner) -> Advice {
     let replaced = array.replaced.iter().rfind(|one| one.slot == Some(number));
     let problem = replaced.map(|out| {
@@ -200,7 +199,6 @@ fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     Some(Advice { problem, now, what: what.into(), command: Some(command) })
 }
 
-/// A member with sectors in its bad-block log.
 fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     let (member, sectors) = (row.member.as_deref()?, row.bad_sectors);
     if sectors == 0 {
@@ -260,7 +258,6 @@ fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Ad
     Some(Advice { problem, now, what, command })
 }
 
-/// The state of a necessary job.
 struct Going {
     now: String,
     what: String,
@@ -381,7 +378,6 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
     })
 }
 
-/// The findings of the last check.
 fn found(array: &Array, word: &str) -> Option<Advice> {
     let last = array.last_job(JobKind::Check)?;
     // A running check will report anew.

@@ -41,7 +41,6 @@ use record::{Damage, Device, Record, covers, decode, encode, merged};
 const RECORDS_MAX: usize = 256;
 /// Longest file: the ends of 1920 devices without a page of zeroes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Extension of the records.
 const ENDING: &str = "undo";
 /// Extension of the marks of incomplete commands.
 const UNFINISHED: &str = "unfinished";

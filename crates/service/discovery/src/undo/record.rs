@@ -24,13 +24,11 @@ use braid_ondisk::Snippet;
 use crc32c::crc32c;
 use serde_json::{Value, json};
 
-/// The first words of a file.
 const MAGIC: &str = "braid-undo";
 /// Version of the format; others are not read.
 const FORMAT: u64 = 1;
 /// Granularity of omitted zeroes.
 const PAGE_BYTES: usize = 4096;
-/// Bytes in a sector.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// Longest range: the ends of a device have 388 KiB, and `rescue --commit` writes 256 MiB at most.
 const RANGE_BYTES_MAX: u64 = 512 << 20;
@@ -178,7 +176,6 @@ pub(super) fn cut(ranges: &[Snippet], where_is: &Snippet) -> Snippet {
     Snippet { offset: where_is.offset, bytes: ranges[index].bytes[place].to_vec() }
 }
 
-/// Whether one range contains all of it.
 pub(super) fn covers(ranges: &[Snippet], inner: &Snippet) -> bool {
     place(ranges, inner).is_some()
 }

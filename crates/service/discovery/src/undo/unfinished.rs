@@ -24,7 +24,6 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::{option_words, shell_word};
 
-/// Longest path.
 const PATH_BYTES_MAX: u64 = 1 << 16;
 
 /// A command that stopped in the middle of its writes.

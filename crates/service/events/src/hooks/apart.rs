@@ -29,7 +29,6 @@ use crate::outlet::{Deliver, DeliveryError, Undelivered};
 /// Interval of looks at the deadline during a wait for the answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The result of a delivery.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
     /// `None` if the event was delivered.

@@ -67,7 +67,6 @@ impl Deliver for OnEvent {
     }
 }
 
-/// The command's environment.
 fn environment(event: &Event) -> Vec<(&'static str, String)> {
     let change = &event.change;
     let mut all = vec![

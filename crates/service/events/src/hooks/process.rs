@@ -73,7 +73,6 @@ fn start(command: &mut Command, input: &[u8]) -> std::io::Result<Child> {
     command.stdin(Stdio::from(file)).stdout(Stdio::from(out)).process_group(0).spawn()
 }
 
-/// Kills the program and its children.
 fn kill(child: &mut Child) {
     // It is not reaped yet, so its number is still its own.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {

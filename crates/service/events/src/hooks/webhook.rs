@@ -39,7 +39,6 @@ pub enum UrlError {
     Credentials,
 }
 
-/// Valid schemes.
 const SCHEMES: &str = "http:// or https://";
 
 impl FromStr for Url {

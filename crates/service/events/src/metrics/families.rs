@@ -9,10 +9,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 pub(super) struct Families<'a>(DescriptorEncoder<'a>);
 
-/// Names and values of labels.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// A sample: labels and a value.
 pub(super) type Sample = (Labels, f64);
 
 impl<'a> Families<'a> {

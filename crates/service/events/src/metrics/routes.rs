@@ -19,7 +19,6 @@ use super::snapshot::Source;
 /// How long a scrape waits for earlier scrapes and for the array. Prometheus waits ten seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Parameters of a scrape.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub(crate) struct Asked {
     /// `1` for `node_md_*` as well, `0` for none; without it, the server's setting.
@@ -33,7 +32,6 @@ pub(super) fn routes(sources: Vec<Arc<dyn Source>>, with_node_md: bool) -> Route
 
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// The handler of the route.
 pub(crate) fn scraping(
     sources: Vec<Arc<dyn Source>>,
     with_node_md: bool,

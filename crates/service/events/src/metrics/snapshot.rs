@@ -194,7 +194,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether a job of this kind runs.
     pub(super) fn is_doing(&self, kind: JobKind) -> bool {
         self.job.is_some_and(|job| job.kind == kind)
     }
