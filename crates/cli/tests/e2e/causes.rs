@@ -327,7 +327,7 @@ fn the_environment_asks_for_a_log_and_an_option_overrules_it() {
     }
 }
 
-/// Under systemd, only text could be searched.
+/// Regression: under systemd only text could be searched.
 #[test]
 fn the_journal_of_systemd_gets_fields() {
     let is_root = rustix::process::geteuid().is_root();

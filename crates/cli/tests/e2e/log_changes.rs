@@ -95,7 +95,7 @@ fn a_log_that_was_given_up_is_not_believed() {
     }
 }
 
-/// The bits of the bitmap beside the log are set anew.
+/// The bitmap beside the log can change its chunk.
 #[test]
 fn bits_beside_a_log_are_made_anew() {
     let array = Array::create_with("tank", RAID_6, "16M", &["--consistency", "log"]);

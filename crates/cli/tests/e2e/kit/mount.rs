@@ -7,9 +7,8 @@ use super::array::Array;
 use super::process::{Background, wait_until};
 use super::served::Served;
 
-/// A file with the array's content, removed on drop.
+/// A file with the array's content; the mount ends on drop.
 pub(crate) struct Mount {
-    // Dropped before the file.
     daemon: Background,
     pub(crate) file: PathBuf,
 }

@@ -67,7 +67,7 @@ impl Served {
         let socket = array.path("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let mut words = [verb, &["--nbd", &uri]].concat();
-        // With this variable all servers are confined, to find tests that then fail.
+        // With this variable all servers are confined, which tests confinement everywhere.
         let is_asked_for = std::env::var_os("BRAID_E2E_CONFINE").is_some();
         if is_asked_for && verb == ["serve"] && !options.contains(&"--confine") {
             words.extend(["--confine", "auto"]);

@@ -106,8 +106,7 @@ impl OnMembers<'_> {
         is_done
     }
 
-    /// Keeps sectors that the member lacks (few in write-through mode); returns whether there is
-    /// room.
+    /// Keeps sectors that the member lacks, few in write-through mode; returns whether they fit.
     fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
         let open = self.open(self.index(slot));
         let start = open.superblock.device.data_offset_sectors + sector;
