@@ -57,7 +57,7 @@ fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) 
         served.kill();
         is_over.store(true, Ordering::Release);
         let _cut = writer.join();
-        // Read-only, so that the event count does not change.
+        // Read-only, so that no superblock records the absent members as failed.
         let only = ["--read-only", "--bitmap-file", text(&file)];
         let served = array.serve_with(&only, &array.members[withheld..]);
         assert_there(&served, &blocks);

@@ -131,7 +131,7 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
         let _ends = Ends(&ends);
         if operation != "read" {
             scope.spawn(|| keep_busy(&socket, &begun, &ends, operation == "flush"));
-            // The array is active then; superblocks are written durably like all metadata.
+            // Superblock and bitmap precede the first write: do not wait for its answer.
             if operation.ends_with("-write") {
                 scope.spawn(|| begun.wait());
             } else {

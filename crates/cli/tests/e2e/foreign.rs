@@ -269,7 +269,7 @@ fn a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table() {
         let file = fs::OpenOptions::new().write(true).open(disk).expect("a disk");
         std::os::unix::fs::FileExt::write_all_at(&file, &table, 0).expect("a table");
     }
-    // The report tells the halves apart without the operator, and covers the other volume as well.
+    // This volume needs no serials; for the other one the report asks for them.
     let ran = container.home.braid(&["rescue"], &container.disks);
     let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
     let found = of_volume(&said, "volume1").unwrap_or_else(|| panic!("{said:#}"));

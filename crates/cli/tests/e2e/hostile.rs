@@ -94,7 +94,7 @@ fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let mut attackers = Vec::new();
     for kind in 0..250 {
         if let Ok(mut attacker) = connect(&served.socket) {
-            // The request may exceed the limit.
+            // The server may cut off a client that it has no room for.
             let _ = attacker.0.write_all(&RawClient::header(0, 0, 1 << 20).repeat(20));
             attackers.push(attacker);
         }

@@ -327,7 +327,7 @@ fn an_array_whose_journal_fails_takes_no_writes_and_loses_nothing() {
     let length = usize::try_from(served.size_bytes).expect("small");
     let bytes = random_bytes(3, length);
     served.write_all(&array, &bytes);
-    // Idle: no write follows, once the superblocks say clean.
+    // Waits until the array is idle and its superblocks say clean.
     wait_until("the journal to be empty", Duration::from_secs(20), || {
         examined(&array, &journal)["used_sectors"] == 8
     });

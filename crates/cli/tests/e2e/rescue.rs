@@ -167,7 +167,7 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert_eq!((&again["as_it_stands"], &again["overlay"]["members"]), (&Value::Null, &3.into()));
     let served = Served::rescued(&array, &[], &left);
     assert_same(&served.read_all(&array), &content, "after a restart");
-    // A concurrent `rescue` is refused with the user of the members.
+    // A concurrent `rescue` is refused, with the process that holds the members.
     let busy = array.refused(&["rescue"], &left);
     busy.is("B102", 11);
     served.stop();
@@ -253,7 +253,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
                 array.follow(&refused.json, "Finish it");
                 assert_committed(&array, &content, &left);
                 done(&array, &["undo"]);
-                // The commit removed the overlay.
+                // The commit removed the overlay: restore the state folder.
                 fs::remove_dir_all(array.path("state")).expect("a folder");
                 copy_folder(&kept, &array.path("state"));
             } else {

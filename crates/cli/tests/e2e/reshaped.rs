@@ -614,7 +614,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     served.stop();
     let served = Served::rescued(&array, &[], &array.members);
     assert_same(&served.read_all(&array), &content, "after a restart");
-    // A concurrent `rescue` is refused with the user of the members.
+    // A concurrent `rescue` is refused, with the process that holds the members.
     array.refused(&["rescue"], &array.members).is("B102", 11);
     served.stop();
     let refused = array.refused(&["rescue", "--commit"], &array.members);

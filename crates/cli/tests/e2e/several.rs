@@ -68,7 +68,7 @@ fn both_are_listed_and_hold_their_own_bytes() {
     }
     assert!(!run("nbdinfo", [at(&served, "other")]).status.success());
     served.stop();
-    // Each by itself has its written data.
+    // Served alone, each has its written data.
     let served = tank.serve();
     let said = ok("qemu-io", ["-f", "raw", "-c", "read -P 1 1M 3M", &served.uri]);
     assert!(!said.contains("failed"), "{said}");
@@ -94,7 +94,7 @@ fn one_fails_and_is_stopped_and_the_other_goes_on() {
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("failed"));
     ok("qemu-io", ["-f", "raw", "-c", "write -P 5 0 1M", "-c", "flush", &tank_uri]);
     assert_eq!(status(&tank, "tank")["state"], "ok");
-    // It is stopped by itself and no longer found.
+    // The mirror is stopped alone, and no longer found.
     tank.braid(&["stop", "pool"], &[]);
     wait_until("it to be gone", Duration::from_secs(30), || {
         !run("nbdinfo", ["--size", &pool_uri]).status.success()

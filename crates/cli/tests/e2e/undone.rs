@@ -216,7 +216,7 @@ fn a_record_that_is_torn_or_edited_is_not_believed() {
     let error = refusal(&array, &["undo"], &[]);
     let ran = array.follow(&error, "Undo what was done before that");
     assert!(ran.stdout.contains("everything is back already"), "{ran:?}");
-    // Without an intact record there is no remedy.
+    // Without an intact record no undo is offered.
     std::fs::write(array.path("state/undo/1.undo"), "").expect("a record");
     let error = refusal(&array, &["undo"], &[]);
     assert_eq!(error["remedies"].as_array().map(Vec::len), Some(1), "{error}");
