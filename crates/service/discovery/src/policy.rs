@@ -36,6 +36,7 @@ const POLICIES: [(Policy, &[&str]); 6] = [
 ];
 
 impl Policy {
+    /// The policy of this word.
     pub fn parse(word: &str) -> Option<Self> {
         let found = POLICIES.iter().find(|(_, words)| words.contains(&word));
         found.map(|(policy, _)| *policy)
