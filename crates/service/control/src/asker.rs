@@ -6,11 +6,11 @@
 //!
 //! ```text
 //!   Host             more than one                       ─▶ 400
-//!                    none of the server's own names      ─▶ 421   a page whose name was made to mean this machine (DNS rebinding)
-//!   only where something may be changed:
+//!                    none of the server's own names      ─▶ 421   DNS rebinding: a page's own name leads to this machine
+//!   only for requests that may change something:
 //!   Origin           not http:// and this very Host      ─▶ 403   a page of another site, or of another port
-//!   Sec-Fetch-Site   neither same-origin nor none        ─▶ 403   the same, also where a browser leaves Origin out
-//!   Content-Type     not application/json                ─▶ 415   a page may send others without asking first (CORS)
+//!   Sec-Fetch-Site   neither same-origin nor none        ─▶ 403   the same, also if a browser omits Origin
+//!   Content-Type     not application/json                ─▶ 415   a page may send other types without a preflight (CORS)
 //! ```
 //!
 //! Reading needs no origin check: a browser does not let a page read another site's answer.

@@ -5,18 +5,18 @@
 //! its values are plain, and the program fills them. No byte of the array passes through here.
 //!
 //! ```text
-//!   server    client      connections: who may, how many, how long; one request and its answer
+//!   server    client      connections: users, number, deadlines; one request and its answer
 //!   passing               descriptors that go with a request
-//!   room                  which client goes when there are too many
+//!   room                  the client to cut off at the limit
 //!   routes                operations of an array, and their deadlines
 //!   asker                 whether a foreign web page sent a request
 //!   page                  the page for browsers
 //!   api                   operations, each with its part of the OpenAPI document
-//!   served                what the array's side must be able to do
+//!   served                the array's side: its operations and refusals
 //!   model/                values, with their JSON schema
 //! ```
 //!
-//! # What stays
+//! # Stability
 //!
 //! Paths begin with a version. Within a version fields and words stay. New ones may come, with a
 //! default for clients that are newer than their server. A test compares the shipped document

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a command ─▶ save ─▶ <state folder>/undo/17.undo ─▶ only then is anything overwritten
-//!                             ▲ read                        `braid undo` judges what is on the devices, and puts it back
+//!                             ▲ read                        `braid undo` judges the devices' content, and restores the old
 //! ```
 //!
 //! If devices are useless while a command is incomplete, the command also leaves a mark,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   braid-undo 1 crc32c=5f3a90c1 length=8912\n      the rest of the file, by its sum and its length
-//!   {"time":…,"command":"braid create …",…}\n       what was done, to which devices, and which bytes follow
+//!   {"time":…,"command":"braid create …",…}\n       the command, its devices, and the ranges that follow
 //!   …                                               these bytes, one range after the other
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   forward   every device: all but its last writes ─▶ flush ─▶ every device: its last writes, durable
-//!   back      one device after the other: sectors that differ from what was saved ─▶ flush
+//!   back      one device after the other: sectors that differ from the saved ones ─▶ flush
 //! ```
 //!
 //! Both may stop at any sector, and may begin again from there: each sector then has its old

@@ -6,7 +6,7 @@
 //!   BRAID_EVENT_ID        its number                     BRAID_EVENT_MEMBER, _SLOT    which member, if one
 //!   BRAID_EVENT_TIME      when, in UTC                   BRAID_EVENT_RESULT           completed or aborted, of a job
 //!   BRAID_EVENT_SEVERITY  info, warning or critical      BRAID_EVENT_MESSAGE          a sentence
-//!   "$@"                  kind, array, member: what mdadm gives its PROGRAM
+//!   "$@"                  kind, array, member, as in mdadm's PROGRAM
 //! ```
 //!
 //! A shell reads the operator's line; the event is no part of it. Control characters in the
