@@ -1,7 +1,8 @@
-//! The accept thread: takes clients in as far as there is room, and deals their connections out.
+//! The accept thread: accepts clients while there is room, and hands their connections to a dealer.
 //!
-//! Where it stands: one for each server, above both ways to carry a connection ([`crate::ring`], [`crate::threads`]). It polls
-//! every listener, and an eventfd by which the server wakes it to stop.
+//! Where it stands: one for each server, above both transports ([`crate::ring`],
+//! [`crate::threads`]). It polls every listener, and an eventfd by which the server wakes it to
+//! stop.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use crate::notice::Notice;
 use crate::shared::Shared;
 use crate::tls::Tls;
 
-/// The accept thread.
 pub(crate) struct Acceptor {
     shared: Arc<Shared>,
     dealer: Dealer,
@@ -29,7 +29,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// One that has `dealer` carry who comes to a listener, once TLS has let it in where a listener has that.
+    /// `dealer` takes each accepted client; on a listener with TLS, once its handshake is done.
     pub(crate) fn new(
         dealer: Dealer,
         listeners: Vec<(Listener, Option<Tls>)>,
@@ -44,7 +44,7 @@ impl Acceptor {
         }
     }
 
-    /// The thread's body: until the server stops, and says so by `wake`.
+    /// The thread's body: runs until the server stops and signals `wake`.
     pub(crate) fn run(mut self) {
         while !self.shared.stopping.load(Ordering::Acquire) {
             let mut polled = vec![PollFd::new(&*self.wake, PollFlags::IN)];
@@ -65,7 +65,7 @@ impl Acceptor {
         }
     }
 
-    /// Takes one client: who waits at another listener is next, however many come to this one.
+    /// Accepts one client, so that a flood at one listener does not starve the others.
     fn accept_from(&mut self, index: usize) {
         let (listener, tls) = &self.listeners[index];
         self.shared.registry.wait_for_room(limits::STOP_GRACE);
@@ -93,7 +93,6 @@ impl Acceptor {
     }
 }
 
-/// Lets a shortage pass.
 fn pause() {
     std::thread::sleep(Duration::from_millis(50));
 }

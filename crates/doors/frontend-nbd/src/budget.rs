@@ -1,8 +1,10 @@
-//! The budget: what payloads of all connections may take, and who has to wait for it.
+//! The budget: how much memory the payloads of all connections take, and which connection waits for
+//! it.
 //!
-//! Where it stands: one per server. Each connection has a [`Purse`]; it asks before a request has memory, for as much as
-//! the memory's capacity, and gives back when the reply is out. A connection that has to wait is not read from; its
-//! [`Bell`] is rung when it is worth another try. No thread waits here.
+//! Where it stands: one per server. Each connection has a [`Purse`]. It asks before it allocates
+//! memory for a request, for the memory's capacity, and gives it back when the reply is sent. The
+//! server does not read from a connection that waits; it rings the connection's [`Bell`] when
+//! another try is worthwhile. No thread waits here.
 //!
 //! ```text
 //!   limit │ own: 1/4 │                      common: 3/4                           │
@@ -10,23 +12,29 @@
 //!           for no other               unfinished growing writes, at most
 //! ```
 //!
-//! - *Own*: every connection has its part of a quarter, whatever others do, so a small request never waits.
-//! - *Common*: a connection takes no more than twice what it leaves to others; so those that come later find something,
-//!   and none takes all. One that has something already waits for replies of its own to go out; one that has nothing waits in
-//!   line, and may have all that is free when it is its turn; those whose clients have moved as much before take turns
-//!   with those of which that is not known. Those that go by this rule overtake the line
-//!   for a while, so that the longest requests do not hold up all others.
-//! - *Partial*: a long write begins small and grows as its bytes arrive. Those that hold memory and need more of it to
-//!   end could wait for each other; so together they hold at most a part that leaves room for the largest request, and
-//!   beyond it only one of them, the claimant, goes on until it is whole. Everything else ends by itself.
+//! - *Own*: each connection has its share of a quarter, whatever others do, so a small request
+//!   never waits.
+//! - *Common*: a connection takes at most twice the bytes that it leaves to others, so no
+//!   connection takes all and later ones still find some. A connection that holds common memory
+//!   waits for its own replies to go out. A connection without any waits in line; at its turn it
+//!   gets all that is free. Clients that have moved as much before take turns in line with unproven
+//!   ones. Requests within the "twice" rule overtake the line for a while, so that the longest
+//!   requests do not hold up all others.
+//! - *Partial*: a long write begins small and grows as its bytes arrive. Growing writes that hold
+//!   memory and need more could wait for each other. So together they hold at most a part that
+//!   leaves room for the largest request. Beyond it only one of them, the claimant, grows until it
+//!   is whole. All other requests end by themselves.
 //!
-//! Bells are rung by the thread that gave something back, when it holds no lock that a bell's owner may want: [`Budget::give`]
-//! only notes whose turn it is, [`Budget::ring`] rings.
+//! The thread that gives memory back rings the bells, when it holds no lock that a bell's owner
+//! needs: [`Budget::give`] only notes whose turn it is, [`Budget::ring`] rings.
 //!
 //! Invariants
-//! - Never more is granted than the limit that was set when it was granted: `tests::no_more_is_granted_than_there_is`.
-//! - A connection that waits for what is given back is told: `models::whoever_waits_for_memory_is_told`.
-//! - Growing writes that hold all there is do not wait for each other: `tests::growing_writes_do_not_starve_each_other`.
+//! - The budget never grants more than the limit at the time:
+//!   `tests::no_more_is_granted_than_there_is`.
+//! - Memory that is given back wakes a connection that waits:
+//!   `models::whoever_waits_for_memory_is_told`.
+//! - Growing writes that hold all memory do not wait for each other:
+//!   `tests::growing_writes_do_not_starve_each_other`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -35,33 +43,33 @@ use crate::limits::{OVERTAKING_MAX, OWN_BYTES_STEP, REQUEST_BYTES_LEAST, TAKEN_T
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{self, Flaw, Mutex, MutexGuard};
 
-/// Tells a connection that it is worth asking again. Called with no lock held.
+/// Wakes a connection so that it asks again. Called with no lock held.
 pub(crate) trait Bell: Send + Sync {
     fn ring(&self);
 }
 
-/// What a request asks memory for.
+/// The kind of memory that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// All that it will ever have, at once or not at all.
+    /// The whole request's memory, without waiting in line.
     Now,
-    /// All that it will ever have.
+    /// The whole request's memory.
     Whole,
-    /// More of a payload that is coming.
+    /// More memory for a payload that is arriving.
     Growth,
 }
 
-/// What a connection has.
+/// A connection's account with the budget.
 #[derive(Debug)]
 pub(crate) struct Purse {
-    /// Its own, and no other's.
+    /// The connection's own share.
     own_bytes: usize,
     held_bytes: usize,
-    /// Of what is held from the common part: for a write that is growing.
+    /// Common bytes that its growing write holds.
     partial_bytes: usize,
-    /// Memory of replies that its client has taken, and of payloads that it has sent: all of them so far.
+    /// Payload bytes that its client has sent or taken in replies so far.
     moved_bytes: usize,
-    /// Its name among those who wait, and while it is the claimant.
+    /// Names the connection in a line and as the claimant.
     name: usize,
     is_waiting: bool,
 }
@@ -75,36 +83,34 @@ impl Purse {
         self.is_waiting
     }
 
-    /// Bytes that it may take whatever others do.
     fn own_left(&self) -> usize {
         self.own_bytes.saturating_sub(self.held_bytes)
     }
 
-    /// Whether it has something that others could have.
     pub(crate) fn has_common(&self) -> bool {
         self.held_bytes > self.own_bytes
     }
 
-    /// How much of so many bytes held are common.
+    /// The common part of `held_bytes`.
     fn common_of(&self, held_bytes: usize) -> usize {
         held_bytes.saturating_sub(self.own_bytes)
     }
 }
 
-/// What came of asking.
+/// The answer to [`Budget::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grant {
     Taken,
     /// The bell will ring.
     Wait,
-    /// There is less than there was, and this is one of those that have to give back what they have.
+    /// The limit was lowered; this growing write must give back its memory.
     Never,
 }
 
-/// One that waits.
+/// A connection in a line.
 struct Waiter {
     name: usize,
-    /// Of the common part.
+    /// Common bytes that it needs.
     bytes: usize,
     bell: Arc<dyn Bell>,
     is_called: bool,
@@ -116,43 +122,40 @@ struct Waiter {
 struct Lines {
     whole: VecDeque<Waiter>,
     growth: VecDeque<Waiter>,
-    /// Common bytes of writes that are growing, but the claimant's.
+    /// Common bytes of growing writes, without the claimant's.
     partial_bytes: usize,
-    /// The write that may grow beyond the partial part.
+    /// The write that grows beyond the partial part.
     claimant: Option<usize>,
     names: usize,
-    /// Bells to be rung.
     due: Vec<Arc<dyn Bell>>,
 }
 
 /// See the module.
 pub(crate) struct Budget {
     limit_bytes: AtomicUsize,
-    /// Connections that there may be.
     connections_max: AtomicUsize,
-    /// Each connection's own part.
+    /// Each connection's own share.
     share_bytes: AtomicUsize,
-    /// Of the common part.
+    /// Held bytes of the common part.
     held_bytes: AtomicUsize,
-    /// Of connections' own parts.
+    /// Held bytes of connections' own shares.
     own_bytes: AtomicUsize,
     /// Connections in the lines.
     waiting: AtomicUsize,
-    /// How many have overtaken the lines since the last one was served.
+    /// Requests that have overtaken the lines since one in line was last served.
     overtaking: AtomicUsize,
     /// Bells that are due; changed with the lines locked.
     due: AtomicUsize,
     lines: Mutex<Lines>,
 }
 
-/// The largest request that a server with this limit takes.
+/// The largest request that a server with this limit accepts.
 pub(crate) fn request_bytes_max(limit_bytes: usize) -> usize {
     let half = (limit_bytes / 2).max(REQUEST_BYTES_LEAST);
     1 << (usize::BITS - 1 - half.leading_zeros())
 }
 
 impl Budget {
-    /// So much, for so many connections at most.
     pub(crate) fn new(limit_bytes: usize, connections_max: usize) -> Self {
         let budget = Self {
             limit_bytes: AtomicUsize::new(limit_bytes),
@@ -169,7 +172,8 @@ impl Budget {
         budget
     }
 
-    /// Deals a quarter out. A connection that holds something has its new part when it has given that back.
+    /// Deals a quarter out. A connection that holds memory gets its new share once it has given
+    /// that back.
     fn deal(&self) {
         let connections = self.connections_max.load(Ordering::Relaxed).max(1);
         let share = self.limit_bytes() / 4 / connections;
@@ -189,11 +193,13 @@ impl Budget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit. What is held beyond it is given back as replies go out, and by growing writes that ask for more.
+    /// Sets the limit. Memory held beyond it comes back as replies go out; growing writes that ask
+    /// for more give theirs back.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.deal();
-        // Those that hold more than there may be now, and wait for still more, have to find that out.
+        // Wake connections that wait for more than the new limit allows, so that their requests
+        // fail.
         self.call_all();
     }
 
@@ -220,21 +226,22 @@ impl Budget {
         }
     }
 
-    /// Bytes that a connection may take whatever others do.
+    /// Bytes left of the connection's own share.
     pub(crate) fn own_left(&self, purse: &mut Purse) -> usize {
         self.renew(purse);
         purse.own_left()
     }
 
-    /// A purse that is empty is made anew, after what has been set meanwhile.
+    /// An empty purse takes over a share that was changed meanwhile.
     fn renew(&self, purse: &mut Purse) {
         if purse.held_bytes == 0 {
             purse.own_bytes = self.share_bytes.load(Ordering::Relaxed);
         }
     }
 
-    /// Asks for `bytes` more. After [`Grant::Wait`] the connection asks for the same again when its bell has rung or a reply
-    /// of its own is out, or it leaves the line ([`Self::leave`]).
+    /// Asks for `bytes` more. After [`Grant::Wait`] the connection either leaves the line
+    /// ([`Self::leave`]), or asks again for the same: when its bell has rung, or a reply of its own
+    /// is out.
     pub(crate) fn take(
         &self,
         purse: &mut Purse,
@@ -272,7 +279,8 @@ impl Budget {
             && self.overtaking.fetch_add(1, Ordering::Relaxed) < OVERTAKING_MAX
     }
 
-    /// Takes common bytes if that leaves enough to others for what the connection then has.
+    /// Takes common bytes if the connection then holds at most twice the bytes that it leaves to
+    /// others.
     fn take_some(&self, purse: &Purse, bytes: usize) -> bool {
         let mine = purse.common_of(purse.held_bytes) + bytes;
         let left = mine.div_ceil(TAKEN_TO_LEFT);
@@ -284,7 +292,7 @@ impl Budget {
         self.held_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok()
     }
 
-    /// The same for those who grow, and for those who have to wait.
+    /// Takes common bytes for a growing write or a connection in line.
     fn take_in_line(
         &self,
         purse: &mut Purse,
@@ -304,7 +312,7 @@ impl Budget {
                 is_called: false,
                 is_proven: purse.moved_bytes >= bytes,
             };
-            // A thread that gives back looks at this number after having given: see `give`.
+            // A thread that gives memory back reads this number afterwards: see `give`.
             self.waiting.fetch_add(1, Ordering::SeqCst);
             purse.is_waiting = true;
             let is_claimant = lines.claimant == Some(purse.name);
@@ -332,7 +340,7 @@ impl Budget {
         is_taken
     }
 
-    /// Growth that leaves room for others to begin.
+    /// Grows a write within the partial part, if that leaves room for others to begin.
     fn grow_some(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize) -> bool {
         let (partial, most) = (lines.partial_bytes, self.partial_bytes_max());
         let is_little = purse.partial_bytes + bytes <= most.saturating_sub(partial + bytes);
@@ -347,13 +355,14 @@ impl Budget {
         may
     }
 
-    /// Whether growing writes hold more than they may since the limit was lowered, and this is one of them. They would
-    /// wait for each other.
+    /// Whether this is a growing write, and all of them hold more than the lowered limit allows.
+    /// They would wait for each other.
     fn is_beyond(&self, purse: &Purse) -> bool {
         purse.partial_bytes > 0 && self.lock().partial_bytes > self.partial_bytes_max()
     }
 
-    /// What the first in line may have: all that is free, if it is no growth or the claimant's.
+    /// Grants the first in line all free memory. A growing write must be the claimant, or become
+    /// it.
     fn take_first(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize, need: Need) -> bool {
         if need == Need::Growth {
             if *lines.claimant.get_or_insert(purse.name) != purse.name {
@@ -366,10 +375,8 @@ impl Budget {
         self.take_within(bytes, self.common_bytes())
     }
 
-    /// Gives `bytes` back.
-    ///
     /// # Panics
-    /// When they were not taken.
+    /// When the purse holds fewer than `bytes`.
     pub(crate) fn give(&self, purse: &mut Purse, bytes: usize) {
         let held = purse.held_bytes.checked_sub(bytes).expect("only what was taken is given back");
         let common = purse.common_of(purse.held_bytes) - purse.common_of(held);
@@ -379,18 +386,18 @@ impl Budget {
             return;
         }
         self.held_bytes.fetch_sub(common, Ordering::SeqCst);
-        // One that begins to wait has said so before it looked for the last time.
+        // A connection counts itself as waiting before its last look at the held bytes.
         if self.waiting.load(Ordering::SeqCst) > 0 && !sync::has(Flaw::GiveSilent) {
             self.call_next(&mut self.lock());
         }
     }
 
-    /// Notes that the client has moved what so much memory was for.
+    /// Notes that the client has moved a payload that filled `bytes` of memory.
     pub(crate) fn note_moved(purse: &mut Purse, bytes: usize) {
         purse.moved_bytes = purse.moved_bytes.saturating_add(bytes);
     }
 
-    /// The write that was growing is whole, or is given up: what it has comes back by itself.
+    /// The growing write is whole, or given up: its memory comes back by itself.
     pub(crate) fn end_growth(&self, purse: &mut Purse) {
         let mut lines = self.lock();
         lines.partial_bytes -= std::mem::take(&mut purse.partial_bytes);
@@ -398,7 +405,7 @@ impl Budget {
         self.call_next(&mut lines);
     }
 
-    /// Waits no longer, and claims nothing.
+    /// Leaves the line and drops the claim.
     pub(crate) fn leave(&self, purse: &mut Purse) {
         if !std::mem::take(&mut purse.is_waiting) {
             return;
@@ -413,13 +420,13 @@ impl Budget {
         self.call_next(&mut lines);
     }
 
-    /// Notes that the bells of those are to be rung that can go on.
+    /// Notes the bell of the next connection that can go on.
     fn call_next(&self, lines: &mut Lines) {
         let (common, held) = (self.common_bytes(), self.held_bytes.load(Ordering::SeqCst));
         let may_claim = lines.claim().is_some();
         let line = if may_claim { &mut lines.growth } else { &mut lines.whole };
         let Some(first) = line.front_mut() else { return };
-        // One that wants more than there is any more has to be told so.
+        // Wake a waiter whose request can never fit, so that it fails.
         let fits = held + first.bytes <= common || first.bytes > common;
         if fits && !std::mem::replace(&mut first.is_called, true) {
             lines.due.push(Arc::clone(&first.bell));
@@ -427,7 +434,7 @@ impl Budget {
         }
     }
 
-    /// Has every connection that waits look: something else has changed.
+    /// Wakes every connection that waits, for a change other than memory.
     pub(crate) fn call_all(&self) {
         let mut lines = self.lock();
         let Lines { whole, growth, due, .. } = &mut *lines;
@@ -436,12 +443,11 @@ impl Budget {
         self.due.fetch_add(due.len() - before, Ordering::Relaxed);
     }
 
-    /// Whether bells are due.
     pub(crate) fn is_due(&self) -> bool {
         self.due.load(Ordering::Relaxed) > 0
     }
 
-    /// Rings the bells that are due. No lock that their owners want may be held.
+    /// Rings the bells that are due. The caller must hold no lock that their owners need.
     pub(crate) fn ring(&self) {
         if self.is_due() {
             let mut lines = self.lock();
@@ -452,19 +458,18 @@ impl Budget {
         }
     }
 
-    /// Bytes held now.
     pub(crate) fn held_bytes(&self) -> usize {
         self.own_bytes.load(Ordering::Relaxed) + self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Connections that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 }
 
-/// Where another comes in line. Clients that have moved as much before take turns with those that have not: a line of those
-/// that ask for much and take nothing is long, and as slow as their deadlines.
+/// The place of a new waiter in the line. Clients that have moved as much before take turns with
+/// those that have not: clients that ask for much and take nothing make a long line, as slow as
+/// their deadlines.
 fn place_in(line: &VecDeque<Waiter>, is_proven: bool) -> usize {
     let proven = line.iter().filter(|waiter| waiter.is_proven).count();
     if is_proven { line.len().min(2 * proven + 1) } else { line.len() }
@@ -478,7 +483,7 @@ impl Lines {
         }
     }
 
-    /// The growing write that is first in line, if it is the claimant or may be.
+    /// The first growing write in line, if it is the claimant or can become it.
     fn claim(&self) -> Option<&Waiter> {
         self.growth.front().filter(|first| self.claimant.is_none_or(|name| name == first.name))
     }

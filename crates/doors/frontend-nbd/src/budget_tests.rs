@@ -1,4 +1,4 @@
-//! The budget by hand: what is granted, who waits, and in which order they are called.
+//! Tests of the budget alone: which requests it grants, which wait, and the order of their bells.
 
 use std::sync::atomic::AtomicUsize as Count;
 
@@ -205,7 +205,7 @@ fn a_claimant_that_leaves_claims_nothing() {
     let mut table = Table::new(4 * MIB, 3);
     table.budget.share_bytes.store(0, Ordering::Relaxed);
     assert!(table.take(0, 2 * MIB, Need::Whole));
-    // It is first, and its client is gone before there is something for it.
+    // It is first in line, and its client leaves before memory is free.
     assert!(!table.take(1, 2 * MIB, Need::Growth));
     assert_eq!(table.budget.lock().claimant, Some(table.purses[1].name));
     table.budget.leave(&mut table.purses[1]);
@@ -226,7 +226,7 @@ fn growing_writes_that_hold_more_than_there_is_now_give_up() {
     assert_eq!(grant, Grant::Never);
     table.budget.end_growth(&mut table.purses[0]);
     table.give(0, 8 * MIB);
-    // What the other has is still more than such writes may have together.
+    // The other write alone still holds more than the partial part.
     let grant = table.budget.take(&mut table.purses[1], MIB, Need::Growth, &bell);
     assert_eq!(grant, Grant::Never);
     table.budget.end_growth(&mut table.purses[1]);
@@ -248,7 +248,7 @@ fn one_that_takes_its_replies_is_not_behind_all_that_do_not() {
     assert!(!table.take(good, 8 * MIB, Need::Whole));
     let mut served = 0;
     while table.rung(good) == 0 {
-        // One that holds memory is cut, and the first in line has it.
+        // The server cuts a client that holds memory; the first in line gets it.
         table.give(sitting.remove(0), 32 * MIB);
         let next = (0..255).find(|who| table.rung(*who) > 0 && table.purses[*who].is_waiting);
         if let Some(next) = next

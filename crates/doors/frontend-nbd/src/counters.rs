@@ -1,7 +1,7 @@
-//! What a server counts.
+//! The server's counters.
 //!
-//! Where it stands: written by every thread with relaxed atomics, read as one [`Counts`] by the program that asks. Nothing is
-//! decided by these numbers.
+//! Where it stands: every thread writes them with relaxed atomics; the program reads them as one
+//! [`Counts`]. The server decides nothing by these numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use crate::budget::Budget;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it; what it comes to.
+    /// Adds to the counter and returns the sum.
     pub(crate) fn add(&self, amount: u64) -> u64 {
         self.0.fetch_add(amount, Ordering::Relaxed) + amount
     }
@@ -24,7 +24,6 @@ impl Counter {
     }
 }
 
-/// The counters themselves.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) accepted: Counter,
@@ -56,7 +55,7 @@ pub struct Counts {
     pub cut: Cuts,
     /// Connections that reached the transmission phase.
     pub negotiated: u64,
-    /// Connections that ended before it.
+    /// Connections that ended during negotiation.
     pub negotiations_failed: u64,
     /// Requests received.
     pub requests: u64,
@@ -64,7 +63,8 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Bytes received for WRITE.
     pub bytes_written: u64,
-    /// Payload bytes that the server copied, of those; the rest went between the socket and the export's memory.
+    /// Payload bytes that the server copied; the rest went straight between the socket and the
+    /// export's memory.
     pub bytes_copied: u64,
     /// Payload bytes in flight now, over all connections.
     pub bytes_in_flight: u64,
@@ -72,7 +72,8 @@ pub struct Counts {
     pub waiting_for_memory: u64,
     /// Connections lost to a panic.
     pub panics: u64,
-    /// Outcomes in which an export broke its promise (payload missing or of the wrong length, completion dropped).
+    /// Outcomes in which an export broke its contract: payload missing or of the wrong length,
+    /// completion dropped.
     pub contract_breaches: u64,
     /// Error replies, by [`ErrorCode::index`].
     pub errors: [u64; ErrorCode::ALL.len()],
@@ -81,11 +82,11 @@ pub struct Counts {
 /// Connections that were cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cuts {
-    /// Negotiating ones, to make room.
+    /// Negotiating ones, evicted to make room.
     pub evicted: u64,
-    /// Idle ones, to make room.
+    /// Idle ones, cut to make room.
     pub idled: u64,
-    /// Those whose client did not go on with a payload or a reply.
+    /// Connections whose client stopped in the middle of a payload or a reply.
     pub stalled: u64,
 }
 

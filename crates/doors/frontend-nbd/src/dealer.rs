@@ -1,7 +1,7 @@
-//! Gives a connection to who carries it, if there is room for one more.
+//! Hands a connection to its transport, if there is room for one more.
 //!
-//! Where it stands: below the accept thread, and below the threads that let clients in by TLS; above both ways to carry a
-//! connection ([`crate::ring`], [`crate::threads`]).
+//! Where it stands: below the accept thread and the TLS threads; above both transports
+//! ([`crate::ring`], [`crate::threads`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::threads;
 #[derive(Clone)]
 pub(crate) struct Dealer {
     pub(crate) shared: Arc<Shared>,
-    /// None if each connection has threads of its own.
+    /// `None` if each connection has threads of its own.
     pub(crate) workers: Vec<Arc<WorkerConnections>>,
 }
 
@@ -38,7 +38,7 @@ impl Dealer {
         let identity = match self.shared.registry.admit(&socket, &room) {
             Admission::Admitted { id, pulse, evicted } => {
                 self.note_evicted(evicted);
-                // Counted before it can be seen to end.
+                // Counted before another thread can see the connection end.
                 counters.accepted.add(1);
                 Identity { id, pulse, refusal: None }
             }
@@ -84,7 +84,8 @@ impl Dealer {
         }
     }
 
-    /// Whether threads of one more leave the addresses that others need; looked at only where there is a limit.
+    /// Whether the threads of one more connection leave enough of a limited address space to
+    /// others.
     fn has_addresses(&self) -> bool {
         let is_limited = |limit| getrlimit(limit).current.is_some();
         if !is_limited(Resource::As) && !is_limited(Resource::Data) {

@@ -1,17 +1,18 @@
-//! Where a server listens: a Unix socket that no other user may open, a loopback port, or any address where clients
-//! come in by TLS only ([`Listener::bind_open`]).
+//! The addresses on which a server listens: a Unix socket that no other user may open, a loopback
+//! port, or, for clients with TLS only, any address ([`Listener::bind_open`]).
 //!
-//! Where it stands: used once, when a server starts, and by a program that wants a socket made with the same care. Everything
-//! that can go wrong with a path or a port is a [`BindError`] here, before a thread exists.
+//! Where it stands: used once, when a server starts, and by a program that wants a socket made with
+//! the same care. All problems with a path or a port are reported as a [`BindError`], before a
+//! thread exists.
 //!
-//! A Unix socket, step by step: lock the directory (two servers starting at once take turns); if the path exists, it is
-//! removed only if it is a socket and refuses a connection, that is, no process listens; set mode 0600 on the socket
-//! *before* `bind`, because Linux creates the file with the socket's own mode, so it never has a wider one; bind,
-//! listen, check the mode of the file; unlock.
+//! A Unix socket, step by step: lock the directory (two servers starting at once take turns). If
+//! the path exists, remove it only if it is a socket and refuses a connection, that is, no process
+//! listens. Set mode 0600 on the socket *before* `bind`: Linux creates the file with the socket's
+//! own mode, so it never has a wider one. Bind, listen, check the mode of the file, unlock.
 //!
 //! Invariants
-//! - Never wider than 0600, never stolen from a live server, never a file that is not a socket removed:
-//!   `tests/endpoint.rs`.
+//! - Never wider than 0600, never stolen from a live server, never a file that is not a socket
+//!   removed: `tests/endpoint.rs`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -45,15 +46,15 @@ pub enum Endpoint {
 /// Why a server cannot listen somewhere.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address is not a loopback address, and clients would show no certificates there.
+    /// The address is not a loopback address, and the endpoint does not demand client certificates.
     #[error(
         "{0} is not a loopback address; serve on 127.0.0.1, ::1 or a Unix socket, or by TLS (nbds)"
     )]
     NotLoopback(String),
-    /// A live server answers on this socket.
+    /// A live server listens on this socket.
     #[error("{0} is in use: a server listens there")]
     InUse(PathBuf),
-    /// There is something at the path that is not a socket.
+    /// The path names a file that is not a socket.
     #[error("{0} exists and is not a socket")]
     NotASocket(PathBuf),
     /// The path does not fit a socket address (107 bytes).
@@ -62,10 +63,10 @@ pub enum BindError {
     /// Another server has been starting in the same directory for too long.
     #[error("the directory of {0} is locked by another server that is starting")]
     Locked(PathBuf),
-    /// The file came out with a mode wider than 0600.
+    /// The new socket file has a mode wider than 0600.
     #[error("{0} was created with mode {1:o}, which others could open")]
     TooOpen(PathBuf, u32),
-    /// Anything else the operating system says.
+    /// Another error of the operating system.
     #[error("cannot listen on {address}: {source}")]
     System {
         /// Path or address.
@@ -76,10 +77,11 @@ pub enum BindError {
 }
 
 impl Endpoint {
-    /// The endpoint a URI names; the export name is not part of it. With TLS it may be any address.
+    /// The endpoint that a URI names, without the export name. With TLS any address is allowed.
     ///
     /// # Errors
-    /// A host that is neither `localhost` nor a loopback address; or none at all with TLS: names are not looked up.
+    /// A host that is neither `localhost` nor a loopback address; with TLS, a host that is no
+    /// address: names are not looked up.
     pub fn from_uri(uri: &NbdUri) -> Result<Self, BindError> {
         match &uri.transport {
             Transport::Unix { socket } => {
@@ -100,13 +102,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether others than this machine may reach it.
+    /// Whether other machines can reach it.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Tcp(address) if check_loopback(address.ip()).is_err())
     }
 
-    /// The URI of an export here, with or without TLS.
+    /// The URI of an export at this endpoint, with or without TLS.
     #[must_use]
     pub fn uri(&self, export: &str, tls: bool) -> NbdUri {
         let transport = match self {
@@ -120,7 +122,7 @@ impl Endpoint {
 }
 
 fn check_loopback(address: IpAddr) -> Result<(), BindError> {
-    // An IPv4 address in IPv6 clothes is judged as what it is.
+    // An IPv4-mapped IPv6 address is judged as the IPv4 address.
     if address.to_canonical().is_loopback() {
         Ok(())
     } else {
@@ -128,12 +130,12 @@ fn check_loopback(address: IpAddr) -> Result<(), BindError> {
     }
 }
 
-/// A listening socket; its file goes when it goes.
+/// A listening socket; dropping it removes its file.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
     endpoint: Endpoint,
-    /// Device and inode of the socket's file, to remove no other.
+    /// Device and inode of the socket's file, so that no other file is removed.
     file: Option<(u64, u64)>,
 }
 
@@ -169,7 +171,8 @@ impl Listener {
         }
     }
 
-    /// The same, where the address may be one that other machines reach: for who lets nobody in without a certificate.
+    /// Listens at an endpoint that other machines may reach: for servers that demand a client
+    /// certificate.
     ///
     /// # Errors
     /// As [`Self::bind`], but for the address.
@@ -180,11 +183,12 @@ impl Listener {
         }
     }
 
-    /// Takes over a socket that listens already, as a service manager passes it on. Who may connect is as it was made; a TCP
-    /// socket must be on loopback. Its file, if it has one, stays when it goes.
+    /// Takes over a listening socket that a service manager passes on. Its access rights stay as
+    /// they are; a TCP socket must be on loopback. Dropping the listener keeps its file.
     ///
     /// # Errors
-    /// It listens on another address than loopback, at none that a client could be told of, or the system says no.
+    /// The socket listens on an address other than loopback, or on one that no URI can name, or the
+    /// system fails.
     pub fn adopt(socket: OwnedFd) -> Result<Self, BindError> {
         let system = |address: &str, source: io::Error| {
             let address = address.to_owned();
@@ -208,7 +212,7 @@ impl Listener {
         Ok(Self { socket, endpoint, file: None })
     }
 
-    /// Where it listens, with the port that was picked.
+    /// The address it listens on, with the port that the system picked.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -226,7 +230,7 @@ impl Listener {
         Ok(Self { socket: listener.into(), endpoint, file: None })
     }
 
-    /// Listens at a Unix socket; accepting does not wait.
+    /// Listens at a Unix socket; `accept` does not block.
     ///
     /// # Errors
     /// Every [`BindError`] but that of addresses; nothing is left behind.
@@ -261,7 +265,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((status.st_dev, status.st_ino))
 }
 
-/// Takes the lock of the directory that `path` is in; it goes with the descriptor.
+/// Locks the directory of `path`; closing the descriptor unlocks it.
 fn lock_directory(path: &Path) -> Result<OwnedFd, BindError> {
     let system = |errno: Errno| BindError::System {
         address: path.display().to_string(),
@@ -284,7 +288,7 @@ fn lock_directory(path: &Path) -> Result<OwnedFd, BindError> {
     }
 }
 
-/// Removes a socket that no process listens on; leaves everything else alone, with an error.
+/// Removes a socket on which no process listens; fails for any other file.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let system = |errno: Errno| BindError::System {
         address: path.display().to_string(),
@@ -301,7 +305,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> 
     let probe =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(system)?;
     match connect(&probe, address) {
-        // No process listens: this, and only this, proves the file stale.
+        // No process listens: only this proves the file stale.
         Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(system),
         // A full backlog is a live server too.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(BindError::InUse(path.to_owned())),

@@ -1,8 +1,8 @@
 //! The NBD server: sockets around `braid-nbd-proto`.
 //!
-//! Where it stands: between clients and an [`Export`], the one thing it knows about what it serves; the runtime's
-//! volume is one, [`memory::MemoryExport`] another. What it does not do: any address that is not local, unless
-//! clients show certificates there; any RAID.
+//! Where it stands: between clients and an [`Export`], the only thing it knows of the storage. The
+//! runtime's volume is one export, [`memory::MemoryExport`] another. It serves addresses that are
+//! not local only to clients that show certificates. It does no RAID.
 //!
 //! ```text
 //!   accept thread ── one per server; polls every listener and a wake-up
@@ -18,31 +18,33 @@
 //!   export
 //! ```
 //!
-//! Back-pressure is not reading: a connection with [`limits::IN_FLIGHT_REQUESTS_MAX`] requests or
-//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes on their way leaves the socket alone until replies have gone out, and so does one
-//! that waits for memory: all payloads are paid for out of one [`budget`]. What there is no memory for is answered so.
+//! Back-pressure is not reading. A connection with [`limits::IN_FLIGHT_REQUESTS_MAX`] requests or
+//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes in flight leaves the socket alone until replies have gone
+//! out. So does a connection that waits for memory: one [`budget`] pays for all payloads. A request
+//! that can never get memory is answered with an error.
 //!
 //! Invariants
-//! - Each request gets at most one reply, even from an export that forgets or panics: `tests/server.rs`.
+//! - Each request gets at most one reply, even from an export that forgets or panics:
+//!   `tests/server.rs`.
 //! - A client that stalls, dies or lies costs its own connection and no other: `tests/hostile.rs`.
-//! - No number that a client sends is believed before so many bytes have come: `connection`, and `tests/hostile.rs`.
-//! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`], and once more that where clients use TLS:
-//!   `tests/stop.rs`, `tests/tls.rs`.
+//! - The server allocates no memory for a length that a client sends before its bytes arrive:
+//!   `connection`, `tests/hostile.rs`.
+//! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`], and once more that
+//!   where clients use TLS: `tests/stop.rs`, `tests/tls.rs`.
 
-//!
 //! # Layers
 //!
 //! A file imports from the layers below its own (`cargo xtask tidy`: no circles of files).
 //!
 //! ```text
 //!   server                     the crate's face: start, stop
-//!   acceptor        tuner      takes clients in; reads and sets while it runs
-//!   tls/                       lets in who shows a certificate
-//!   dealer                     gives a connection to who carries it
-//!   ring   threads             two ways to carry a connection
-//!   task                       what a connection asks of its export, carried out
+//!   acceptor        tuner      accepts clients; reads and sets while the server runs
+//!   tls/                       the handshake: admits clients by certificate
+//!   dealer                     hands a connection to its transport
+//!   ring   threads             the two transports
+//!   task                       carries out a connection's tasks on its export
 //!   connection/                the machine
-//!   shared                     what all threads of a server share
+//!   shared                     the state that all threads of a server share
 //!   ──────────────────────────────────────────────────────────────────────────────────────────
 //!   registry  budget  counters  notice  settings  socket  endpoint  export  memory  limits  sync
 //! ```

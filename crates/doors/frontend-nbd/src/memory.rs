@@ -1,7 +1,7 @@
 //! An export in memory, for tests, examples and measurements of the server alone.
 //!
-//! Where it stands: an [`Export`] like the runtime's, but every operation is done before `submit` returns. Blocks of
-//! 4096 bytes that hold only zeroes are reported as holes. Nothing is durable.
+//! Where it stands: an [`Export`] like the runtime's, but every operation is done before `submit`
+//! returns. Blocks of 4096 bytes that hold only zeroes are reported as holes. Nothing is durable.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,9 @@
-//! Models of the hand-overs between connections: the registry and the budget under very many schedules. That to a worker is
-//! `braid-ring`'s, with its models.
+//! Models of the hand-overs between connections: the registry and the budget under very many
+//! schedules. `braid-ring` has the models of the hand-over to a worker.
 //!
-//! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs them, and those of one
-//! connection in [`crate::threads`]. Timeouts never pass in a model, so a wake-up that is lost is a deadlock.
+//! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs
+//! them, and those of one connection in [`crate::threads`]. Timeouts never pass in a model, so a
+//! lost wake-up is a deadlock.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(crate) fn sample(name: &str, model: fn()) {
     braid_concurrency::models::sample(name, SCHEDULES, false, model);
 }
 
-/// A connected pair, ours as the server has it.
+/// A connected pair: the server's end and the client's.
 pub(crate) fn pair() -> (Arc<Socket>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("two descriptors");
     (Arc::new(Socket::new(ours.into(), false).expect("nothing is set on it")), theirs)
@@ -66,7 +67,7 @@ fn a_connection_that_leaves_silently_is_caught() {
     sample("flawed", come_and_go);
 }
 
-/// A bell that a thread sleeps at.
+/// A bell on which a thread sleeps.
 #[derive(Default)]
 struct Sleeper {
     is_rung: Mutex<bool>,
@@ -88,7 +89,7 @@ impl Sleeper {
     }
 }
 
-/// Takes, if need be waits, and gives back; one that is in no mood to wait leaves the line.
+/// Takes memory, waits for it if `waits`, and gives it back; else it leaves the line.
 fn take_and_give(budget: &Budget, needs: &[(usize, Need)], waits: bool) {
     let (mut purse, sleeper) = (budget.purse(), Arc::<Sleeper>::default());
     let bell: Arc<dyn Bell> = Arc::<Sleeper>::clone(&sleeper);

@@ -1,7 +1,8 @@
-//! What an operator is told: things that clients feel, and that only the operator can change.
+//! Notices to the operator: things that clients feel, and that only the operator can change.
 //!
-//! Where it stands: told by any thread of the server, heard by the program that started it. A notice of one kind is told once, and
-//! again when a while has passed, so that a flood of clients is no flood of lines.
+//! Where it stands: any thread of the server raises them; the program that started it listens. The
+//! server repeats a notice of one kind only after a while, so that a flood of clients is no flood
+//! of lines.
 
 use std::sync::PoisonError;
 use std::sync::{Arc, Mutex};
@@ -9,23 +10,24 @@ use std::time::Instant;
 
 use crate::limits::NOTICE_PAUSE;
 
-/// Something to tell.
+/// A notice to the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// A client was turned away: all connections that there may be are in use.
+    /// The server turned a client away: all connections are in use.
     Full {
-        /// How many there may be.
+        /// The limit of connections.
         connections_max: usize,
     },
-    /// A client cannot be accepted: the process or the system has no descriptors left. Told once until it is over.
+    /// The server cannot accept a client: the process or the system has no descriptors left. Raised
+    /// once until it is over.
     NoDescriptors,
     /// A client can be accepted again.
     DescriptorsAgain,
-    /// A client was cut that did not go on with the payload it was sending, or with the reply it was being sent.
+    /// The server cut a client that stopped in the middle of a payload or a reply.
     Stalled {
         /// Such clients so far.
         count: u64,
-        /// The server is stopping, and does not wait long.
+        /// The server is stopping, with a shorter deadline.
         is_stopping: bool,
     },
     /// An idle connection was cut for a new one.
@@ -35,13 +37,13 @@ pub enum Notice {
     },
 }
 
-/// What notices are told to.
+/// The operator's callback for notices.
 pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// See the module.
 pub(crate) struct Notices {
     listener: Option<Listener>,
-    /// When each kind was told last.
+    /// When a notice of each kind was last raised.
     told: Mutex<[Option<Instant>; KINDS]>,
 }
 
@@ -58,7 +60,7 @@ impl Notice {
         }
     }
 
-    /// What is told at its beginning and its end is never too often.
+    /// A notice raised once at the beginning and once at the end needs no pause.
     fn is_a_change(self) -> bool {
         matches!(self, Self::NoDescriptors | Self::DescriptorsAgain)
     }

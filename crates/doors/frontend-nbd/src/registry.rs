@@ -1,7 +1,8 @@
-//! Which connections there are, and who must go when there are too many.
+//! The registry of connections, which chooses the connection that must go when there are too many.
 //!
-//! Where it stands: shared by the accept thread, the connections and `stop`. It holds sockets to cut, never protocol
-//! state. A connection is in it from before its thread starts until after its thread has closed the socket.
+//! Where it stands: shared by the accept thread, the connections and `stop`. It holds sockets to
+//! cut, never protocol state. A connection is in it from before its thread starts until its thread
+//! has closed the socket.
 //!
 //! ```text
 //!             ┌─ full, none negotiating, none idle for too long ──► turned away: told why ──► gone
@@ -12,8 +13,8 @@
 //! ```
 //!
 //! Invariants
-//! - An evicted connection is one that has not negotiated, and of those the one silent longest; or, where there is a
-//!   limit, the one idle longest beyond it: `tests::the_longest_silent_negotiator_goes`,
+//! - The evicted connection is the negotiating one silent longest; or, with an idle limit, the one
+//!   idle longest beyond it: `tests::the_longest_silent_negotiator_goes`,
 //!   `tests::the_longest_idle_goes_when_its_place_is_wanted`.
 
 use std::collections::BTreeMap;
@@ -27,14 +28,14 @@ use crate::socket::Socket;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
 
-/// Where the log has what becomes of clients; `docs/operating.md` lists it.
+/// The log target for clients' comings and goings; `docs/operating.md` lists it.
 const CLIENT: &str = "braid_frontend_nbd::client";
 
-/// Since when a connection has had nothing to do; written by it at each turn, without a lock.
+/// Since when a connection is idle; it writes this at each turn, without a lock.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     origin: Instant,
-    /// Milliseconds from there, or that it is at work.
+    /// Milliseconds since the origin, or a mark that it is at work.
     idle_since_ms: AtomicU64,
 }
 
@@ -45,7 +46,7 @@ impl Pulse {
         Self { origin: Instant::now(), idle_since_ms: AtomicU64::new(AT_WORK) }
     }
 
-    /// Notes that it has had nothing to do since then, or that it has.
+    /// Notes since when it is idle; `None` if it is at work.
     pub(crate) fn beat(&self, idle_since: Option<Instant>) {
         let ms = |since: Instant| {
             u64::try_from(since.saturating_duration_since(self.origin).as_millis())
@@ -54,7 +55,7 @@ impl Pulse {
         self.idle_since_ms.store(idle_since.map_or(AT_WORK, ms), Ordering::Relaxed);
     }
 
-    /// How long it has had nothing to do.
+    /// How long it has been idle.
     fn idle(&self, now: Instant) -> Option<Duration> {
         let since = self.idle_since_ms.load(Ordering::Relaxed);
         let since = (since != AT_WORK).then(|| self.origin + Duration::from_millis(since))?;
@@ -66,7 +67,7 @@ impl Pulse {
 enum State {
     Negotiating,
     Transmitting,
-    /// It is told that it cannot come in.
+    /// It gets an error reply: the server is full.
     TurnedAway,
 }
 
@@ -85,19 +86,18 @@ struct Book {
     lingering: usize,
 }
 
-/// All connections of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     book: Mutex<Book>,
     changed: Condvar,
 }
 
-/// How many there may be.
+/// The limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) connections_max: usize,
     pub(crate) negotiating_max: usize,
-    /// Those idle for longer go when their place is wanted.
+    /// A connection idle for longer goes when its place is wanted.
     pub(crate) idle_limit: Option<Duration>,
 }
 
@@ -108,14 +108,14 @@ pub(crate) enum Evicted {
     Idler,
 }
 
-/// What became of a new connection.
+/// The registry's decision about a new connection.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It is in, under this id; perhaps in the place of another one.
+    /// It is in, under this id, possibly in the place of another one.
     Admitted { id: u64, pulse: Arc<Pulse>, evicted: Option<Evicted> },
-    /// There is no room and no connection to evict; it can be told so.
+    /// There is no room and no connection to evict; it gets an error reply.
     TurnedAway { id: u64, pulse: Arc<Pulse> },
-    /// Nor is there time to tell it.
+    /// The same, without a reply: too many are being turned away already.
     Full,
 }
 
@@ -124,12 +124,12 @@ impl Book {
         self.connections.values().filter(|entry| is_meant(entry.state)).count()
     }
 
-    /// Those that are in, or may come to be.
+    /// Negotiating and transmitting connections.
     fn served(&self) -> usize {
         self.count(|state| state != State::TurnedAway)
     }
 
-    /// Who has to go for a new one.
+    /// The connection that goes for a new one.
     fn loser(&self, room: &Room) -> Option<(u64, Evicted)> {
         let silent = self.connections.iter().filter(|(_, entry)| entry.state == State::Negotiating);
         if let Some((id, _)) = silent.min_by_key(|(_, entry)| entry.active_at) {
@@ -158,7 +158,7 @@ impl Registry {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a connection in, if need be in the place of another.
+    /// Admits a connection, if necessary in the place of another.
     pub(crate) fn admit(&self, socket: &Arc<Socket>, room: &Room) -> Admission {
         let mut book = self.lock();
         let negotiating = book.count(|state| state == State::Negotiating);
@@ -183,7 +183,7 @@ impl Registry {
         Admission::Admitted { id, pulse, evicted }
     }
 
-    /// Notes that a negotiator said something.
+    /// Notes that a negotiating client sent bytes.
     pub(crate) fn note_active(&self, id: u64) {
         if let Some(entry) = self.lock().connections.get_mut(&id) {
             entry.active_at = Instant::now();
@@ -226,7 +226,7 @@ impl Registry {
         drop(self.changed.wait_timeout_while(self.lock(), timeout, crowded));
     }
 
-    /// Waits, at most `timeout`, until no connection is left; answers how many are.
+    /// Waits, at most `timeout`, until no connection is left; returns the number left.
     pub(crate) fn wait_until_empty(&self, timeout: Duration) -> usize {
         let occupied = |book: &mut Book| !book.connections.is_empty() || book.lingering > 0;
         let waited = self.changed.wait_timeout_while(self.lock(), timeout, occupied);
@@ -244,7 +244,7 @@ impl Registry {
         }
     }
 
-    /// Cuts all connections; answers how many there were.
+    /// Cuts all connections; returns their number.
     pub(crate) fn cut_all(&self) -> usize {
         let book = self.lock();
         book.connections.values().for_each(|entry| entry.socket.cut());
