@@ -21,7 +21,7 @@ use crate::threads;
 #[derive(Clone)]
 pub(crate) struct Dealer {
     pub(crate) shared: Arc<Shared>,
-    /// `None` if each connection has threads of its own.
+    /// Empty if each connection has threads of its own.
     pub(crate) workers: Vec<Arc<WorkerConnections>>,
 }
 

@@ -58,8 +58,8 @@ pub const STRIDE_BYTES: usize = 2 * 1024 * 1024;
 /// Memory for the answer to one BLOCK_STATUS: the descriptors, and the list of extents.
 pub const DESCRIPTORS_BYTES: usize = 2 * 16 * EXTENTS_MAX;
 
-/// Time in which a client must move [`STRIDE_BYTES`], or all of it, of a payload that it sends or a
-/// reply that it takes.
+/// A client that sends a payload or takes a reply must move [`STRIDE_BYTES`], or the rest, in this
+/// time.
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The same for a client that holds memory for which others wait.

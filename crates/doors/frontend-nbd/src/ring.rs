@@ -1,8 +1,10 @@
-//! The transport on io_uring workers: each connection lives on one of them, and no thread is its own.
+//! The transport on io_uring workers: each connection lives on one worker and has no thread of its
+//! own.
 //!
-//! Where it stands: it carries out what a [`Connection`] asks, with operations of `braid-ring`. [`WorkerConnections`] are the
-//! part of a server that one worker has: the connections dealt to it, each with its socket and its operations, a *link*.
-//! Nothing is done while a turn's completions are told, and then everything at once:
+//! Where it stands: it carries out the tasks of a [`Connection`] with operations of `braid-ring`.
+//! [`WorkerConnections`] is one worker's part of a server: the connections dealt to it, each with
+//! its socket and its operations, a *link*. Links do nothing while a turn's completions arrive;
+//! then all of them go on at once:
 //!
 //! ```text
 //!   completions: received, sent ─┐
@@ -12,13 +14,16 @@
 //!                     then, once for each link: one send with all replies, one receive
 //! ```
 //!
-//! So requests that came together are submitted together, and replies that are ready together leave in one system
-//! call. What ends on another thread is left in a list, and the worker is woken if it sleeps.
+//! So requests that arrive together are submitted together, and replies that are ready together
+//! leave in one system call. A request that ends on another thread goes to an inbox, and the worker
+//! is woken if it sleeps.
 //!
 //! Invariants
-//! - A link is dropped only when none of its memory is out and none of its requests with the export, so that a token names
-//!   one connection: asserted in `complete`, and all of `tests/over_the_ring.rs`.
-//! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
+//! - A link is dropped only when none of its memory is lent to the ring and none of its requests is
+//!   with the export. So a token names one connection: asserted in `complete`, and all of
+//!   `tests/over_the_ring.rs`.
+//! - A panic, ours or an export's, ends here:
+//!   `tests/hostile.rs::a_panicking_export_costs_one_connection`.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,10 +40,10 @@ use crate::socket::Socket;
 use crate::task::slot_of;
 use crate::task::{Done, perform};
 
-/// A worker that tells a connection the time so late was stopped, or had no processor.
+/// A worker this late with a deadline was stopped, or had no processor.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What a worker's token tells of; a link's index stands above it.
+/// The event in a token's low bits; the link's index stands above them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Received = 0,
@@ -65,15 +70,15 @@ impl Event {
     }
 }
 
-/// Something for a link, from any thread.
+/// News for a link, from any thread.
 enum Left {
-    /// The end of an operation.
     Finished { token: Token, outcome: Outcome },
-    /// There may be memory for it now; by then it may be another connection's, which it tells nothing new.
+    /// Memory may be free for the link. If another connection has the index by then, this does no
+    /// harm.
     Memory { index: usize },
 }
 
-/// Has a link ask for memory again.
+/// Makes a link ask for memory again.
 struct LinkBell {
     connections: Weak<WorkerConnections>,
     index: usize,
@@ -87,35 +92,35 @@ impl Bell for LinkBell {
     }
 }
 
-/// One connection, with its socket and what of it is out.
+/// One connection, with its socket and its operations in the ring.
 struct Link {
     id: u64,
     connection: Connection,
-    /// Until it is closed.
+    /// `None` once it is closed.
     socket: Option<Arc<Socket>>,
     receiving: Option<Receive>,
     sending: Option<Batch>,
-    /// A batch of which more is to be sent.
+    /// A batch sent in part.
     continued: Option<Batch>,
-    /// Lists of memory, while they are not out.
+    /// Lists of memory, while they are not lent to the ring.
     to_send: Segments,
     to_receive: Segments,
-    /// The moment that the worker knows of.
+    /// The deadline for which the worker has a timer.
     wakes_at: Option<Instant>,
     is_listed: bool,
     is_touched: bool,
 }
 
-/// What only the worker touches.
+/// The state that only the worker touches.
 #[derive(Default)]
 struct State {
     links: Vec<Option<Box<Link>>>,
     free: Vec<usize>,
     /// Links to be advanced.
     listed: Vec<usize>,
-    /// Those that were, in this turn.
+    /// Links that were advanced in this turn.
     touched: Vec<usize>,
-    /// Memory of lists that are empty between turns.
+    /// Lists that are empty between turns; kept for their memory.
     left: Vec<Left>,
     tasks: Vec<Task>,
     is_put_off: bool,
@@ -125,14 +130,13 @@ struct State {
 pub(crate) struct WorkerConnections {
     shared: Arc<Shared>,
     workers: Arc<Workers>,
-    /// The worker's.
+    /// The worker's index.
     index: usize,
     state: Mutex<State>,
-    /// Left by any thread.
     left: Inbox<Left>,
 }
 
-/// The connections of each worker; none yet.
+/// An empty set of connections for each worker.
 pub(crate) fn deal(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<WorkerConnections>> {
     let of = |index| WorkerConnections {
         shared: Arc::clone(shared),
@@ -173,13 +177,14 @@ impl Wake for WorkerConnections {
         let mut state = lock(&self.state);
         match Event::of(token) {
             (Event::Deadline, index) => {
-                // It may be another connection's place by now; then this tells it nothing new.
+                // If another connection has the index by now, an extra look does no harm.
                 let Some(link) = state.links[index].as_mut() else { return };
                 let now = Instant::now();
                 if link.wakes_at.is_some_and(|at| at + LATE <= now) {
                     link.connection.was_not_looked_after(now);
                 }
-                // One that was put forward has been there already.
+                // This timer may be one that an earlier deadline superseded: keep a timer that is
+                // yet to fire.
                 link.wakes_at = link.wakes_at.filter(|at| *at > now);
                 link.connection.handle_time(now);
                 state.list(index);
@@ -208,7 +213,7 @@ impl Wake for WorkerConnections {
 impl WorkerConnections {
     fn leave(self: &Arc<Self>, left: Left) {
         let bell = self.left.push(left, false);
-        // Workers that have stopped have stopped every connection as well: what is left for one is dropped.
+        // Workers that have stopped have closed every connection: drop what was left for them.
         if let Ok(braid_ring::Bell::Ring) = bell
             && self.call(Event::Turn).is_err()
         {
@@ -222,20 +227,20 @@ impl WorkerConnections {
         self.workers.wake(self.index, sleeper, event.token(0))
     }
 
-    /// Takes a connection in; false if the workers have stopped.
+    /// Admits a connection; false if the workers have stopped.
     pub(crate) fn begin(self: &Arc<Self>, identity: Identity, socket: Arc<Socket>) -> bool {
         let connections = Arc::clone(self);
         let add = Box::new(move |worker: &Worker| connections.add(worker, identity, socket));
         self.workers.post(self.index, add).is_ok()
     }
 
-    /// Ends all connections, whatever they are doing.
+    /// Closes all connections in any state.
     pub(crate) fn close_all(self: &Arc<Self>) {
-        // Workers that have stopped have no connections any more.
+        // Workers that have stopped have closed their connections.
         let _ = self.call(Event::CloseAll);
     }
 
-    /// Has all connections look at what has changed: the server stops.
+    /// Advances all connections, so that they see the server stop.
     pub(crate) fn look_all(self: &Arc<Self>) {
         // As in `close_all`.
         let _ = self.call(Event::LookAll);
@@ -274,14 +279,14 @@ impl WorkerConnections {
         self.turn(&mut state, worker);
     }
 
-    /// Has a turn once all completions have been told.
+    /// Schedules a turn for when all completions have arrived.
     fn put_off(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         if !std::mem::replace(&mut state.is_put_off, true) {
             worker.afterwards(Arc::<Self>::clone(self), Event::Turn.token(0));
         }
     }
 
-    /// Runs our own code for one link; if it panics, that connection is over.
+    /// Runs our own code for one link; a panic closes that connection.
     fn guard(&self, link: &mut Link, body: impl FnOnce(&mut Link)) {
         if catch_unwind(AssertUnwindSafe(|| body(link))).is_err() {
             self.shared.counters.panics.add(1);
@@ -289,7 +294,7 @@ impl WorkerConnections {
         }
     }
 
-    /// Goes on with all that are listed, until none is.
+    /// Advances listed links until none is listed.
     fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         let now = Instant::now();
         loop {
@@ -307,7 +312,7 @@ impl WorkerConnections {
             self.carry(state, index, worker);
         }
         state.touched = touched;
-        // Bells are left in inboxes, whose locks are held for a moment only.
+        // A bell only pushes to an inbox, whose lock is held for a moment.
         self.shared.budget.ring();
     }
 
@@ -335,7 +340,7 @@ impl WorkerConnections {
         state.left = left;
     }
 
-    /// Has one listed link go on, and carries out on the export what it asks.
+    /// Advances one listed link, and carries out its tasks on the export.
     fn advance(self: &Arc<Self>, state: &mut State, place: usize, now: Instant) {
         let State { links, listed, touched, tasks, .. } = state;
         let index = listed[place];
@@ -373,7 +378,7 @@ impl WorkerConnections {
         }
     }
 
-    /// Gives a link's operations to the ring, and drops it when it is over.
+    /// Submits a link's operations to the ring, and drops the link when it is over.
     fn carry(self: &Arc<Self>, state: &mut State, index: usize, worker: &Worker) {
         let link = state.link(index);
         link.is_touched = false;
@@ -408,7 +413,8 @@ impl WorkerConnections {
                 link.receiving = Some(receive);
                 worker.submit(operation, Arc::<Self>::clone(self), Event::Received.token(index));
             }
-            // One that moves on has its deadline moved on; it is looked at when the first one comes.
+            // Progress only moves the deadline later: the earlier timer stays and looks again when
+            // it fires.
             let is_earlier = |at: &Instant| link.wakes_at.is_none_or(|wakes_at| *at < wakes_at);
             if let Some(at) = link.connection.deadline().filter(is_earlier) {
                 link.wakes_at = Some(at);

@@ -1,12 +1,12 @@
-//! The server: how it starts, and the way to stop.
+//! The server: how it starts, and how it stops.
 //!
-//! Where it stands: the crate's face. `start` binds everything before it spawns anything, so an error leaves nothing
-//! behind; `stop` ends accepting, lets requests in flight finish, then closes, and returns in bounded time whatever
-//! clients and exports do.
+//! Where it stands: the crate's face. `start` binds every address before it spawns a thread, so an
+//! error leaves nothing behind. `stop` ends accepting, lets requests in flight finish, then closes.
+//! It returns in bounded time whatever clients and exports do.
 //!
 //! Invariants
-//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`], and once more that where clients use TLS:
-//!   `tests/stop.rs`, `tests/tls.rs`.
+//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`], and once more that where
+//!   clients use TLS: `tests/stop.rs`, `tests/tls.rs`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,19 +36,20 @@ use crate::tuner::{Meter, Tuner};
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nothing to serve.
+    /// The list of exports is empty.
     #[error("there is nothing to serve")]
     NoExports,
-    /// Nowhere to listen.
+    /// The list of endpoints is empty.
     #[error("there is no address to listen on")]
     NoEndpoints,
-    /// A name that NBD cannot carry: too long, with a NUL, or empty on an export that is not the first.
+    /// A name that NBD cannot carry: too long, with a NUL, or empty on an export other than the
+    /// first.
     #[error("the export name {0:?} cannot be used: at most 4096 bytes, no NUL, not empty")]
     Name(String),
     /// Two exports of one name.
     #[error("two exports are named {0:?}")]
     DuplicateName(String),
-    /// An address cannot be listened on.
+    /// The server cannot listen on an address.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The operating system gave no thread or descriptor.
@@ -56,22 +57,22 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// How a stop went.
+/// The result of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopReport {
-    /// Connections that had to be cut, at the deadline or because their clients took nothing of their replies.
+    /// Connections cut at the deadline, or because their clients did not take their replies.
     pub cut: usize,
-    /// Threads that did not end even then: an export that does not answer.
+    /// Threads that still run, because an export does not answer.
     pub still_running: usize,
 }
 
 /// A running server; dropping it stops it without waiting for requests in flight.
 pub struct Server {
     shared: Arc<Shared>,
-    /// None if each connection has threads of its own.
+    /// Empty if each connection has threads of its own.
     workers: Vec<Arc<WorkerConnections>>,
     endpoints: Vec<Endpoint>,
-    /// Whether each of them is by TLS.
+    /// Whether each endpoint uses TLS.
     by_tls: Vec<bool>,
     wake: Arc<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
@@ -84,10 +85,11 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens on every endpoint and serves `exports`; the first is also reached by the empty name.
+    /// Listens on every endpoint and serves `exports`; the empty name also reaches the first.
     ///
     /// # Errors
-    /// Nothing to serve, names that NBD cannot carry, an address that cannot be listened on; nothing is left behind.
+    /// No exports or endpoints, names that NBD cannot carry, an address that cannot be listened on;
+    /// nothing is left behind.
     pub fn start(
         exports: Vec<Arc<dyn Export>>,
         endpoints: &[Endpoint],
@@ -96,8 +98,8 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (None, None))
     }
 
-    /// The same, with connections dealt to `workers` instead of threads of their own. They have to be running for as long
-    /// as the server is.
+    /// Like [`Self::start`], with connections on `workers` instead of threads of their own. The
+    /// workers must run as long as the server does.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -110,8 +112,8 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (Some(workers), None))
     }
 
-    /// The same, on workers or without, with a listener that is told what an operator has to know. It is called on any thread
-    /// of the server, and must not wait for it.
+    /// The same, on workers or without, with a listener for notices to the operator. Any thread of
+    /// the server calls it; it must not wait for the server.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -124,7 +126,7 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (workers, Some(listener)))
     }
 
-    /// The same, on sockets that listen already, each by TLS or without.
+    /// The same, on sockets that listen already, each with TLS or without.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -175,38 +177,39 @@ impl Server {
         Ok(Self { shared, workers, endpoints, by_tls, wake, acceptor })
     }
 
-    /// Where it listens, in the order asked for, with the ports that were picked.
+    /// The endpoints it listens on, in the order of the call, with the ports that the system
+    /// picked.
     #[must_use]
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// Where an export is found, in the same order.
+    /// The URIs of an export, in the order of the endpoints.
     pub fn uris(&self, export: &str) -> impl Iterator<Item = NbdUri> {
         let places = self.endpoints.iter().zip(&self.by_tls);
         places.map(move |(endpoint, by_tls)| endpoint.uri(export, *by_tls))
     }
 
-    /// What it has counted.
+    /// The server's counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.meter().counts()
     }
 
-    /// Something to read the counts from, also when the server has been stopped.
+    /// A handle that reads the counters, also after the server has stopped.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(Arc::clone(&self.shared))
     }
 
-    /// Something to set what may be set while it runs.
+    /// A handle that changes settings while the server runs.
     #[must_use]
     pub fn tuner(&self) -> Tuner {
         Tuner(Arc::clone(&self.shared))
     }
 
-    /// Stops accepting, lets requests in flight finish until `deadline` from now, then closes. Takes at most `deadline`
-    /// plus [`limits::STOP_GRACE`]. A client that takes nothing of its replies for
+    /// Stops accepting, lets requests in flight finish until `deadline` from now, then closes.
+    /// Takes at most `deadline` plus [`limits::STOP_GRACE`]. A client that takes no reply for
     /// [`limits::STOP_PROGRESS_DEADLINE`] is cut before that.
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> StopReport {
@@ -220,13 +223,14 @@ impl Server {
         let stalled_before = self.shared.counters.stalled.get();
         self.shared.stopping_since.get_or_init(Instant::now);
         self.shared.stopping.store(true, Ordering::Release);
-        // Only a full counter could refuse this, and then the acceptor is awake anyway.
+        // Only a full counter could refuse this; then the acceptor is awake already.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         acceptor.join().expect("the accept thread does not panic");
         self.shared.pumps.cut_waiting();
         let registry = &self.shared.registry;
         registry.start_draining();
-        // Those that wait for memory wait no longer, and those that send have less time.
+        // Wake connections that wait for memory, so that they give up; sending clients get less
+        // time.
         self.shared.budget.call_all();
         self.shared.budget.ring();
         self.workers.iter().for_each(WorkerConnections::look_all);
@@ -237,7 +241,7 @@ impl Server {
             self.workers.iter().for_each(WorkerConnections::close_all);
             still_running = registry.wait_until_empty(limits::STOP_GRACE);
         }
-        // What connections have said last goes out.
+        // TLS threads send the connections' last bytes.
         self.shared.pumps.end(limits::STOP_GRACE);
         let stalled = self.shared.counters.stalled.get() - stalled_before;
         cut += usize::try_from(stalled).unwrap_or(usize::MAX);

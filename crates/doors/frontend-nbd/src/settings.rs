@@ -1,27 +1,30 @@
-//! How a server is to be, and what of it may be set while it runs.
+//! A server's settings: connections, payload memory, idle limit, progress deadline, with their
+//! defaults from `limits.rs`. `Bounds` holds the settings that change while the server runs.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::limits;
 
-/// How a server is to be.
+/// A server's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections at a time; may be set while it runs ([`crate::Tuner`]).
+    /// Connections at a time; [`crate::Tuner`] changes it while the server runs.
     pub connections_max: usize,
-    /// Connections that have not negotiated yet.
+    /// Connections that are still negotiating.
     pub negotiating_max: usize,
     /// Time for the whole negotiation.
     pub handshake_deadline: Duration,
-    /// Memory for payloads, of all connections together; may be set while it runs. It is the process's
-    /// ([`braid_ring::set_payload_memory`]): a third of it is memory that is registered with rings, the rest is what
-    /// requests are granted, and half of what is granted is the largest request, rounded down to a power of two.
+    /// Memory for the payloads of all connections together; can change while the server runs. It is
+    /// the process's ([`braid_ring::set_payload_memory`]). A third of it is registered with rings;
+    /// requests are granted the rest. Half of the granted part, rounded down to a power of two, is
+    /// the largest request.
     pub payload_bytes_max: usize,
-    /// Connections that have been idle for longer go when all are in use and another client comes; `None`: never. May be
-    /// set while it runs.
+    /// When all connections are in use and another client comes, connections idle for longer go;
+    /// `None`: never. Can change while the server runs.
     pub idle_limit: Option<Duration>,
-    /// Time in which a client that sends a payload, or is sent a reply, has to move [`limits::STRIDE_BYTES`], or all of it.
+    /// A client that sends a payload or takes a reply must move [`limits::STRIDE_BYTES`], or the
+    /// rest, in this time.
     pub progress_deadline: Duration,
 }
 
@@ -38,11 +41,11 @@ impl Default for Settings {
     }
 }
 
-/// What may be set while a server runs.
+/// The settings that can change while a server runs.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     connections_max: AtomicUsize,
-    /// Milliseconds; [`NEVER`] for none.
+    /// Milliseconds; [`NEVER`] for no limit.
     idle_limit_ms: AtomicU64,
     payload_bytes_max: AtomicUsize,
 }
@@ -87,7 +90,7 @@ impl Bounds {
     }
 }
 
-/// What requests are granted of so much memory for payloads.
+/// The part of the payload memory that requests are granted.
 pub(crate) fn granted_of(payload_bytes_max: usize) -> usize {
     payload_bytes_max - payload_bytes_max / 3
 }

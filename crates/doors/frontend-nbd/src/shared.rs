@@ -1,6 +1,7 @@
-//! What all threads of a server share: the exports, what is set and counted, memory, and the connections by name.
+//! The state that all threads of a server share: exports, settings, counters, memory, and the
+//! registry of connections.
 //!
-//! Where it stands: below the connections, which work with it, and below all that carries them.
+//! Where it stands: below the connections, which work with it, and below their transports.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,6 @@ use crate::registry::Registry;
 use crate::settings::{Bounds, Settings, granted_of};
 use crate::tls::Pumps;
 
-/// What all threads of a server share.
 pub(crate) struct Shared {
     pub(crate) exports: Vec<Arc<dyn Export>>,
     pub(crate) settings: Settings,
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) bounds: Bounds,
     pub(crate) notices: Notices,
     pub(crate) registry: Registry,
-    /// Threads of clients that use TLS.
+    /// Threads of TLS clients.
     pub(crate) pumps: Arc<Pumps>,
     pub(crate) stopping: AtomicBool,
     pub(crate) stopping_since: OnceLock<Instant>,
@@ -49,12 +49,11 @@ impl Shared {
         }
     }
 
-    /// Since when the server stops, if it does.
+    /// When the server began to stop.
     pub(crate) fn stopping_since(&self) -> Option<Instant> {
         self.stopping_since.get().copied()
     }
 
-    /// What has been counted.
     pub(crate) fn counts(&self) -> Counts {
         self.counters.read(self.registry.count(), &self.budget)
     }

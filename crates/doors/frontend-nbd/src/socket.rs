@@ -1,6 +1,6 @@
 //! A connected stream socket, Unix or TCP alike.
 //!
-//! Where it stands: the only place that sends and receives with calls that block; the ring does it by itself. Sending
+//! Where it stands: the only place with blocking sends and receives; the ring does its own. Sending
 //! never raises SIGPIPE (MSG_NOSIGNAL).
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,12 +17,12 @@ use rustix::net::{
     shutdown,
 };
 
-/// A connected stream socket.
 #[derive(Debug)]
 pub(crate) struct Socket(Descriptor);
 
 impl Socket {
-    /// Takes a connected socket; `tcp` switches Nagle's delay off, and has a peer noticed that is not there any more.
+    /// Takes a connected socket; `tcp` switches Nagle's delay off, and keepalive on to notice a
+    /// dead peer.
     pub(crate) fn new(socket: OwnedFd, tcp: bool) -> io::Result<Self> {
         if tcp {
             set_tcp_nodelay(&socket, true)?;
@@ -31,12 +31,13 @@ impl Socket {
         Ok(Self(Arc::new(socket)))
     }
 
-    /// For operations that are given to a ring.
+    /// The descriptor, for operations of a ring.
     pub(crate) fn descriptor(&self) -> Descriptor {
         Arc::clone(&self.0)
     }
 
-    /// Some bytes into `parts`, in order, or 0 at the end of the stream; with `whole` fewer than fit only there.
+    /// Receives bytes into `parts`, in order; 0 at the end of the stream. With `whole` all parts
+    /// are filled, unless the stream ends.
     pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>], whole: bool) -> io::Result<usize> {
         let flags = if whole { RecvFlags::WAITALL } else { RecvFlags::empty() };
         loop {
@@ -62,8 +63,8 @@ impl Socket {
         }
     }
 
-    /// Limits how long one `receive` and one `send` may block; `None` for ever. A call that has moved nothing by then
-    /// fails with [`io::ErrorKind::WouldBlock`].
+    /// Limits how long one `receive` and one `send` block; `None` for ever. A call that has moved
+    /// nothing by then fails with [`io::ErrorKind::WouldBlock`].
     pub(crate) fn set_timeouts(
         &self,
         receiving: Option<Duration>,
@@ -74,19 +75,19 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether the peer has closed, or reset; not after it has ended its sending only. For a connection that is not received
-    /// from, and would not notice.
+    /// Whether the peer has closed or reset the connection; false if it has only ended its sending.
+    /// A connection that does not receive would not notice.
     pub(crate) fn is_hung_up(&self) -> bool {
         let mut polled = [PollFd::new(&*self.0, PollFlags::empty())];
         let now = rustix::event::Timespec::default();
-        // Whether it failed makes no difference: the socket will tell.
+        // The result makes no difference: the returned events do.
         let _ = poll(&mut polled, Some(&now));
         polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Ends both directions: every thread blocked on the socket returns.
+    /// Ends both directions: threads that block on the socket return.
     pub(crate) fn cut(&self) {
-        // The peer may be gone already; then there is nothing left to end.
+        // The peer may be gone already; then nothing is left to end.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 

@@ -1,19 +1,19 @@
-//! What the threads of one connection hand to each other, by `braid-concurrency`'s names; and the lines of this crate that a model
-//! can leave out.
+//! The primitives by which the threads of a connection synchronize, by `braid-concurrency`'s names;
+//! and the flaws that a model can plant.
 
 pub(crate) use braid_concurrency::{Condvar, Mutex, MutexGuard, atomic, thread};
 
 braid_concurrency::flaws! { pub(crate) enum Flaw {
-    /// Replies that are out do not wake the reader that waits for room.
+    /// Sent replies do not wake the reader that waits for room.
     EndSilent,
-    /// The writer is not told that no more requests will begin.
+    /// The writer does not learn that no more requests will begin.
     FinishSilent,
     /// A broken connection wakes the writer only.
     CloseForgetsReader,
-    /// A completion that is dropped answers nothing.
+    /// A dropped completion answers nothing.
     DropUnanswered,
     /// A connection that leaves does not wake the acceptor, or the stop.
     LeaveSilent,
-    /// What is given back to the budget rings no bell.
+    /// Memory given back to the budget rings no bell.
     GiveSilent,
 } }

@@ -1,7 +1,7 @@
-//! Carrying out what a connection asks of its export.
+//! Carries out a connection's tasks on its export.
 //!
-//! Where it stands: called by both transports, on the thread that serves the connection, with nothing locked that the
-//! export's completion needs. A panic of the export ends here.
+//! Where it stands: both transports call it, on the thread that serves the connection, holding no
+//! lock that the export's completion needs. A panic of the export ends here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use braid_ring::client::{Completion, Receiver, Token};
 use crate::connection::Task;
 use crate::export::Export;
 
-/// What is left to tell the connection.
+/// The result of a task that the connection has yet to learn.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Nothing: the completion will.
+    /// None yet: the completion brings it.
     Submitted,
-    /// Extents, for the slot, with the length and the number that were asked for.
+    /// Extents for the slot, with the length and the number that the client asked for.
     Described { slot: u32, extents: Vec<Extent>, asked: (u64, usize) },
-    /// The export panicked; its completion, if it had one, has been told.
+    /// The export panicked; if it had a completion, that has ended the request.
     Panicked { undone: Option<u32> },
 }
 
@@ -28,7 +28,6 @@ pub(crate) fn slot_of(token: Token) -> u32 {
     u32::try_from(token.request).expect("made from a slot")
 }
 
-/// Carries out one task of `connection`.
 pub(crate) fn perform(
     task: Task,
     export: &dyn Export,

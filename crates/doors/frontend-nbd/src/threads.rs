@@ -1,14 +1,14 @@
-//! The transport that needs nothing but threads: a reader and a writer for each connection.
+//! The transport that needs only threads: a reader and a writer for each connection.
 //!
-//! Where it stands: it carries out what a [`Connection`] asks, with calls that block; used where io_uring is not
-//! allowed. The reader does everything but sending; the writer sends replies in the order in which requests ended, as
-//! many per system call as are waiting. A request's end comes from any thread.
+//! Where it stands: it carries out the tasks of a [`Connection`] with blocking calls, where
+//! io_uring is not allowed. The reader does all but sending. The writer sends replies in the order
+//! in which requests end, as many per system call as are waiting. Any thread ends a request.
 //!
-//! Why there are two drivers of connections ([`crate::ring`] is the other), and not one over two kinds of ring: what they
-//! have in common is the [`Connection`], what it asks for ([`crate::task`]), and the registry. What differs is all that is
-//! here and there: who waits, and so what wakes what (a lock and two conditions; an inbox and turns), and how a client that
-//! does not go on is noticed (the timeouts of calls; moments). Threads that pretended to be a ring would need one more that
-//! polls sockets, and each request a hand-over to it.
+//! There are two transports ([`crate::ring`] is the other), not one over two kinds of ring. They
+//! share the [`Connection`], its tasks ([`crate::task`]) and the registry. They differ in the rest:
+//! who waits and who wakes (a lock and two conditions; an inbox and turns), and how a stalled
+//! client is noticed (timeouts of calls; timers). Threads that pretended to be a ring would need
+//! one more that polls sockets, and each request a hand-over to it.
 //!
 //! ```text
 //!   reader:  advance ─► tasks ─► export          writer:  batch ─► send ─► sent
@@ -19,7 +19,8 @@
 //!
 //! Invariants
 //! - No thread waits for a wake-up that does not come: `models`, under shuttle.
-//! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
+//! - A panic, ours or an export's, ends here:
+//!   `tests/hostile.rs::a_panicking_export_costs_one_connection`.
 
 #[cfg(all(test, shuttle))]
 mod models;
@@ -63,7 +64,7 @@ pub(crate) fn serve(shared: &Arc<Shared>, identity: Identity, socket: &Arc<Socke
     }
 }
 
-/// What the threads of a connection share.
+/// The state that the threads of a connection share.
 struct Line {
     shared: Arc<Shared>,
     connection: Mutex<Connection>,
@@ -79,15 +80,16 @@ struct LineBell(Weak<Line>);
 impl Bell for LineBell {
     fn ring(&self) {
         if let Some(line) = self.0.upgrade() {
-            // Not between the reader's look and its sleep.
+            // With the lock, so that the bell does not ring between the reader's look and its
+            // sleep.
             drop(line.connection.lock().unwrap_or_else(PoisonError::into_inner));
             line.room.notify_one();
         }
     }
 }
 
-/// The connection, locked. Connections that wait for what it gave back to the budget are told when the lock is free: they
-/// have locks of their own, and their threads may be telling us.
+/// The locked connection. It rings the budget's bells after unlocking: the owners of the bells have
+/// locks of their own, and their threads may be ringing ours.
 struct Locked<'a> {
     line: &'a Line,
     connection: Option<MutexGuard<'a, Connection>>,
@@ -115,7 +117,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// Waits for room, unless there are others to be told first.
+    /// Waits for room, unless bells of others are due first.
     fn wait_for_room(mut self) {
         if !self.line.shared.budget.is_due()
             && let Some(connection) = self.connection.take()
@@ -136,7 +138,7 @@ impl Receiver for Line {
     }
 }
 
-/// What the reader does next.
+/// The reader's next step.
 enum Step {
     Perform,
     Send(Batch),
@@ -152,7 +154,7 @@ impl Line {
         Locked { line: self, connection: Some(connection) }
     }
 
-    /// The reader's next step; waits until there is one.
+    /// Waits for the reader's next step.
     fn next_step(&self, socket: &Socket, tasks: &mut Vec<Task>, has_writer: bool) -> Step {
         loop {
             let mut connection = self.lock();
@@ -176,7 +178,7 @@ impl Line {
                 return Step::EndSending;
             }
             if !has_writer {
-                // Until a client is let in, one thread does for both directions.
+                // During negotiation one thread serves both directions.
                 match connection.batch() {
                     Some(batch) => return Step::Send(batch),
                     None if connection.export().is_some() => return Step::StartWriter,
@@ -190,8 +192,8 @@ impl Line {
         }
     }
 
-    /// Messages for the writer, or what the end of a stretch left to be asked of the export, which the reader may not come
-    /// to for long; waits until there is one of them, `None` if there will be no more.
+    /// Waits for messages to send, or for tasks that a finished stretch left while the reader is
+    /// blocked in a receive. `None` when no more will come.
     fn next_batch(&self, tasks: &mut Vec<Task>) -> Option<Batch> {
         let idle = |connection: &mut Connection| {
             !connection.has_batch() && !connection.has_tasks() && !connection.sends_no_more()
@@ -203,7 +205,7 @@ impl Line {
         connection.batch()
     }
 
-    /// Carries out on the export what is to be done.
+    /// Carries out tasks on the export.
     fn perform(self: &Arc<Self>, tasks: &mut Vec<Task>) {
         let export = self.lock().export().map(Arc::clone);
         let export = export.expect("a task comes after negotiation");
@@ -234,7 +236,7 @@ impl Line {
         let is_broken = result.is_err();
         let mut connection = self.lock();
         connection.sent(batch, result);
-        // The reader may be waiting for the next request, which may be long in coming.
+        // The reader may be blocked in a receive for long.
         connection.beat(Instant::now());
         drop(connection);
         if !sync::has(if is_broken { Flaw::CloseForgetsReader } else { Flaw::EndSilent }) {
@@ -287,7 +289,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Receives; a client that has nothing half done may take as long as it likes.
+    /// Receives; a client with nothing half done may take any time.
     fn receive(&self, receive: &mut Receive, deadline: Option<Instant>) -> io::Result<usize> {
         loop {
             let asked_at = Instant::now();
@@ -311,8 +313,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Lets the next call on the socket wait no longer than until `deadline`; without one, as long as a client may take
-    /// that has something half done.
+    /// Limits the next call on the socket to `deadline`; without one, to the patience with a client
+    /// in the middle of something.
     fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -322,7 +324,8 @@ impl Reader<'_> {
             self.socket.set_timeouts(left, left)?;
         } else if self.has_timeout {
             let time = self.shared.settings.progress_deadline;
-            // The reader looks whether others wait for its memory, the writer also whether the server stops.
+            // The reader checks whether others wait for its memory, the writer also whether the
+            // server stops.
             let receiving = time.min(CONTENDED_DEADLINE);
             self.socket
                 .set_timeouts(Some(receiving), Some(time.min(STOP_PROGRESS_DEADLINE / 4)))?;
@@ -346,7 +349,7 @@ impl Reader<'_> {
     }
 }
 
-/// Sends replies until there will be no more or the socket breaks.
+/// Sends replies until no more will come or the socket breaks.
 fn write(socket: &Socket, line: &Arc<Line>) {
     let goes_on = |spent: Duration| spent < line.lock().patience();
     let mut tasks = Vec::new();
@@ -371,7 +374,8 @@ fn write(socket: &Socket, line: &Arc<Line>) {
     }
 }
 
-/// Sends a batch; `goes_on` says whether to try again when it took so long that a stride has not moved.
+/// Sends a batch. After a call that moved no whole stride, `goes_on` gets the time spent and
+/// decides whether to try again.
 fn send_all(
     socket: &Socket,
     batch: &mut Batch,
@@ -383,7 +387,7 @@ fn send_all(
         let parts: Vec<IoSlice<'_>> = batch.parts().map(IoSlice::new).collect();
         let result = socket.send(&parts);
         drop(parts);
-        // A call does not block for longer; if it took more, the server did not run.
+        // A call blocks no longer than this; if more time passed, the server did not run.
         spent += asked_at.elapsed().min(STOP_PROGRESS_DEADLINE);
         match result {
             Ok(sent) if batch.advance(sent) => return Ok(()),

@@ -1,4 +1,5 @@
-//! Faces of a running server that may be kept beside it: one reads and sets, one reads what is counted.
+//! Handles of a running server that a program keeps beside it: [`Tuner`] reads and changes
+//! settings, [`Meter`] reads counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use crate::counters::Counts;
 use crate::settings::{Settings, granted_of};
 use crate::shared::Shared;
 
-/// Reads and sets what may be set while a server runs.
+/// Reads and changes a running server's settings.
 #[derive(Clone)]
 pub struct Tuner(pub(crate) Arc<Shared>);
 
@@ -24,7 +25,7 @@ impl Tuner {
         Self(Arc::clone(shared))
     }
 
-    /// As it is now.
+    /// The current settings.
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings {
@@ -35,20 +36,21 @@ impl Tuner {
         }
     }
 
-    /// Sets how many connections there may be. Those that there are stay.
+    /// Sets the limit of connections. Existing connections stay.
     pub fn set_connections_max(&self, count: usize) {
         self.0.bounds.set_connections_max(count);
-        // Those that stay have their parts too: no more is dealt out than there is.
+        // Existing connections keep their shares, so that the budget deals out no more than its
+        // limit.
         self.0.budget.set_connections_max(count.max(self.0.registry.count()));
     }
 
-    /// Sets after which time idle connections go when their place is wanted.
+    /// Sets how long a connection must be idle to lose its place to a new one.
     pub fn set_idle_limit(&self, limit: Option<Duration>) {
         self.0.bounds.set_idle_limit(limit);
     }
 
-    /// Sets what payloads may take. What is held beyond it comes back as replies go out; clients that were told of a
-    /// larger request get `ENOMEM` for what there is no room for any more.
+    /// Sets the memory for payloads. Memory held beyond it comes back as replies go out. Clients
+    /// that were promised larger requests get `ENOMEM` for those that no longer fit.
     pub fn set_payload_bytes_max(&self, bytes: usize) {
         self.0.bounds.set_payload_bytes_max(bytes);
         braid_ring::set_payload_memory(bytes);
@@ -56,20 +58,20 @@ impl Tuner {
         self.0.budget.ring();
     }
 
-    /// The largest request of clients that come now, in bytes.
+    /// The largest request of new clients, in bytes.
     #[must_use]
     pub fn request_bytes_max(&self) -> usize {
         request_bytes_max(self.0.budget.limit_bytes())
     }
 
-    /// What has been counted.
+    /// The server's counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counts()
     }
 }
 
-/// Reads a server's counts.
+/// Reads a server's counters.
 #[derive(Clone)]
 pub struct Meter(pub(crate) Arc<Shared>);
 
@@ -80,7 +82,7 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// What has been counted.
+    /// The server's counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counts()

@@ -19,10 +19,10 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Requests in flight at a time.
 const DEPTH: usize = 32;
 
-/// Allocations of `rounds` times as many reads and writes as are in flight, client included.
+/// Counts the allocations, the client's included, of `rounds` times as many reads and writes as are
+/// in flight.
 fn allocations(client: &mut Client, rounds: usize) -> usize {
     let read = Command::Read { offset: 4096, length: 4096, dont_fragment: false };
     let write = Command::Write { offset: 4096, length: 4096, fua: false };

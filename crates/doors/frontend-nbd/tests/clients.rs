@@ -1,5 +1,6 @@
-//! The clients people use: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose program is not
-//! installed says so and passes; under `cargo xtask test`, which installs them, it fails.
+//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose
+//! program is missing prints so and passes; under `cargo xtask test`, which installs them, it
+//! fails.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +13,7 @@ use braid_test_needs::{Need, needs, skip};
 
 const SIZE: usize = 24 << 20;
 
-/// Runs a tool; answers what it printed; panics with everything it said if it failed.
+/// Runs a tool and returns its output; panics with all its output if it fails.
 fn run(tool: &str, arguments: &[&str]) -> String {
     let output = Command::new(tool).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! Where a server listens: modes, stale sockets, live ones, and addresses it will not take.
+//! Tests of endpoints: modes, stale sockets, live ones, and refused addresses.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -51,7 +51,7 @@ fn the_socket_is_never_open_to_others() {
     watcher.join().unwrap();
 }
 
-/// As a service manager passes sockets on: they listen already, and their files are its own.
+/// As a service manager passes sockets on: they listen already, and it owns their files.
 #[test]
 fn a_socket_that_listens_already_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();

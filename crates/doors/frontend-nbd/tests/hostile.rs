@@ -13,7 +13,7 @@ use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{ErrorCode, Notice, Settings};
 use braid_nbd_proto::{Command, wire};
 
-/// All that a client says to read one sector with structured replies.
+/// A client's bytes to read one sector with structured replies.
 fn whole_handshake() -> Vec<u8> {
     let mut bytes = 3_u32.to_be_bytes().to_vec();
     bytes.extend(wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]));
@@ -200,7 +200,8 @@ fn a_write_cut_off_in_its_payload_is_nobodys_error() {
     assert_eq!(export.bytes()[..4096], [0; 4096]);
 }
 
-/// What an attacker says, and never goes on with: long payloads of which nothing comes, long replies that it does not read.
+/// Sends the first half of an attack: long payloads without a byte of them, or long replies that
+/// the client does not read.
 fn attack(client: &mut Client, kind: usize, bytes: u32) {
     let header = |command: Command| command.header(1).encode();
     let write = header(Command::Write { offset: 0, length: bytes, fua: false });
@@ -227,7 +228,7 @@ fn clients_that_sit_on_their_memory_do_not_stop_others() {
     let mut good = Client::connect(&served.socket);
     let start = Instant::now();
     for round in 0..200 {
-        // 8 MiB are granted, a quarter of it dealt out to 256.
+        // 8 MiB are granted, a quarter of it dealt out to 256 connections.
         let data = vec![round as u8; 8 << 10];
         good.write(512, &data).unwrap();
         assert_eq!(good.read(512, 8 << 10).unwrap(), data);
@@ -282,7 +283,7 @@ fn a_client_that_does_not_go_on_is_cut_and_its_operator_told() {
     });
     assert!(idle.read(0, 1).is_ok(), "one that has nothing half done may wait");
     let told = told.lock().unwrap();
-    // Two threads serve, and the one that tells first may have been the second to count.
+    // Two threads serve: the first to raise the notice may have been the second to count.
     let is_once = matches!(told[..], [Notice::Stalled { count: 1..=4, is_stopping: false }]);
     assert!(is_once, "{told:?}");
 }
@@ -323,7 +324,7 @@ fn a_client_that_reads_slowly_gets_all_of_its_reply() {
     assert!(start.elapsed() > progress_deadline, "it was slow: {:?}", start.elapsed());
 }
 
-/// What a client is told that asks for an export: the kind of the reply, and its text.
+/// The server's reply to a client that asks for an export: its kind and its text.
 fn answer_to_go(socket: &std::path::Path) -> Option<(u32, String)> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -352,7 +353,7 @@ fn a_client_that_finds_the_server_full_is_told_so_and_so_is_the_operator() {
     }
     assert_eq!(served.server.counts().refused, 3);
     assert_eq!(told.lock().unwrap()[..], [Notice::Full { connections_max: 2 }], "once");
-    // More of them than can be told at a time do no harm.
+    // A crowd beyond the limit of error replies does no harm.
     let crowd: Vec<_> = (0..50).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     eventually("all are turned away", || served.server.counts().refused == 53);
     assert_eq!(served.server.counts().connections, 2);

@@ -1,6 +1,6 @@
 //! All tests of the server once more, with its connections on io_uring workers.
 //!
-//! Where io_uring is not allowed they run over threads and say so.
+//! Without io_uring they run over threads and print so.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 
@@ -12,7 +12,6 @@ mod server;
 mod stop;
 mod stretches;
 
-/// Names of this process's threads.
 fn threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::io::Result<std::fs::DirEntry>| {

@@ -1,6 +1,7 @@
-//! The tests of the server, in one program: a program for each file is linked for each file.
+//! The tests of the server, in one program: separate programs would each be linked.
 //!
-//! `over_the_ring` has most of them once more; what counts allocations is alone in its process.
+//! `over_the_ring` runs most of them once more. The tests that count allocations need a process of
+//! their own.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 

@@ -1,5 +1,5 @@
-//! The server through our own client: what is written is read, errors are the right ones, and each request gets exactly
-//! one reply whatever the export does.
+//! The server through our own client: reads return written data, errors have the right code, and
+//! each request gets exactly one reply whatever the export does.
 
 use std::sync::Arc;
 

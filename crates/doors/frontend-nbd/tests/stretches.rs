@@ -1,5 +1,5 @@
-//! Requests for more than an export is to have at once: every byte asked for once, others between, and an end when nobody
-//! waits any more.
+//! Requests longer than a stretch: each byte goes to the export once, other requests run in
+//! between, and the request ends when its client is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use braid_frontend_nbd::{
 };
 use braid_nbd_proto::{Command, Style};
 
-/// Larger than what compact headers can name.
+/// Larger than compact headers can name.
 const SIZE: u64 = 40 << 40;
 const STRETCH: u64 = 1 << 40;
 
-/// An export of that size, which answers when the test says.
+/// An export of that size, which answers when the test decides.
 struct Vast {
     shelf: Shelf,
     zeroes_fast: bool,
@@ -65,7 +65,6 @@ fn connect(served: &Served) -> Client {
     Client::connect_as(&served.socket, "vast", Style::Extended).unwrap()
 }
 
-/// The next operation that the export gets.
 fn next(shelf: &Shelf) -> (ClientRequest, Completion) {
     eventually("the export is asked", || !shelf.lock().unwrap().is_empty());
     let mut shelf = shelf.lock().unwrap();
@@ -145,7 +144,7 @@ fn a_client_that_has_gone_leaves_the_rest() {
     client.send(WHOLE, &[]);
     let (operation, done) = next(&shelf);
     drop(client);
-    // It is noticed when the socket says so, which is at once but not now.
+    // The server notices a moment later, when it polls the socket.
     std::thread::sleep(Duration::from_millis(200));
     succeed(operation, done);
     eventually("the connection is over", || served.server.counts().connections == 0);

@@ -1,4 +1,4 @@
-//! TLS: who comes in, who does not, and that all else is as without it.
+//! TLS: which clients it admits and which it refuses, and that all else works as without it.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -20,10 +20,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// Bytes of a reply that no socket holds as a whole.
+/// Length of a reply that exceeds any socket buffer.
 const LONG: usize = 6 << 20;
 
-/// Who signs; keeps what it signs in folders as QEMU and nbdkit name them.
+/// A certificate authority; keeps its files in folders as QEMU and nbdkit name them.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -38,7 +38,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A folder with what `role` needs to show who it is, and this authority to know others by.
+    /// A folder with a certificate and key for `role`, and this authority's certificate.
     fn folder(&self, role: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
@@ -95,7 +95,7 @@ fn config(folder: &Path, shows: bool) -> Arc<ClientConfig> {
 /// Fixed newstyle, and no zeroes.
 const FLAGS: [u8; 4] = [0, 0, 0, 3];
 
-/// Flags and STARTTLS, by hand.
+/// Sends the flags and STARTTLS byte by byte.
 fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
     let option = wire::encode_option(wire::OPT_STARTTLS, &[]);
     stream.write_all(&[flags.to_vec(), option].concat()).unwrap();
@@ -104,7 +104,8 @@ fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
     assert_eq!(answer[12..16], wire::REP_ACK.to_be_bytes());
 }
 
-/// A socket behind which clients without TLS find the server: the other half of what is tested, by blocking threads.
+/// A socket that strips TLS: clients without TLS reach the server through it. Blocking threads do
+/// the client's half of TLS.
 fn stripped(served: &Served, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.sock");
@@ -138,7 +139,7 @@ fn strip(mut client: UnixStream, server: &Path, config: Arc<ClientConfig>) -> Op
     client.set_nonblocking(true).ok()?;
     tls.set_buffer_limit(None);
     let mut buffer = vec![0; 64 << 10];
-    // Sockets are looked at again and again: a test has no better things to do.
+    // It polls the sockets in a loop: a test can afford that.
     let mut waiting: Vec<u8> = Vec::new();
     loop {
         let mut has_moved = false;
@@ -207,7 +208,7 @@ fn who_shows_none_or_a_strangers_is_not_let_in() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (served, _) = serve(known(&authority), Settings::default());
     let (own, others) = (authority.folder("client"), stranger.folder("client"));
-    // It knows the server, and is known to another authority.
+    // It trusts the server's authority, and another authority signed it.
     let ca = std::fs::read_to_string(own.path().join("ca-cert.pem")).unwrap();
     write(&others.path().join("ca-cert.pem"), &ca);
     for config in [config(own.path(), false), config(others.path(), true)] {
@@ -223,7 +224,7 @@ fn who_shows_none_or_a_strangers_is_not_let_in() {
     assert!(Client::try_connect(&path, "", true).is_some(), "here they may");
 }
 
-/// What a server says to a client that does not ask for TLS: the kind of its answer to LIST.
+/// The kind of the server's reply to LIST, for a client that does not ask for TLS.
 fn answer_to_list(socket: &Path) -> u32 {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
@@ -250,7 +251,7 @@ fn without_tls_nobody_comes_in_unless_that_is_wanted() {
     assert_eq!(Client::connect(&path).read(3, 5).unwrap(), [7; 5]);
 }
 
-/// What comes between the word for TLS and its beginning may be another's.
+/// An attacker could have injected bytes between STARTTLS and the handshake.
 #[test]
 fn what_is_sent_ahead_of_tls_is_not_heard_after_it() {
     let authority = Authority::new();
@@ -285,11 +286,11 @@ fn who_says_nothing_holds_up_no_other_and_is_cut() {
     let folder = authority.folder("client");
     let (path, _kept) = stripped(&served, &config(folder.path(), true));
     assert_eq!(Client::connect(&path).read(0, 5).unwrap(), [0; 5]);
-    // Over the limit the first of them go.
+    // Beyond the limit the oldest go.
     let more: Vec<UnixStream> =
         (0..4).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     for stream in &mut silent {
-        // What was not read yet comes first; then it is over.
+        // Bytes that were not read yet come first; then the stream ends.
         let _cut = stream.read_to_end(&mut Vec::new());
     }
     eventually("the others are cut", || served.server.counts().negotiations_failed == 6);
@@ -300,7 +301,7 @@ fn who_says_nothing_holds_up_no_other_and_is_cut() {
 #[test]
 fn half_handshakes_keep_no_client_out() {
     let authority = Authority::new();
-    // As long as they may, they would stay.
+    // With the longest deadline they would stay.
     let settings = Settings { negotiating_max: 4, ..Settings::default() };
     let (served, _) = serve(known(&authority), settings);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -310,7 +311,7 @@ fn half_handshakes_keep_no_client_out() {
             while !is_over.load(Ordering::Relaxed) {
                 let Ok(mut stream) = UnixStream::connect(&socket) else { continue };
                 let half = wire::encode_option(wire::OPT_STARTTLS, &[]);
-                // The head of a record, and nothing of what it says will come.
+                // A record's header, without the record.
                 let half = [&FLAGS[..], &half].concat();
                 let _ = stream.read_exact(&mut [0; wire::GREETING_BYTES]);
                 let _ = stream.write_all(&half);
@@ -349,7 +350,7 @@ fn a_stop_lets_replies_out_and_does_not_wait_for_who_takes_none() {
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
-/// A connection that has ended has its last words out, although the client is slow to take them.
+/// The last bytes of a closed connection reach a client that is slow to take them.
 #[test]
 fn a_client_that_reads_late_gets_all_that_was_said_before_the_end() {
     let authority = Authority::new();
@@ -378,7 +379,7 @@ fn a_client_that_reads_late_gets_all_that_was_said_before_the_end() {
     let mut reply = vec![0; 16 + LONG];
     let (most, last) = reply.split_at_mut(LONG - (300 << 10));
     stream.read_exact(most).unwrap();
-    // As a rule the connection has said all by now, waits a second for the client to close, and ends.
+    // Usually the connection has sent all by now, waits a second for the client to close, and ends.
     thread::sleep(limits::CLOSE_TIMEOUT + Duration::from_millis(500));
     stream.read_exact(last).unwrap();
     assert!(reply[16..] == export.bytes()[..LONG]);
@@ -407,7 +408,7 @@ fn folders_that_cannot_be_used_are_refused_by_the_file() {
             let error = load(folder.path());
             assert!(matches!(error, TlsError::Content { .. }), "{text}: {error}");
         }
-        // A pipe would be waited for.
+        // Opening a pipe would block.
         std::fs::remove_file(folder.path().join(name)).unwrap();
         let made = std::process::Command::new("mkfifo")
             .args(["-m", "600"])
@@ -423,7 +424,7 @@ fn folders_that_cannot_be_used_are_refused_by_the_file() {
     assert!(matches!(load(folder.path()), TlsError::KeyOpen { mode: 0o644, .. }));
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert!(Tls::load(folder.path(), Clients::Known).unwrap().is_closed());
-    // A key that is another's.
+    // The key of another certificate.
     std::fs::copy(Authority::new().folder("server").path().join("server-key.pem"), &key).unwrap();
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(named(&load(folder.path())), "server-cert.pem");

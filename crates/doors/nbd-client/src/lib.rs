@@ -1,16 +1,16 @@
-//! A client of NBD over a Unix socket, by calls that block: one request at a time ([`Client::read`]
-//! and its like), or many under way ([`Client::send`], [`Client::hear`]).
+//! A blocking client of NBD over a Unix socket: one request at a time ([`Client::read`] and its
+//! like), or many in flight ([`Client::send`], [`Client::hear`]).
 //!
-//! Where it stands: around `braid-nbd-proto`'s client half, which decides what may be sent and
-//! catches a server that sends bytes twice or claims success with bytes missing. Here are the
-//! socket, its patience, and where bytes go.
+//! Where it stands: around `braid-nbd-proto`'s client half, which validates requests and catches a
+//! server that sends bytes twice or claims success with bytes missing. This crate has the socket,
+//! its timeout, and the buffers for data.
 //!
 //! ```text
 //!   send ─ session: header ─▶ socket        socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer
 //! ```
 //!
-//! What it does not do: connect again. A connection that failed is over; its owner knows what was
-//! not answered.
+//! It does not reconnect. A failed connection is over; its owner knows which requests have no
+//! answer.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub use braid_nbd_proto::{
 };
 use braid_nbd_proto::{ClientEvent, ClientSession};
 
-/// Bytes taken from the socket at a time where it is not known what comes.
+/// Bytes that a read of the socket takes when the next message is unknown.
 const INPUT_BYTES: usize = 64 << 10;
 /// Longest READ or WRITE that [`Client::read`] and [`Client::write`] send, in bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
@@ -54,44 +54,44 @@ pub enum ClientError {
     Unexpected,
 }
 
-/// What a server says of the requests that are under way.
+/// A server's message about a request in flight.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Bytes of a READ, which begin at this offset of the export.
     Data {
         /// The request.
         cookie: u64,
-        /// Where they lie in the export.
+        /// Their offset in the export.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// Bytes of a READ that are zeroes, and were not sent.
+    /// Bytes of a READ that are zeroes and did not cross the wire.
     Hole {
         /// The request.
         cookie: u64,
-        /// Where they lie in the export.
+        /// Their offset in the export.
         offset: u64,
-        /// How many.
+        /// Their number.
         length_bytes: u32,
     },
     /// Extents of a BLOCK_STATUS.
     Extents {
         /// The request.
         cookie: u64,
-        /// In order, from the offset that was asked for on.
+        /// In order, from the request's offset on.
         extents: Vec<Extent>,
     },
     /// The end of a request.
     Answer {
         /// The request.
         cookie: u64,
-        /// How it went.
+        /// Its result.
         result: Result<(), ErrorCode>,
     },
 }
 
-/// A plan for an export: structured replies and extended headers, where the server has them.
+/// A plan for an export: structured replies and extended headers, if the server has them.
 #[must_use]
 pub fn plan_for(export: &str) -> ClientPlan {
     ClientPlan {
@@ -107,11 +107,11 @@ pub fn plan_for(export: &str) -> ClientPlan {
 pub struct Client {
     stream: UnixStream,
     session: ClientSession,
-    /// Received, and not given to the session.
+    /// Received bytes that the session has not taken yet.
     input: VecDeque<u8>,
-    /// Of the last request; they are counted from 1.
+    /// The last request's cookie; they count from 1.
     cookie: u64,
-    /// Where the last request begins.
+    /// The last request's offset.
     last_offset: u64,
     info: ExportInfo,
 }
@@ -120,7 +120,7 @@ impl Client {
     /// Connects, and negotiates as planned; the server may be silent for `patience` at a time.
     ///
     /// # Errors
-    /// Nobody listens, or the server lets this client in to nothing.
+    /// No server listens, or the negotiation fails.
     pub fn connect(
         socket: &Path,
         plan: ClientPlan,
@@ -145,7 +145,7 @@ impl Client {
         }
     }
 
-    /// What the server said of its export.
+    /// The server's description of its export.
     #[must_use]
     pub const fn info(&self) -> &ExportInfo {
         &self.info
@@ -157,16 +157,16 @@ impl Client {
         self.cookie
     }
 
-    /// Requests that have not been answered.
+    /// Requests without an answer.
     #[must_use]
     pub fn in_flight_count(&self) -> usize {
         self.session.in_flight_count()
     }
 
-    /// Sends a request, with the payload of a WRITE, and does not wait; gives its cookie.
+    /// Sends a request, with the payload of a WRITE, without waiting; returns its cookie.
     ///
     /// # Errors
-    /// It cannot be sent.
+    /// The client cannot send it.
     pub fn send(&mut self, command: Command, payload: &[u8]) -> Result<u64, ClientError> {
         let header = self.session.submit(self.cookie + 1, command)?;
         self.cookie += 1;
@@ -176,7 +176,7 @@ impl Client {
         Ok(self.cookie)
     }
 
-    /// Waits for the next thing that the server says.
+    /// Waits for the server's next message.
     ///
     /// # Errors
     /// The connection is over.
@@ -214,7 +214,7 @@ impl Client {
         self.end(read)
     }
 
-    /// Waits for the end of the only request that is under way; bytes of a READ go to `read`.
+    /// Waits for the end of the only request in flight; bytes of a READ go to `read`.
     ///
     /// # Errors
     /// As for [`Self::call`].
@@ -250,7 +250,7 @@ impl Client {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset`; `durable` before it returns, if asked.
+    /// Writes `bytes` at `offset`; with `durable` they are durable when it returns.
     ///
     /// # Errors
     /// As for [`Self::call`].
@@ -262,7 +262,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes `length` bytes from `offset` read as zeroes; space may be given back.
+    /// Makes `length` bytes from `offset` read as zeroes; the server may free their space.
     ///
     /// # Errors
     /// As for [`Self::call`].
@@ -283,7 +283,7 @@ impl Client {
         self.call(Command::Flush, &[], &mut []).map(drop)
     }
 
-    /// Tells the server that no request will follow, and closes the connection.
+    /// Sends DISC, and closes the connection.
     ///
     /// # Errors
     /// The connection was over already.
@@ -308,7 +308,7 @@ impl Client {
         let mut bytes = [0; INPUT_BYTES];
         let count = loop {
             match self.stream.read(&mut bytes) {
-                // A machine that was suspended ends waits that have a limit.
+                // After a suspend of the machine, calls with a timeout return early.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     return Err(ClientError::HungUp);
@@ -323,7 +323,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next bytes of the stream: first what was received already, then from the socket.
+    /// The next bytes of the stream: first those received already, then from the socket.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), ClientError> {
         let buffered = self.input.len().min(buffer.len());
         let (front, back) = buffer.split_at_mut(buffered);
@@ -337,14 +337,14 @@ impl Client {
     }
 }
 
-/// Where bytes that were read belong. The session has checked that they were asked for.
+/// The buffer's part for received data. The session has checked the range.
 fn part(buffer: &mut [u8], at: u64, length: u32) -> Result<&mut [u8], ClientError> {
     let at = usize::try_from(at).map_err(|_| ClientError::Unexpected)?;
     let end = at.checked_add(to_usize(length));
     end.and_then(|end| buffer.get_mut(at..end)).ok_or(ClientError::Unexpected)
 }
 
-/// `length` bytes from `offset` in requests: where each begins, and its part of the buffer.
+/// The requests for `length` bytes from `offset`: each one's offset, and its part of the buffer.
 fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
     (0..length)
         .step_by(REQUEST_BYTES_MAX)

@@ -1,16 +1,16 @@
-//! Two small readers of bytes that came from a peer: one collects a message, one walks over it.
+//! Two small readers of a peer's bytes: one collects a message, one walks over it.
 //!
-//! Where they stand: under both sessions; nothing else looks at raw input. [`Collector`] gathers exactly the number of
-//! bytes asked for, out of however many pieces; [`Cursor`] takes fields off the front and answers `None` at the end.
-//! They decide nothing.
+//! Where they stand: under both sessions; only they look at raw input. [`Collector`] gathers
+//! exactly the number of bytes asked for, from any number of pieces; [`Cursor`] takes fields off
+//! the front and returns `None` at the end. They decide nothing.
 //!
 //! Invariants
-//! - A collector never holds more than [`COLLECT_BYTES_MAX`]: asserted in [`Collector::expect`], and
-//!   `tests/hostile.rs::memory_stays_within_the_option_limit`.
+//! - A collector never holds more than [`COLLECT_BYTES_MAX`]: asserted in [`Collector::expect`],
+//!   and `tests/hostile.rs::memory_stays_within_the_option_limit`.
 
 use crate::limits::{CHUNK_BYTES_MAX, OPTION_BYTES_MAX};
 
-/// The most that is ever collected, in bytes.
+/// The largest message that is collected, in bytes.
 pub(crate) const COLLECT_BYTES_MAX: usize =
     if OPTION_BYTES_MAX > CHUNK_BYTES_MAX { OPTION_BYTES_MAX } else { CHUNK_BYTES_MAX };
 
@@ -30,7 +30,7 @@ impl Collector {
         self.needed_bytes = needed_bytes;
     }
 
-    /// Takes from `input` what is still missing; answers how many bytes that was.
+    /// Takes the missing bytes from `input`; returns their number.
     pub(crate) fn fill(&mut self, input: &[u8]) -> usize {
         let (taken, _) = input.split_at(self.missing_bytes().min(input.len()));
         self.bytes.extend_from_slice(taken);
@@ -42,7 +42,6 @@ impl Collector {
         self.needed_bytes.saturating_sub(self.bytes.len())
     }
 
-    /// Whether the message is whole.
     pub(crate) fn is_complete(&self) -> bool {
         self.bytes.len() == self.needed_bytes
     }
@@ -99,7 +98,7 @@ impl<'a> Cursor<'a> {
         Some(head)
     }
 
-    /// A string whose length stands in front of it as 32 bits.
+    /// A string with its length in front, as 32 bits.
     pub(crate) fn counted_bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.u32()?).ok()?;
         self.bytes(length)

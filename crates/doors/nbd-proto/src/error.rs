@@ -1,8 +1,8 @@
-//! The eight error values that may stand in a reply.
+//! The eight error values of a reply.
 //!
-//! Where it stands: the server side maps what went wrong onto one of these, the client side reads them back. Source:
-//! `doc/proto.md`, "Error values"; the numbers are those of Linux's errno by definition of the protocol, not by
-//! accident of the host.
+//! Where it stands: the server maps its errors onto these values, the client reads them back.
+//! Source: `doc/proto.md`, "Error values"; the protocol, not the host, defines the numbers as those
+//! of Linux's errno.
 
 /// An error value of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
@@ -61,8 +61,8 @@ impl ErrorCode {
         }
     }
 
-    /// Reads a non-zero value off the wire; an unexpected one counts as [`ErrorCode::Invalid`], as the specification
-    /// asks of clients.
+    /// Reads a non-zero value from the wire; an unknown one counts as [`ErrorCode::Invalid`], as
+    /// the specification asks of clients.
     #[must_use]
     pub fn from_wire(value: u32) -> Self {
         Self::ALL.into_iter().find(|code| code.to_wire() == value).unwrap_or(Self::Invalid)

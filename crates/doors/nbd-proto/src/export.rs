@@ -1,7 +1,8 @@
-//! What a server tells a client about an export: name, size, flags, block sizes.
+//! The description of an export for a client: name, size, flags, block sizes.
 //!
-//! Where it stands: `frontend-nbd` fills one [`ExportDescription`] per export when a connection begins; the session
-//! quotes it in INFO and GO and checks every request against it. It holds no I/O.
+//! Where it stands: `frontend-nbd` fills one [`ExportDescription`] per export when a connection
+//! begins; the session quotes it in INFO and GO and checks every request against it. It holds no
+//! I/O.
 //!
 //! Invariants
 //! - A [`BlockSizes`] that exists obeys the specification's four rules: `tests::block_size_rules`.
@@ -17,7 +18,7 @@ pub struct BlockSizes {
     maximum_bytes: u32,
 }
 
-/// Why three numbers are not block sizes.
+/// Why three numbers are not valid block sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BlockSizesError {
     /// The minimum is not a power of two in `1..=65536`.
@@ -78,11 +79,12 @@ impl BlockSizes {
 /// One export as a session knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportDescription {
-    /// Name a client asks for; the empty name reaches the first export of a catalog that is not withdrawn.
+    /// The name that a client asks for; the empty name reaches the catalog's first export that is
+    /// not withdrawn.
     pub name: String,
-    /// It was here, and is not any more: nobody finds it.
+    /// The export was withdrawn: no client finds it.
     pub is_withdrawn: bool,
-    /// What it is, for people; empty if there is nothing to say.
+    /// A description for people; empty for none.
     pub description: String,
     /// Size, in bytes.
     pub size_bytes: u64,

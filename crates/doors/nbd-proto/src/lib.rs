@@ -1,12 +1,13 @@
 //! The NBD protocol as values: wire formats, both ends' session states, URIs; no sockets.
 //!
-//! Where it stands: `frontend-nbd` puts sockets around [`ServerSession`]; tests, and later remote members, put them
-//! around [`ClientSession`]. Both are machines that are fed bytes and asked for events; neither reads, writes, waits,
-//! spawns or looks at a clock.
+//! Where it stands: `frontend-nbd` puts sockets around [`ServerSession`]; tests, and later remote
+//! members, put them around [`ClientSession`]. Both are machines that take bytes and yield events;
+//! neither reads, writes, waits, spawns or looks at a clock.
 //!
-//! What it does not do: TLS itself ([`TlsGate`] says where in the stream it begins), the oldstyle handshake, and touching
-//! the payload of READ and WRITE. Payload bytes go between the socket and the buffer of the owner of the
-//! socket; a session only says where in the byte stream they stand.
+//! It does not do TLS itself ([`TlsGate`] finds the place in the stream where it begins), nor the
+//! oldstyle handshake. It never touches the payload of READ and WRITE. Those bytes go between the
+//! socket and the buffer of the socket's owner; a session only reports their place in the byte
+//! stream.
 //!
 //! ```text
 //!   bytes in ──► handle_bytes ──► poll_event ──► Transmit(bytes)      to the peer, whole messages
@@ -15,14 +16,15 @@
 //!          payload_consumed(n)              └──► Close(reason)        nothing more will be read
 //! ```
 //!
-//! Source: the public specification, `doc/proto.md` and `doc/uri.md` of NetworkBlockDevice/nbd; extended headers as that
-//! project's extension of the same name has them.
+//! Source: the public specification, `doc/proto.md` and `doc/uri.md` of NetworkBlockDevice/nbd;
+//! extended headers as in that project's extension of the same name.
 //!
 //! Invariants
 //! - Any split of the byte stream gives the same events: `tests/fragmentation.rs`.
-//! - No number from the peer is allocated before it is checked; at most [`limits::OPTION_BYTES_MAX`] are buffered:
-//!   `tests/hostile.rs`.
-//! - No bytes make a session panic: `tests/hostile.rs` and the fuzz targets `nbd_server`, `nbd_client`, `nbd_uri`.
+//! - No number from the peer sizes an allocation before it is checked; a session buffers at most
+//!   [`limits::OPTION_BYTES_MAX`]: `tests/hostile.rs`.
+//! - No bytes make a session panic: `tests/hostile.rs` and the fuzz targets `nbd_server`,
+//!   `nbd_client`, `nbd_uri`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]

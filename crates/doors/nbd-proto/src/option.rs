@@ -1,7 +1,7 @@
-//! The data of the options that carry any: INFO and GO, LIST_META_CONTEXT and SET_META_CONTEXT.
+//! The data of INFO, GO, LIST_META_CONTEXT and SET_META_CONTEXT, the options that carry any.
 //!
-//! Where it stands: [`crate::server`] parses with it, [`crate::client`] builds with it. It borrows from the message and
-//! allocates nothing; a list of queries is walked, never collected.
+//! Where it stands: [`crate::server`] parses with it, [`crate::client`] builds with it. It borrows
+//! from the message and allocates nothing; it walks a list of queries and never collects it.
 //!
 //! ```text
 //!  INFO, GO            name length u32 · name · count u16 · count × info u16

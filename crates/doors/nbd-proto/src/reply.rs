@@ -1,13 +1,15 @@
 //! Reply headers of the transmission phase, as a server sends them.
 //!
-//! Where it stands: `frontend-nbd` takes a [`ReplyCodec`] when negotiation ends and uses it on any thread, in any
-//! order; replies need no session state. The codec writes headers only: the data of a READ goes from the export's own
-//! buffer to the socket, right behind its header.
+//! Where it stands: `frontend-nbd` takes a [`ReplyCodec`] when negotiation ends and uses it on any
+//! thread, in any order; replies need no session state. The codec writes headers only: the data of
+//! a READ goes from the export's own buffer to the socket, right behind its header.
 //!
-//! Choices: a success without data is a simple reply even when structured replies were negotiated (the specification
-//! allows it for everything but READ and BLOCK_STATUS); a READ is one OFFSET_DATA chunk, so "don't fragment" is always
-//! honoured; an error is an ERROR chunk with a message whenever the client can read one. With extended headers every reply
-//! is a chunk, and extents have 64 bits whatever was asked for.
+//! Choices:
+//! - A success without data is a simple reply even with structured replies. The specification
+//!   allows it for all but READ and BLOCK_STATUS.
+//! - A READ is one OFFSET_DATA chunk, so "don't fragment" is always honoured.
+//! - An error is an ERROR chunk with a message, if the client can read one.
+//! - With extended headers every reply is a chunk, and all extents have 64 bits.
 
 use braid_sim_hooks::{Bug, spoiled};
 
@@ -26,7 +28,7 @@ pub struct Extent {
     pub flags: u32,
 }
 
-/// An export's extents, cut to what may be sent: at least one, none empty, none beyond the request.
+/// An export's extents, cut to a valid reply: at least one, none empty, none beyond the request.
 #[must_use]
 pub fn sound_extents(extents: &[Extent], length: u64, extents_max: usize) -> Vec<Extent> {
     let mut sound = Vec::new();
@@ -45,7 +47,7 @@ pub fn sound_extents(extents: &[Extent], length: u64, extents_max: usize) -> Vec
     sound
 }
 
-/// Length of the longest reply header, in bytes: of an extended chunk, and where its data belong.
+/// Length of the longest reply header, in bytes: an extended chunk's, and the offset of its data.
 const HEADER_BYTES_MAX: usize = 40;
 
 /// A reply header, without an allocation.
@@ -84,20 +86,20 @@ impl ReplyHeader {
     }
 }
 
-/// How replies are written on one connection.
+/// Writes the replies of one connection, in its negotiated style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyCodec {
     style: Style,
 }
 
 impl ReplyCodec {
-    /// A codec for what was negotiated.
+    /// A codec for the negotiated style.
     #[must_use]
     pub const fn new(style: Style) -> Self {
         Self { style }
     }
 
-    /// What was negotiated.
+    /// The negotiated style.
     #[must_use]
     pub const fn style(self) -> Style {
         self.style
@@ -136,7 +138,8 @@ impl ReplyCodec {
     /// Success of a READ; exactly `length` bytes of data must follow it on the socket.
     ///
     /// # Panics
-    /// If `length` is zero or above [`crate::limits::REQUEST_BYTES_MAX`]: the session admits no such READ.
+    /// If `length` is zero or above [`crate::limits::REQUEST_BYTES_MAX`]: the session admits no
+    /// such READ.
     #[must_use]
     pub fn data(self, echo: Echo, length: u32) -> ReplyHeader {
         assert!(length > 0, "a READ of nothing is refused before it gets here");
@@ -149,7 +152,8 @@ impl ReplyCodec {
         header
     }
 
-    /// Failure of any request; `message` (cut at 4096 bytes) reaches clients whose replies are chunks.
+    /// Failure of any request; `message` (cut at 4096 bytes) reaches clients whose replies are
+    /// chunks.
     #[must_use]
     pub fn failure(self, echo: Echo, error: ErrorCode, message: &str) -> Vec<u8> {
         if !self.style.has_chunks() {
@@ -172,8 +176,8 @@ impl ReplyCodec {
     /// Success of BLOCK_STATUS for `base:allocation`.
     ///
     /// # Panics
-    /// If there is no extent, an empty one, one that is longer than a request of this style can be, or replies are not
-    /// chunks: our own mistakes.
+    /// For our own mistakes: no extent, an empty one, one longer than a request of this style can
+    /// be, or a style without chunks.
     #[must_use]
     pub fn block_status(self, echo: Echo, extents: &[Extent]) -> Vec<u8> {
         assert!(!extents.is_empty(), "BLOCK_STATUS answers with at least one extent");
@@ -235,7 +239,8 @@ mod tests {
         assert_eq!(structured.failure(ECHO, ErrorCode::NoSpace, "full"), failed);
     }
 
-    /// Magic, DONE, type, cookie, the offset of the request, length: written out from the specification.
+    /// Magic, DONE, type, cookie, the offset of the request, length: written out from the
+    /// specification.
     fn extended(kind: [u8; 2], length: u8) -> Vec<u8> {
         let mut bytes = vec![0x6e, 0x8a, 0x27, 0x8c, 0, 1];
         bytes.extend_from_slice(&kind);

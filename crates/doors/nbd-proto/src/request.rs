@@ -1,7 +1,9 @@
-//! Requests of the transmission phase: their header in both lengths, and the checks that make it a [`Command`].
+//! Requests of the transmission phase: their header in both lengths, and the checks that make it a
+//! [`Command`].
 //!
-//! Where it stands: the server session decodes a header and admits it here; the client session encodes with the same
-//! type. [`admit`] is a pure function of header, export and negotiated features; it knows no socket and no order.
+//! Where it stands: the server session decodes a header and admits it here; the client session
+//! encodes with the same type. [`admit`] is a pure function of header, export and negotiated
+//! features; it knows no socket and no order.
 //!
 //! The checks, in this order (the first that fails gives the error):
 //!
@@ -13,17 +15,19 @@
 //!  context negotiated       EINVAL
 //! ```
 //!
-//! Two choices where the specification leaves one. A zero length is EINVAL (it calls the result unspecified). TRIM,
-//! WRITE_ZEROES, CACHE and BLOCK_STATUS may be longer than the maximum block size: they carry no payload, and clients such
-//! as nbdcopy send them for whole holes; with extended headers, for the whole export.
+//! Two choices that the specification leaves open. A zero length is EINVAL (it calls the result
+//! unspecified). TRIM, WRITE_ZEROES, CACHE and BLOCK_STATUS may exceed the maximum block size: they
+//! carry no payload. Clients such as nbdcopy send them for whole holes; with extended headers, for
+//! the whole export.
 //!
-//! With extended headers a WRITE says by a flag that its length is its payload's, and without it is refused: nothing
-//! follows it then. On other commands the flag is refused like any that they do not know; the payload behind it is taken
-//! all the same, since the next request comes after it. BLOCK_STATUS with a payload, which chooses among contexts, is
-//! not offered: there is one.
+//! With extended headers, a flag marks the length of a WRITE as its payload's. A WRITE without the
+//! flag is refused: no payload follows it. Other commands with the flag are refused as for any
+//! unknown flag; the session still skips their payload, since the next request follows it.
+//! BLOCK_STATUS with a payload, which chooses among contexts, is not offered: there is one context.
 //!
 //! Invariants
-//! - Nothing is admitted that reaches past the export: `tests::no_admitted_range_leaves_the_export`.
+//! - Nothing is admitted that reaches past the export:
+//!   `tests::no_admitted_range_leaves_the_export`.
 
 use braid_sim_hooks::{Bug, spoiled};
 
@@ -49,7 +53,7 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Reads a header; `None` if it does not begin with the style's magic or is not of its length.
+    /// Reads a header; `None` if its magic or length is not the style's.
     #[must_use]
     pub fn decode(bytes: &[u8], style: Style) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
@@ -64,7 +68,7 @@ impl RequestHeader {
         cursor.is_empty().then_some(Self { flags, kind, cookie, offset, length })
     }
 
-    /// Writes the header as all clients know it.
+    /// Writes the compact header.
     ///
     /// # Panics
     /// If the length does not fit: only extended headers hold it.
@@ -78,7 +82,8 @@ impl RequestHeader {
         bytes.try_into().expect("six fields are 28 bytes")
     }
 
-    /// Writes the header extended; whoever calls has set [`wire::CMD_FLAG_PAYLOAD_LEN`] where a payload follows.
+    /// Writes the extended header; the caller has set [`wire::CMD_FLAG_PAYLOAD_LEN`] if a payload
+    /// follows.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; wire::EXTENDED_REQUEST_BYTES] {
         let mut bytes = Vec::with_capacity(wire::EXTENDED_REQUEST_BYTES);
@@ -95,7 +100,7 @@ impl RequestHeader {
         bytes.extend_from_slice(&self.offset.to_be_bytes());
     }
 
-    /// Bytes of payload that follow on the wire, whatever the command makes of them.
+    /// Bytes of payload that follow on the wire, for any command.
     #[must_use]
     pub const fn payload_bytes(&self, style: Style) -> u64 {
         let has_payload = if style.is_extended() {
@@ -106,14 +111,15 @@ impl RequestHeader {
         if has_payload { self.length } else { 0 }
     }
 
-    /// What a reply repeats of it.
+    /// The fields that the reply repeats.
     #[must_use]
     pub const fn echo(&self) -> Echo {
         Echo { cookie: self.cookie, offset: self.offset }
     }
 }
 
-/// What a reply repeats of the request that it answers: the cookie always, the offset in extended headers.
+/// The fields of a request that its reply repeats: the cookie always, the offset in extended
+/// headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
     /// The client's name for the request.
@@ -122,7 +128,7 @@ pub struct Echo {
     pub offset: u64,
 }
 
-/// A request's header as it goes over the wire, without an allocation.
+/// A request's header on the wire, without an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestBytes {
     bytes: [u8; wire::EXTENDED_REQUEST_BYTES],
@@ -146,7 +152,7 @@ impl std::ops::Deref for RequestBytes {
     }
 }
 
-/// What a client asks for, checked.
+/// A client's request, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // every variant has the same four fields: offset, length, fua, and what its line says
 pub enum Command {
@@ -156,18 +162,20 @@ pub enum Command {
     Write { offset: u64, length: u32, fua: bool },
     /// Make everything replied to so far durable.
     Flush,
-    /// The range is not needed any more.
+    /// The client no longer needs the range.
     Trim { offset: u64, length: u64, fua: bool },
-    /// Make the range read as zeroes. `may_punch`: it need not stay allocated. `fast`: or fail at once.
+    /// Make the range read as zeroes. `may_punch`: it need not stay allocated. `fast`: fail at once
+    /// if it is slow.
     WriteZeroes { offset: u64, length: u64, fua: bool, may_punch: bool, fast: bool },
-    /// The range will be wanted soon.
+    /// The client will read the range soon.
     Cache { offset: u64, length: u64 },
     /// Describe the range in the negotiated context. `one`: by one extent.
     BlockStatus { offset: u64, length: u64, one: bool },
 }
 
 impl Command {
-    /// The header that asks for this; in extended headers a payload wants its flag as well ([`Command::bytes`]).
+    /// The compact header of this command; an extended header also needs the payload flag
+    /// ([`Command::bytes`]).
     #[must_use]
     pub fn header(&self, cookie: u64) -> RequestHeader {
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -196,7 +204,7 @@ impl Command {
         RequestHeader { flags, kind, cookie, offset, length }
     }
 
-    /// The bytes that ask for this, before a payload.
+    /// The header of this command on the wire; a payload follows it.
     ///
     /// # Panics
     /// If the style has no room for the length.
@@ -241,12 +249,12 @@ impl Command {
 pub struct Request {
     /// Goes back in the reply.
     pub cookie: u64,
-    /// What to do.
+    /// The checked command.
     pub command: Command,
 }
 
 impl Request {
-    /// What its reply repeats of it.
+    /// The fields that its reply repeats.
     #[must_use]
     pub const fn echo(&self) -> Echo {
         Echo { cookie: self.cookie, offset: self.command.offset() }
@@ -267,7 +275,7 @@ const fn refuse(error: ErrorCode, reason: &'static str) -> Result<Command, Refus
     Err(Refusal { error, reason })
 }
 
-/// Makes a [`Command`] of a header, or says why not.
+/// Turns a header into a [`Command`], or refuses it.
 pub(crate) fn admit(
     header: &RequestHeader,
     export: &ExportDescription,

@@ -1,6 +1,7 @@
-//! How messages of the transmission phase are written: which of the three ways was negotiated.
+//! The negotiated style of messages in the transmission phase, one of three.
 //!
-//! Where it stands: below requests and replies, which ask it; the sessions come to one by their options.
+//! Where it stands: below requests and replies, which ask it; the sessions choose it by their
+//! options.
 //!
 //! | style | negotiated with | request header | reply header |
 //! |---|---|---|---|
@@ -13,7 +14,7 @@ use crate::wire;
 /// See the module.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// What every client knows.
+    /// The style that every client knows.
     #[default]
     Simple,
     /// Replies are chunks.

@@ -1,7 +1,8 @@
-//! NBD URIs: `nbd://host:port/export` and `nbd+unix:///export?socket=PATH`; with `nbds` instead of `nbd` by TLS.
+//! NBD URIs: `nbd://host:port/export` and `nbd+unix:///export?socket=PATH`; with `nbds` instead of
+//! `nbd` by TLS.
 //!
-//! Where it stands: the command line parses `--nbd` with it, and prints what it serves with it. It resolves nothing and
-//! opens nothing.
+//! Where it stands: the command line parses `--nbd` with it, and prints what it serves with it. It
+//! resolves nothing and opens nothing.
 //!
 //! Invariants
 //! - Printing and parsing are inverse: `tests/uri.rs::printed_uris_parse_back`.
@@ -191,7 +192,8 @@ fn decode_text(text: &str) -> Result<String, UriError> {
     String::from_utf8(decode(text)?).map_err(|_| UriError::Encoding(text.to_owned()))
 }
 
-/// Percent-encodes all but the unreserved characters and `/`, which may stand in a path and in a query.
+/// Percent-encodes all but the unreserved characters and `/`, which may stand in a path and in a
+/// query.
 fn encode(bytes: &[u8]) -> String {
     encode_except(bytes, b"-._~/")
 }

@@ -1,6 +1,7 @@
 //! The numbers of the NBD wire format, and the few fixed-size messages built from them.
 //!
-//! Where it stands: below both sessions. Everything is big endian. It knows no states and makes no decisions.
+//! Where it stands: below both sessions. Everything is big endian. It knows no states and makes no
+//! decisions.
 //!
 //! ```text
 //!  greeting       NBDMAGIC u64 · IHAVEOPT u64 · handshake flags u16                                    18 bytes
@@ -89,7 +90,7 @@ pub const REP_META_CONTEXT: u32 = 4;
 pub const REP_ERROR_BIT: u32 = 1 << 31;
 /// Option error: unknown or unsupported option.
 pub const REP_ERR_UNSUP: u32 = REP_ERROR_BIT | 1;
-/// `NBD_REP_ERR_POLICY`: the server does not want to, for a reason that it says.
+/// `NBD_REP_ERR_POLICY`: the server refuses, for the reason in the reply.
 pub const REP_ERR_POLICY: u32 = REP_ERROR_BIT | 2;
 /// Option error: malformed or out of place.
 pub const REP_ERR_INVALID: u32 = REP_ERROR_BIT | 3;
@@ -102,7 +103,7 @@ pub const REP_ERR_SHUTDOWN: u32 = REP_ERROR_BIT | 7;
 /// Option error: over a size limit.
 pub const REP_ERR_TOO_BIG: u32 = REP_ERROR_BIT | 9;
 
-/// `NBD_REP_ERR_EXT_HEADER_REQD`: extended headers are negotiated, and what was asked for would take them back.
+/// `NBD_REP_ERR_EXT_HEADER_REQD`: extended headers are negotiated, and the option would undo them.
 pub const REP_ERR_EXT_HEADER_REQD: u32 = REP_ERROR_BIT | 10;
 
 /// Info item: size and transmission flags.
@@ -162,7 +163,7 @@ pub const CMD_FLAG_DF: u16 = 1 << 2;
 pub const CMD_FLAG_REQ_ONE: u16 = 1 << 3;
 /// Command flag of WRITE_ZEROES: fail rather than be as slow as a write.
 pub const CMD_FLAG_FAST_ZERO: u16 = 1 << 4;
-/// Command flag with extended headers: the length is that of the payload behind the header, not that of a range.
+/// Command flag with extended headers: the header's length is the payload's, not a range's.
 pub const CMD_FLAG_PAYLOAD_LEN: u16 = 1 << 5;
 
 /// Chunk flag: the last chunk of its reply.

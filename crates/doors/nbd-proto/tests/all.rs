@@ -1,4 +1,4 @@
-//! The tests of the protocol, in one program: a program for each file is linked for each file.
+//! The tests of the protocol, in one program: separate programs would each be linked.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 

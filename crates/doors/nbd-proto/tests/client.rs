@@ -47,7 +47,7 @@ fn last(session: &mut ClientSession, bytes: &[&[u8]]) -> ClientEvent {
     }
 }
 
-/// What a reply repeats of the request with this cookie: the flushes and reads here.
+/// The fields that a reply repeats of the request with this cookie: the flushes and reads here.
 fn echo(cookie: u64) -> Echo {
     Echo { cookie, offset: if cookie == 0 { 100 } else { 0 } }
 }

@@ -1,6 +1,7 @@
-//! Extended headers by their bytes, written out from the specification: what a client sends, and what it is answered.
+//! Extended headers by their bytes, written out from the specification: a client's bytes, and the
+//! server's replies.
 //!
-//! No client that others wrote takes part here; those are in `crates/cli/tests/e2e/extended.rs`.
+//! The tests with clients that others wrote are in `crates/cli/tests/e2e/extended.rs`.
 
 use std::sync::Arc;
 
@@ -249,7 +250,7 @@ fn a_server_without_extended_headers_is_spoken_to_as_before() {
     let seen = trace_client(&mut session, &[], &[&wire::encode_greeting(), &refusal]);
     let next = wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]);
     assert_eq!(seen.last(), Some(&Seen::Event(ClientEvent::Transmit(next))));
-    // What compact headers cannot say is not sent.
+    // The client refuses to send a range that compact headers cannot hold.
     let plan = plan(Goal::Transmit, Style::Structured);
     let mut session = ClientSession::new(plan.clone());
     trace_client(&mut session, &[], &[&converse(plan, &[]).to_client]);

@@ -1,4 +1,4 @@
-//! The two sessions against each other, and the rule that a stream means the same however it is cut.
+//! Both sessions against each other: a stream has the same meaning however it is cut.
 
 use crate::common::{
     STYLES, Seen, catalog, converse, pattern, pieces, plan, trace_client, trace_server,

@@ -1,4 +1,5 @@
-//! Peers that mean harm: lengths at every limit, garbage at every place, and memory that must not follow their numbers.
+//! Hostile peers: lengths at every limit, garbage at every place, and memory that must not follow
+//! their numbers.
 
 use crate::common::{Seen, catalog, converse, pieces, plan, trace_client, trace_server};
 use braid_nbd_proto::{
@@ -38,7 +39,7 @@ fn memory_stays_within_the_option_limit() {
             let header = option_header(option, length);
             trace_server(&mut session, &[&header]);
             assert!(session.buffered_bytes() <= limits::OPTION_BYTES_MAX, "{option} {length}");
-            // Up to 200 KB of what was announced, then the state must still be sound.
+            // Sends up to 200 KB of the announced payload; then the state must still be sound.
             let sent = vec![0xff_u8; (length as usize).min(200_000)];
             let seen = trace_server(&mut session, &pieces(&sent, &[1, 4096, 65_536]));
             assert!(session.buffered_bytes() <= limits::OPTION_BYTES_MAX, "{option} {length}");
@@ -142,7 +143,7 @@ fn unknown_commands_are_refused_without_a_payload() {
     }
 }
 
-/// Bytes that look like a conversation until, somewhere, they do not.
+/// A valid conversation with a mutation somewhere.
 fn almost(stream: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let length = stream.len();
     let change = (0..length, any::<u8>());

@@ -1,9 +1,9 @@
-//! Every option, in every state it matters in, by its bytes.
+//! Every option, in every relevant state, by its bytes.
 
 use crate::common::catalog;
 use braid_nbd_proto::{CloseReason, Echo, Negotiated, ServerEvent, ServerSession, Style, wire};
 
-/// Sends bytes to a session; answers its events.
+/// Sends bytes to a session; returns its events.
 fn send(session: &mut ServerSession, bytes: &[u8]) -> Vec<ServerEvent> {
     let mut events = Vec::new();
     let mut rest = bytes;
@@ -283,7 +283,8 @@ fn listing_contexts_follows_the_queries() {
     assert_eq!(kinds(&replies), [wire::REP_ERR_UNKNOWN]);
 }
 
-/// The context selected by these (export, queries) in turn, when GO then names `export`.
+/// Selects contexts by these (export, queries) in turn; whether one is in effect when GO names
+/// `export`.
 fn selected(sets: &[(&str, &[&str])], export: &str) -> bool {
     let mut session = fixed_newstyle(3);
     ask(&mut session, wire::OPT_STRUCTURED_REPLY, &[]);

@@ -1,4 +1,4 @@
-//! NBD URIs: the examples of the specification, what must be refused, and printing as the inverse of parsing.
+//! NBD URIs: the specification's examples, refused ones, and printing as the inverse of parsing.
 
 use braid_nbd_proto::{NbdUri, Transport, UriError};
 use proptest::prelude::*;

@@ -1,14 +1,18 @@
-//! Memory for what a client will probably say next: more writes of the length that it has been writing.
+//! Memory for the requests that a client will probably send next: more writes of the length that it
+//! has been writing.
 //!
-//! Where it stands: under the [`intake`](super::intake). A client that writes the same length again and again is taken at
-//! its word: one receive then has, behind the next header, memory for its payload, and for the next header, and so on.
-//! Many small writes come with one system call and lie where they stay.
+//! Where it stands: under the [`intake`](super::intake). If a client writes the same length again
+//! and again, the server guesses that it goes on. One receive then has memory for the next header,
+//! the payload behind it, the next header, and so on. So one system call brings many small writes,
+//! whose payloads need no copy.
 //!
 //! ```text
 //!   [ header ][ payload of L ][ header ][ payload of L ][ header ] ...          a guess
 //! ```
 //!
-//! As many are guessed as came last time and one more, twice as many if all of them were filled. A guess that was wrong costs nothing but copies: what was received is a stream in pieces, whatever it was taken for.
+//! A receive guesses one more than the last filled, or twice as many if the last filled all its
+//! guesses. A wrong guess costs only copies: the received bytes are a stream in pieces, whatever
+//! each piece was meant for.
 
 use std::collections::VecDeque;
 
@@ -16,7 +20,7 @@ use braid_ring::Payload;
 
 use crate::limits::{AHEAD_BYTES_MAX, AHEAD_WRITES_MAX, WRITES_ALIKE_MIN};
 
-/// Bytes of the stream, and what is left of them.
+/// A piece of the stream, with the range that is not used yet.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) memory: Memory,
@@ -24,12 +28,12 @@ pub(super) struct Piece {
     pub(super) end: usize,
 }
 
-/// Where a piece lies.
+/// A piece's memory.
 #[derive(Debug)]
 pub(super) enum Memory {
-    /// What was guessed to be a header.
+    /// Memory guessed to hold a header.
     Header(Vec<u8>),
-    /// What was guessed to be a payload.
+    /// Memory guessed to hold a payload.
     Payload(Payload),
 }
 
@@ -53,21 +57,19 @@ pub(super) struct Guess {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// Length of a request's header.
     header_bytes: usize,
     length: usize,
     alike: usize,
     /// Guesses in the next receive, at most.
     count: usize,
-    /// Headers' memory, to be used again.
+    /// Headers' memory, for reuse.
     headers: Vec<Vec<u8>>,
     payloads: Vec<Payload>,
-    /// An empty list, to be used again.
+    /// An empty list, for reuse.
     spare: Vec<Guess>,
 }
 
 impl Ahead {
-    /// For requests whose headers are so long.
     pub(super) fn new(header_bytes: usize) -> Self {
         Self {
             header_bytes,
@@ -80,7 +82,6 @@ impl Ahead {
         }
     }
 
-    /// Notes a write.
     pub(super) fn note_write(&mut self, length: usize) {
         if length == self.length {
             self.alike += 1;
@@ -92,12 +93,11 @@ impl Ahead {
         }
     }
 
-    /// Notes any other request.
     pub(super) fn note_other(&mut self) {
         self.alike = 0;
     }
 
-    /// What the next receive has memory for; nothing without a reason.
+    /// The guesses for the next receive; empty without a reason to guess.
     pub(super) fn guess(&mut self) -> Vec<Guess> {
         let mut guesses = std::mem::take(&mut self.spare);
         if self.alike < WRITES_ALIKE_MIN || self.length == 0 {
@@ -116,7 +116,7 @@ impl Ahead {
         guesses
     }
 
-    /// Makes pieces of the `bytes` that were received into guesses, and keeps the rest of them.
+    /// Turns the `bytes` received into guesses into pieces, and keeps the unused guesses' memory.
     pub(super) fn take_in(
         &mut self,
         mut guesses: Vec<Guess>,
@@ -141,12 +141,12 @@ impl Ahead {
             }
         }
         assert_eq!(bytes, 0, "no more is received than there was room for");
-        // A client that waits for each reply is not to pay for guesses that it never fills.
+        // A client that waits for each reply must not pay for guesses that it never fills.
         self.count = if used == guessed { (guessed * 2).max(1) } else { used + 1 };
         self.spare = guesses;
     }
 
-    /// Keeps memory that is not needed any more.
+    /// Keeps memory for reuse.
     pub(super) fn keep(&mut self, memory: Memory) {
         match memory {
             Memory::Header(header) if self.headers.len() <= AHEAD_WRITES_MAX => {

@@ -1,11 +1,12 @@
-//! The receiving half of a connection: where bytes from the socket go, and what they come to.
+//! The receiving half of a connection: it lends memory for bytes from the socket, and turns the
+//! bytes into events.
 //!
-//! Where it stands: between the transport ([`Receive`] is what it fills) and the session of `braid-nbd-proto`. It
-//! does no I/O and knows no limits but its own buffer's.
+//! Where it stands: between the transport, which fills a [`Receive`], and the session of
+//! `braid-nbd-proto`. It does no I/O and knows no limit but its own buffer's.
 //!
-//! A WRITE's payload is received where it stays. What makes that hard is the stream: a receive that wants the next
-//! header may get the payload behind it as well, and that must be copied. So a receive asks for as few bytes beyond a
-//! payload as can pay off, the *window*:
+//! A WRITE's payload is received into its final memory. The difficulty is the stream: a receive for
+//! the next header may bring the payload behind it as well, which must then be copied. So a receive
+//! asks for as few bytes beyond a payload as can pay off, the *window*:
 //!
 //! ```text
 //!   window 1 header   ── a full receive, and all of the last window were READs ──► window 2, 4, .. 128 headers
@@ -13,16 +14,19 @@
 //!        └───────────────────────────────── a WRITE ◄─────────────────────────────────────┘
 //! ```
 //!
-//! The rest of a long payload is received by itself, a stride at a time: it comes in several pieces anyway. A payload may
-//! have less memory than it will need; when that is full, nothing is received until there is more ([`Intake::wants_memory`]).
-//! One that gets none is received all the same, to nowhere ([`Intake::give_up_memory`]), since the next request lies behind it.
+//! The rest of a long payload is received alone, a stride at a time: it comes in several pieces
+//! anyway. A payload may have less memory than its length; when that is full, the intake receives
+//! nothing until it has more ([`Intake::wants_memory`]). A payload that gets no memory is received
+//! and thrown away ([`Intake::give_up_memory`]), since the next request lies behind it.
 //!
-//! READs have no payload, so a client that reads has all its requests taken at once. A client that writes has one
-//! receive per request, or fewer if it is to be expected what it will write ([`ahead`]), and nothing copied; one that turns from reading to writing has less than a window copied.
+//! READs have no payload, so a client that reads has all its requests received at once. A client
+//! that writes has nothing copied and one receive per request, or fewer if its writes are guessed
+//! ([`ahead`]). A client that turns from reading to writing has less than a window copied.
 //!
 //! Invariants
 //! - Any split of the stream gives the same requests: `tests::any_split_gives_the_same_requests`.
-//! - A client that only writes has no byte of payload copied: `tests::writes_in_a_row_are_not_copied`.
+//! - A client that only writes has no byte of payload copied:
+//!   `tests::writes_in_a_row_are_not_copied`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,7 +40,7 @@ use braid_ring::{Memory, NoMemory, Payload, Segment, Segments};
 use super::ahead::{self, Ahead, Guess, Piece};
 use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, STRIDE_BYTES, WHOLE_BYTES_MIN};
 
-/// What bytes came to.
+/// An event that received bytes caused.
 #[derive(Debug)]
 pub(super) enum Event {
     /// Send this; negotiation goes on or is over.
@@ -47,15 +51,15 @@ pub(super) enum Event {
     Request(Request),
     /// A request that the session refuses.
     Refused { echo: Echo, refusal: Refusal },
-    /// The WRITE that was opened has its payload.
+    /// The open WRITE has its payload.
     Written(Write),
-    /// The payload of the WRITE that was opened is past; there was no memory for it.
+    /// The open WRITE's payload was thrown away; there was no memory for it.
     Skipped { slot: u32 },
-    /// Nothing more will be read.
+    /// The server reads nothing more.
     Close,
 }
 
-/// A WRITE whose payload is coming, or has come.
+/// A WRITE whose payload is arriving, or has arrived.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) slot: u32,
@@ -66,7 +70,7 @@ pub(super) struct Write {
     filled_bytes: usize,
     /// Bytes of the payload that passed through the input buffer.
     pub(super) copied_bytes: usize,
-    /// There is no memory for it: its bytes are thrown away.
+    /// It has no memory: its bytes are thrown away.
     is_skipped: bool,
 }
 
@@ -75,12 +79,12 @@ impl Write {
         self.length - self.filled_bytes
     }
 
-    /// Bytes that there is memory for.
+    /// Bytes still to come for which it has memory.
     fn open_bytes(&self) -> usize {
         self.payload.len().saturating_sub(self.filled_bytes)
     }
 
-    /// Where the next bytes go, when it is received by itself.
+    /// The range that the next receive of the payload alone fills.
     fn stride(&self) -> std::ops::Range<usize> {
         let start = self.filled_bytes.min(self.payload.len());
         start..start + self.open_bytes().min(STRIDE_BYTES)
@@ -97,22 +101,22 @@ pub(crate) struct Receive {
 }
 
 impl Receive {
-    /// Whether there is no point in looking before all of it has come.
+    /// Whether a look before all of it has arrived is pointless.
     pub(crate) fn is_whole(&self) -> bool {
         self.input_bytes == 0
     }
 
-    /// Whether a payload is waited for that has begun.
+    /// Whether it waits for the rest of a payload.
     pub(crate) fn is_in_payload(&self) -> bool {
         self.write.is_some()
     }
 
-    /// Whether so many bytes leave the payload with something missing that there was room for.
+    /// Whether the payload still misses bytes that it has memory for, after `bytes` more.
     pub(crate) fn is_short_of(&self, bytes: usize) -> bool {
         self.write.as_ref().is_some_and(|write| bytes < write.stride().len().max(1))
     }
 
-    /// Where bytes go, in this order; the first may be empty.
+    /// The memory to fill, in this order; the first part may be empty.
     pub(crate) fn parts(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let rest: &mut [u8] = match &mut self.write {
             Some(write) => {
@@ -126,7 +130,7 @@ impl Receive {
         [rest, &mut self.input[..self.input_bytes]].into_iter().chain(guesses)
     }
 
-    /// Gives the memory away, to an empty list, in the order in which it is to be filled.
+    /// Moves the memory to an empty list, in the order in which it is filled.
     pub(crate) fn lend(&mut self, segments: &mut Segments) {
         assert!(segments.is_empty(), "a receive is lent once");
         if let Some(write) = &mut self.write {
@@ -142,7 +146,7 @@ impl Receive {
         }
     }
 
-    /// Takes back what was given away.
+    /// Takes the memory back from the list.
     pub(crate) fn take_back(&mut self, segments: &mut Segments) {
         let write = self.write.iter_mut().map(|write| Place::Payload(&mut write.payload));
         let input = std::iter::once(Place::Bytes(&mut self.input));
@@ -161,7 +165,7 @@ impl Receive {
     }
 }
 
-/// Where lent memory belongs.
+/// The owner of lent memory.
 #[derive(Debug)]
 enum Place<'a> {
     Payload(&'a mut Payload),
@@ -171,23 +175,23 @@ enum Place<'a> {
 /// See the module.
 pub(super) struct Intake {
     session: ServerSession,
-    /// Away while a receive is out.
+    /// `None` while a receive is out.
     input: Option<Vec<u8>>,
     start: usize,
     end: usize,
-    /// What came behind the input.
+    /// Pieces of the stream that follow the input buffer.
     pieces: VecDeque<Piece>,
     ahead: Ahead,
     window_headers: usize,
     reads_in_a_row: usize,
-    /// Away while a receive is out.
+    /// `None` while a receive is out.
     write: Option<Write>,
-    /// The last request was a WRITE that has not been opened.
+    /// The last request was a WRITE that [`Intake::open`] has not opened.
     awaits_open: bool,
 }
 
 impl Intake {
-    /// With `refusal` every option is answered with that.
+    /// With `refusal` it answers every option with that.
     pub(super) fn new(catalog: Arc<[ExportDescription]>, refusal: Option<String>) -> Self {
         let mut session = ServerSession::new(catalog);
         if let Some(reason) = refusal {
@@ -212,7 +216,7 @@ impl Intake {
         self.session.is_negotiated()
     }
 
-    /// Bytes received and not yet used that lie together.
+    /// The first contiguous run of unused bytes.
     fn filled(&self) -> &[u8] {
         match (&self.input, self.pieces.front()) {
             (Some(input), _) if self.start < self.end => &input[self.start..self.end],
@@ -221,7 +225,7 @@ impl Intake {
         }
     }
 
-    /// Notes that so many of them have been used.
+    /// Drops `bytes` from the front of the unused ones.
     fn consume(&mut self, bytes: usize) {
         if self.start < self.end {
             self.start += bytes;
@@ -236,7 +240,7 @@ impl Intake {
         }
     }
 
-    /// The next event of the bytes so far; `None` when more are needed.
+    /// The next event of the received bytes; `None` when more bytes are needed.
     pub(super) fn poll(&mut self) -> Option<Event> {
         assert!(!self.awaits_open, "a write is opened before anything else is asked for");
         self.input.as_ref()?;
@@ -259,7 +263,7 @@ impl Intake {
         }
     }
 
-    /// Moves what has come to the open WRITE; what it comes to, once it is whole.
+    /// Moves received bytes to the open WRITE; its event, once it is whole.
     fn fill(&mut self) -> Option<Event> {
         let mut write = self.write.take()?;
         while write.missing_bytes() > 0 {
@@ -285,20 +289,20 @@ impl Intake {
         Some(Event::Written(write))
     }
 
-    /// The request whose payload has filled all the memory that it has, and goes on.
+    /// The slot of the WRITE whose payload has filled its memory and needs more.
     pub(super) fn wants_memory(&self) -> Option<u32> {
         let write = self.write.as_ref()?;
         let is_full = write.missing_bytes() > 0 && write.open_bytes() == 0 && !write.is_skipped;
         is_full.then_some(write.slot)
     }
 
-    /// Lengthens the payload to what so much memory holds.
+    /// Extends the payload to the memory that it has now.
     pub(super) fn grow(&mut self, capacity_bytes: usize) -> Result<(), NoMemory> {
         let write = self.write.as_mut().expect("one that wants memory");
         write.payload.try_grow(capacity_bytes.min(write.length), write.filled_bytes)
     }
 
-    /// There is no memory for the payload: the rest of it is received to nowhere.
+    /// The payload gets no more memory: the rest of it is thrown away.
     pub(super) fn give_up_memory(&mut self) {
         let write = self.write.as_mut().expect("one that wants memory");
         write.payload = Payload::default();
@@ -339,8 +343,8 @@ impl Intake {
         }
     }
 
-    /// Goes on with the WRITE of the last event, which is request `slot`, with so much memory at first; with none its
-    /// payload is received to nowhere.
+    /// Goes on with the WRITE of the last event, which is request `slot`, with `capacity_bytes` of
+    /// memory at first. With none its payload is thrown away.
     pub(super) fn open(&mut self, slot: u32, command: Command, capacity_bytes: usize) {
         let Command::Write { offset, length, fua } = command else {
             unreachable!("only a write is opened: {command:?}");
@@ -358,7 +362,8 @@ impl Intake {
         self.write = Some(write);
     }
 
-    /// Memory for the payload that comes next: that which it lies in, if it was guessed; and how much of it is there.
+    /// Memory for the payload that comes next, and how many of its bytes are in it: the guessed
+    /// memory, if it lies in one.
     fn memory(&mut self, length: usize, capacity_bytes: usize) -> (Payload, usize) {
         if capacity_bytes == 0 {
             return (Payload::default(), 0);
@@ -372,12 +377,12 @@ impl Intake {
             self.pieces.pop_front();
             return guessed;
         }
-        // Without memory it is skipped, and its request is told.
+        // Without memory the payload is skipped and its request fails.
         let payload = Payload::try_for_overwriting(length.min(capacity_bytes));
         (payload.unwrap_or_default(), 0)
     }
 
-    /// Lends out what the next bytes go into; `None` while that is out already.
+    /// Lends memory for the next bytes; `None` while it is lent already.
     pub(super) fn receive(&mut self) -> Option<Receive> {
         let input = self.input.take()?;
         assert!(
@@ -409,22 +414,22 @@ impl Intake {
         Some(Receive { write, input, input_bytes, guesses })
     }
 
-    /// Lends out what bytes go into that are not looked at.
+    /// Lends memory for bytes that are thrown away.
     pub(super) fn receive_waste(&mut self) -> Option<Receive> {
         let input = self.input.take()?;
         let input_bytes = input.len();
         Some(Receive { write: None, input, input_bytes, guesses: Vec::new() })
     }
 
-    /// Takes back what was lent; its bytes belong to no request, nor do those before them. The slot of a WRITE that ends here
-    /// in the middle of its payload.
+    /// Takes lent memory back and drops all received bytes. Returns the slot of a WRITE that this
+    /// ends in the middle of its payload.
     pub(super) fn waste(&mut self, receive: Receive) -> Option<u32> {
         self.input = Some(receive.input);
         self.write = receive.write;
         self.abandon()
     }
 
-    /// Takes back what was lent, with `bytes` received.
+    /// Takes lent memory back, with `bytes` received.
     pub(super) fn received(&mut self, receive: Receive, bytes: usize) {
         let Receive { mut write, input, input_bytes, guesses } = receive;
         let mut left = bytes;
@@ -445,7 +450,7 @@ impl Intake {
         }
     }
 
-    /// Gives up what was received and not used; the slot of a WRITE in the middle of its payload.
+    /// Drops bytes that are not used; returns the slot of a WRITE in the middle of its payload.
     pub(super) fn abandon(&mut self) -> Option<u32> {
         self.start = 0;
         self.end = 0;

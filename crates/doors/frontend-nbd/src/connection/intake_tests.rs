@@ -1,4 +1,5 @@
-//! The intake by hand: whatever the pieces that bytes come in, the same requests; and where payloads come to lie.
+//! Tests of the intake alone: any split of the stream gives the same requests; and where payloads
+//! lie.
 
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 
@@ -49,12 +50,12 @@ fn message_as(style: Style, command: Command, cookie: u64, payload: &[u8]) -> Ve
 
 const STYLES: [Style; 2] = [Style::Simple, Style::Extended];
 
-/// What a client sends, and what it came to.
+/// A client's stream, and the requests that the intake made of it.
 struct Client<'a> {
     bytes: &'a [u8],
     served: Vec<(Command, Vec<u8>)>,
     copied: usize,
-    /// That a payload has at first, and that it may come to have.
+    /// A payload's memory at first, and its limit.
     memory: usize,
     memory_max: usize,
 }

@@ -1,8 +1,9 @@
 //! One connection from accept to close, as a machine without socket, thread or clock.
 //!
-//! Where it stands: a transport ([`crate::threads`], [`crate::ring`]) owns the socket and carries out what this asks for;
-//! the [`intake`] makes requests of bytes, the [`outbox`] replies of outcomes, and this decides which of the two may go
-//! on. It decides nothing about the protocol: that is the session's, in `braid-nbd-proto`.
+//! Where it stands: a transport ([`crate::threads`], [`crate::ring`]) owns the socket and carries
+//! out the connection's tasks. The [`intake`] makes requests of bytes, the [`outbox`] makes replies
+//! of outcomes; the connection decides which of the two may go on. It decides nothing about the
+//! protocol: that is the session's, in `braid-nbd-proto`.
 //!
 //! ```text
 //!                  ┌── receive ─► transport ── received ──┐
@@ -15,18 +16,22 @@
 //!      Closed ◄──── the socket breaks, a panic, cut: from everywhere ───────────────────┘
 //! ```
 //!
-//! A client that has something half done has to go on with it: with the payload that it is sending, with the reply that
-//! it is being sent. Either has to move a stride until its deadline ([`progress`]). What the export or the budget is waited
-//! for has none: that is not the client's fault.
+//! A client that has sent half a payload, or takes no reply, must move a stride until its deadline,
+//! which is set here ([`progress`]). `limits.rs` has its length; `registry.rs` chooses the
+//! connection that makes room for another. A wait for the export or the budget has no deadline: it
+//! is not the client's fault.
 //!
-//! How to drive it: after anything that was told to it, [`Connection::advance`]; then carry out what `take_tasks`,
-//! `receive`, `batch` and `takes_end_of_sending` give. At most one receive and one batch are out at a time.
+//! How to drive it: after each input call [`Connection::advance`]; then carry out the results of
+//! `take_tasks`, `receive`, `batch` and `takes_end_of_sending`. At most one receive and one batch
+//! are out at a time.
 //!
 //! Invariants
-//! - A client that has been let in is evicted for being idle only, if that is wanted: `tests/hostile.rs`, `crate::registry`.
-//! - A request is taken only when there is room for it: `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
-//! - A request that is longer than a [`stretch`] is answered once, and goes no further when its client has gone or the
-//!   server stops: `tests/stretches.rs`.
+//! - An idle client loses its place only if there is an idle limit: `tests/hostile.rs`,
+//!   `crate::registry`.
+//! - A request begins only when there is room for it:
+//!   `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
+//! - A request that is longer than a [`stretch`] is answered once, and goes no further when its
+//!   client has gone or the server stops: `tests/stretches.rs`.
 
 mod ahead;
 mod intake;
@@ -61,17 +66,16 @@ use progress::Progress;
 pub(crate) use intake::Receive;
 pub(crate) use outbox::Batch;
 
-/// What a transport carries out on the connection's export.
+/// A task that the transport carries out on the connection's export.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Submit it; its end is [`Connection::finished`] with this slot.
+    /// Submit the request; its outcome goes to [`Connection::finished`] with this slot.
     Submit { slot: u32, request: ClientRequest },
-    /// Ask for extents, and tell them with [`Connection::described`].
+    /// Ask for extents, and pass them to [`Connection::described`].
     Describe { slot: u32, offset: u64, length: u64, extents_max: usize },
 }
 
 impl Task {
-    /// The request that it is for.
     pub(crate) fn slot(&self) -> u32 {
         match self {
             Self::Submit { slot, .. } | Self::Describe { slot, .. } => *slot,
@@ -79,7 +83,7 @@ impl Task {
     }
 }
 
-/// Where a connection stands; the drawing is in the module's header.
+/// The connection's stage, as drawn in the module's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Negotiating { deadline: Instant },
@@ -106,26 +110,26 @@ pub(crate) struct Connection {
     outbox: Outbox,
     waiting: Option<Waiting>,
     tasks: Vec<Task>,
-    /// The end of sending has been asked for.
+    /// The transport must end the sending direction.
     ends_sending: bool,
-    /// Its client has gone without a word.
+    /// Its client left without NBD_CMD_DISC.
     is_forsaken: bool,
     progress: Progress,
     pulse: Arc<Pulse>,
 }
 
-/// Who a connection is.
+/// A connection's identity in the registry.
 pub(crate) struct Identity {
-    /// In the registry.
     pub(crate) id: u64,
-    /// Where it notes that it does something.
+    /// Where it notes that it is at work or idle.
     pub(crate) pulse: Arc<Pulse>,
-    /// Why it is not to be served, if it is not.
+    /// Why the server turns it away, if it does.
     pub(crate) refusal: Option<String>,
 }
 
 impl Connection {
-    /// A connection; what it says first is there at once. `bell` is rung when it is worth an [`Self::advance`].
+    /// A new connection, with its greeting ready to send. `bell` rings when a call of
+    /// [`Self::advance`] is worthwhile.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         identity: Identity,
@@ -157,12 +161,12 @@ impl Connection {
         }
     }
 
-    /// What is served, once that is negotiated.
+    /// The negotiated export.
     pub(crate) fn export(&self) -> Option<&Arc<dyn Export>> {
         self.export.as_ref()
     }
 
-    /// When the present stage ends by itself.
+    /// When the present stage times out.
     pub(crate) fn stage_deadline(&self) -> Option<Instant> {
         match self.stage {
             Stage::Negotiating { deadline } | Stage::Ending { deadline } => Some(deadline),
@@ -170,10 +174,10 @@ impl Connection {
         }
     }
 
-    /// Time that the client has to go on with what it has half done.
+    /// Time that the client has to move a stride.
     pub(crate) fn patience(&self) -> Duration {
         let time = self.shared.settings.progress_deadline;
-        // Not only where it drains: on threads the reader may not have noticed yet, for want of room.
+        // In any stage: on threads, a reader that waits for room has not noticed the stop yet.
         if self.shared.stopping_since().is_some() {
             time.min(STOP_PROGRESS_DEADLINE)
         } else if self.outbox.is_in_the_way(&self.shared.budget) {
@@ -183,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// Since when the client has not gone on with what it has half done.
+    /// Since when the client has moved no stride of a payload or reply.
     fn stalled_since(&self) -> Option<Instant> {
         match self.stage {
             Stage::Transmitting => self.progress.stalled_since(),
@@ -196,8 +200,8 @@ impl Connection {
         }
     }
 
-    /// When it is to be told what time it is, at the latest. Others may come to wait for its memory at any time, so a client
-    /// that does not go on is looked at twice.
+    /// The latest moment for the next [`Self::handle_time`]. Others may begin to wait for its
+    /// memory at any time, so a stalled client is looked at twice.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let time = self.shared.settings.progress_deadline;
         let look = self.stalled_since().map(|since| {
@@ -207,7 +211,7 @@ impl Connection {
         self.stage_deadline().into_iter().chain(look).min()
     }
 
-    /// Says what time it is; a stage whose deadline has passed is over, and a client that does not go on is cut.
+    /// Ends a stage whose deadline has passed, and cuts a stalled client.
     pub(crate) fn handle_time(&mut self, now: Instant) {
         self.end_stage(now);
         if self.stalled_since().is_some_and(|since| since + self.patience() <= now) {
@@ -215,7 +219,8 @@ impl Connection {
         }
     }
 
-    /// The same without the latter, for a transport whose calls notice that by themselves.
+    /// Only ends a stage whose deadline has passed, for a transport that notices stalled clients by
+    /// timeouts of its calls.
     pub(crate) fn end_stage(&mut self, now: Instant) {
         self.progress.set_now(now);
         if self.stage_deadline().is_some_and(|deadline| deadline <= now) {
@@ -223,18 +228,18 @@ impl Connection {
         }
     }
 
-    /// Says that it could have been told the time long ago: the server did not run, or was busy. What has not moved on
-    /// meanwhile is no fault of the client's.
+    /// Restarts the stall clock: the server did not run, or was busy, so a stall is not the
+    /// client's fault.
     pub(crate) fn was_not_looked_after(&mut self, now: Instant) {
         self.progress.begin_anew(now);
     }
 
-    /// Whether the payload that is being received has not moved on for too long.
+    /// Whether the incoming payload has stalled for too long.
     pub(crate) fn is_not_sent_to(&self, now: Instant) -> bool {
         self.progress.receiving_since().is_some_and(|since| since + self.patience() <= now)
     }
 
-    /// The client has not gone on with what it has half done.
+    /// Cuts a stalled client, with a notice.
     pub(crate) fn cut_for_stalling(&mut self) {
         if !self.is_closed() {
             let count = self.shared.counters.stalled.add(1);
@@ -244,36 +249,37 @@ impl Connection {
         }
     }
 
-    /// Since when a payload or replies have not moved on.
+    /// Whether a payload or replies are under way.
     #[cfg(test)]
     pub(crate) fn is_half_done(&self) -> bool {
         self.progress.stalled_since().is_some()
     }
 
-    /// Whether there is nothing more to do with the socket. Operations may still be with the export.
+    /// Whether the socket is done with. Operations may still be with the export.
     pub(crate) fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }
 
-    /// Whether nothing of it is anywhere else any more.
+    /// Whether it is closed and none of its requests is with the export.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_closed() && self.outbox.in_flight() == 0
     }
 
-    /// Whether all replies are out that will ever be.
+    /// Whether its last reply is out.
     pub(crate) fn sends_no_more(&self) -> bool {
         matches!(self.stage, Stage::Ending { .. } | Stage::Closed)
     }
 
-    /// Gives up a task that was taken and will not be done.
+    /// Gives up a task that the transport took and will not carry out.
     pub(crate) fn abandon(&mut self, slot: u32) {
         self.outbox.abandon(slot, &self.shared.budget);
     }
 
-    /// Ends the connection in whatever stage it is.
+    /// Ends the connection in any stage.
     pub(crate) fn close(&mut self) {
         if let Stage::Negotiating { .. } = self.stage {
-            // An end of negotiation has no client left to tell; the counter is its record.
+            // A connection that ends during negotiation has no client to tell; the counter records
+            // it.
             self.shared.counters.negotiations_failed.add(1);
         }
         if self.stage != Stage::Closed {
@@ -300,7 +306,7 @@ impl Connection {
         self.outbox.abandon(slot, &self.shared.budget);
     }
 
-    /// Goes on as far as bytes and room allow.
+    /// Goes on as far as received bytes and room allow.
     pub(crate) fn advance(&mut self, now: Instant) {
         self.progress.set_now(now);
         self.count_receive();
@@ -312,7 +318,8 @@ impl Connection {
         }
     }
 
-    /// Notes whether it has something to do. For a transport that does not advance it when replies are out.
+    /// Notes whether it is idle; for a transport that does not call [`Self::advance`] when replies
+    /// are out.
     pub(crate) fn beat(&self, now: Instant) {
         let is_idle = self.outbox.in_flight() == 0 && self.progress.receiving_since().is_none();
         self.pulse.beat(is_idle.then_some(now));
@@ -348,7 +355,7 @@ impl Connection {
         }
     }
 
-    /// Gives the payload that is coming more memory; false if that has to wait.
+    /// Gives the incoming payload more memory; false if that has to wait.
     fn grow(&mut self, slot: u32) -> bool {
         let is_longer = match self.outbox.grow(slot, &self.shared.budget) {
             Grown::To(bytes) => self.intake.grow(bytes).is_ok(),
@@ -359,7 +366,7 @@ impl Connection {
             self.intake.give_up_memory();
             self.outbox.has_come(slot, false, &self.shared.budget);
         }
-        // The client has sent all that there was room for.
+        // The client has filled all memory that its payload had.
         self.progress.stride_is_done();
         true
     }
@@ -372,7 +379,7 @@ impl Connection {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Transmit(bytes) => {
-                // Before the client can know: one that has been let in is never evicted.
+                // Noted before the client can know, so that no negotiated client is evicted.
                 let is_last = self.intake.is_negotiated();
                 if is_last && !self.shared.registry.note_negotiated(self.id) {
                     return self.close();
@@ -402,7 +409,7 @@ impl Connection {
                 self.refuse_memory(slot);
             }
             Event::Close if self.stage == Stage::Transmitting => self.drain(),
-            // What was said last still goes out.
+            // The last messages still go out.
             Event::Close => {
                 self.shared.counters.negotiations_failed.add(1);
                 self.drain();
@@ -417,7 +424,7 @@ impl Connection {
         self.stage = Stage::Transmitting;
     }
 
-    /// Starts a request, or gives it back if there is no room for it yet.
+    /// Begins a request, or returns it if there is no room yet.
     fn admit(&mut self, waiting: Waiting) -> Option<Waiting> {
         let (echo, kind) = match &waiting {
             Waiting::Refused { echo, .. } => (*echo, Kind::Other),
@@ -435,7 +442,7 @@ impl Connection {
         let mut begun = self.outbox.begin(echo, kind, budget);
         let is_too_large = begun == Begun::TooLarge;
         if is_too_large {
-            // It needs a place for its answer only.
+            // A refused request needs only a slot for its answer.
             self.outbox.stop_waiting(budget);
             begun = self.outbox.begin(echo, Kind::Other, budget);
         }
@@ -485,18 +492,17 @@ impl Connection {
         self.tasks.push(Task::Submit { slot, request });
     }
 
-    /// Whether something is to be done.
     pub(crate) fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
     }
 
-    /// Moves what is to be done to an empty list.
+    /// Moves the tasks to an empty list.
     pub(crate) fn take_tasks(&mut self, tasks: &mut Vec<Task>) {
         assert!(tasks.is_empty(), "what was taken before has been done");
         std::mem::swap(&mut self.tasks, tasks);
     }
 
-    /// Starts what may be longer than the export is to have at once.
+    /// Begins a TRIM or WRITE_ZEROES with its first stretch.
     fn begin_stretches(&mut self, slot: u32, command: Command) {
         let export = self.export.as_ref().expect("requests come after negotiation");
         if let Command::WriteZeroes { offset, length, fast: true, .. } = command
@@ -516,7 +522,7 @@ impl Connection {
         self.tasks.push(Task::Submit { slot, request });
     }
 
-    /// The end of a request.
+    /// The outcome of a request.
     pub(crate) fn finished(&mut self, slot: u32, outcome: Outcome) {
         if outcome.result.is_ok()
             && !self.is_closed()
@@ -532,12 +538,12 @@ impl Connection {
         self.outbox.finish(slot, outcome, &Ledger::of(&self.shared));
     }
 
-    /// The extents that were asked for.
+    /// The extents for a BLOCK_STATUS.
     pub(crate) fn described(&mut self, slot: u32, extents: &[Extent], asked: (u64, usize)) {
         self.outbox.describe(slot, extents, asked, &Ledger::of(&self.shared));
     }
 
-    /// Memory for the next bytes; `None` while it is out, and while bytes are not wanted.
+    /// Memory for the next bytes; `None` while it is lent, and while the connection wants no bytes.
     pub(crate) fn receive(&mut self) -> Option<Receive> {
         let receive = match self.stage {
             // A client that does not read its answers is not asked for more options.
@@ -554,7 +560,7 @@ impl Connection {
         receive
     }
 
-    /// How a receive went; 0 bytes are the end of the stream.
+    /// The result of a receive; 0 bytes are the end of the stream.
     pub(crate) fn received(&mut self, receive: Receive, result: io::Result<usize>) {
         let bytes = result.unwrap_or(0);
         let was_in_payload = self.progress.end_receive();
@@ -583,12 +589,12 @@ impl Connection {
         }
     }
 
-    /// Whether there is something to send and nothing is being sent.
+    /// Whether messages wait and none is being sent.
     pub(crate) fn has_batch(&self) -> bool {
         !self.is_closed() && self.outbox.has_batch()
     }
 
-    /// Whether it waits for memory, and its client may be gone without its noticing.
+    /// Whether it waits for memory, and so would not notice that its client is gone.
     pub(crate) fn waits_for_memory(&self) -> bool {
         self.outbox.waits_for_memory()
     }
@@ -603,22 +609,22 @@ impl Connection {
         Some(batch)
     }
 
-    /// Some of a batch is out, and more is to be sent.
+    /// Part of a batch is out, and the transport sends more of it.
     pub(crate) fn goes_on_sending(&mut self) {
         self.progress.begin_send();
     }
 
-    /// A batch is out, or will never be.
+    /// A batch is out, or its sending failed.
     pub(crate) fn sent(&mut self, batch: Batch, result: io::Result<()>) {
         self.progress.end_send();
         self.outbox.sent(batch, result.is_ok(), &self.shared.budget);
         if result.is_err() {
-            // The client is gone: its requests still finish, their replies have nowhere to go.
+            // The client is gone: its requests still finish, their replies are dropped.
             self.close();
         }
     }
 
-    /// Whether the sending direction is to be ended now; said once.
+    /// Whether to end the sending direction now; true only once.
     pub(crate) fn takes_end_of_sending(&mut self) -> bool {
         std::mem::take(&mut self.ends_sending)
     }
@@ -642,12 +648,12 @@ fn describe(export: &dyn Export, request_bytes_max: usize) -> ExportDescription 
     }
 }
 
-/// No request longer than there may be memory for.
+/// Limits the maximum request to the memory that it can get.
 fn within(sizes: BlockSizes, request_bytes_max: usize) -> BlockSizes {
     let minimum = sizes.minimum_bytes();
     let most = u32::try_from(request_bytes_max).unwrap_or(u32::MAX).max(minimum).max(512);
     let maximum = sizes.maximum_bytes().min(most - most % minimum);
-    // The largest power of two that still fits, if what is preferred does not.
+    // The largest power of two that still fits, if the preferred size does not.
     let preferred = sizes.preferred_bytes().min(1 << maximum.ilog2());
     BlockSizes::new(minimum, preferred, maximum).expect("no rule is broken by lower numbers")
 }

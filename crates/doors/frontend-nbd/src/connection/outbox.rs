@@ -1,8 +1,9 @@
 //! The sending half of a connection: requests in flight, and the replies that wait for the socket.
 //!
-//! Where it stands: a request begins here when there is room for it, is ended by its outcome, and counts as in flight
-//! until its reply has been sent, so that a client that does not read its replies stops being read from. It does no
-//! I/O: replies go out as a [`Batch`] that the transport sends.
+//! Where it stands: a request begins here when there is room for it, and its outcome ends it. It
+//! counts as in flight until its reply has been sent, so the server stops reading from a client
+//! that does not read its replies. The outbox does no I/O: replies go out as a [`Batch`] that the
+//! transport sends.
 //!
 //! ```text
 //!   begin ──► slot ── finish ──► reply ── batch ──► sent: room for another
@@ -10,12 +11,13 @@
 //!   close: replies are dropped; what is still with the export is counted until it comes back
 //! ```
 //!
-//! Memory is asked of the [`Budget`] before it is taken. A long WRITE has a little at first, unless its client has sent one
-//! as long before, and more as its bytes arrive ([`Outbox::grow`]).
+//! The outbox asks the [`Budget`] before it allocates memory. A long WRITE gets a little at first,
+//! unless its client has sent one as long before, and more as its bytes arrive ([`Outbox::grow`]).
 //!
 //! Invariants
-//! - Each request is answered once: `finish` of a slot that is free is an assertion.
-//! - No more is in flight than the limits allow: `tests::room_is_by_number_by_bytes_and_by_the_common_budget`.
+//! - Each request is answered once: `finish` asserts that the slot is in use.
+//! - No more is in flight than the limits allow:
+//!   `tests::room_is_by_number_by_bytes_and_by_the_common_budget`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,10 +34,11 @@ use crate::limits::{
     REPLIES_PER_SEND, STRIDE_BYTES,
 };
 
-/// Memory of a reply's first part that is kept for another: more than any header, less than most error texts.
+/// Memory of a reply's first part that is kept for reuse: more than any header, less than most
+/// error texts.
 const SPARE_HEAD_BYTES: usize = 64;
 
-/// What is to be known of a request until it is answered.
+/// The facts of a request that its answer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read { length: u32 },
@@ -45,7 +48,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Memory that it comes to have.
+    /// Memory that it needs in the end.
     fn bytes(self) -> usize {
         match self {
             Self::Read { length } | Self::Write { length } => {
@@ -57,25 +60,25 @@ impl Kind {
     }
 }
 
-/// What came of a request that wanted to begin.
+/// Whether a request could begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
-    /// It is under way by this number, with memory for so many bytes.
+    /// It began in this slot, with memory for so many bytes.
     Slot(u32, usize),
     /// There is no room yet.
     Wait,
-    /// There will never be so much memory.
+    /// It is larger than the limit of memory.
     TooLarge,
 }
 
-/// What came of a WRITE that wanted more memory.
+/// Whether a WRITE got more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grown {
-    /// It has so much now.
+    /// Its memory now, in bytes.
     To(usize),
-    /// There is none yet.
+    /// No memory is free yet.
     Wait,
-    /// There will never be so much, since there may be less than when it began.
+    /// The limit was lowered since it began; it will never get enough.
     Never,
 }
 
@@ -84,7 +87,7 @@ pub(super) enum Grown {
 struct Reply {
     head: Vec<u8>,
     payload: Option<Payload>,
-    /// Of the request that this answers; `None` in negotiation.
+    /// Memory of the request that this answers; `None` in negotiation.
     cost_bytes: Option<usize>,
 }
 
@@ -94,18 +97,18 @@ impl Reply {
     }
 }
 
-/// Replies on their way through the socket, and how far they have got.
+/// Replies that are being sent, and how many of their bytes are out.
 #[derive(Debug)]
 pub(crate) struct Batch {
     replies: Vec<Reply>,
     bytes: usize,
     sent_bytes: usize,
-    /// The first reply of which something was given away.
+    /// The first reply whose memory is lent.
     lent_from: usize,
 }
 
 impl Batch {
-    /// What is to be sent next, in order: no more than [`STRIDE_BYTES`]; no part is empty.
+    /// The parts to send next, in order: at most [`STRIDE_BYTES`], no part empty.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let (mut skip, mut left) = (self.sent_bytes, STRIDE_BYTES);
         self.replies
@@ -121,7 +124,7 @@ impl Batch {
             .filter(|part| !part.is_empty())
     }
 
-    /// Gives the memory of as much away, to an empty list, in the order in which it is to be sent.
+    /// Moves the memory of these parts to an empty list, in the order in which it is sent.
     pub(crate) fn lend(&mut self, segments: &mut Segments) {
         assert!(segments.is_empty(), "a batch is lent once at a time");
         let (mut skip, mut left) = (self.sent_bytes, STRIDE_BYTES);
@@ -149,7 +152,7 @@ impl Batch {
         }
     }
 
-    /// Takes back what was given away, sent or not.
+    /// Takes the memory back, sent or not.
     pub(crate) fn take_back(&mut self, segments: &mut Segments) {
         let mut at = self.lent_from;
         for (index, segment) in segments.drain(..).enumerate() {
@@ -165,7 +168,7 @@ impl Batch {
         }
     }
 
-    /// Notes what was sent; whether that was all of it.
+    /// Notes `bytes` as sent; whether that was the whole batch.
     pub(crate) fn advance(&mut self, bytes: usize) -> bool {
         self.sent_bytes += bytes;
         assert!(self.sent_bytes <= self.bytes, "no more is sent than there was");
@@ -177,9 +180,9 @@ impl Batch {
 struct Slot {
     echo: Echo,
     kind: Kind,
-    /// What of it has not been asked of the export yet.
+    /// The part that the export has not been asked for yet.
     rest: Option<Command>,
-    /// Memory that it has in the budget.
+    /// Memory that it holds in the budget.
     cost_bytes: usize,
 }
 
@@ -189,16 +192,16 @@ pub(super) struct Outbox {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     replies: VecDeque<Reply>,
-    /// A batch's memory, while none is out.
+    /// A batch's list, while none is out.
     spare: Option<Vec<Reply>>,
-    /// Memory for the first parts of replies, for when they come again.
+    /// First parts of replies, for reuse.
     spare_heads: Vec<Vec<u8>>,
     in_flight: usize,
     purse: Purse,
     bell: Arc<dyn Bell>,
     /// Memory of the longest payload that the client has sent.
     proven_bytes: usize,
-    /// The WRITE that is coming has asked for more.
+    /// The incoming WRITE has asked for more memory.
     is_growing: bool,
     closed: bool,
 }
@@ -221,7 +224,7 @@ impl Outbox {
         }
     }
 
-    /// Says how replies are written from now on.
+    /// Sets the codec for all later replies.
     pub(super) fn set_codec(&mut self, codec: ReplyCodec) {
         self.codec = codec;
     }
@@ -259,9 +262,9 @@ impl Outbox {
         budget.take(&mut self.purse, bytes, need, &self.bell) == Grant::Taken
     }
 
-    /// Memory for the payload of a WRITE, of which nothing has come yet: all of it, if it is little or the client has sent
-    /// as much before, and it is to be had at once; else what the connection has for itself, so that a client that only
-    /// says that it will send much has nothing of what is common.
+    /// Takes memory for a WRITE before its payload arrives. It takes all, if it is little or the
+    /// client has sent as much before, and if it is free at once. Else it takes the connection's
+    /// own share, so that a mere announcement of a long write takes no common memory.
     fn begin_write(&mut self, bytes: usize, budget: &Budget) -> Option<usize> {
         let is_likely = bytes <= FIRST_GRANT_BYTES.max(self.proven_bytes);
         if !self.purse.is_waiting() && is_likely && self.take(bytes, Need::Now, budget) {
@@ -272,7 +275,7 @@ impl Outbox {
         if first > 0 {
             return self.take(first, Need::Now, budget).then_some(first);
         }
-        // Its own is in use by requests that end by themselves, or there is no such thing.
+        // Its share is held by requests that end by themselves, or it has none.
         if self.purse.held_bytes() > 0 {
             return None;
         }
@@ -281,10 +284,10 @@ impl Outbox {
         self.take(first, Need::Growth, budget).then_some(first)
     }
 
-    /// More memory for a WRITE that is coming.
+    /// Takes more memory for the incoming WRITE.
     pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> Grown {
         let slot = self.slots[number as usize].expect("a request that is under way");
-        // There may be less than when it began.
+        // The limit may have been lowered since it began.
         if slot.kind.bytes() > request_bytes_max(budget.limit_bytes()) {
             return Grown::Never;
         }
@@ -299,7 +302,7 @@ impl Outbox {
         Grown::To(bytes)
     }
 
-    /// A WRITE that was coming has come, or never will.
+    /// The payload of the incoming WRITE has arrived, or never will.
     pub(super) fn has_come(&mut self, number: u32, is_whole: bool, budget: &Budget) {
         let slot = self.slots[number as usize].as_mut().expect("a request that is under way");
         if std::mem::take(&mut self.is_growing) {
@@ -314,33 +317,33 @@ impl Outbox {
         }
     }
 
-    /// Whether it has memory that others wait for.
+    /// Whether it holds memory for which others wait.
     pub(super) fn is_in_the_way(&self, budget: &Budget) -> bool {
         let me = usize::from(self.purse.is_waiting());
         self.purse.has_common() && budget.waiting() > me
     }
 
-    /// Whether memory is waited for.
+    /// Whether it waits for memory.
     pub(super) fn waits_for_memory(&self) -> bool {
         self.purse.is_waiting()
     }
 
-    /// Waits no longer for memory.
+    /// Stops waiting for memory.
     pub(super) fn stop_waiting(&mut self, budget: &Budget) {
         budget.leave(&mut self.purse);
     }
 
-    /// Keeps what is left of a request of which a part is asked of the export.
+    /// Keeps the rest of a request while the export has a stretch of it.
     pub(super) fn set_rest(&mut self, number: u32, rest: Option<Command>) {
         self.slots[number as usize].as_mut().expect("a request that is under way").rest = rest;
     }
 
-    /// What is left of a request of which a part has come back.
+    /// Takes a request's rest after the export has finished a stretch.
     pub(super) fn take_rest(&mut self, number: u32) -> Option<Command> {
         self.slots[number as usize].as_mut().expect("a request that is under way").rest.take()
     }
 
-    /// Answers a request with what the export said.
+    /// Answers a request with the export's outcome.
     pub(super) fn finish(&mut self, number: u32, outcome: Outcome, at: &Ledger<'_>) {
         let slot = self.take_slot(number);
         if self.closed {
@@ -425,12 +428,12 @@ impl Outbox {
         budget.give(&mut self.purse, cost_bytes);
     }
 
-    /// Whether there is something to send and nothing is being sent.
+    /// Whether messages wait and none is being sent.
     pub(super) fn has_batch(&self) -> bool {
         self.spare.is_some() && !self.replies.is_empty()
     }
 
-    /// Lends out the replies that wait; `None` if there are none, or some are out already.
+    /// Lends the waiting replies; `None` if none waits, or some are lent already.
     pub(super) fn batch(&mut self) -> Option<Batch> {
         if self.replies.is_empty() {
             return None;
@@ -465,7 +468,7 @@ impl Outbox {
         self.spare = Some(replies);
     }
 
-    /// Drops the replies that wait, and those to come.
+    /// Drops the waiting replies and all later ones.
     pub(super) fn close(&mut self, budget: &Budget) {
         self.closed = true;
         let dropped = std::mem::take(&mut self.replies);
@@ -484,7 +487,7 @@ impl Outbox {
     }
 }
 
-/// Where ends of requests are written down.
+/// Where requests' ends are counted, and their memory returned.
 pub(super) struct Ledger<'a> {
     pub(super) counters: &'a Counters,
     pub(super) budget: &'a Budget,

@@ -1,10 +1,11 @@
-//! Since when a client has not gone on with what it has half done: a payload that it sends, or replies that it is sent.
+//! The stall clock: since when a client has moved no stride of a payload that it sends, or of
+//! replies that it takes.
 //!
-//! Where it stands: a part of [`super::Connection`], which tells it the time and what goes out and comes in. How much patience
-//! there is, and what follows when it is at an end, is decided there.
+//! Where it stands: a part of [`super::Connection`], which tells it the time and all receives and
+//! sends. The connection decides how long it waits, and cuts the client after that.
 //!
-//! A client may send a payload in as many pieces as it likes, and each of them is no reason to begin counting anew: what counts
-//! is the *stride*, [`STRIDE_BYTES`] or all that it was asked for.
+//! A client may send a payload in any number of pieces. A piece does not restart the clock; only a
+//! whole *stride* does: [`STRIDE_BYTES`], or all that the receive asked for.
 
 use std::time::{Duration, Instant};
 
@@ -13,22 +14,22 @@ use crate::limits::{CONTENDED_DEADLINE, STRIDE_BYTES};
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// When it was last told what time it is.
+    /// The time of the last call.
     now: Instant,
-    /// Since when the payload that is being received has not moved on, and the replies that are being sent.
+    /// Since when the incoming payload, and the outgoing replies, have moved no stride.
     receiving_since: Option<Instant>,
     sending_since: Option<Instant>,
-    /// Since when a receive is out.
+    /// When the current receive began.
     asked_at: Instant,
     stride: Stride,
 }
 
-/// What earlier receives have moved of the stride that has to be moved, and how long they took.
+/// The bytes of the current stride that earlier receives moved, and their time.
 #[derive(Debug, Default)]
 struct Stride {
     moved_bytes: usize,
     spent: Duration,
-    /// When the last of them was asked for, while its time has not been added.
+    /// When the last of these receives began, until its time is added.
     uncounted_since: Option<Instant>,
 }
 
@@ -59,12 +60,12 @@ impl Progress {
         self.sending_since
     }
 
-    /// The earlier of the two.
+    /// The earlier of both clocks.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         self.receiving_since.into_iter().chain(self.sending_since).min()
     }
 
-    /// Counts from now on only.
+    /// Restarts both clocks.
     pub(super) fn begin_anew(&mut self, now: Instant) {
         self.stride = Stride::default();
         for since in [&mut self.receiving_since, &mut self.sending_since] {
@@ -72,24 +73,24 @@ impl Progress {
         }
     }
 
-    /// The client has sent all that it was asked for, or more than a stride.
+    /// The client has sent a stride, or all that the receive asked for.
     pub(super) fn stride_is_done(&mut self) {
         self.stride = Stride::default();
     }
 
-    /// Memory for bytes of the client is out from now on.
+    /// A receive begins.
     pub(super) fn begin_receive(&mut self, is_in_payload: bool) {
         self.asked_at = self.now;
         let since = self.now.checked_sub(self.stride.spent).unwrap_or(self.now);
         self.receiving_since = is_in_payload.then_some(since);
     }
 
-    /// It is not out any more; whether it was for a payload.
+    /// A receive ends; whether it was for a payload.
     pub(super) fn end_receive(&mut self) -> bool {
         self.receiving_since.take().is_some()
     }
 
-    /// So many bytes came, and the client owes more of what it was asked for, or not.
+    /// A receive brought `bytes`; `is_short` if the client owes more of what it asked for.
     pub(super) fn moved(&mut self, bytes: usize, is_short: bool) {
         self.stride.moved_bytes += bytes;
         if is_short && self.stride.moved_bytes < STRIDE_BYTES {
@@ -99,8 +100,9 @@ impl Progress {
         }
     }
 
-    /// Counts the time of a receive that was not filled, if there was one: the time that the stride has taken. Time between
-    /// receives is the server's, and not counted; nor is more than a receive takes that is looked after.
+    /// Adds the time of a receive that was not filled; returns the time of the stride so far. Time
+    /// between receives is the server's and does not count. A receive counts at most
+    /// [`CONTENDED_DEADLINE`]: a longer one was not looked after.
     pub(super) fn count_receive(&mut self) -> Option<Duration> {
         let since = self.stride.uncounted_since.take()?;
         let time = self.now.saturating_duration_since(since);
@@ -108,12 +110,11 @@ impl Progress {
         Some(self.stride.spent)
     }
 
-    /// Replies are out, or the rest of them, from now on.
+    /// Replies, or the rest of them, are being sent.
     pub(super) fn begin_send(&mut self) {
         self.sending_since = Some(self.now);
     }
 
-    /// They are not out any more.
     pub(super) fn end_send(&mut self) {
         self.sending_since = None;
     }

@@ -1,22 +1,22 @@
-//! Cutting a long TRIM or WRITE_ZEROES, which may be of the whole export, into stretches.
+//! Cuts a long TRIM or WRITE_ZEROES, which may cover the whole export, into stretches.
 //!
-//! Where it stands: under the connection, which asks the export for one stretch at a time and keeps the rest with the
-//! request. So a request of any length takes the memory of a short one; what others ask gets in between; and it ends with
-//! the stretch that it is in when nobody waits for it any more.
+//! Where it stands: under the connection, which asks the export for one stretch at a time and keeps
+//! the rest with the request. So a request of any length takes the memory of a short one, and other
+//! requests run in between. If its client leaves, the request ends with the current stretch.
 //!
 //! ```text
 //!   offset ├──────┤ stretch ├─────────┤ stretch ├───── .. ─────┤ at least one stretch, less than two ├ end
 //!                 ▲ multiples of the export's stretch
 //! ```
 //!
-//! Each is `fua` if the request is. The last is never a mere tail: one that is shorter than a sector would come to nothing
-//! where sectors are trimmed, and make nothing durable.
+//! Each stretch has `fua` if the request has it. The last is at least a stretch long: an export
+//! that trims whole sectors would do nothing for a shorter tail, and make nothing durable.
 
 use braid_nbd_proto::Command;
 
 use braid_ring::client::ClientRequest;
 
-/// The first stretch of a command, and what is left.
+/// The first stretch of a command, and the rest.
 ///
 /// # Panics
 /// For commands that are not cut: our own mistake.
@@ -28,7 +28,7 @@ pub(super) fn first(command: Command, stretch_bytes: u64) -> (ClientRequest, Opt
         _ => unreachable!("{command:?} is not cut"),
     };
     let until = stretch_bytes - offset % stretch_bytes;
-    // The rest is a stretch at least, so that the last of them is no tail.
+    // The rest is at least a stretch, so that the last one is no short tail.
     let is_cut = length >= until.saturating_add(stretch_bytes);
     let taken = if is_cut { until } else { length };
     let rest = is_cut.then(|| with_range(command, offset + taken, length - taken));
@@ -58,7 +58,6 @@ fn with_range(mut command: Command, new_offset: u64, new_length: u64) -> Command
 mod tests {
     use super::*;
 
-    /// The ranges of all stretches.
     fn all(offset: u64, length: u64, stretch_bytes: u64) -> Vec<(u64, u64)> {
         let mut ranges = Vec::new();
         let mut left = Some(Command::Trim { offset, length, fua: true });

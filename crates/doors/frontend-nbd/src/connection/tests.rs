@@ -1,4 +1,4 @@
-//! A connection by hand: no socket, no thread, and the clock is an argument.
+//! Tests of a connection alone: no socket, no thread, and the clock is an argument.
 
 use braid_nbd_proto::{Command, wire};
 
@@ -42,7 +42,7 @@ impl Table {
         Self { shared, connection, now, tasks: Vec::new(), bell, _peer: peer }
     }
 
-    /// One whose client has been let in, and has read everything.
+    /// A connection whose client has negotiated and read every message.
     fn negotiated() -> Self {
         Self::new(Settings::default()).let_in()
     }
@@ -60,7 +60,7 @@ impl Table {
         self.shared.counters.read(0, &self.shared.budget)
     }
 
-    /// Says `bytes`, as many as are asked for; whether all were.
+    /// Sends as many of `bytes` as the connection receives; whether that was all.
     fn say(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             self.connection.advance(self.now);
@@ -282,7 +282,7 @@ fn a_long_write_has_no_more_memory_than_twice_what_has_come() {
     table.send();
     assert_eq!(table.counts().bytes_in_flight, 0);
     assert_eq!(table.counts().bytes_copied, 0);
-    // It has shown that it sends what it says; the next one is received in one piece.
+    // The client has sent one whole payload; the next one is received in one piece.
     assert!(table.ask(long_write(), &[1]));
     assert_eq!(table.counts().bytes_in_flight, LONG as u64);
     table.connection.close();
@@ -295,7 +295,7 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     let mut first = Table::new(settings).let_in();
     let mut second = Table::at(&first.shared).let_in();
     let mut third = Table::at(&first.shared).let_in();
-    // 32 MiB are granted, of which 24 are common; a write may have 16, and growing ones 8 together.
+    // 32 MiB are granted, of which 24 are common; a write may have 16, and growing ones together 8.
     for (table, bytes) in [(&mut first, 4 << 20), (&mut second, 4 << 20)] {
         table.ask(long_write(), &[]);
         table.say(&vec![1; bytes + 1]);
@@ -316,7 +316,7 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     while told < LONG && third.say(&vec![1; 1 << 16]) {
         told += 1 << 16;
     }
-    // What the last piece held before it had to wait is not counted in `told`.
+    // `told` does not count the bytes that the last piece held before it had to wait.
     let tasks = third.take();
     let [(_, ClientRequest::Write { payload, .. })] = &tasks[..] else { panic!("{tasks:?}") };
     assert_eq!((payload.len(), third.counts().waiting_for_memory), (LONG, 0));
@@ -409,7 +409,7 @@ fn a_client_that_sits_on_what_others_wait_for_is_cut_sooner() {
     assert_eq!(waiting.take().len(), 1);
 }
 
-/// Says `bytes` one at a time, one each `pause`; how long that went well.
+/// Sends `bytes` one at a time, with a `pause` between; how long the connection lived.
 fn trickle(table: &mut Table, bytes: usize, pause: Duration) -> Duration {
     let begun = table.now;
     for _ in 0..bytes {

@@ -1,8 +1,9 @@
 //! Models of one connection: its reader, its writer and the threads that finish its requests.
 //!
-//! Where it stands: unit tests that exist under `--cfg shuttle` only, with the rest in [`crate::models`]. All of it is
-//! the real thing but the client, who has said everything and hung up before it begins: a model must not wait for the
-//! operating system. There is room for two requests, or one read.
+//! Where it stands: unit tests that exist under `--cfg shuttle` only, with the rest in
+//! [`crate::models`]. Only the client is not real. It has sent all its bytes and hung up before the
+//! model begins, since a model must not wait for the operating system. There is room for two
+//! requests, or one read.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -23,7 +24,7 @@ use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::sync::{Flaw, choose};
 
-/// Two of these are more than a connection may have in flight.
+/// Two of these exceed a connection's limit in flight.
 const HEAVY_BYTES: u32 = 5000;
 /// Greeting, and the answer to GO: one item of 12 bytes, and an end.
 const HELLO_BYTES: usize = 18 + 20 + 12 + 20;
@@ -65,7 +66,6 @@ fn shared() -> Arc<Shared> {
     Arc::new(Shared::new(vec![Arc::new(Scattering)], Settings::default(), None))
 }
 
-/// All that the client says.
 fn requests() -> Vec<u8> {
     let read = Command::Read { offset: 0, length: HEAVY_BYTES, dont_fragment: false };
     let write = Command::Write { offset: 0, length: 3, fua: false };
@@ -153,7 +153,8 @@ fn a_request_that_is_forgotten_is_caught() {
 /// Two connections, and memory for one of their long reads at a time.
 fn share_memory() {
     let shared = shared();
-    // Three quarters are common, and no connection has any of its own: room for one read, and a write beside it.
+    // Three quarters are common, and no connection has a share of its own: room for one read and a
+    // write.
     shared.budget.set_limit(4 * 4096);
     shared.budget.set_connections_max(1 << 20);
     let serving = || {

@@ -1,4 +1,4 @@
-//! Certificates and keys out of a folder.
+//! Loads certificates and keys from a folder.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,6 @@ use rustls::{RootCertStore, ServerConfig};
 
 use super::{Clients, TlsError};
 
-/// Everything that a server needs to know.
 pub(super) fn config(folder: &Path, clients: Clients) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(default_provider());
     let [certificate, key] = ["server-cert.pem", "server-key.pem"].map(|name| folder.join(name));
@@ -46,7 +45,7 @@ pub(super) fn config(folder: &Path, clients: Clients) -> Result<ServerConfig, Tl
     builder.with_single_cert(chain, private).map_err(|error| broken(&certificate, &error))
 }
 
-/// A key that everybody may read is none.
+/// Refuses a key that all users may read.
 fn check_closed(key: &Path) -> Result<(), TlsError> {
     let status = std::fs::metadata(key).map_err(|source| unreadable(key, source))?;
     let mode = status.mode() & 0o777;
@@ -56,7 +55,7 @@ fn check_closed(key: &Path) -> Result<(), TlsError> {
     }
 }
 
-/// A named pipe would be waited for, and a device may have no end.
+/// Opening a named pipe would block, and a device may have no end.
 fn check_regular(path: &Path) -> Result<(), TlsError> {
     let status = std::fs::metadata(path).map_err(|source| unreadable(path, source))?;
     match status.is_file() {

@@ -1,8 +1,10 @@
-//! TLS in front of connections: who may come in, and the thread that turns records into plain bytes and back.
+//! TLS in front of connections: it admits clients by certificate; a thread per client turns records
+//! into plain bytes and back.
 //!
-//! Where it stands: between the accept thread and the connections. What a connection is given is one end of a socket pair; the
-//! other end is [`pump`]'s, which has the client's socket. So neither the machine of a connection nor what carries it knows of
-//! TLS, and a client that has not shown its certificate has no connection, no place among those that there may be, and no memory.
+//! Where it stands: between the accept thread and the connections. A connection gets one end of a
+//! socket pair; [`pump`] has the other end and the client's socket. So neither the connection nor
+//! its transport knows of TLS. A client that has not shown its certificate has no connection, no
+//! place in the registry, and no memory.
 //!
 //! ```text
 //!   client ═══ TLS ═══ a thread ─── socket pair ─── connection (ring or threads)
@@ -11,14 +13,15 @@
 //!              pump: bytes both ways
 //! ```
 //!
-//! The files are named as QEMU, libvirt and nbdkit name them, in one folder: `ca-cert.pem` signs clients' certificates,
-//! `server-cert.pem` and `server-key.pem` are the server's, `ca-crl.pem` has what was called back, if it is there.
+//! The files have the names that QEMU, libvirt and nbdkit use, in one folder. `ca-cert.pem` signs
+//! clients' certificates, `server-cert.pem` and `server-key.pem` are the server's, and the optional
+//! `ca-crl.pem` lists revoked ones.
 //!
-//! What it does not do: keys that are shared beforehand (TLS-PSK), which rustls has not; the server's certificate anew while
-//! it runs.
+//! It does not do pre-shared keys (TLS-PSK), which rustls lacks, and does not reload the server's
+//! certificate while it runs.
 //!
-//! - A client that may not come in reaches no connection: `tests/tls.rs`.
-//! - One that says nothing holds up no other, and is cut at the deadline of the negotiation: `tests/tls.rs`.
+//! - A client that is not admitted reaches no connection: `tests/tls.rs`.
+//! - A silent client holds up no other, and is cut at the negotiation's deadline: `tests/tls.rs`.
 
 mod load;
 mod pump;
@@ -36,16 +39,16 @@ pub(crate) use watch::Pumps;
 use crate::dealer::Dealer;
 use crate::limits;
 
-/// Which clients may come in by TLS.
+/// The clients that TLS admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clients {
-    /// Those that show a certificate which `ca-cert.pem` signs for.
+    /// Clients with a certificate that `ca-cert.pem` signed.
     Known,
-    /// All of them: the server shows who it is, and believes everybody.
+    /// All clients: only the server shows a certificate.
     Any,
 }
 
-/// How a server does TLS; one for all endpoints that have it.
+/// A server's TLS settings; one for all its TLS endpoints.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
@@ -56,24 +59,24 @@ pub struct Tls {
 /// Why a folder of certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not there, or cannot be read.
+    /// A file is missing, or cannot be read.
     #[error("{path} cannot be read: {source}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A file has nothing in it of what it should have, or it is broken.
+    /// A file lacks the expected content, or is broken.
     #[error("{path} {what}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is the matter.
+        /// The problem.
         what: String,
     },
-    /// Others than the owner and its group may read the key.
+    /// Users beyond the key's owner and group may read it.
     #[error("{path} may be read by every user (mode {mode:o})")]
     KeyOpen {
         /// The file.
@@ -84,7 +87,7 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// Reads the certificates of a folder, for a server that lets in who is named by `clients`.
+    /// Reads the certificates of a folder, for a server that admits `clients`.
     ///
     /// # Errors
     /// Every [`TlsError`].
@@ -93,19 +96,20 @@ impl Tls {
         Ok(Self { config, clients, is_required: true })
     }
 
-    /// The same, where clients that do not ask for TLS come in as well.
+    /// The same, but also admits clients that do not ask for TLS.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { is_required: false, ..self }
     }
 
-    /// Whether it keeps everybody out who was not let in by a certificate.
+    /// Whether it admits only clients with a certificate.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_required && self.clients == Clients::Known
     }
 
-    /// Has a client's socket looked after by a thread of its own; false if there is none to be had, or no room.
+    /// Starts a thread for a client's socket; false if the system has no thread, or the server no
+    /// room.
     pub(crate) fn serve(&self, (socket, is_tcp): (OwnedFd, bool), dealer: Dealer) -> bool {
         let pumps = Arc::clone(&dealer.shared.pumps);
         let Some(place) = pumps.enter(&socket, dealer.shared.settings.negotiating_max) else {

@@ -1,4 +1,5 @@
-//! The thread of one client that uses TLS, or may: the gate, the handshake, and then bytes both ways until either side ends.
+//! The thread of one client on a TLS endpoint: the gate, the handshake, and then bytes both ways
+//! until either side ends.
 //!
 //! ```text
 //!              receive ──▶ plain ──▶ inner        as long as less than [`HELD_BYTES_MAX`] waits for the connection
@@ -6,9 +7,10 @@
 //!              flush ◀── records ◀── inner        as long as the client has taken what was made of the last
 //! ```
 //!
-//! So a client that sends more than its connection takes is not read from, as without TLS, and one that takes nothing of its
-//! replies stops its connection from sending, which cuts it at its own deadline. The thread waits for both sockets at once,
-//! for ever: who is idle wakes nobody.
+//! So the thread stops reading from a client that sends more than its connection takes, as without
+//! TLS. A client that takes no replies blocks its connection's sends, and the connection cuts it at
+//! its own deadline. The thread waits for both sockets at once, without a timeout: an idle client
+//! causes no wake-ups.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -28,13 +30,13 @@ use super::watch::Place;
 use crate::dealer::Dealer;
 use crate::limits::STOP_PROGRESS_DEADLINE;
 
-/// Plain bytes that wait for the connection to take them before no more are received.
+/// Plain bytes waiting for the connection at which the thread stops receiving.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 
-/// Plain bytes that are made into records in one go.
+/// Plain bytes turned into records in one go.
 const TURN_BYTES: usize = 128 * 1024;
 
-/// Why a client was not let in, or had to go.
+/// Why a client was not admitted, or was cut.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error("the client: {0}")]
@@ -57,20 +59,20 @@ impl From<Errno> for Ended {
     }
 }
 
-/// What goes over the client's socket.
+/// The format of bytes on the client's socket.
 enum Coat {
     Tls(Box<ServerConnection>),
-    /// What waits to be sent.
+    /// Bytes that wait to be sent.
     Plain(Vec<u8>),
 }
 
-/// A client's end.
 struct Line {
     client: UnixStream,
     coat: Coat,
 }
 
-/// What a session is told of a client that was let in: it has its own greeting to say, and hears what came so far.
+/// An admitted client, with the plain bytes it has sent so far. The connection sends its own
+/// greeting, which the thread drops, and hears these bytes.
 struct LetIn {
     line: Line,
     heard: Vec<u8>,
@@ -85,7 +87,8 @@ pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, place: 
     }
 }
 
-/// An error is of a client that was not let in; how one ends that was is its connection's to say.
+/// Errors are those of clients that are not admitted; the connection reports how an admitted client
+/// ends.
 fn run(
     tls: &Tls,
     (socket, is_tcp): (OwnedFd, bool),
@@ -107,17 +110,17 @@ fn run(
     let (mut inner, connections) = UnixStream::pair()?;
     dealer.begin(connections.into(), false);
     inner.set_read_timeout(Some(dealer.shared.settings.handshake_deadline))?;
-    // The client has been greeted; no connection is there if it says nothing.
+    // The gate has greeted the client already; without a greeting here there is no connection.
     if inner.read_exact(&mut [0; wire::GREETING_BYTES]).is_err() {
         return Err(Ended::Gone);
     }
     inner.set_nonblocking(true)?;
-    // A connection ends however it likes, and has counted it.
+    // The connection has counted its own end.
     let _ended = pump(line, inner, heard);
     Ok(())
 }
 
-/// Hears a client out, and does the handshake.
+/// Runs the gate and the handshake.
 fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ended> {
     let mut gate = TlsGate::new(tls.is_required);
     let (mut buffer, mut length, mut taken) = ([0; 4096], 0, 0);
@@ -134,7 +137,8 @@ fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ende
                         heard,
                     });
                 }
-                // Whoever is between could have put it there, to be believed afterwards.
+                // An attacker in the middle could have injected these bytes, to be trusted after
+                // the handshake.
                 GateEvent::StartTls { .. } if !heard.is_empty() => return Err(Ended::Injected),
                 GateEvent::StartTls { client_flags } => {
                     let connection = ServerConnection::new(std::sync::Arc::clone(&tls.config))?;
@@ -162,7 +166,7 @@ impl Line {
             let Coat::Tls(tls) = &mut self.coat else { return Ok(()) };
             let is_out = tls.wants_write();
             if !tls.is_handshaking() && !is_out {
-                // Replies may be longer than what is kept of them by itself.
+                // Replies can be longer than rustls buffers by default.
                 tls.set_buffer_limit(None);
                 return Ok(());
             }
@@ -176,14 +180,14 @@ impl Line {
                 Ok(_) | Err(_) => {}
             }
             if let Err(error) = tls.process_new_packets() {
-                // The client is told why, if it still listens.
+                // Sends the client the reason, if it still listens.
                 let _told = tls.write_tls(&mut self.client);
                 return Err(error.into());
             }
         }
     }
 
-    /// Adds what has come to `plain`; whether the client has ended its sending.
+    /// Appends received bytes to `plain`; whether the client has ended its sending.
     fn receive(&mut self, plain: &mut Vec<u8>) -> Result<bool, Ended> {
         let start = plain.len();
         match &mut self.coat {
@@ -237,7 +241,7 @@ impl Line {
         Ok(())
     }
 
-    /// Whether something is still to be sent.
+    /// Whether bytes wait to be sent.
     fn waits(&self) -> bool {
         match &self.coat {
             Coat::Tls(tls) => tls.wants_write(),
@@ -245,7 +249,7 @@ impl Line {
         }
     }
 
-    /// Says that nothing more comes, and gives the client a while to take the last of it.
+    /// Ends sending, and gives the client a while to take the last bytes.
     fn close(&mut self) -> Result<(), Ended> {
         if let Coat::Tls(tls) = &mut self.coat {
             tls.send_close_notify();
@@ -262,17 +266,19 @@ impl Line {
     }
 }
 
-/// Bytes both ways, the first of them `plain`, until the connection has ended and the client has all that it said.
+/// Moves bytes both ways, beginning with `plain`, until the connection has ended and the client has
+/// taken all its bytes.
 fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), Ended> {
     let mut buffer = vec![0; TURN_BYTES];
-    // What came with the last of the handshake is here already, and the socket does not tell of it again.
+    // Bytes that arrived with the end of the handshake are buffered already; `poll` does not report
+    // them again.
     let mut is_over = line.receive(&mut plain)?;
     let (mut written, mut is_told) = (0, false);
     loop {
         let has_plain = written < plain.len();
         if is_over && !has_plain && !is_told {
             is_told = true;
-            // It may have closed by itself, and then reads what it said until the end.
+            // The connection may have closed by itself; the loop then reads its last bytes.
             let _ = inner.shutdown(Shutdown::Write);
         }
         let has_room = !is_over && plain.len() - written < HELD_BYTES_MAX;
@@ -284,8 +290,8 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             PollFd::from_borrowed_fd(line.client.as_fd(), clients),
             PollFd::from_borrowed_fd(inner.as_fd(), inners),
         ];
-        // A socket that nothing is wanted of is left out: that its peer has closed would be told again and again. Something
-        // is wanted of one of them always.
+        // Poll only sockets with wanted events: `poll` would report a closed peer again and again.
+        // At least one of them always has some.
         let wanted = match (clients.is_empty(), inners.is_empty()) {
             (true, _) => &mut polled[1..],
             (_, true) => &mut polled[..1],
@@ -297,7 +303,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             Err(errno) => return Err(errno.into()),
         }
         let [is_client, is_inner] = polled.map(|one| !one.revents().is_empty());
-        // Whatever was told of a socket, to use it says what it is.
+        // Any event leads to a read or write, whose result tells the state of the socket.
         if is_client && waits {
             line.flush()?;
         }
@@ -307,7 +313,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
         if (is_inner || is_client) && written < plain.len() {
             match some(inner.write(&plain[written..])) {
                 Ok(length) => written += length,
-                // The connection hears nothing more, and may have said something that the client has not taken yet.
+                // The connection reads nothing more; its last bytes may still wait for the client.
                 Err(_) => (is_over, written) = (true, plain.len()),
             }
             if written == plain.len() {
@@ -327,7 +333,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
     }
 }
 
-/// How many bytes it was; none where it was too early.
+/// The number of bytes moved; 0 if the call would have blocked.
 fn some(moved: io::Result<usize>) -> io::Result<usize> {
     match moved {
         Err(error) if is_early(&error) => Ok(0),
@@ -335,7 +341,7 @@ fn some(moved: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// Whether a read has come to the end.
+/// Whether a read reached the end of the stream.
 fn over(read: io::Result<usize>) -> Result<bool, Ended> {
     match read {
         Ok(length) => Ok(length == 0),

@@ -1,4 +1,4 @@
-//! The threads of clients that use TLS: how many there are, which of them are not in yet, and their end.
+//! The book of TLS clients' threads: their number, their admission, and their end.
 //!
 //! ```text
 //!   enter ─▶ waiting ── it was let in ─▶ in
@@ -20,17 +20,17 @@ use crate::limits::WAITING_LEAST;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It is still to show who it is.
+    /// Its handshake is not over.
     Waiting,
-    /// It was let in.
+    /// It was admitted.
     In,
-    /// It has to go, and its thread has not ended yet.
+    /// Its socket is shut down, and its thread has not ended yet.
     Cut,
 }
 
 #[derive(Debug)]
 struct Client {
-    /// To be cut by.
+    /// A duplicate by which it is cut.
     socket: OwnedFd,
     state: State,
     came: Instant,
@@ -39,7 +39,7 @@ struct Client {
 impl Client {
     fn cut(&mut self) {
         self.state = State::Cut;
-        // It may be gone already.
+        // The peer may be gone already.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
@@ -50,14 +50,14 @@ struct Book {
     next: u64,
 }
 
-/// All of them.
+/// All TLS clients' threads.
 #[derive(Debug, Default)]
 pub(crate) struct Pumps {
     book: Mutex<Book>,
     changed: Condvar,
 }
 
-/// One of them; it is over when this goes.
+/// A client's entry; dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Place {
     pumps: Arc<Pumps>,
@@ -69,8 +69,8 @@ impl Pumps {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a client in that is still to show who it is. Of more than `waiting_max` the first goes for it, once it has had
-    /// time enough to finish.
+    /// Enters a client before its handshake. If `waiting_max` others wait, it waits until the
+    /// oldest has had its least time, and cuts that.
     pub(super) fn enter(self: &Arc<Self>, socket: &OwnedFd, waiting_max: usize) -> Option<Place> {
         let socket = socket.as_fd().try_clone_to_owned().ok()?;
         let mut book = self.lock();
@@ -96,12 +96,13 @@ impl Pumps {
         Some(Place { pumps: Arc::clone(self), number })
     }
 
-    /// Ends those that are not in.
+    /// Cuts clients whose handshake is not over.
     pub(crate) fn cut_waiting(&self) {
         self.cut(|client| client.state == State::Waiting);
     }
 
-    /// Waits until all have ended. Those that have not by then are cut: they hold nothing but a socket, and end by themselves.
+    /// Waits until all have ended, and cuts the rest at the deadline: those hold only a socket, and
+    /// end by themselves.
     pub(crate) fn end(&self, deadline: Duration) {
         if !self.is_empty_within(deadline) {
             self.cut(|_| true);
@@ -129,7 +130,6 @@ impl Pumps {
 }
 
 impl Place {
-    /// It was let in.
     pub(super) fn is_in(&self) {
         let mut book = self.pumps.lock();
         if let Some(client) = book.clients.get_mut(&self.number)

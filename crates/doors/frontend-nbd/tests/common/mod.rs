@@ -33,12 +33,12 @@ pub fn serve(exports: Vec<Arc<dyn Export>>, settings: Settings) -> Served {
     Served { server, socket, folder }
 }
 
-/// Whether connections live on workers: in the test that runs all the others over them.
+/// Whether connections live on workers: true in `over_the_ring`.
 pub fn is_over_the_ring() -> bool {
     env!("CARGO_CRATE_NAME") == "over_the_ring"
 }
 
-/// Workers for all servers of this process; none where io_uring is not allowed.
+/// Workers for all servers of this process; `None` without io_uring.
 pub fn workers() -> Option<&'static Arc<Workers>> {
     static WORKERS: OnceLock<Option<Arc<Workers>>> = OnceLock::new();
     let start = || match Workers::start(&braid_ring::Settings::default()) {
@@ -64,7 +64,7 @@ pub fn start(
     }
 }
 
-/// The same, and what its operator is told.
+/// Starts a server, and collects its notices.
 pub fn serve_heard(exports: Vec<Arc<dyn Export>>, settings: Settings) -> (Served, Told) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");
@@ -85,7 +85,7 @@ pub fn serve_memory(size_bytes: usize) -> (Served, Arc<MemoryExport>) {
     (serve(vec![export.clone()], Settings::default()), export)
 }
 
-/// A blocking client: one request at a time, or many by hand.
+/// A blocking client: one request at a time, or many with `send` and `wait`.
 pub struct Client {
     pub stream: UnixStream,
     session: ClientSession,
@@ -105,7 +105,7 @@ impl Client {
         Self::connect_as(socket, export, style)
     }
 
-    /// The same, with any way to write messages.
+    /// The same, in any message style.
     pub fn connect_as(socket: &Path, export: &str, style: Style) -> Option<Self> {
         let stream = UnixStream::connect(socket).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -156,7 +156,7 @@ impl Client {
         Some(payload)
     }
 
-    /// Sends a request without waiting; answers its cookie.
+    /// Sends a request without waiting; returns its cookie.
     pub fn send(&mut self, command: Command, payload: &[u8]) -> u64 {
         self.cookie += 1;
         let header = self.session.submit(self.cookie, command).unwrap();
@@ -165,12 +165,12 @@ impl Client {
         self.cookie
     }
 
-    /// Says that nothing more will come.
+    /// Sends DISC.
     pub fn say_goodbye(&mut self) {
         self.stream.write_all(&self.session.disconnect()).unwrap();
     }
 
-    /// Waits for one request to end: its cookie, how it went, and the data if it was a READ.
+    /// Waits for one request to end: its cookie, its result, and the data of a READ.
     pub fn wait(&mut self) -> Option<(u64, Result<Vec<u8>, ErrorCode>)> {
         let mut data = Vec::new();
         loop {
@@ -202,7 +202,7 @@ impl Client {
     }
 }
 
-/// What an [`OddExport`] does with an operation.
+/// The closure that carries out an [`OddExport`]'s operations.
 pub type Handler = Box<dyn Fn(ClientRequest, Completion) + Send + Sync>;
 
 /// An export of 1 MiB whose `submit` is a closure.
@@ -238,7 +238,7 @@ impl Export for OddExport {
     }
 }
 
-/// Success, with the payload that came.
+/// Completes with success and the request's own payload.
 pub fn succeed(operation: ClientRequest, done: Completion) {
     let payload = match operation {
         ClientRequest::Read { payload, .. } | ClientRequest::Write { payload, .. } => Some(payload),
@@ -250,7 +250,7 @@ pub fn succeed(operation: ClientRequest, done: Completion) {
 /// Operations kept until they are released.
 pub type Shelf = Arc<Mutex<Vec<(ClientRequest, Completion)>>>;
 
-/// An export that answers nothing until its shelf is emptied by the test.
+/// An export that answers nothing until the test empties its shelf.
 pub fn shelving() -> (Arc<OddExport>, Shelf) {
     let shelf = Shelf::default();
     let inner = Arc::clone(&shelf);
@@ -260,7 +260,6 @@ pub fn shelving() -> (Arc<OddExport>, Shelf) {
     (export, shelf)
 }
 
-/// Waits until `condition` holds.
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {

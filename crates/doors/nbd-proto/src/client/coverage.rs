@@ -1,8 +1,8 @@
-//! Which bytes of a READ have arrived.
+//! The bytes of a READ that have arrived.
 //!
-//! Where it stands: one per READ in flight, inside the client session. It catches a server that sends bytes twice,
-//! sends bytes that were not asked for, or claims success with bytes missing: the class of bug that turns a lost chunk into
-//! silent zeroes.
+//! Where it stands: one per READ in flight, inside the client session. It catches a server that
+//! sends bytes twice, sends bytes that the client did not ask for, or claims success with bytes
+//! missing. Such a bug would turn a lost chunk into silent zeroes.
 //!
 //! Invariants
 //! - Complete means every byte exactly once: `tests::complete_means_every_byte_once`.
@@ -17,7 +17,7 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// Adds `start..end`; false if it is empty or overlaps what is there.
+    /// Adds `start..end`; false if it is empty or overlaps a range.
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..=start).next_back().map(|(start, end)| (*start, *end));
         let after = self.ranges.range(start..).next().map(|(start, end)| (*start, *end));

@@ -1,8 +1,9 @@
 //! The client's half of a session: negotiation, requests out, replies in.
 //!
-//! Where it stands: tests and, later, remote members put a socket around it. Like the server's half it is fed bytes and
-//! asked for events, and it never holds the data of a READ: it says which bytes of the stream are data, and for which
-//! offset. It trusts the server no more than the server trusts clients.
+//! Where it stands: tests and, later, remote members put a socket around it. Like the server's half
+//! it takes bytes and yields events. It never holds the data of a READ: it reports which bytes of
+//! the stream are data, and their offset. It trusts the server no more than the server trusts
+//! clients.
 //!
 //! ```text
 //!   Greeting ─► OptionReply ⟳ EXTENDED_HEADERS? else STRUCTURED_REPLY? SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
@@ -18,7 +19,8 @@
 //! ```
 //!
 //! Invariants
-//! - A READ succeeds only if each of its bytes arrived exactly once: `coverage::tests`, `tests/client.rs`.
+//! - A READ succeeds only if each of its bytes arrived exactly once: `coverage::tests`,
+//!   `tests/client.rs`.
 //! - Any bytes give events or a [`ClientClose`], never a panic: fuzz target `nbd_client`.
 
 mod coverage;
@@ -36,7 +38,7 @@ use crate::style::Style;
 use crate::wire;
 use coverage::Coverage;
 
-/// What a client session is for.
+/// A client session's goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// Enter transmission with GO, or EXPORT_NAME if the server has no GO.
@@ -49,42 +51,42 @@ pub enum Goal {
     List,
 }
 
-/// What to negotiate.
+/// A plan for the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientPlan {
     /// Export name; empty for the default one.
     pub export: String,
-    /// What for.
+    /// The session's goal.
     pub goal: Goal,
     /// Ask for structured replies.
     pub structured_replies: bool,
-    /// Ask for extended headers, and for structured replies only if there are none. Not with [`Goal::TransmitByExportName`],
-    /// which they rule out.
+    /// Ask for extended headers, and for structured replies only if the server lacks them. Not with
+    /// [`Goal::TransmitByExportName`], which they rule out.
     pub extended_headers: bool,
     /// Ask for `base:allocation` (needs structured replies or extended headers).
     pub allocation_context: bool,
 }
 
-/// What the server said about an export.
+/// The server's description of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExportInfo {
     /// Size, in bytes.
     pub size_bytes: u64,
     /// `TRANSMIT_*` flags.
     pub transmission_flags: u16,
-    /// Canonical name, if told.
+    /// Canonical name, if the server sent it.
     pub name: Option<String>,
-    /// Description for people, if told.
+    /// Description for people, if the server sent it.
     pub description: Option<String>,
-    /// Block sizes, if told and valid.
+    /// Block sizes, if the server sent valid ones.
     pub block_sizes: Option<BlockSizes>,
-    /// How requests and replies are written.
+    /// The style of requests and replies.
     pub style: Style,
     /// Id of `base:allocation`, if selected.
     pub context_id: Option<u32>,
 }
 
-/// What a client session asks of its driver.
+/// An event of a client session, for its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientEvent {
     /// Send these bytes.
@@ -93,7 +95,7 @@ pub enum ClientEvent {
     Listed(String),
     /// The answer to INFO.
     Described(ExportInfo),
-    /// Requests may be submitted now.
+    /// The driver can submit requests now.
     Ready(ExportInfo),
     /// The next `length` bytes of the stream are the data at `offset`.
     Data {
@@ -124,10 +126,10 @@ pub enum ClientEvent {
     Completed {
         /// Its cookie.
         cookie: u64,
-        /// How it went.
+        /// Its result.
         result: Result<(), ErrorCode>,
     },
-    /// Nothing more will come of this session.
+    /// The session is over.
     Close(ClientClose),
 }
 
@@ -165,7 +167,8 @@ pub enum SubmitError {
     /// The range does not lie within the export, or is empty.
     #[error("the range is empty or beyond the end of the export")]
     Range,
-    /// BLOCK_STATUS without the context, "don't fragment" without structured replies, or a range longer than headers hold.
+    /// BLOCK_STATUS without the context, "don't fragment" without structured replies, or a range
+    /// longer than headers hold.
     #[error("the request needs a feature that was not negotiated")]
     NotNegotiated,
 }
@@ -201,7 +204,7 @@ pub struct ClientSession {
     phase: Phase,
     collector: Collector,
     events: VecDeque<ClientEvent>,
-    /// The option whose replies are awaited, and how many came.
+    /// The option in flight, and its replies so far.
     awaited_option: u32,
     option_replies: u32,
     no_zeroes: bool,
@@ -230,8 +233,8 @@ impl ClientSession {
         session
     }
 
-    /// Takes bytes of the stream; answers how many were consumed, which is fewer than given when an event is to be
-    /// polled first or the rest is data of a READ, and 0 once closed.
+    /// Takes bytes of the stream; returns the number consumed. That is less than the input if an
+    /// event must be polled first or the rest is data of a READ, and 0 once closed.
     ///
     /// # Panics
     /// If events are waiting to be polled.
@@ -265,7 +268,7 @@ impl ClientSession {
         }
     }
 
-    /// Says that the driver took `bytes` of data from the stream.
+    /// Notes that the driver took `bytes` of data from the stream.
     ///
     /// # Panics
     /// If that is more than [`ClientSession::payload_pending`].
@@ -281,10 +284,10 @@ impl ClientSession {
         }
     }
 
-    /// Takes a request into the table; answers the bytes to send, behind which a WRITE's payload follows.
+    /// Takes a request into the table; returns the bytes to send. A WRITE's payload follows them.
     ///
     /// # Errors
-    /// The request does not fit what was negotiated; nothing was taken.
+    /// The request does not fit the negotiated features; nothing was taken.
     pub fn submit(&mut self, cookie: u64, command: Command) -> Result<RequestBytes, SubmitError> {
         if !self.is_ready() {
             return Err(SubmitError::NotReady);

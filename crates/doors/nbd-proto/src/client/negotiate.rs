@@ -1,8 +1,9 @@
 //! The client's way through the options.
 //!
-//! Where it stands: called by the session with whole messages; sends the next option of the plan or enters
-//! transmission. A refusal of structured replies or of the meta context is lived with; a refusal of the goal ends the
-//! session, except that GO falls back to EXPORT_NAME on a server too old for it.
+//! Where it stands: the session calls it with whole messages; it sends the next option of the plan
+//! or enters transmission. The client goes on if the server refuses structured replies or the meta
+//! context. A refusal of the goal ends the session, except that GO falls back to EXPORT_NAME on a
+//! server too old for it.
 
 use super::{ClientClose, ClientEvent, ClientSession, Goal, Phase};
 use crate::collect::Cursor;

@@ -1,8 +1,8 @@
 //! Replies of the transmission phase, as a client reads them.
 //!
-//! Where it stands: called by the session with whole headers and chunk bodies. Every number of the server's is held
-//! against the request it answers before it becomes an event: a driver may write [`ClientEvent::Data`] into its buffer
-//! without a check of its own.
+//! Where it stands: the session calls it with whole headers and chunk bodies. It checks every
+//! number of the server's against the request before it makes an event. So a driver can write
+//! [`ClientEvent::Data`] into its buffer without a check of its own.
 
 use super::{ClientEvent, ClientSession, InFlight, Phase};
 use crate::collect::Cursor;
@@ -14,7 +14,8 @@ use crate::style::Style;
 use crate::wire;
 
 impl InFlight {
-    /// Marks `length` bytes at `offset` as arrived; false if the request did not ask for them or has them.
+    /// Marks `length` bytes at `offset` as arrived; false if they are outside the request or have
+    /// arrived before.
     fn take_range(&mut self, offset: u64, length: u32) -> bool {
         let Command::Read { offset: wanted, length: wanted_length, .. } = self.command else {
             return false;
@@ -29,7 +30,7 @@ impl InFlight {
         }
     }
 
-    /// Whether everything a success must bring is here.
+    /// Whether all that a success must bring has arrived.
     fn is_answered(&self) -> bool {
         match self.command {
             Command::Read { offset, length, .. } => offset
@@ -118,7 +119,7 @@ impl ClientSession {
         self.on_chunk((flags, kind), cookie, length);
     }
 
-    /// A chunk of a request that is in flight.
+    /// Handles a chunk of a request in flight.
     fn on_chunk(&mut self, (flags, kind): (u16, u16), cookie: u64, length: u32) {
         let done = flags & wire::CHUNK_FLAG_DONE != 0;
         if kind == wire::CHUNK_OFFSET_DATA {
@@ -196,7 +197,7 @@ impl ClientSession {
             return None;
         }
         entry.status_seen = true;
-        // A count of 0 leaves it to the length of the chunk.
+        // With a count of 0 the chunk's length gives the number of extents.
         let count = if is_long { cursor.u32()? } else { 0 };
         let mut extents = Vec::new();
         while !cursor.is_empty() {
@@ -233,7 +234,7 @@ impl ClientSession {
         true
     }
 
-    /// Behind the last byte of a chunk or simple reply: the next one, or the end of the request.
+    /// The end of a chunk or simple reply: the next one follows, or the request ends.
     pub(super) fn end_of_chunk(&mut self, cookie: u64, done: bool) {
         if done {
             let entry = self.in_flight.remove(&cookie).expect("a reply is for a known request");

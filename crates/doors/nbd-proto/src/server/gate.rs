@@ -1,8 +1,9 @@
-//! What is said before TLS: the greeting, the client's flags, and options up to STARTTLS.
+//! The gate before TLS: the greeting, the client's flags, and options up to STARTTLS.
 //!
-//! Where it stands: in front of a [`super::ServerSession`], where a client may or must use TLS. It is fed bytes and asked for
-//! events as that is, and ends with one of three words: TLS begins, there will be none, or the client is gone. What follows is
-//! the session's, which has said its own greeting and heard the same flags by then.
+//! Where it stands: in front of a [`super::ServerSession`], on endpoints with TLS. It takes bytes
+//! and yields events as a session does, and ends in one of three ways: TLS begins, the client
+//! speaks plainly, or it is gone. Then the session takes over. Its driver drops the session's own
+//! greeting and gives it the client's flags again.
 //!
 //! | option | where TLS is required (FORCEDTLS) | where it may be used (SELECTIVETLS) |
 //! |---|---|---|
@@ -12,12 +13,12 @@
 //! | EXPORT_NAME | the end: no error reply exists | the same |
 //! | others | TLS_REQD | the same |
 //!
-//! Nothing that came before TLS counts after it: whoever is between the two ends could have put it there.
+//! Bytes from before TLS do not count after it: an attacker in the middle could have injected them.
 //!
 //! Source: `doc/proto.md`, "TLS support".
 //!
-//! - Any split of the bytes gives the same events, and no more than an option's header is kept:
-//!   [check: a_gate_hears_the_same_however_bytes_are_cut].
+//! - Any split of the bytes gives the same events, and the gate keeps no more than an option's
+//!   header: [check: a_gate_hears_the_same_however_bytes_are_cut].
 
 use std::collections::VecDeque;
 
@@ -26,17 +27,17 @@ use crate::collect::{Collector, Cursor};
 use crate::limits::OPTIONS_MAX;
 use crate::wire;
 
-/// What a gate asks of its driver.
+/// An event of a gate, for its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateEvent {
     /// Send these bytes; they are whole messages.
     Transmit(Vec<u8>),
-    /// The next bytes of the client are TLS. Then its options come again, under these flags.
+    /// The client's next bytes are TLS. Then it sends its options again, under these flags.
     StartTls {
-        /// What the client has said it knows.
+        /// The client's flags.
         client_flags: u32,
     },
-    /// There will be no TLS. A session is given these bytes, and then all that comes.
+    /// The client does not use TLS. The session gets these bytes, and then the rest of the stream.
     Plain(Vec<u8>),
     /// Read no more.
     Close(CloseReason),
@@ -46,12 +47,12 @@ pub enum GateEvent {
 enum Phase {
     ClientFlags,
     OptionHeader,
-    /// The data of an option, which is answered when it is over.
+    /// Skips the data of an option, then answers it.
     Skip {
         option: u32,
         remaining: u32,
     },
-    /// The word was said.
+    /// The gate has ended.
     Over,
 }
 
@@ -67,7 +68,7 @@ pub struct TlsGate {
 }
 
 impl TlsGate {
-    /// One that waits for a client; with `is_required` nobody comes in without TLS.
+    /// A gate that waits for a client; with `is_required` it admits no client without TLS.
     #[must_use]
     pub fn new(is_required: bool) -> Self {
         let mut collector = Collector::default();
@@ -89,7 +90,8 @@ impl TlsGate {
         self.events.pop_front()
     }
 
-    /// Takes what the client sent; answers how much of it. What is left over is not the gate's.
+    /// Takes the client's bytes; returns the number consumed. The rest belongs to TLS or the
+    /// session.
     pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
         let mut rest = input;
         while self.phase != Phase::Over && !rest.is_empty() {
@@ -206,7 +208,8 @@ mod tests {
 
     const BOTH: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
 
-    /// All events but the greeting, and how many bytes were left over, with the bytes given `step` at a time.
+    /// All events but the greeting, and the number of bytes left over, with the bytes given `step`
+    /// at a time.
     fn heard(is_required: bool, bytes: &[u8], step: usize) -> (Vec<GateEvent>, usize) {
         let mut gate = TlsGate::new(is_required);
         let taken: usize = bytes.chunks(step).map(|part| gate.handle_bytes(part)).sum();
@@ -215,7 +218,7 @@ mod tests {
         (events.into_iter().skip(1).collect(), bytes.len().saturating_sub(taken))
     }
 
-    /// What each option is answered, by its kind.
+    /// The kinds of the replies to options.
     fn kinds(events: &[GateEvent]) -> Vec<u32> {
         let kind = |event: &GateEvent| match event {
             GateEvent::Transmit(bytes) => {
@@ -271,7 +274,7 @@ mod tests {
             let bytes = client.concat();
             let whole = heard(is_required, &bytes, usize::MAX);
             for step in 1..20 {
-                // Behind the word each part is left over whole.
+                // After the gate's end it leaves each piece over whole.
                 assert_eq!(heard(is_required, &bytes, step).0, whole.0, "{step} {client:?}");
             }
         }

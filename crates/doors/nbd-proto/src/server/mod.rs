@@ -1,9 +1,10 @@
-//! The server's half of a session: fed bytes, asked for events.
+//! The server's half of a session: it takes bytes and yields events.
 //!
-//! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the transmission phase do
-//! not pass through it: they are written with the [`ReplyCodec`] of [`Negotiated`] by the thread that finishes a request. What
-//! it does not do: time (the handshake deadline is the socket owner's), memory for payloads, I/O, TLS: in front of
-//! it stands a [`TlsGate`] then.
+//! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the
+//! transmission phase do not pass through it: the thread that finishes a request writes them with
+//! the [`ReplyCodec`] of [`Negotiated`]. It does no timing (the handshake deadline is the socket
+//! owner's), allocates no payload memory, and does no I/O. For TLS a [`TlsGate`] stands in front of
+//! it.
 //!
 //! ```text
 //!              greeting out
@@ -24,14 +25,16 @@
 //!                                           └────────── Payload   (the caller's bytes)   │
 //! ```
 //!
-//! How to drive it: poll events until there are none; then, if [`ServerSession::payload_pending`] is not zero, move
-//! that many bytes from the socket to the WRITE's buffer and say so with [`ServerSession::payload_consumed`]; else give
-//! what was read to [`ServerSession::handle_bytes`].
+//! How to drive it: poll events until there are none. Then, if [`ServerSession::payload_pending`]
+//! is not zero, move that many bytes from the socket to the WRITE's buffer and report them with
+//! [`ServerSession::payload_consumed`]. Else give the received bytes to
+//! [`ServerSession::handle_bytes`].
 //!
 //! Invariants
-//! - `handle_bytes` stops behind the message that made an event, so payload bytes are never swallowed:
-//!   `tests/fragmentation.rs`.
-//! - A feature never outlives the option that negotiated it: `tests/negotiation.rs::contexts_belong_to_one_export`.
+//! - `handle_bytes` stops behind the message that made an event, so it never swallows payload
+//!   bytes: `tests/fragmentation.rs`.
+//! - A feature never outlives the option that negotiated it:
+//!   `tests/negotiation.rs::contexts_belong_to_one_export`.
 
 mod gate;
 mod negotiate;
@@ -50,7 +53,7 @@ use crate::wire;
 
 pub use gate::{GateEvent, TlsGate};
 
-/// What a server session asks of its driver.
+/// An event of a server session, for its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerEvent {
     /// Send these bytes; they are whole messages.
@@ -61,7 +64,7 @@ pub enum ServerEvent {
     Request(Request),
     /// Answer this request with this error; its payload, if any, has been consumed.
     Refused {
-        /// What the reply repeats of the request.
+        /// The fields that the reply repeats of the request.
         echo: Echo,
         /// The error and its reason.
         refusal: Refusal,
@@ -70,14 +73,14 @@ pub enum ServerEvent {
     Close(CloseReason),
 }
 
-/// What negotiation came to.
+/// The result of a negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
     /// Index of the export in the catalog.
     pub export_index: usize,
     /// How to write replies.
     pub codec: ReplyCodec,
-    /// Whether BLOCK_STATUS may come.
+    /// Whether the client may send BLOCK_STATUS.
     pub allocation_context: bool,
 }
 
@@ -102,13 +105,13 @@ pub enum CloseReason {
     /// More options than [`OPTIONS_MAX`].
     #[error("more than {OPTIONS_MAX} options")]
     TooManyOptions,
-    /// EXPORT_NAME of an export that is not here, or with an overlong name: there is no error reply for it.
+    /// EXPORT_NAME of an unknown export, or with an overlong name: there is no error reply for it.
     #[error("EXPORT_NAME of an unknown export")]
     UnknownExport,
     /// EXPORT_NAME while the server is going away: there is no error reply for it.
     #[error("the server is being shut down")]
     Shutdown,
-    /// EXPORT_NAME of a client that is not to be served: there is no error reply for it.
+    /// EXPORT_NAME of a client that was turned away: there is no error reply for it.
     #[error("the client was turned away")]
     TurnedAway,
     /// EXPORT_NAME after extended headers, which rule it out: there is no error reply for it.
@@ -122,7 +125,7 @@ pub enum CloseReason {
     PayloadTooLarge(u64),
 }
 
-/// Where in the stream the session stands; the drawing is in the module's header.
+/// The session's place in the stream, as drawn in the module's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     ClientFlags,
@@ -135,7 +138,7 @@ enum Phase {
     Closed,
 }
 
-/// What the options so far came to.
+/// The features that options have negotiated so far.
 #[derive(Debug, Default, Clone, Copy)]
 struct Features {
     no_zeroes: bool,
@@ -160,7 +163,8 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A session over `catalog`, whose first export (of those that are not withdrawn) is also reached by the empty name. The greeting is its first event.
+    /// A session over `catalog`; the empty name also reaches its first export that is not
+    /// withdrawn. The greeting is its first event.
     ///
     /// # Panics
     /// If the catalog is empty: a server without exports does not listen.
@@ -182,11 +186,12 @@ impl ServerSession {
         session
     }
 
-    /// Takes bytes of the stream; answers how many were consumed, which is fewer than given when an event is to be
-    /// polled first or the rest is a WRITE's payload, and 0 once closed.
+    /// Takes bytes of the stream; returns the number consumed. That is less than the input if an
+    /// event must be polled first or the rest is a WRITE's payload, and 0 once closed.
     ///
     /// # Panics
-    /// If events are waiting to be polled: the order of calls is the driver's mistake, not the peer's.
+    /// If events are waiting to be polled: the order of calls is the driver's mistake, not the
+    /// peer's.
     pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
         assert!(self.events.is_empty(), "poll every event before feeding more bytes");
         let mut rest = input;
@@ -224,8 +229,9 @@ impl ServerSession {
         }
     }
 
-    /// Bytes until the message that has begun, or the next one, is whole; what is thrown away counts as one message.
-    /// A driver that receives no more than this receives nothing of what follows. 0 within a payload and once closed.
+    /// Bytes that complete the current or next message; skipped data counts as one message. A
+    /// driver that receives no more than this receives nothing of the next message. 0 within a
+    /// payload and once closed.
     #[must_use]
     pub fn message_missing(&self) -> usize {
         match self.phase {
@@ -240,7 +246,7 @@ impl ServerSession {
         }
     }
 
-    /// Says that the driver took `bytes` of payload from the stream.
+    /// Notes that the driver took `bytes` of payload from the stream.
     ///
     /// # Panics
     /// If that is more than [`ServerSession::payload_pending`].
@@ -254,16 +260,17 @@ impl ServerSession {
         }
     }
 
-    /// From now on every option but ABORT is answered with ERR_SHUTDOWN and every request refused with ESHUTDOWN.
+    /// From now on the session answers every option but ABORT with ERR_SHUTDOWN, and refuses every
+    /// request with ESHUTDOWN.
     pub fn handle_shutdown(&mut self) {
         self.shutting_down = true;
     }
 
-    /// From now on every option but ABORT is answered with ERR_POLICY and `reason`: the client is not to be served, and is
-    /// told why. For sessions that have not reached the transmission phase.
+    /// From now on the session answers every option but ABORT with ERR_POLICY and `reason`: the
+    /// server turns the client away. Only before the transmission phase.
     ///
     /// # Panics
-    /// If it has.
+    /// In the transmission phase.
     pub fn turn_away(&mut self, reason: String) {
         assert!(self.negotiated.is_none(), "one that was let in is not turned away");
         self.turned_away = Some(reason);
@@ -275,7 +282,7 @@ impl ServerSession {
         self.negotiated.is_some()
     }
 
-    /// Length of a request's header, as far as it has been negotiated, in bytes.
+    /// Length of a request's header in the style negotiated so far, in bytes.
     #[must_use]
     pub fn request_bytes(&self) -> usize {
         self.features.style.request_bytes()
@@ -328,7 +335,7 @@ impl ServerSession {
         usize::try_from(taken).expect("taken is at most a usize")
     }
 
-    /// Enters a phase that collects a message, or one that does not.
+    /// Enters a phase; if it collects a message, sets its length.
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         match phase {
@@ -356,8 +363,9 @@ impl ServerSession {
         if flags & !(fixed | no_zeroes) != 0 {
             return self.close(CloseReason::UnknownClientFlags(flags));
         }
-        // Whoever sends options knows them, whether it said so or not: "servers MAY choose to honour fixed newstyle from
-        // clients that didn't set this bit". Some clients send no flag at all (go-nbd).
+        // A client that sends options knows them even without the flag: "servers MAY choose to
+        // honour fixed newstyle from clients that didn't set this bit". Some clients send no flag
+        // at all (go-nbd).
         self.features.no_zeroes = flags & no_zeroes != 0;
         self.enter(Phase::OptionHeader);
     }

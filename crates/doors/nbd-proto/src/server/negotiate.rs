@@ -1,7 +1,8 @@
 //! The answers to options.
 //!
-//! Where it stands: called by the session with one whole option; queues the replies and picks the next phase. The
-//! lengths have been checked against the limits already; here the data is parsed and looked up.
+//! Where it stands: the session calls it with one whole option; it queues the replies and picks the
+//! next phase. The session has checked the lengths against the limits; this file parses the data
+//! and looks it up.
 //!
 //! | option | answer |
 //! |---|---|
@@ -9,12 +10,12 @@
 //! | ABORT | ACK, the session ends; data is ignored |
 //! | LIST | one SERVER per export, with its description, ACK |
 //! | INFO, GO | EXPORT always, NAME, DESCRIPTION and BLOCK_SIZE when asked for, ACK; GO enters transmission |
-//! | STRUCTURED_REPLY | ACK, also when repeated; EXT_HEADER_REQD after EXTENDED_HEADERS, which would be taken back |
-//! | EXTENDED_HEADERS | ACK, also when repeated, and whether or not replies are structured |
+//! | STRUCTURED_REPLY | ACK, also when repeated; EXT_HEADER_REQD after EXTENDED_HEADERS, which it would undo |
+//! | EXTENDED_HEADERS | ACK, also when repeated, with or without structured replies |
 //! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; INVALID before STRUCTURED_REPLY or EXTENDED_HEADERS |
 //! | SET_META_CONTEXT | `base:allocation` for its name; replaces the selection even when it fails |
 //! | STARTTLS, others | UNSUP |
-//! | any but ABORT, of a client that was turned away | POLICY, and why |
+//! | any but ABORT, of a client that was turned away | POLICY, with the reason |
 
 use super::{CloseReason, Negotiated, Phase, ServerEvent, ServerSession};
 use crate::export::ExportDescription;

@@ -1,4 +1,4 @@
-//! Both sessions on in-memory pipes: what the other test files share.
+//! Helpers of the other test files: both sessions on in-memory pipes.
 #![allow(dead_code, unreachable_pub, missing_docs)] // each test file uses its own part
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn catalog() -> Arc<[ExportDescription]> {
     Arc::new([array, frozen])
 }
 
-/// Every way to write messages.
+/// Every style of messages.
 pub const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Extended];
 
 pub fn plan(goal: Goal, style: Style) -> ClientPlan {
@@ -45,7 +45,7 @@ pub fn plan(goal: Goal, style: Style) -> ClientPlan {
     }
 }
 
-/// One thing a driver sees: an event, or payload bytes (adjacent pieces joined).
+/// A driver's view: an event, or payload bytes (adjacent pieces joined).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen<E> {
     Event(E),
@@ -75,7 +75,7 @@ pub fn pieces<'a>(stream: &'a [u8], lengths: &'a [usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Feeds a server session; answers everything it asked for.
+/// Feeds a server session; returns all its events.
 pub fn trace_server(session: &mut ServerSession, pieces: &[&[u8]]) -> Vec<Seen<ServerEvent>> {
     let mut seen: Vec<_> = std::iter::from_fn(|| session.poll_event()).map(Seen::Event).collect();
     for piece in pieces {
@@ -136,14 +136,14 @@ pub fn trace_client(
     seen
 }
 
-/// Both directions of one whole conversation, and what the client saw.
+/// Both directions of a whole conversation, and the client's events.
 pub struct Conversation {
     pub to_server: Vec<u8>,
     pub to_client: Vec<u8>,
     pub seen: Vec<Seen<ClientEvent>>,
 }
 
-/// What a WRITE writes at `offset`.
+/// The payload of a WRITE at `offset`.
 pub fn pattern(offset: u64, length: u32) -> Vec<u8> {
     (0..u64::from(length)).map(|i| ((offset + i) % 251) as u8).collect()
 }
