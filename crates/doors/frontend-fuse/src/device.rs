@@ -1,8 +1,10 @@
-//! Messages by /dev/fuse: a thread that reads them, and answers from whatever thread ends what was asked.
+//! Requests by /dev/fuse: a thread reads the kernel's messages; the thread that ends a request
+//! writes its answer.
 //!
-//! A message is received into three runs of memory at once: its head, then memory as long as the last write was, then
-//! memory for the longest one. A write that is as long as the one before lies in the second run alone, aligned, and
-//! goes to the array as it is; any other is copied together once, and says how long the next is expected to be.
+//! The thread receives a message into three runs of memory at once: its head, then memory as long
+//! as the last write, then memory for the longest one. A write as long as the one before it fills
+//! the second run alone, aligned, and goes to the array without a copy. Any other write is copied
+//! once, and its length is the next expected one.
 //!
 //! ```text
 //!   readv ──► │ head, arguments │ expected │ rest │ ──► decide ──► Answer ──────────────────────► write
@@ -39,16 +41,16 @@ pub(crate) struct Device {
     wishes: Wishes,
     waiting: Mutex<Slab<Asked>>,
     pub(crate) gate: Arc<Gate>,
-    /// Written to when the reader is to end.
+    /// An eventfd that tells the reader to end.
     end: OwnedFd,
-    /// What was agreed on, once it was.
+    /// The parameters agreed in INIT, once it is answered.
     begun: Mutex<Option<Agreed>>,
     begins: Condvar,
-    /// The kernel has let go of the file system.
+    /// The kernel has released the file system.
     gone: AtomicBool,
-    /// We are about to let go of it ourselves.
+    /// This process is about to unmount it.
     ending: AtomicBool,
-    /// Used from when both ends have agreed on it.
+    /// Used once both ends have agreed on rings.
     rings: Mutex<Option<Rings>>,
 }
 
@@ -77,42 +79,42 @@ impl Device {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the kernel has let go of the file system.
+    /// Whether the kernel has released the file system.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Whether it is being unmounted from here.
+    /// Whether this process is unmounting it.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::SeqCst)
     }
 
-    /// It is about to be.
+    /// Notes that this process is about to unmount it.
     pub(crate) fn note_ending(&self) {
         self.ending.store(true, Ordering::SeqCst);
     }
 
-    /// Waits for the first request to be answered; what was agreed on, if it was.
+    /// Waits until INIT is answered; returns the agreed parameters, or `None` after `limit`.
     pub(crate) fn wait_for_begin(&self, limit: Duration) -> Option<Agreed> {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.begins.wait_timeout_while(begun, limit, |begun| begun.is_none());
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Has the reader end.
+    /// Tells the reader to end.
     pub(crate) fn end(&self) {
         self.gate.close();
-        // It can be written to: nobody else does.
+        // The write cannot fail: only this code writes to it.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
     }
 
-    /// Ends the threads of rings; nothing is answered by them any more.
+    /// Ends the threads of the rings; they answer nothing more.
     pub(crate) fn end_rings(&self) {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(rings);
     }
 
-    /// Gives an answer to the kernel. One that is not wanted any more is not missed.
+    /// Writes an answer to the kernel. If the kernel no longer wants it, that is no error.
     fn send(&self, reply: &Reply, payload: Option<&Payload>) {
         let result = match payload {
             Some(payload) => {
@@ -156,7 +158,7 @@ pub(crate) struct Reader {
     rest: Payload,
 }
 
-/// What came of looking for a message.
+/// The result of a look for a message.
 enum Received {
     Message(usize),
     Nothing,
@@ -170,7 +172,7 @@ impl Reader {
         Ok(Self { device, head: [0; MESSAGE_BYTES_MAX], expected, rest })
     }
 
-    /// Until it is told to end, or the kernel lets go.
+    /// Runs until it is told to end, or the kernel releases the file system.
     pub(crate) fn run(mut self) {
         while self.device.gate.wait_for(PAYLOAD_BYTES_MAX) {
             match self.receive() {
@@ -184,12 +186,12 @@ impl Reader {
         }
     }
 
-    /// Waits for a message, or to be told to end.
+    /// Waits for a message, or for the end.
     fn wait(&self) {
         let Device { descriptor, end, .. } = &*self.device;
         let mut descriptors =
             [PollFd::new(&**descriptor, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-        // Whatever it says, both are looked at next.
+        // The caller looks at both next, whatever the result.
         let _ = poll(&mut descriptors, None);
     }
 
@@ -202,7 +204,7 @@ impl Reader {
         match rustix::io::readv(&*self.device.descriptor, &mut parts) {
             Ok(0) => Received::Gone,
             Ok(bytes) => Received::Message(bytes),
-            // The last one: it was taken back while it was being handed over.
+            // ENOENT: the kernel took the message back while handing it over.
             Err(SystemErrno::AGAIN | SystemErrno::INTR | SystemErrno::NOENT) => Received::Nothing,
             Err(errno) => {
                 tracing::debug!(target: "braid_frontend_fuse", %errno, "no more messages");
@@ -245,7 +247,7 @@ impl Reader {
         }
     }
 
-    /// Brings arguments together that are longer than a write's; where they are.
+    /// Joins arguments that are longer than a write's; returns their range in `head`.
     fn join(&mut self, in_head: usize, behind: usize) -> std::ops::Range<usize> {
         let more = behind.min(MESSAGE_BYTES_MAX - in_head).min(self.expected.len());
         self.head[in_head..in_head + more].copy_from_slice(&self.expected[..more]);
@@ -293,7 +295,7 @@ impl Reader {
         second.copy_from_slice(&self.rest[..second.len()]);
         add(&self.device.session.counters.bytes_copied, bytes);
         let expected = bytes.max(EXPECTED_BYTES_MIN);
-        // Without memory it is as long as it was, and the next one is copied as well.
+        // Without memory the expected length stays, and the next write is copied as well.
         if let Ok(next) = Payload::try_for_overwriting(expected) {
             self.expected = next;
         }

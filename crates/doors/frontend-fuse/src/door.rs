@@ -1,4 +1,4 @@
-//! The crate's face: an array becomes a file, and stops being one.
+//! The crate's face: it opens an array as a file, and closes it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -27,43 +27,43 @@ pub enum OpenError {
     /// Mounting failed.
     #[error("{} cannot be mounted", path.display())]
     Mount {
-        /// Where.
+        /// The mount point.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: MountError,
     },
-    /// The kernel says nothing, or something that is not understood.
+    /// The kernel does not answer, or speaks a protocol that is not understood.
     #[error("the kernel's FUSE is too old, or does not answer")]
     NotBegun,
-    /// The system refused something else.
+    /// Another system call failed.
     #[error("{call} failed")]
     System {
-        /// What was called.
+        /// The call.
         call: &'static str,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
 }
 
-/// How it ended.
+/// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Programs had the file open still; they get errors from now on.
+    /// Programs still had the file open; they get errors from now on.
     pub was_in_use: bool,
     /// Requests that had not ended within the deadline.
     pub unanswered: usize,
 }
 
-/// What has been counted.
+/// A reading of a door's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests of the kernel's.
+    /// Requests of the kernel.
     pub requests: u64,
     /// Bytes that programs have read.
     pub bytes_read: u64,
-    /// Bytes that they have written.
+    /// Bytes that programs have written.
     pub bytes_written: u64,
-    /// Of those, what was copied between the kernel's memory and the array's.
+    /// Bytes of those that were copied between the kernel's memory and the array's.
     pub bytes_copied: u64,
     /// Requests that failed in the array.
     pub errors: u64,
@@ -71,7 +71,7 @@ pub struct Counts {
     pub bytes_in_flight: u64,
 }
 
-/// A file that is an array. It is unmounted when this is dropped.
+/// An array as a file. Dropping it unmounts the file.
 pub struct Door {
     device: Arc<Device>,
     place: Place,
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Door {
     }
 }
 
-/// Reads what a door has counted, for as long as there is one.
+/// Reads a door's counters while the door exists.
 #[derive(Clone)]
 pub struct Meter(Weak<Device>);
 
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// What has been counted.
+    /// The door's counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.upgrade().map(|device| counts(&device)).unwrap_or_default()
@@ -117,7 +117,7 @@ fn counts(device: &Device) -> Counts {
 }
 
 impl Door {
-    /// Mounts `disk` on `place`, and serves it. `on_gone` is called if somebody else unmounts it.
+    /// Mounts `disk` on `place`, and serves it. Calls `on_gone` if another process unmounts it.
     ///
     /// # Errors
     /// See [`OpenError`]; nothing is mounted then.
@@ -142,7 +142,7 @@ impl Door {
         wishes.over_rings = rings.is_some();
         let way = (wishes, gate, rings);
         let device = Arc::new(Device::new(session, (descriptor, end), way));
-        // From here on it is unmounted when it is dropped.
+        // From here on, dropping the door unmounts it.
         let mut door = Self { device, place, reader: None, over_rings: false };
         door.start(on_gone)?;
         let agreed = door.device.wait_for_begin(HELPER_DEADLINE).ok_or(OpenError::NotBegun)?;
@@ -168,7 +168,7 @@ impl Door {
         Ok(())
     }
 
-    /// Where it is.
+    /// The file's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.place.path()
@@ -180,15 +180,15 @@ impl Door {
         self.over_rings
     }
 
-    /// Reads what it has counted.
+    /// A handle that reads its counters.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter(Arc::downgrade(&self.device))
     }
 
-    /// Unmounts it, and waits for what was asked for, but no longer than so.
+    /// Unmounts the file, and waits for requests in flight, at most for `deadline`.
     ///
-    /// Programs that have it open keep a file that answers everything with an error.
+    /// Programs that have the file open get an error for every later request.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> Closed {
         self.end(deadline)
@@ -208,7 +208,7 @@ impl Door {
         Closed { was_in_use, unanswered }
     }
 
-    /// Takes the mount away, which is still read from; whether somebody uses it.
+    /// Unmounts the file, which is still read from; whether a program uses it.
     fn unmount(&self) -> bool {
         let path = self.place.path();
         let unused = mount::unmount(path, How::Unused);
@@ -228,7 +228,8 @@ impl Drop for Door {
     }
 }
 
-/// What requests by io_uring need, where the kernel has them and there is room; without it they come by /dev/fuse.
+/// Prepares requests by io_uring, if the kernel supports them and there is room; else they come by
+/// /dev/fuse.
 fn by_rings(
     device: &Arc<OwnedFd>,
     shared: (&Arc<Session>, &Arc<Gate>),

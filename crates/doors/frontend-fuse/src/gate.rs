@@ -1,9 +1,10 @@
-//! Memory of requests in flight, counted: who takes more messages in waits here.
+//! A count of the memory of requests in flight; a thread waits here before it receives more
+//! messages.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that are out, and requests.
+/// Requests in flight, and their bytes.
 #[derive(Debug, Default)]
 struct Held {
     bytes: usize,
@@ -28,42 +29,42 @@ impl Gate {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until so many more bytes would fit, or nothing is taken in any more; whether they do.
+    /// Waits until `bytes` more fit, or the gate is closed; false if it is closed.
     pub(crate) fn wait_for(&self, bytes: usize) -> bool {
         let is_full = |held: &mut Held| !held.is_closed && held.bytes + bytes > self.bytes_max;
         let held = self.changed.wait_while(self.lock(), is_full);
         !held.unwrap_or_else(PoisonError::into_inner).is_closed
     }
 
-    /// One more request holds so many bytes.
+    /// Counts a request that holds `bytes`.
     pub(crate) fn enter(&self, bytes: usize) {
         let mut held = self.lock();
         held.bytes += bytes;
         held.requests += 1;
     }
 
-    /// One has ended.
+    /// Counts the end of a request.
     pub(crate) fn leave(&self, bytes: usize) {
         let mut held = self.lock();
         held.bytes -= bytes;
         held.requests -= 1;
         drop(held);
-        // One waits for bytes, and one for the last request.
+        // One thread waits for bytes, another for the last request.
         self.changed.notify_all();
     }
 
-    /// Bytes that are out.
+    /// Bytes of requests in flight.
     pub(crate) fn held_bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// Takes nothing in any more.
+    /// Closes the gate: the door receives no more messages.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until no request is out, but no longer than so; how many are.
+    /// Waits until no request is in flight, at most `limit`; returns the number left.
     pub(crate) fn wait_for_none(&self, limit: Duration) -> usize {
         let until = Instant::now() + limit;
         let mut held = self.lock();

@@ -1,30 +1,36 @@
-//! The FUSE door: an array as one file, for loop devices and for programs that know nothing of block devices.
+//! The FUSE door: an array as one file, for loop devices and for programs that know nothing of
+//! block devices.
 //!
-//! Where it stands: between the kernel's FUSE and a [`Disk`], which the runtime's volume is. What requests mean is decided
-//! by `braid-fuse-proto`; here are descriptors, mounts and threads. What it does not do: folders, names, other users.
+//! Where it stands: between the kernel's FUSE and a [`Disk`], which the runtime's volume is.
+//! `braid-fuse-proto` decides the meaning of requests; this crate has descriptors, mounts and
+//! threads. It does no folders, names, or other users.
 //!
 //! ```text
-//!   place    is PATH fit to be mounted on? what a killed server left there is taken away
-//!   mount    mount(2) for root, fusermount3 for everybody else ──► a descriptor of /dev/fuse
+//!   place    is PATH fit to be mounted on? a killed server's stale mount is removed
+//!   mount    mount(2) for root, fusermount3 for other users ──► a descriptor of /dev/fuse
 //!
 //!   device ── a thread: readv(head, payload) ──► decide ──► Disk::submit ┄┄► writev(head, payload), on the thread
 //!                                                   └──► write, at once       that ends it
 //!   rings ── where the kernel allows it, in place of `device`: a queue and a thread for each processor, io_uring
 //! ```
 //!
-//! No thread waits for the array. A payload is received where it stays: the head of a message goes to one place and what
-//! follows to another, which is aligned; that one is as long as the last write was, and what does not fit goes to a third.
+//! No thread waits for the array. A payload is received into its final memory: a message's head
+//! goes to one run of memory, the bytes behind it to an aligned one. That one is as long as the
+//! last write; the rest goes to a third run.
 //!
-//! Back-pressure is not reading: while requests hold [`limits::IN_FLIGHT_BYTES_MAX`] bytes, the next ones stay with the
-//! kernel, and so do those of the programs that made them.
+//! Back-pressure is not reading: while requests hold [`limits::IN_FLIGHT_BYTES_MAX`] bytes, the
+//! next ones stay with the kernel, and their programs wait.
 //!
-//! When this process dies its descriptor is closed, and the kernel answers everything that waits with an error. The mount is
-//! left, and is taken away by the next one that wants the place.
+//! When this process dies, the kernel closes its descriptor and fails all waiting requests. The
+//! mount stays; the next server that wants the place removes it.
 //!
 //! Invariants
-//! - Each request that has an answer gets one, unless the file system has gone [check: every_request_is_answered].
-//! - A file that holds something, and a place that is in use, is never covered [check: a_place_is_fit_or_refused].
-//! - [`Door::close`] returns within its deadline, whatever programs do with the file [check: a_door_closes_over_an_open_file].
+//! - Each request that has an answer gets one, unless the file system has gone
+//!   [check: every_request_is_answered].
+//! - The door never mounts over a file with data, or over a place in use
+//!   [check: a_place_is_fit_or_refused].
+//! - [`Door::close`] returns within its deadline, whatever programs do with the file
+//!   [check: a_door_closes_over_an_open_file].
 //!
 //! # Layers
 //!
@@ -32,7 +38,7 @@
 //!   door                     the crate's face: open, close
 //!   device                   messages in, answers out
 //!   rings/                   the same by io_uring
-//!   session                  what all requests share: the file, the disk, who waits
+//!   session                  shared by all requests: the file, the disk, the waiting requests
 //!   mount   place            mounting; is the place fit?
 //!   ────────────────────────────────────────────────────────
 //!   table   gate   limits

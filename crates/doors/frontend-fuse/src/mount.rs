@@ -1,7 +1,8 @@
-//! Mounting and unmounting: mount(2) for who may, fusermount3 for everybody else.
+//! Mounting and unmounting: mount(2) for root, fusermount3 for other users.
 //!
-//! fusermount3 is a program of root's that anybody may run. It opens /dev/fuse, mounts it, and hands the descriptor over
-//! through a socket, whose number `_FUSE_COMMFD` says; ours is its standard input.
+//! fusermount3 is a setuid program of root's that any user may run. It opens /dev/fuse, mounts it,
+//! and passes the descriptor through a socket, whose number `_FUSE_COMMFD` gives; ours is its
+//! standard input.
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut, Read};
@@ -26,22 +27,22 @@ use crate::table::KIND;
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
-/// What the list of mounts calls the source.
+/// The source in the list of mounts.
 const SOURCE: &str = "braid";
 
 /// Why a file system cannot be mounted, or unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// There is no FUSE here.
+    /// This machine has no FUSE.
     #[error("there is no {DEVICE}: the kernel has no FUSE, or its module is not loaded")]
     NoDevice,
     /// This user may not use it.
     #[error("{DEVICE} may not be opened by this user")]
     Denied,
-    /// Only root may mount by itself, and what mounts for others is not installed.
+    /// Only root may mount by itself, and fusermount3 is not installed.
     #[error("this user may not mount, and {HELPER}, which mounts for users, is not installed")]
     NoHelper,
-    /// It refused.
+    /// fusermount3 refused.
     #[error("{HELPER} refused: {0}")]
     Helper(String),
     /// The place is in use.
@@ -50,9 +51,9 @@ pub enum MountError {
     /// The system refused.
     #[error("{call} failed")]
     System {
-        /// What was called.
+        /// The call.
         call: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -63,16 +64,16 @@ impl MountError {
     }
 }
 
-/// How a mount goes.
+/// How to unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// If nobody uses it.
+    /// Only if no program uses it.
     Unused,
-    /// At once; who uses it goes on with what is left of it.
+    /// At once; programs that use it keep the detached mount.
     Detached,
 }
 
-/// Mounts on a file; the descriptor on which the kernel asks. It never blocks.
+/// Mounts on a file; returns the descriptor for the kernel's requests, which never blocks.
 pub(crate) fn mount(path: &Path, (mode, read_only): (u32, bool)) -> Result<OwnedFd, MountError> {
     let device = match by_ourselves(path, mode, read_only) {
         Err(MountError::System { source, .. }) if is_denied(&source) => by_helper(path, read_only)?,
@@ -113,7 +114,7 @@ fn by_ourselves(path: &Path, mode: u32, read_only: bool) -> Result<OwnedFd, Moun
     Ok(device)
 }
 
-/// The helper's words and its end, both within a deadline.
+/// Waits for the helper's end and messages, within a deadline.
 fn ended(mut child: Child) -> Result<(ExitStatus, String), MountError> {
     let until = Instant::now() + HELPER_DEADLINE;
     let status = loop {
@@ -121,7 +122,7 @@ fn ended(mut child: Child) -> Result<(ExitStatus, String), MountError> {
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < until => sleep(LOOK),
             Ok(None) => {
-                // It has its deadline behind it; what it did is looked at by who called it.
+                // It has exceeded its deadline; the caller looks at the result.
                 let _ = child.kill();
                 break child.wait().map_err(|error| MountError::system("wait", error))?;
             }
@@ -130,7 +131,7 @@ fn ended(mut child: Child) -> Result<(ExitStatus, String), MountError> {
     };
     let mut words = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        // Words that are not text say no less without them.
+        // A message that is not text is left out.
         let _ = stderr.read_to_string(&mut words);
     }
     let words = words.trim().trim_start_matches("fusermount3: ").to_owned();
@@ -162,7 +163,7 @@ fn by_helper(path: &Path, read_only: bool) -> Result<OwnedFd, MountError> {
     received(&ours)?.ok_or_else(|| MountError::Helper("it handed no descriptor over".into()))
 }
 
-/// The descriptor that was sent; the sender has ended, so that this does not wait.
+/// The descriptor that the helper sent; the sender has ended, so this does not wait.
 fn received(socket: &OwnedFd) -> Result<Option<OwnedFd>, MountError> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -177,7 +178,7 @@ fn received(socket: &OwnedFd) -> Result<Option<OwnedFd>, MountError> {
     Ok(descriptors.last())
 }
 
-/// Takes the uppermost mount at `path` away.
+/// Removes the uppermost mount at `path`.
 pub(crate) fn unmount(path: &Path, how: How) -> Result<(), MountError> {
     let lazy = if how == How::Detached { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | lazy) {

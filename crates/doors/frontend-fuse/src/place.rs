@@ -1,7 +1,8 @@
-//! Is a path fit to be mounted on?
+//! Decides whether a path is fit to be mounted on.
 //!
-//! It is a file that holds nothing, or nothing is there yet; and nothing is mounted on it. What a server of ours that was
-//! killed has left there is taken away: the kernel answers for it that the transport endpoint is not connected.
+//! A fit path is an empty file, or does not exist yet; and nothing is mounted on it. The stale
+//! mount of a killed braid server is removed: the kernel reports that its transport endpoint is not
+//! connected.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use crate::mount::{self, MountError};
 use crate::table::{self, KIND, Mounted};
 
-/// Why a path is not.
+/// Why a path is not fit.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// It is a folder.
@@ -22,41 +23,41 @@ pub enum PlaceError {
     /// It is a device, a socket or the like.
     #[error("{} is neither a file nor free", .0.display())]
     NoFile(PathBuf),
-    /// It holds something, which would be hidden.
+    /// It holds data, which the mount would hide.
     #[error("{} holds {bytes} bytes, which would be hidden", path.display())]
     HoldsData {
         /// The path.
         path: PathBuf,
-        /// How many.
+        /// Its length.
         bytes: u64,
     },
-    /// Something is mounted there.
+    /// Another file system is mounted there.
     #[error("{} is in use: a file system ({kind}) is mounted on it", path.display())]
     Taken {
         /// The path.
         path: PathBuf,
-        /// What kind of file system.
+        /// Its kind.
         kind: String,
     },
-    /// What a killed server left there cannot be taken away.
+    /// The stale mount of a killed server cannot be removed.
     #[error("what a killed server left on {} cannot be unmounted", path.display())]
     Stale {
         /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: MountError,
     },
-    /// The system refuses to look, or to make it.
+    /// The system fails to look at the path, or to make the file.
     #[error("{} cannot be used", path.display())]
     System {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// A path that is fit. When this is dropped a file that was made for it goes.
+/// A fit path. Dropping it removes the file if it was made for the mount.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
@@ -65,7 +66,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Looks at a path, makes it an empty file if nothing is there, and frees it of what a killed server left.
+    /// Looks at a path, makes an empty file if it does not exist, and removes a killed server's
+    /// stale mount.
     ///
     /// # Errors
     /// It is not fit; nothing was changed.
@@ -83,7 +85,7 @@ impl Place {
         Ok(Self { path, is_made: false, was_stale })
     }
 
-    /// Where it is, without links.
+    /// The path without links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -97,11 +99,11 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// Takes the file away again, if it was made here and is as it was.
+    /// Removes the file, if it was made here and is still empty.
     fn drop(&mut self) {
         let is_empty = || std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0);
         if self.is_made && is_empty() {
-            // Somebody else may have been faster, and an empty file is no harm.
+            // Another process may have removed it; and an empty file does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -111,8 +113,8 @@ fn failed(path: &Path, source: io::Error) -> PlaceError {
     PlaceError::System { path: path.to_path_buf(), source }
 }
 
-/// The path as the list of mounts has it. The last part is only followed where it can be: it need not be there, and where
-/// a killed server's mount is nothing can be asked of it.
+/// The path as the list of mounts has it. The last part is followed only if it is a link: it need
+/// not exist, and no call works on a killed server's mount.
 fn without_links(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let is_link = std::fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink());
@@ -125,7 +127,7 @@ fn without_links(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Takes stale mounts of ours away; whether there were some.
+/// Removes stale mounts of braid; whether there were any.
 fn free(path: &Path) -> Result<bool, PlaceError> {
     let mut was_stale = false;
     loop {

@@ -1,4 +1,5 @@
-//! What all requests share: the file, the disk, and the way from a request to an operation and back.
+//! The state that all requests share (the file, the disk), and the way from a request to an
+//! operation and back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use braid_fuse_proto::{Errno, File, Head, Malformed, Reply, Request, Step, Wishe
 use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Disk, Outcome, RequestError};
 
-/// What is counted; nothing is decided by it.
+/// Counters; the door decides nothing by them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
@@ -29,16 +30,15 @@ pub(crate) struct Session {
     pub(crate) counters: Counters,
 }
 
-/// Whom an operation is for, and what its answer holds.
+/// The request behind an operation, and the kind of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) unique: u64,
     pub(crate) what: What,
-    /// Memory that it holds.
     pub(crate) held_bytes: usize,
 }
 
-/// What was asked of the disk.
+/// The kind of operation that the disk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Read,
@@ -51,7 +51,7 @@ impl Session {
         Self { disk, file: Mutex::new(file), counters: Counters::default() }
     }
 
-    /// What is to be done about a message, whose arguments are these and whose payload has so many bytes.
+    /// The step for a message with these arguments and a payload of this length.
     pub(crate) fn decide(
         &self,
         head: &Head,
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// The answer to what has ended, and what of its payload goes with it.
+    /// The answer to a finished operation, and the payload to send with it.
     pub(crate) fn answer(&self, asked: &Asked, outcome: Outcome) -> (Reply, Option<Payload>) {
         let Asked { unique, what, .. } = *asked;
         let counters = &self.counters;
@@ -94,7 +94,7 @@ impl Session {
     }
 }
 
-/// The operation of a step that has no payload from the kernel; a READ's memory is taken here.
+/// The operation of a step without a payload from the kernel; allocates a READ's memory.
 pub(crate) fn operation_of(step: &Step) -> Option<Result<(ClientRequest, What), Errno>> {
     Some(Ok(match *step {
         Step::Read { offset, length } => match Payload::try_for_overwriting(length as usize) {

@@ -1,18 +1,18 @@
-//! Mounts of this process's view, as the kernel lists them.
+//! The mounts that this process sees, as the kernel lists them.
 //!
-//! Read rather than asked for by stat(2), which would wait for a server that hangs.
+//! It reads the list, since stat(2) on a mount would wait for a server that hangs.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The kind of our mounts.
+/// The kind of braid's mounts.
 pub(crate) const KIND: &str = "fuse.braid";
 
-/// What is mounted somewhere.
+/// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mounted {
-    /// Where.
+    /// The mount point.
     pub(crate) place: PathBuf,
     /// The kind of file system, as `ext4` or `fuse.braid`.
     pub(crate) kind: OsString,
@@ -21,14 +21,15 @@ pub(crate) struct Mounted {
 /// The uppermost mount at `place`, an absolute path without links.
 pub(crate) fn at(place: &Path) -> std::io::Result<Option<Mounted>> {
     let list = std::fs::read("/proc/self/mountinfo").map_err(|error| {
-        // Its own words would be taken for the place's.
+        // Without this, the error would seem to be about `place`.
         let why = format!("what is mounted cannot be read from /proc/self/mountinfo: {error}");
         std::io::Error::new(error.kind(), why)
     })?;
     Ok(list.split(|byte| *byte == b'\n').filter_map(line).rfind(|mounted| mounted.place == place))
 }
 
-/// One line of proc_pid_mountinfo(5): the place is the fifth word, the kind the first after a lone dash.
+/// One line of proc_pid_mountinfo(5): the place is the fifth word, the kind the first after a lone
+/// dash.
 fn line(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|byte| *byte == b' ');
     let place = words.by_ref().nth(4)?;

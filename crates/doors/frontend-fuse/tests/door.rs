@@ -1,6 +1,6 @@
-//! A door of memory, used by this process through the kernel.
+//! A door over a disk in memory, which this process uses through the kernel.
 //!
-//! Requests are ended by threads of the disk's own, late and out of order. Where no file system can be mounted the tests
+//! The disk's own threads end requests, late and out of order. Without the right to mount the tests
 //! are skipped.
 
 use std::fs::{File, OpenOptions};
@@ -20,17 +20,17 @@ use rustix::io::Errno;
 
 const SIZE_BYTES: usize = 8 << 20;
 
-/// What goes to one of the disk's threads.
+/// An operation for one of the disk's threads.
 type Job = (ClientRequest, Completion);
 
-/// Memory behind threads. Operations go to them in turn, so that they end in no order.
+/// Memory behind threads, which get operations in turn, so that these end in any order.
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
     read_only: bool,
     threads: Vec<Sender<Job>>,
     next: Mutex<usize>,
     flushes: Arc<Mutex<usize>>,
-    /// Nothing ends while this is locked.
+    /// While this is locked no operation ends.
     hold: Arc<Mutex<()>>,
 }
 
@@ -61,7 +61,7 @@ fn worker(
                     payload.copy_from_slice(&bytes[at(offset)..at(offset) + length]);
                     (Ok(()), Some(payload))
                 }
-                // A write that is kept, as the array keeps some.
+                // Keeps this payload after the answer, as the array keeps some.
                 ClientRequest::Write { offset, payload, .. } if payload[0] == 0xee => {
                     bytes[at(offset)..at(offset) + payload.len()].copy_from_slice(&payload);
                     (Ok(()), None)
@@ -117,17 +117,17 @@ struct Served {
     folder: tempfile::TempDir,
 }
 
-/// The kernel's switch for io_uring, which only counts while a door is opened.
+/// The kernel's switch for io_uring; it takes effect when a door is opened.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static SWITCHED: Mutex<()> = Mutex::new(());
 
-/// Both ways that requests come by, as far as there are both here.
+/// Both ways for requests (false: /dev/fuse, true: rings), as far as this machine has them.
 fn ways() -> Vec<bool> {
     let can_switch = OpenOptions::new().write(true).open(SWITCH).is_ok();
     if can_switch { vec![false, true] } else { vec![false] }
 }
 
-/// A door, unless there can be none here.
+/// A door; `None` if this machine allows none.
 fn served(read_only: bool, over_rings: bool) -> Option<Served> {
     if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
         skip(Need::Fuse, "no /dev/fuse");
@@ -182,7 +182,8 @@ fn every_request_is_answered_by(over_rings: bool) {
             scope.spawn(move || {
                 let file = open(path);
                 let own = user * SIZE_BYTES / 4;
-                // Shorter, longer and much longer than the write before; all of them at odd places too.
+                // Shorter, longer and much longer than the write before; all of them also at
+                // unaligned offsets.
                 for (turn, length) in [1, 511, 512, 4096, 4097, 70_000, 1 << 20, 3, 128 << 10]
                     .into_iter()
                     .cycle()
@@ -214,7 +215,7 @@ fn every_request_is_answered_by(over_rings: bool) {
 fn writes_of_one_length_are_not_copied() {
     let Some(Served { door, .. }) = served(false, false) else { return };
     let file = open(door.path());
-    // Memory of a MiB that does not begin with a page is in more pages than one request may have.
+    // A MiB of memory that begins within a page touches more pages than one request may have.
     for length in [4096, 128 << 10, 512 << 10] {
         file.write_all_at(&pattern(1, length), 0).expect("written");
         let before = door.meter().counts().bytes_copied;
@@ -314,7 +315,7 @@ fn a_door_closes_over_an_open_file_by(over_rings: bool) {
     assert!(closed.was_in_use && closed.unanswered == 1, "{closed:?}");
     assert!(begun.elapsed() < DEADLINE);
     drop(held);
-    // By /dev/fuse its answer still comes, and then the kernel lets go.
+    // By /dev/fuse its answer still arrives before the kernel releases the file.
     let ended = slow.join().expect("no panic");
     assert!(ended.is_ok() || over_rings, "{ended:?}");
     while file.read_at(&mut [0; 512], 0).is_ok() {

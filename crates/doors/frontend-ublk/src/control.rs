@@ -1,4 +1,4 @@
-//! Commands about devices: each is given, and waited for.
+//! Commands about devices; each call waits for its command's end.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,19 +11,19 @@ use crate::kernel::Calls;
 
 const NODE: &str = "/dev/ublk-control";
 
-/// The kernel's driver, for one who gives it commands.
+/// The control node of the kernel's driver.
 pub(crate) struct Control(Calls);
 
-/// What it takes to give commands, and is not to be had.
+/// Why no commands can be given.
 pub(crate) enum Lack {
-    /// The driver: its module, or the right to use it.
+    /// The driver's node cannot be opened: no module, or no right to use it.
     Node(io::Error),
-    /// A ring to give them by.
+    /// The system gives no ring.
     Ring(io::Error),
 }
 
 impl Control {
-    /// Without its module, the right to it or a ring there is an error.
+    /// Fails without the driver's module, the right to use it, or a ring.
     pub(crate) fn open() -> Result<Self, Lack> {
         let file = OpenOptions::new().read(true).write(true).open(NODE).map_err(Lack::Node)?;
         Calls::new(file).map(Self).map_err(Lack::Ring)
@@ -38,14 +38,14 @@ impl Control {
         self.call(code, id, (0, &mut []))
     }
 
-    /// What the driver can do.
+    /// The driver's features.
     pub(crate) fn features(&mut self) -> io::Result<u64> {
         let mut features = 0_u64;
         self.call(command::GET_FEATURES, u32::MAX, (0, features.as_mut_bytes()))?;
         Ok(features)
     }
 
-    /// The device with a number, if there is one.
+    /// The device with this number, if it exists.
     pub(crate) fn look(&mut self, id: u32) -> io::Result<Option<DeviceInfo>> {
         let mut info = DeviceInfo::new_zeroed();
         match self.call(command::GET_DEV_INFO, id, (0, info.as_mut_bytes())) {
@@ -55,7 +55,7 @@ impl Control {
         }
     }
 
-    /// Makes a device; what it has become.
+    /// Makes a device; returns it as the kernel made it.
     pub(crate) fn add(&mut self, mut info: DeviceInfo) -> io::Result<DeviceInfo> {
         self.call(command::ADD_DEV, info.dev_id, (0, info.as_mut_bytes()))?;
         Ok(info)
@@ -77,12 +77,12 @@ impl Control {
         self.call(command::START_DEV, id, (u64::from(std::process::id()), &mut []))
     }
 
-    /// Takes the disk away.
+    /// Removes the disk.
     pub(crate) fn stop(&mut self, id: u32) -> io::Result<()> {
         self.plain(command::STOP_DEV, id)
     }
 
-    /// Takes the device away; `waits` until nobody has it open any more.
+    /// Deletes the device; `waits` until no process has it open.
     pub(crate) fn delete(&mut self, id: u32, waits: bool) -> io::Result<()> {
         if !waits {
             let deleted = self.plain(command::DEL_DEV_ASYNC, id);
@@ -97,13 +97,12 @@ impl Control {
         self.plain(command::START_USER_RECOVERY, id)
     }
 
-    /// Has the disk go on, once all queues have fetched.
+    /// Lets the disk go on, once all queues have fetched.
     pub(crate) fn end_recovery(&mut self, id: u32) -> io::Result<()> {
         self.call(command::END_USER_RECOVERY, id, (u64::from(std::process::id()), &mut []))
     }
 }
 
-/// Whether an error is one of these.
 pub(crate) fn is(error: &io::Error, codes: &[Errno]) -> bool {
     codes.iter().any(|errno| Some(errno.raw_os_error()) == error.raw_os_error())
 }

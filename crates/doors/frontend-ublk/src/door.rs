@@ -1,4 +1,7 @@
-//! The crate's face: an array becomes a block device, and stops being one.
+//! The crate's face: it opens an array as a block device, and closes it.
+//!
+//! It makes a new device, or takes over one that a killed server of the same array left; `place`
+//! has found it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -26,42 +29,42 @@ use crate::queue::{Queue, Server};
 /// Why a door cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody has made a device with this number meanwhile.
+    /// Another process has made a device with this number meanwhile.
     #[error("/dev/ublkb{0} is there already")]
     Taken(u32),
-    /// A device that was left has another size, block or access.
+    /// The left device has another size, block or access.
     #[error("/dev/ublkb{0} was made with another size, another block, or for other access")]
     Differs(u32),
-    /// The kernel says that this user may not.
+    /// The kernel forbids it to this user.
     #[error("the kernel does not let this user make block devices")]
     Denied,
-    /// The system refused something else.
+    /// Another system call failed.
     #[error("{call} failed")]
     System {
-        /// What was called.
+        /// The call.
         call: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// How it ended.
+/// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Something was mounted on it, or used it alone; it gets errors from now on.
+    /// It was mounted or opened exclusively; its users get errors from now on.
     pub was_in_use: bool,
-    /// It is gone; otherwise the deadline came first.
+    /// The device is deleted; false if the deadline came first.
     pub is_gone: bool,
 }
 
-/// Called when somebody else takes the device away.
+/// Called when another process deletes the device.
 type OnGone = Box<dyn FnOnce() + Send>;
 
-/// What the threads of queues share with the door.
+/// The state that the queues' threads share with the door.
 struct Life {
-    /// Threads that run.
+    /// Running threads.
     living: AtomicUsize,
-    /// We are about to let go of it ourselves.
+    /// This process is about to end the device.
     is_ending: AtomicBool,
     on_gone: Mutex<Option<OnGone>>,
 }
@@ -111,7 +114,7 @@ impl Queues {
         answers.iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 
-    /// Has the threads end; the device stays.
+    /// Ends the threads; the device stays.
     fn end(&self) {
         self.queues.iter().for_each(|queue| queue.end());
     }
@@ -133,7 +136,7 @@ fn serve(
 ) {
     match Commands::new(file, number, depth) {
         Ok(commands) => {
-            // Who started us waits for all to have spoken.
+            // The starter waits for all threads' reports.
             let _ = ready.send(Ok(()));
             drop(ready);
             Server::new(queue, commands).run();
@@ -144,7 +147,7 @@ fn serve(
     }
 }
 
-/// A device and all that serves it.
+/// A device, with its driver and its queues.
 struct Device {
     control: Control,
     id: u32,
@@ -157,7 +160,7 @@ impl Device {
         node(self.id)
     }
 
-    /// Takes the device away; whether it was in use.
+    /// Deletes the device; whether it was in use.
     fn end(mut self) -> bool {
         self.life.is_ending.store(true, Ordering::SeqCst);
         let was_in_use = self.write_back();
@@ -169,7 +172,7 @@ impl Device {
         self.queues.join();
         match self.control.delete(self.id, !was_in_use) {
             Ok(()) => {}
-            // Somebody else has deleted it.
+            // Another process has deleted it.
             Err(error) if is(&error, &[Errno::NODEV, Errno::INVAL]) => {}
             Err(error) => {
                 tracing::warn!(target: "braid_frontend_ublk", %error, "the device was not deleted");
@@ -178,8 +181,8 @@ impl Device {
         was_in_use
     }
 
-    /// Has the kernel write what it keeps of the device: once it is being stopped, that would be thrown away. Whether something
-    /// uses the device alone.
+    /// Makes the kernel write back its cached pages of the device, which a stop would throw away.
+    /// Whether the device is mounted or opened exclusively.
     fn write_back(&self) -> bool {
         let exclusive = i32::try_from(rustix::fs::OFlags::EXCL.bits()).expect("a flag");
         let alone = OpenOptions::new().read(true).custom_flags(exclusive).open(self.node());
@@ -198,7 +201,7 @@ fn node(id: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{id}"))
 }
 
-/// A block device that is an array. It is deleted when this is dropped.
+/// An array as a block device. Dropping it deletes the device.
 pub struct Door {
     path: PathBuf,
     device: Option<Device>,
@@ -212,10 +215,11 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// Makes `disk`, of these logical blocks, a device, and serves it. `on_gone` is called if somebody else takes it away.
+    /// Makes `disk`, with these logical blocks, a device, and serves it. Calls `on_gone` if another
+    /// process deletes it.
     ///
     /// # Errors
-    /// See [`OpenError`]; there is no device then that was not there before.
+    /// See [`OpenError`]; no new device is left then.
     pub fn open(
         place: Place,
         (disk, logical_block_bytes): (Arc<dyn Disk>, u32),
@@ -250,19 +254,20 @@ impl Door {
         Ok(Self { path, device, was_taken_over })
     }
 
-    /// Where it is.
+    /// The device's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it was a dead server's.
+    /// Whether it was taken over from a dead server.
     #[must_use]
     pub fn was_taken_over(&self) -> bool {
         self.was_taken_over
     }
 
-    /// Has the kernel write back what it keeps, and deletes the device; but no longer than so.
+    /// Makes the kernel write back its cached pages, and deletes the device, at most for
+    /// `deadline`.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> Closed {
         self.end(deadline)
@@ -272,10 +277,11 @@ impl Door {
         let Some(device) = self.device.take() else {
             return Closed { was_in_use: false, is_gone: true };
         };
-        // It waits for whoever has the device open, and for the array: none of that is to hold us.
+        // The end waits for processes that have the device open, and for the array; the caller must
+        // not.
         let (sender, receiver) = channel();
         let body = move || {
-            // Nobody listens after the deadline.
+            // After the deadline the receiver is gone.
             let _ = sender.send(device.end());
         };
         match Builder::new().name("braid-ublk-end".into()).spawn(body) {
@@ -301,7 +307,7 @@ fn ended(receiver: &Receiver<bool>, deadline: Duration) -> Closed {
     }
 }
 
-/// A new device, started.
+/// Makes and starts a new device.
 fn made(
     mut device: Device,
     (id, array): (Option<u32>, u64),
@@ -338,7 +344,7 @@ fn start(
     started.map_err(|source| failed("starting a ublk device", source))
 }
 
-/// A device that was left, going on.
+/// Takes over a device that a dead server left.
 fn taken_over(
     mut device: Device,
     info: &DeviceInfo,
@@ -349,7 +355,7 @@ fn taken_over(
     match went_on {
         Ok(()) => Ok(device),
         Err(error) => {
-            // It waits for the next server, as it did for us.
+            // It goes on waiting for the next server.
             device.life.is_ending.store(true, Ordering::SeqCst);
             device.queues.end();
             device.queues.join();
@@ -370,7 +376,7 @@ fn go_on(
         return Err(OpenError::Differs(id));
     }
     let until = Instant::now() + DEATH_DEADLINE;
-    // The dead server's descriptors are closed one after the other.
+    // The kernel closes the dead server's descriptors one after the other.
     while let Err(source) = device.control.begin_recovery(id) {
         if !is(&source, &[Errno::BUSY]) || Instant::now() > until {
             return Err(failed("taking a ublk device over", source));

@@ -1,54 +1,54 @@
-//! What the thread of a queue asks of the kernel: the seam between its requests and the ring by which they come.
+//! The seam between a queue's thread and the ring by which its requests come.
 //!
-//! An entry is with the kernel from `fetch` or `commit` on until its command has ended. Then there is a request in it, or there
-//! will be none any more.
+//! The kernel has an entry from `fetch` or `commit` until its command ends. Then the entry holds a
+//! request, or its queue is over.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use braid_ublk_proto::wire::Description;
 
-/// What has ended.
+/// A completion.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Somebody has left something for this queue; whether that is heard of again.
+    /// The bell rang; whether the kernel goes on watching it.
     Bell { is_heard_again: bool },
-    /// The command of an entry: there is a request, or there will be none any more.
+    /// The command of an entry: it holds a request, or an error ends it for good.
     Entry { tag: u16, result: io::Result<()> },
 }
 
 /// The entries of one queue.
 pub(crate) trait Entries {
-    /// How many there are.
+    /// The number of entries.
     fn depth(&self) -> u16;
 
-    /// Has the kernel tell whenever `bell` is written to.
+    /// Has the kernel report writes to `bell`.
     fn watch(&mut self, bell: BorrowedFd<'_>);
 
     /// Gives an entry to the kernel for the first time.
     fn fetch(&mut self, tag: u16);
 
-    /// Answers the request of an entry, and gives it to the kernel again.
+    /// Answers the request of an entry, and gives the entry to the kernel again.
     fn commit(&mut self, tag: u16, result: i32);
 
-    /// The description of the request in an entry that the kernel does not have.
+    /// The description of the request in an entry.
     ///
     /// # Panics
-    /// When the kernel has it.
+    /// When the kernel has the entry.
     fn description(&self, tag: u16) -> Description;
 
-    /// Takes the payload of a write from the request in an entry.
+    /// Copies a write's payload from the kernel.
     fn copy_in(&self, tag: u16, payload: &mut [u8]) -> io::Result<()>;
 
-    /// Gives the payload of a read to the request in an entry.
+    /// Copies a read's payload to the kernel.
     fn copy_out(&self, tag: u16, payload: &[u8]) -> io::Result<()>;
 
-    /// Gives what was said to the kernel, and with `sleeps` waits until something has ended.
+    /// Submits all commands, and with `sleeps` waits for a completion.
     ///
     /// # Panics
-    /// When the kernel answers what only a mistake of ours can cause.
+    /// On an error that only a mistake of ours can cause.
     fn enter(&mut self, sleeps: bool);
 
-    /// Takes everything that has ended.
+    /// Takes all completions.
     fn reap(&mut self, ended: &mut Vec<Ended>);
 }

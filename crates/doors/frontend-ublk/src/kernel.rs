@@ -1,12 +1,14 @@
-//! Commands for the kernel, and the memory that they name: the one place of this crate that deals in addresses.
+//! Commands for the kernel, and the memory that they name: the only place of this crate that deals
+//! in addresses.
 //!
-//! A command about a device names memory for as long as it is under way, and whoever gives it waits for its end. A command about a
-//! request names none. Descriptions of requests lie in a mapping that the kernel writes: one is written before the command of its
-//! entry ends, and not again until the next command of that entry.
+//! A command about a device names memory while it runs, and its caller waits for its end. A command
+//! about a request names none. Descriptions of requests lie in a mapping that the kernel writes. It
+//! writes an entry's description before the entry's command ends, and again only during the entry's
+//! next command.
 //!
 //! Invariants
 //! - The description of an entry whose command is out is not read: asserted in `description`.
-//! - Memory of a command about a device is never given back while that is out: `drop`.
+//! - Memory of a running command about a device is never freed: `drop`.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +28,7 @@ use zerocopy::IntoBytes;
 
 use crate::entries::{Ended, Entries};
 
-/// What a command about no entry is called.
+/// The user data of the bell's command, which belongs to no entry.
 const BELL: u64 = u64::MAX;
 
 /// Bytes of a command in its entry of the submission queue.
@@ -35,7 +37,6 @@ const COMMAND_BYTES: usize = 80;
 /// Bytes that go with a command about a device, at most.
 const WITH_BYTES_MAX: usize = 256;
 
-/// Bytes in a page.
 const PAGE_BYTES: usize = 4096;
 
 /// A ring for commands about devices, one at a time.
@@ -53,10 +54,11 @@ impl Calls {
         Ok(Self { ring, file, with, is_out: false })
     }
 
-    /// Gives a command and waits for its end; `bytes` go with it, and are what the kernel has made of them then.
+    /// Gives a command and waits for its end. `bytes` go with it; afterwards they hold the kernel's
+    /// answer.
     ///
     /// # Panics
-    /// When they are too many, or the kernel answers what only a mistake of ours can cause.
+    /// With too many bytes, or on an error that only a mistake of ours can cause.
     #[allow(unsafe_code)]
     pub(crate) fn call(
         &mut self,
@@ -73,8 +75,8 @@ impl Calls {
         let mut said = [0; COMMAND_BYTES];
         said[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), code).cmd(said).build();
-        // SAFETY: the memory is boxed and stays until the command has ended: this waits for it, and `drop` does not give it
-        // back before. Nothing but this reads or writes it.
+        // SAFETY: the memory is boxed and stays until the command has ended: this waits for it, and
+        // `drop` does not free it earlier. Only this reads or writes it.
         unsafe { self.ring.submission().push(&entry) }.expect("room for the one command");
         self.is_out = true;
         let ended = loop {
@@ -93,7 +95,7 @@ impl Drop for Calls {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if !self.is_out {
-            // SAFETY: it is dropped here alone, and nothing is reached any more.
+            // SAFETY: only this line drops it, and nothing uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.with) };
         }
     }
@@ -110,7 +112,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Of queue `number` of a device, which has so many entries.
+    /// A ring for queue `number` of a device, which has `depth` entries.
     pub(crate) fn new(file: Arc<File>, number: u16, depth: u16) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
@@ -136,7 +138,8 @@ impl Commands {
 
     #[allow(unsafe_code)]
     fn push(&mut self, command: &squeue::Entry) {
-        // SAFETY: it names no memory; the device's file is kept open beside the ring, and the bell by its queue.
+        // SAFETY: it names no memory. The device's file stays open beside the ring, and the queue
+        // keeps the bell.
         while unsafe { self.ring.submission().push(command) }.is_err() {
             self.enter(false);
         }
@@ -168,8 +171,9 @@ impl Entries for Commands {
         assert!(!self.out[index], "the kernel has this entry");
         let all = self.descriptions.as_ptr().cast::<Description>();
         debug_assert!(self.descriptions.len() >= self.out.len() * size_of::<Description>());
-        // SAFETY: within the mapping, which is as long as all entries; any bytes are a description; the kernel has written it
-        // before the command ended, which was reaped, and does not until the entry is out again.
+        // SAFETY: within the mapping, which covers all entries; any bytes are a description. The
+        // kernel wrote it before the command ended, which was reaped, and does not write until the
+        // entry is out again.
         unsafe { all.add(index).read_volatile() }
     }
 

@@ -1,8 +1,9 @@
 //! The ublk door: an array as a block device of this machine, `/dev/ublkbN`.
 //!
-//! Where it stands: between the kernel's ublk_drv and a [`Disk`], which the runtime's volume is. What commands and requests mean
-//! is decided by `braid-ublk-proto`; here are descriptors, rings and threads. What it does not do: devices of users other than
-//! root, zones, payloads that are not copied.
+//! Where it stands: between the kernel's ublk_drv and a [`Disk`], which the runtime's volume is.
+//! `braid-ublk-proto` decides the meaning of commands and requests; this crate has descriptors,
+//! rings and threads. It does no devices of users other than root, no zones, and no zero-copy
+//! payloads.
 //!
 //! ```text
 //!   place   is there a driver? whose is the device with that number?
@@ -11,19 +12,21 @@
 //!   queue   a thread: fetched ──► pread ──► Disk::submit ┄┄► inbox ──► pwrite ──► commit-and-fetch
 //! ```
 //!
-//! A payload is copied once, between the request's pages and the array's own memory, by pread(2) and pwrite(2) on the device's
-//! file: no memory is lent to the kernel for longer than a system call.
+//! A payload is copied once, between the request's pages and the array's own memory, by pread(2)
+//! and pwrite(2) on the device's file. No memory is lent to the kernel for longer than a system
+//! call.
 //!
-//! Back-pressure: a queue whose requests hold [`limits::QUEUE_BYTES_MAX`] keeps what comes next in hand, without memory; and the
-//! kernel has no more requests under way than a queue has entries.
+//! Back-pressure: a queue whose requests hold [`limits::QUEUE_BYTES_MAX`] keeps its next requests
+//! waiting, without memory. The kernel has at most as many requests in flight as a queue has
+//! entries.
 //!
-//! When this process dies the kernel keeps the device, and holds what programs ask for, until the next server of the same array
-//! takes it over; what was not answered is asked for again.
+//! When this process dies the kernel keeps the device, and holds programs' requests until the next
+//! server of the same array takes it over. It then asks again for all requests without an answer.
 //!
 //! Invariants
-//! - A clean stop deletes the device, a kill leaves it to the next server of the same array, and nobody else gets it: `cargo
-//!   xtask ublk`.
-//! - Memory that the kernel may write is not reached from here: asserted in `kernel.rs`.
+//! - A clean stop deletes the device. A kill leaves it to the next server of the same array, and to
+//!   no other: `cargo xtask ublk`.
+//! - This process does not reach memory that the kernel may write: asserted in `kernel.rs`.
 //!
 //! # Layers
 //!

@@ -4,22 +4,24 @@ use std::time::Duration;
 
 use braid_ublk_proto::limits::REQUEST_BYTES_MAX;
 
-/// Memory for payloads of one queue's requests in flight: 16 of the longest, which keeps a row of disks busy.
+/// Memory for payloads of one queue's requests in flight: 16 of the longest, which keeps a row of
+/// disks busy.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 /// Stack of a queue's thread: the array's machines run on it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
-/// Time in which the kernel notices that a server has died, and lets go of it: it looks every five seconds.
+/// Time in which the kernel notices that a server has died, and releases its device: it looks every
+/// five seconds.
 pub(crate) const DEATH_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Time in which a new device's file appears and may be opened: udev has its word.
+/// Time in which a new device's file appears and can be opened: udev has to set it up.
 pub(crate) const NODE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Time for ending a device that could not be opened whole.
+/// Time to end a device that could not be opened completely.
 pub(crate) const UNDO_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Between two looks at something that happens by itself.
+/// Pause between two polls of an event that happens by itself.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 const _: () = assert!(QUEUE_BYTES_MAX >= 2 * REQUEST_BYTES_MAX as usize);

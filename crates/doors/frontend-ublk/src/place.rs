@@ -1,7 +1,7 @@
-//! Is there a driver, and is a number free?
+//! Checks the driver and finds a device number.
 //!
-//! A number is free where no device has it. A device that a killed server of the same array has left is taken over; without a
-//! number it is looked for among all that there are.
+//! A number is free if no device has it. A device that a killed server of the same array left is
+//! found here, and `door` takes it over; without a number all devices are searched for it.
 
 use std::io;
 use std::time::Instant;
@@ -16,55 +16,55 @@ use crate::limits::{DEATH_DEADLINE, LOOK};
 
 const DEVICES: &str = "/sys/class/ublk-char";
 
-/// Why there can be no device.
+/// Why the array gets no device.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// No driver is loaded.
     #[error("the kernel's ublk_drv is not loaded: there is no /dev/ublk-control")]
     NoDriver,
-    /// This user may not.
+    /// The kernel forbids it to this user.
     #[error("/dev/ublk-control may not be used by this user")]
     Denied,
     /// This process gets no rings.
     #[error("ublk is spoken by io_uring, which the kernel refuses to this process")]
     NoRing(#[source] io::Error),
-    /// The driver lacks something.
+    /// The driver lacks a feature.
     #[error("the kernel's ublk_drv is too old: Linux 6.6 is the first that will do")]
     TooOld,
-    /// A server has it.
+    /// A living server has the device.
     #[error("/dev/ublkb{id} is served by process {pid}")]
     Served {
         /// Its number.
         id: u32,
-        /// Who.
+        /// The server's process.
         pid: i32,
     },
-    /// It is another array's, or another program's.
+    /// The device is another array's, or another program's.
     #[error("/dev/ublkb{0} is there, and is not this array's")]
     Foreign(u32),
-    /// The kernel does not let go of a dead server's device.
+    /// The kernel does not release a dead server's device.
     #[error("/dev/ublkb{0} has a dead server, and the kernel does not let go of it")]
     NotReleased(u32),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{call} failed")]
     System {
-        /// What was called.
+        /// The call.
         call: &'static str,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// What there is.
+/// The result of the search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// Nothing: a device is made, with this number or any.
+    /// No device: make one, with this number or any.
     Nothing(Option<u32>),
     /// A device that waits for a server.
     Waiting(DeviceInfo),
 }
 
-/// A number that is fit, and the driver.
+/// The driver, and a free number or a device to take over.
 pub struct Place {
     pub(crate) control: Control,
     pub(crate) found: Found,
@@ -78,10 +78,11 @@ impl std::fmt::Debug for Place {
 }
 
 impl Place {
-    /// Looks whether the array that is known by a word may have the device with this number, or any.
+    /// Finds whether the array, named by the word in its devices, can have the device with this
+    /// number, or any.
     ///
     /// # Errors
-    /// It may not; nothing was changed.
+    /// It cannot; nothing was changed.
     pub fn take(id: Option<u32>, array: u64) -> Result<Self, PlaceError> {
         let mut control = Control::open().map_err(not_opened)?;
         match control.features() {
@@ -92,8 +93,9 @@ impl Place {
             }
             Err(_) => return Err(PlaceError::TooOld),
         }
-        // What the array's threads need memory for must not wait for this device; without the right to say so it is a little more
-        // likely to. Threads that are started later inherit it.
+        // Allocations of the array's threads must not wait for write-back to this device. Without
+        // the right to declare this, such a wait is a little more likely. Threads started later
+        // inherit it.
         if let Err(errno) = rustix::process::configure_io_flusher_behavior(true) {
             tracing::debug!(target: "braid_frontend_ublk", %errno, "not known as one that writes for others");
         }
@@ -130,11 +132,11 @@ fn failed(source: io::Error) -> PlaceError {
 }
 
 fn lives(pid: i32) -> bool {
-    // One that is another user's lives, too; `/proc` may not be there.
+    // A process of another user counts as alive (EPERM); a signal needs no `/proc`.
     Pid::from_raw(pid.max(0)).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// The device with a number, waiting for the kernel to notice that its server has died.
+/// The device with this number; waits until the kernel notices that its server has died.
 fn look(control: &mut Control, id: u32, array: u64) -> Result<Found, PlaceError> {
     let until = Instant::now() + DEATH_DEADLINE;
     loop {
@@ -159,7 +161,7 @@ fn look(control: &mut Control, id: u32, array: u64) -> Result<Found, PlaceError>
 
 /// A device that a dead server of this array has left.
 fn left(control: &mut Control, array: u64) -> Result<Option<DeviceInfo>, PlaceError> {
-    // Without a device there is no such folder.
+    // Without any device the folder does not exist.
     for entry in std::fs::read_dir(DEVICES).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("ublkc")?.parse().ok());

@@ -1,4 +1,4 @@
-//! One queue of the kernel's: the thread that serves it, and how the ends of operations come there.
+//! One queue of the kernel's: its thread, and how the ends of operations get there.
 //!
 //! ```text
 //!   request in an entry ──► parse ──► room? ──► pread ──► submit ┄┄► receive, any thread ──► inbox, bell
@@ -6,10 +6,11 @@
 //!      └── commit-and-fetch ◄──┴── malformed                            pwrite, commit ◄───────┘
 //! ```
 //!
-//! Only one thread may give commands about a queue, so ends are left for it. It is woken once for all that came while it slept.
+//! Only one thread may give commands about a queue. So other threads leave ends in its inbox, and
+//! wake it once for all that came while it slept.
 //!
 //! Invariants
-//! - Whatever the kernel describes is answered once, and the array is asked for nothing outside of it
+//! - Each description of the kernel's is answered once, and no operation reaches beyond the array
 //!   `[check: whatever_the_kernel_describes_is_answered_once_and_stays_within_the_array]`.
 
 #[cfg(test)]
@@ -27,15 +28,14 @@ use braid_ublk_proto::{Errno, Request, answer};
 use crate::entries::{Ended, Entries};
 use crate::limits::QUEUE_BYTES_MAX;
 
-/// Something for a queue, from any thread.
+/// News for a queue, from any thread.
 enum Left {
-    /// The end of an operation.
     Finished { token: u64, outcome: Outcome },
-    /// Nothing more is to be served: the device stays as it is.
+    /// The thread ends; the device stays as it is.
     End,
 }
 
-/// A queue as others see it.
+/// The part of a queue that other threads use.
 pub(crate) struct Queue {
     disk: Arc<dyn Disk>,
     inbox: Inbox<Left>,
@@ -47,15 +47,16 @@ impl Queue {
         Self { disk, inbox: Inbox::new(false), bell }
     }
 
-    /// Has the thread end without waiting for anything.
+    /// Tells the thread to end without waiting for anything.
     pub(crate) fn end(&self) {
         self.leave(Left::End);
     }
 
     fn leave(&self, left: Left) {
-        // It is never closed, so that nothing is refused; after the thread's end nobody looks.
+        // The inbox is never closed, so it refuses nothing; after the thread's end its content is
+        // dropped.
         if let Ok(Bell::Ring) = self.inbox.push(left, true) {
-            // Full after 2^64 wakes, and then it is ringing anyway.
+            // Only full after 2^64 wakes, and then it rings already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
@@ -67,24 +68,24 @@ impl Receiver for Queue {
     }
 }
 
-/// What an entry holds that the kernel does not have.
+/// The request of an entry, while the array works on it.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     request: Request,
     held_bytes: usize,
 }
 
-/// The thread's own.
+/// The thread's own state.
 pub(crate) struct Server<E> {
     queue: Arc<Queue>,
     commands: E,
     asked: Vec<Option<Asked>>,
-    /// Entries that the kernel knows.
+    /// Entries that have fetched and are not over.
     live: usize,
-    /// Operations that the array has not ended.
+    /// Operations in flight in the array.
     under_way: usize,
     held_bytes: usize,
-    /// Requests for which there is no room.
+    /// Requests that wait for room.
     in_hand: VecDeque<(u16, Request)>,
     is_told_to_end: bool,
 }
@@ -97,7 +98,7 @@ impl<E: Entries> Server<E> {
         Self { queue, commands, asked, live, under_way, held_bytes, in_hand, is_told_to_end }
     }
 
-    /// Until the kernel wants nothing more and all is answered, or it is told to end.
+    /// Runs until the kernel has ended all entries, or the thread is told to end.
     pub(crate) fn run(mut self) {
         let (mut ended, mut items) = (Vec::new(), Vec::new());
         self.commands.watch(self.queue.bell.as_fd());
@@ -139,11 +140,11 @@ impl<E: Entries> Server<E> {
     /// Empties the bell, so that it rings again.
     fn hear(&self) {
         let mut count = [0; 8];
-        // Nothing is there if another word of it came before.
+        // An earlier completion may have emptied it.
         let _ = rustix::io::read(&self.queue.bell, &mut count);
     }
 
-    /// The kernel has put a request into an entry.
+    /// Handles the request that the kernel has put into an entry.
     fn handle(&mut self, tag: u16) {
         let told = self.commands.description(tag);
         match Request::parse(&told, self.queue.disk.size_bytes()) {
@@ -155,7 +156,7 @@ impl<E: Entries> Server<E> {
         }
     }
 
-    /// Starts what is in hand, as far as there is room.
+    /// Starts waiting requests as far as there is room.
     fn take_in(&mut self) {
         while let Some((tag, request)) = self.in_hand.front().copied() {
             let bytes = request.payload_bytes() as usize;
@@ -166,7 +167,7 @@ impl<E: Entries> Server<E> {
             }
             let operation = self.operation(tag, &request);
             let operation = match operation {
-                // Whoever ends next gives some back.
+                // The next operation to end gives some back.
                 Err(Errno::NoMemory) if self.under_way > 0 => return,
                 operation => operation,
             };
@@ -185,7 +186,7 @@ impl<E: Entries> Server<E> {
         }
     }
 
-    /// What the array is asked for; a write's payload is taken from the kernel here.
+    /// The operation for a request; copies a write's payload from the kernel.
     fn operation(&self, tag: u16, request: &Request) -> Result<ClientRequest, Errno> {
         let memory = |length: u32| {
             Payload::try_for_overwriting(length as usize).map_err(|_| Errno::NoMemory)
@@ -219,7 +220,7 @@ impl<E: Entries> Server<E> {
         self.commands.commit(tag, answer(result));
     }
 
-    /// How a request ended; a read's payload is given to the kernel here.
+    /// The result of a request; copies a read's payload to the kernel.
     fn end_of(&self, tag: u16, request: &Request, outcome: Outcome) -> Result<u32, Errno> {
         outcome.result.map_err(errno)?;
         if let Request::Read { .. } = request {

@@ -1,4 +1,5 @@
-//! The errors that this file system answers, by the numbers that Linux has for them on every architecture we run on.
+//! The errors of this file system, with Linux's numbers, which are equal on every architecture that
+//! braid runs on.
 
 /// Why a request failed, as the program that made it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +23,7 @@ pub enum Errno {
 }
 
 impl Errno {
-    /// As the kernel wants it: negative.
+    /// The negative value that the kernel expects.
     #[must_use]
     pub const fn to_wire(self) -> i32 {
         (self as i32).wrapping_neg()

@@ -1,8 +1,8 @@
-//! What each request means to the one file: answered at once, or something for the array.
+//! The meaning of each request for the one file: an answer at once, or an operation for the array.
 //!
-//! The size is the array's and never changes. Nothing of a file but its times can be set: who may open it was said when it
-//! was mounted. A request that has been read has been begun, so that there is nothing for an INTERRUPT to find: the kernel
-//! takes back what has not been read by itself.
+//! The size is the array's and never changes. Only the file's times can be set: its mode and owner
+//! are fixed at the mount. A request that was read has begun already, so an INTERRUPT finds nothing
+//! to stop; the kernel itself takes back requests that were not read.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::reply::Reply;
 use crate::request::{Allocation, Head, Request, SetAttributes, TimeWish, Whence};
 use crate::wire::{Attr, AttrOut, LseekOut, NODE_ROOT, OpenOut, StatfsOut, open};
 
-/// Whose file it is.
+/// The file's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The user.
@@ -22,23 +22,23 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// What is to be done about a request.
+/// The next step for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Step {
-    /// This is the answer.
+    /// Send this answer.
     Answer(Reply),
-    /// This is the answer, and this is what holds from now on.
+    /// Send this answer; these parameters hold from now on.
     Begin(Reply, Agreed),
-    /// Read, and answer with what was read; it lies within the file.
+    /// Read, and answer with the bytes; the range lies within the file.
     Read { offset: u64, length: u32 },
-    /// Write what came along; it lies within the file.
+    /// Write the message's payload; the range lies within the file.
     Write { offset: u64, length: u32, durable: bool },
-    /// Make all that was answered durable.
+    /// Make all acknowledged writes durable.
     Flush,
-    /// Make a range read as zeroes; it lies within the file, and `may_punch` says that it need not keep its space.
+    /// Make a range within the file read as zeroes; with `may_punch` it need not stay allocated.
     Zero { offset: u64, length: u64, may_punch: bool },
-    /// There is no answer.
+    /// Send no answer.
     Silent,
 }
 
@@ -60,7 +60,7 @@ const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 
 impl File {
-    /// A file of this size, made now.
+    /// A file of this size, created now.
     #[must_use]
     pub fn new(size_bytes: u64, read_only: bool, owner: Owner, now: SystemTime) -> Self {
         let (accessed, modified, changed) = (now, now, now);
@@ -68,13 +68,13 @@ impl File {
         Self { size_bytes, read_only, owner, accessed, modified, changed, request_bytes_max }
     }
 
-    /// Its permissions, with what kind of file it is.
+    /// Its permissions and file type.
     #[must_use]
     pub fn mode(&self) -> u32 {
         REGULAR | if self.read_only { 0o400 } else { 0o600 }
     }
 
-    /// What is to be done about a request.
+    /// The step for a request.
     #[must_use]
     pub fn decide(
         &mut self,
@@ -143,7 +143,7 @@ impl File {
         if length > self.request_bytes_max || usize::try_from(length) != Ok(payload_bytes) {
             return Err(Errno::Invalid);
         }
-        // Only part of it would fit, and what is not written cannot be told apart by programs that do not look.
+        // A short write would go unnoticed by programs that do not check its length.
         if offset.checked_add(length.into()).is_none_or(|end| end > self.size_bytes) {
             return Err(Errno::NoSpace);
         }
@@ -175,7 +175,7 @@ impl File {
         Ok(Step::Zero { offset, length, may_punch: what == Allocation::Punch })
     }
 
-    /// Everything is data, and the hole is behind it.
+    /// The whole file is data, and the hole begins at its end.
     fn seek(&self, unique: u64, offset: u64, whence: Whence) -> Result<Step, Errno> {
         if offset >= self.size_bytes {
             return Err(Errno::Nxio);
@@ -252,14 +252,14 @@ fn done(unique: u64) -> Step {
     Step::Answer(Reply::done(unique))
 }
 
-/// Past the kernel's page cache, since the same bytes may be changed by clients of other doors; and writes beside each
-/// other, since the array keeps those apart that meet.
+/// Bypasses the kernel's page cache, since clients of other doors may change the same bytes. Allows
+/// concurrent writes, since the array orders those that overlap.
 fn opened() -> OpenOut {
     let open_flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
     OpenOut { open_flags, ..OpenOut::default() }
 }
 
-/// Seconds, which may be negative, and nanoseconds from there on.
+/// Seconds since 1970, which may be negative, and nanoseconds.
 fn seconds(time: SystemTime) -> (u64, u32) {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => (since.as_secs(), since.subsec_nanos()),

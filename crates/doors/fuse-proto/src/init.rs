@@ -1,14 +1,14 @@
-//! What both ends agree on: INIT, the first request.
+//! INIT, the first request: both ends agree on their parameters.
 //!
-//! The kernel says what it can do, we answer what of it we want, and only that holds. The longest request is ours to
-//! choose, up to what the kernel has pages for.
+//! The kernel lists its features, the answer selects some of them, and only those are in effect.
+//! The server chooses the longest request, up to the kernel's limit of pages.
 
 use crate::limits::{
     BACKGROUND_MAX, CONGESTED_AT, MINOR_MIN, PAGE_BYTES, REQUEST_BYTES_MAX, REQUEST_PAGES_MAX,
 };
 use crate::wire::{self, InitOut, init};
 
-/// What INIT says of the kernel.
+/// The kernel's part of INIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// The major version of its protocol.
@@ -17,11 +17,11 @@ pub struct Kernel {
     pub minor: u32,
     /// How far it reads ahead, in bytes.
     pub readahead_bytes: u32,
-    /// What it can do: [`crate::wire::init`].
+    /// Its features: [`crate::wire::init`].
     pub flags: u64,
 }
 
-/// What we would like.
+/// The server's wishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
     /// Requests come by io_uring.
@@ -30,16 +30,16 @@ pub struct Wishes {
     pub request_bytes_max: u32,
 }
 
-/// What holds.
+/// The agreed parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Requests come by io_uring once all queues are there.
+    /// Requests come by io_uring once all queues are registered.
     pub over_rings: bool,
     /// No READ and no WRITE is longer.
     pub request_bytes_max: u32,
 }
 
-/// What is always wanted where it is there.
+/// Features that the server always selects if the kernel has them.
 const WANTED: u64 = init::ASYNC_READ
     | init::BIG_WRITES
     | init::ASYNC_DIO
@@ -50,13 +50,14 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DIRECT_IO_ALLOW_MMAP;
 
 impl Kernel {
-    /// Whether its protocol is one that is spoken here. A newer major is answered with ours, and then asked again.
+    /// Whether this crate speaks its protocol. A kernel with a newer major version gets ours as the
+    /// answer, and asks again.
     #[must_use]
     pub fn is_spoken(&self) -> bool {
         self.major > wire::MAJOR || (self.major == wire::MAJOR && self.minor >= MINOR_MIN)
     }
 
-    /// What is agreed on, and our answer.
+    /// The agreed parameters, and the answer.
     #[must_use]
     pub fn agree(&self, wishes: Wishes) -> (Agreed, InitOut) {
         let over_rings = wishes.over_rings

@@ -1,7 +1,8 @@
 //! The kernel's FUSE protocol as values, for a file system that is one file; no descriptors.
 //!
-//! Where it stands: `frontend-fuse` reads messages from the kernel and writes answers; what they mean is decided here. The
-//! root of the file system is a regular file, so there are no names, no folders and nothing to look up.
+//! Where it stands: `frontend-fuse` reads messages from the kernel and writes answers; this crate
+//! decides their meaning. The root of the file system is a regular file, so it has no names, no
+//! folders and no lookups.
 //!
 //! ```text
 //!   message ──► Head::parse ──► Request::parse ──► File::decide ──► Step::Answer(Reply)      at once
@@ -9,24 +10,26 @@
 //!                                                              └──► Step::Silent             FORGET, INTERRUPT
 //! ```
 //!
-//! What the kernel says is a claim like any other: a message of the wrong length, a range outside the file or an unknown
-//! word is an error for that request. All numbers are in this machine's order of bytes, since both ends run on it.
+//! A kernel's message is a claim like any other: a wrong length, a range outside the file or an
+//! unknown opcode is an error of that request. All numbers have this machine's byte order, since
+//! both ends run on it.
 //!
-//! Sources: the kernel's `include/uapi/linux/fuse.h` (which is under the BSD licence for user space) for sizes, offsets and
-//! numbers, and `Documentation/filesystems/fuse.rst` and `fuse-io-uring.rst` for what they mean.
+//! Sources: the kernel's `include/uapi/linux/fuse.h` (under the BSD licence for user space) for
+//! sizes, offsets and numbers; `Documentation/filesystems/fuse.rst` and `fuse-io-uring.rst` for
+//! their meaning.
 //!
 //! Invariants
 //! - No bytes make it panic [check: no_message_panics].
-//! - What is read or written lies within the file, and is no longer than what was agreed on
+//! - Each READ and WRITE lies within the file, and within the agreed length
 //!   [check: no_message_leaves_the_file].
-//! - An answer says its own length [check: an_answer_says_its_length].
+//! - An answer contains its own length [check: an_answer_says_its_length].
 //!
 //! # Layers
 //!
 //! ```text
-//!   file                what each request means to the one file
+//!   file                the meaning of each request for the one file
 //!   request   reply     claims into values; values into bytes
-//!   init                what both ends agree on
+//!   init                the agreement of both ends
 //!   ─────────────────────────────────────────────────────────
 //!   errno   limits   wire
 //! ```

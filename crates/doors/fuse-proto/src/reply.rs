@@ -1,14 +1,14 @@
-//! Answers: a head and at most one struct. The bytes of a READ follow them, and are the caller's.
+//! Answers: a head and at most one struct. The bytes of a READ follow them, in the caller's memory.
 
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::errno::Errno;
 use crate::wire::{AttrOut, OutHeader, WriteOut};
 
-/// Bytes of the longest answer that is no READ's.
+/// Bytes of the longest answer without a READ's payload.
 const BYTES_MAX: usize = size_of::<OutHeader>().saturating_add(size_of::<AttrOut>());
 
-/// An answer. Nothing is allocated for it.
+/// An answer, without an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     bytes: [u8; BYTES_MAX],
@@ -16,31 +16,31 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// It is done, and this is what comes of it.
+    /// Success, with a struct.
     #[must_use]
     pub fn with<T: IntoBytes + Immutable>(unique: u64, body: &T) -> Self {
         Self::new(unique, 0, body.as_bytes(), 0)
     }
 
-    /// It is done.
+    /// Success.
     #[must_use]
     pub fn done(unique: u64) -> Self {
         Self::new(unique, 0, &[], 0)
     }
 
-    /// It could not be done.
+    /// Failure.
     #[must_use]
     pub fn failed(unique: u64, errno: Errno) -> Self {
         Self::new(unique, errno.to_wire(), &[], 0)
     }
 
-    /// So many bytes have been read, which follow.
+    /// Success of a READ; `payload_bytes` follow.
     #[must_use]
     pub fn read(unique: u64, payload_bytes: usize) -> Self {
         Self::new(unique, 0, &[], payload_bytes)
     }
 
-    /// So many bytes have been written.
+    /// Success of a WRITE of `length` bytes.
     #[must_use]
     pub fn written(unique: u64, length: u32) -> Self {
         Self::with(unique, &WriteOut { size: length, padding: 0 })
@@ -58,19 +58,19 @@ impl Reply {
         Self { bytes, length }
     }
 
-    /// All of it.
+    /// Head and struct.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).expect("as long as it was made")
     }
 
-    /// The head alone.
+    /// Only the head.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         self.bytes.get(..size_of::<OutHeader>()).expect("every answer has one")
     }
 
-    /// What follows the head.
+    /// Only the struct.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.bytes.get(size_of::<OutHeader>()..self.length).expect("as long as it was made")

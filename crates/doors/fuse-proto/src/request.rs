@@ -1,6 +1,7 @@
-//! What the kernel asks for: claims into values.
+//! The kernel's requests: claims into values.
 //!
-//! A message is a head, the arguments of its kind, and for WRITE a payload that is not looked at here, only its length.
+//! A message is a head, the arguments of its kind, and for WRITE a payload; only the payload's
+//! length matters here.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,33 +10,33 @@ use zerocopy::FromBytes;
 use crate::init::Kernel;
 use crate::wire::{self, InHeader, falloc, opcode, set};
 
-/// A message that is not one.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It is shorter than what it has to hold.
+    /// It is shorter than its kind requires.
     #[error("a message of {bytes} bytes is too short")]
     Short {
-        /// What there is of it.
+        /// Its bytes.
         bytes: usize,
     },
-    /// It does not say how long it is.
+    /// It gives a wrong length.
     #[error("a message of {bytes} bytes says that it has {said}")]
     Length {
-        /// What it says.
+        /// The length in its head.
         said: u32,
-        /// What it has.
+        /// Its actual bytes.
         bytes: usize,
     },
 }
 
-/// Whose message it is, and of which kind.
+/// A message's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What the kernel calls the request.
+    /// The kernel's id of the request.
     pub unique: u64,
     /// Its kind: [`crate::wire::opcode`].
     pub opcode: u32,
-    /// The file that it is about.
+    /// The file's node.
     pub node: u64,
 }
 
@@ -43,7 +44,7 @@ impl Head {
     /// Reads the head of a message that is `total_bytes` long.
     ///
     /// # Errors
-    /// It is too short, or says another length.
+    /// It is too short, or its head gives another length.
     pub fn parse(bytes: &[u8], total_bytes: usize) -> Result<Self, Malformed> {
         let short = Malformed::Short { bytes: bytes.len().min(total_bytes) };
         let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| short)?;
@@ -53,7 +54,7 @@ impl Head {
         Ok(Self::of(&header))
     }
 
-    /// The same for a message that came by a ring, where the parts have lengths of their own.
+    /// Reads the head of a message from a ring, where each part has its own length.
     ///
     /// # Errors
     /// It is too short.
@@ -68,29 +69,29 @@ impl Head {
     }
 }
 
-/// A time to be set.
+/// A time that SETATTR sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeWish {
-    /// Now.
+    /// The present time.
     Now,
-    /// Then.
+    /// This time.
     At(SystemTime),
 }
 
-/// What SETATTR wants.
+/// The changes of a SETATTR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Another size.
     pub size_bytes: Option<u64>,
-    /// When it was read last.
+    /// The time of the last read.
     pub accessed: Option<TimeWish>,
-    /// When it was changed last.
+    /// The time of the last change.
     pub modified: Option<TimeWish>,
     /// Other permissions, or another owner.
     pub changes_access: bool,
 }
 
-/// Where lseek(2) is to go.
+/// The target of lseek(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The next data.
@@ -99,34 +100,34 @@ pub enum Whence {
     Hole,
 }
 
-/// One request. Offsets and lengths are bytes, and claims still: nothing was compared with the file.
+/// One request. Offsets and lengths are in bytes, and still claims: not compared with the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Request {
-    /// The first one.
+    /// The first request.
     Init(Kernel),
-    /// What stat(2) tells.
+    /// The attributes that stat(2) shows.
     GetAttributes,
-    /// Changes some of it.
+    /// Changes some attributes.
     SetAttributes(SetAttributes),
     /// Opens the file.
     Open,
-    /// Closes it for good.
+    /// Closes its last descriptor.
     Release,
-    /// One of its descriptors was closed.
+    /// A program closed one of its descriptors.
     Flush,
     Read {
         offset: u64,
         length: u32,
     },
-    /// `payload_bytes`: what came along; `durable`: before the answer.
+    /// `payload_bytes`: bytes that came with the message; `durable`: before the answer.
     Write {
         offset: u64,
         length: u32,
         payload_bytes: usize,
         durable: bool,
     },
-    /// All that was answered is to be durable.
+    /// Makes all acknowledged writes durable.
     Sync,
     Fallocate {
         offset: u64,
@@ -137,19 +138,19 @@ pub enum Request {
         offset: u64,
         whence: Whence,
     },
-    /// What statfs(2) tells.
+    /// The numbers that statfs(2) shows.
     FileSystem,
-    /// May its maker do so? 2 is to write, 1 to run it.
+    /// Whether the caller has these rights: 2 to write, 1 to execute.
     Access {
         mask: u32,
     },
-    /// Another request is to be given up; there is no answer.
+    /// Gives up another request; has no answer.
     Interrupt,
-    /// The kernel forgets the file; there is no answer.
+    /// The kernel forgets the file; has no answer.
     Forget,
-    /// The file system goes.
+    /// The kernel releases the file system.
     Destroy,
-    /// None of these.
+    /// Any other request.
     Other,
 }
 
@@ -219,7 +220,7 @@ fn read<T: FromBytes>(bytes: &[u8]) -> Result<T, Malformed> {
     T::read_from_prefix(bytes).map(|(value, _)| value).map_err(|_| short)
 }
 
-/// The upper half of the flags came later than the lower; a kernel that has one says so.
+/// The upper half of the flags is younger than the lower; a flag in the lower half announces it.
 fn init(arguments: &[u8]) -> Result<Kernel, Malformed> {
     let wire::InitIn { major, minor, max_readahead, flags } = read(arguments)?;
     let high = match arguments.get(size_of::<wire::InitIn>()..) {
@@ -240,19 +241,19 @@ fn set_attributes(wire: &wire::SetattrIn) -> SetAttributes {
     }
 }
 
-/// What a FALLOCATE is for.
+/// The purpose of a FALLOCATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
-    /// The range is to have room: it always has.
+    /// Allocate the range: it always is.
     Keep { keeps_size: bool },
-    /// The range is to read as zeroes, and need not keep its space.
+    /// Make the range read as zeroes; it need not stay allocated.
     Punch,
-    /// The range is to read as zeroes, and to keep its space.
+    /// Make the range read as zeroes and stay allocated.
     Zero { keeps_size: bool },
 }
 
 impl Allocation {
-    /// The kernel lets no other combinations of the bits that we know through.
+    /// The kernel passes no other combinations of the known bits.
     pub(crate) fn of(mode: u32) -> Option<Self> {
         const PUNCH: u32 = falloc::PUNCH_HOLE | falloc::KEEP_SIZE;
         const ZERO_KEEP: u32 = falloc::ZERO_RANGE | falloc::KEEP_SIZE;

@@ -1,20 +1,20 @@
 //! Structs and numbers of the protocol, as they lie in memory.
 //!
-//! Sizes and offsets are the kernel's and asserted at the end of this file. Nothing here means anything yet: see
-//! `request` and `reply`.
+//! Sizes and offsets are the kernel's and asserted at the end of this file. `request` and `reply`
+//! give them their meaning.
 
 use std::mem::{offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The one file's number: the root's.
+/// The node of the one file: the root's.
 pub const NODE_ROOT: u64 = 1;
 /// The major version of the protocol.
 pub const MAJOR: u32 = 7;
-/// The minor version that this file was written after.
+/// The minor version that this file follows.
 pub const MINOR: u32 = 45;
 
-/// Kinds of requests, of those that are answered with more than "not implemented".
+/// Kinds of requests; all others are answered with "not implemented".
 #[allow(missing_docs)] // the kernel's names, without their prefix
 pub mod opcode {
     pub const FORGET: u32 = 2;
@@ -36,7 +36,7 @@ pub mod opcode {
     pub const LSEEK: u32 = 46;
 }
 
-/// What both ends can do, in INIT; the upper half stands in `flags2`.
+/// Features of both ends, in INIT; the upper half is in `flags2`.
 #[allow(missing_docs)] // the kernel's names, without their prefix
 pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
@@ -50,14 +50,14 @@ pub mod init {
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// How an open file is used.
+/// Flags of an open file.
 #[allow(missing_docs)]
 pub mod open {
     pub const DIRECT_IO: u32 = 1 << 0;
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// What SETATTR sets.
+/// Bits of SETATTR.
 #[allow(missing_docs)]
 pub mod set {
     pub const MODE: u32 = 1 << 0;
@@ -78,12 +78,13 @@ pub mod falloc {
     pub const ZERO_RANGE: u32 = 0x10;
 }
 
-/// Bits of open(2) that come with each WRITE. Their numbers are those of all architectures that we run on.
+/// Bits of open(2) that come with each WRITE, with the numbers of all architectures that braid runs
+/// on.
 pub const O_DSYNC: u32 = 0o10_000;
-/// O_SYNC without what it has in common with O_DSYNC.
+/// O_SYNC without the bits of O_DSYNC.
 pub const O_SYNC_ONLY: u32 = 0o4_000_000;
 
-/// lseek(2): where data is, and where a hole.
+/// lseek(2): seeks data, or a hole.
 pub const SEEK_DATA: u32 = 3;
 /// See [`SEEK_DATA`].
 pub const SEEK_HOLE: u32 = 4;
@@ -100,13 +101,13 @@ macro_rules! wire {
 }
 
 wire! {
-    /// Before every message of the kernel's.
+    /// Begins every message of the kernel.
     InHeader 40 {
         len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
     }
 }
 wire! {
-    /// Before every answer.
+    /// Begins every answer.
     OutHeader 16 { len: u32, error: i32, unique: u64 }
 }
 wire! {
@@ -114,7 +115,7 @@ wire! {
     InitIn 16 { major: u32, minor: u32, max_readahead: u32, flags: u32 }
 }
 wire! {
-    /// Our answer to INIT.
+    /// The answer to INIT.
     InitOut 64 {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16,
         max_write: u32, time_gran: u32, max_pages: u16, map_alignment: u16, flags2: u32, max_stack_depth: u32,
@@ -122,7 +123,7 @@ wire! {
     }
 }
 wire! {
-    /// What stat(2) tells.
+    /// The attributes that stat(2) shows.
     Attr 88 {
         ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32,
         ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
@@ -183,21 +184,22 @@ wire! {
     }
 }
 wire! {
-    /// What the two ends tell each other of an entry of a ring.
+    /// Both ends' fields about an entry of a ring.
     RingEntry 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
 }
 wire! {
-    /// What lies beside an entry's payload: a header of either direction, the first argument, and the rest.
+    /// The headers beside an entry's payload: the head of either direction, the first argument, and
+    /// the entry's fields.
     RingHeader 288 { in_out: [[u64; 8]; 2], op_in: [[u64; 8]; 2], entry: RingEntry }
 }
 wire! {
-    /// What a command for a ring says, in the last 80 bytes of its entry.
+    /// A command for a ring, in the last 80 bytes of its submission queue entry.
     RingCommand 24 { flags: u64, commit_id: u64, qid: u16, padding: [u16; 3] }
 }
 
-/// Commands of rings.
+/// Command of a ring: registers an entry, and waits for its first request.
 pub const RING_REGISTER: u32 = 1;
-/// Answers a request, and waits for another.
+/// Command of a ring: answers a request, and waits for another.
 pub const RING_COMMIT_AND_FETCH: u32 = 2;
 
 const _: () = assert!(offset_of!(InHeader, unique) == 8 && offset_of!(InHeader, nodeid) == 16);

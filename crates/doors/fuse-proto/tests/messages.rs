@@ -1,4 +1,4 @@
-//! Messages of a kernel, and of something that only looks like one.
+//! A kernel's messages, and bytes that only look like them.
 
 use std::time::{Duration, SystemTime};
 
@@ -78,7 +78,7 @@ fn the_first_request_agrees_on_what_both_can_do() {
     let Step::Begin(reply, agreed) = step else { panic!("{step:?}") };
     assert_eq!(agreed, Agreed { over_rings: true, request_bytes_max: 1 << 20 });
     let out = wire::InitOut::read_from_bytes(reply.body()).expect("of its length");
-    // What was not offered, or is not wanted, is not taken.
+    // Features that the kernel did not offer, or that the server does not want, stay off.
     assert_eq!(u64::from(out.flags), flags);
     assert_eq!(u64::from(out.flags2) << 32, wire::init::OVER_IO_URING);
     assert_eq!((out.major, out.minor, out.max_pages), (7, 45, 256));
@@ -259,7 +259,7 @@ fn an_answer_says_its_length() {
     assert_eq!(failed.bytes()[4..8], (-28_i32).to_ne_bytes());
 }
 
-/// What must hold of a step, whatever it comes from.
+/// The invariants of every step.
 fn check(step: &Step, payload_bytes: usize) {
     match *step {
         Step::Read { offset, length } => {

@@ -1,21 +1,22 @@
-//! A device: what is asked for, and what becomes of one that is there already.
+//! Devices: parameters of a new device, and the judgement of an existing device.
 
 use crate::limits::{DEPTH, QUEUES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::{ANY_DEVICE, DeviceInfo, feature, state};
 
-/// What a device of ours can do, all of it.
+/// All features of a device of braid.
 const FEATURES: u64 = feature::USER_RECOVERY
     | feature::USER_RECOVERY_REISSUE
     | feature::CMD_IOCTL_ENCODE
     | feature::USER_COPY;
 
-/// Whether a kernel that can do this will do.
+/// Whether the kernel has all features that the door needs.
 #[must_use]
 pub const fn is_new_enough(features: u64) -> bool {
     features & FEATURES == FEATURES
 }
 
-/// The device to ask for: with this number or any, so many queues, and a word by which its array knows it again.
+/// The device to ask for: with this number or any, this many queues, and a word by which its array
+/// recognizes it.
 #[must_use]
 pub fn device(id: Option<u32>, queues: u16, array: u64) -> DeviceInfo {
     DeviceInfo {
@@ -29,22 +30,22 @@ pub fn device(id: Option<u32>, queues: u16, array: u64) -> DeviceInfo {
     }
 }
 
-/// What becomes of a device that is there already.
+/// The judgement of an existing device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// This array's server has died, and the device waits for the next.
     Recover,
-    /// It is this array's, and was never started or is stopped: it is made anew.
+    /// It is this array's, and was never started or is stopped: delete it and make a new one.
     Remake,
-    /// Its server has died, and the kernel is about to notice.
+    /// Its server has died, and the kernel has yet to notice.
     Wait,
-    /// A server has it.
+    /// A living server has it.
     Served,
     /// It is another array's, or another program's.
     Foreign,
 }
 
-/// Looks at a device, for the array that is known by a word.
+/// Judges a device for the array with this word.
 #[must_use]
 pub fn judge(found: &DeviceInfo, array: u64, server_lives: bool) -> Judgement {
     let has_our_shape =
@@ -70,7 +71,7 @@ mod tests {
         assert_eq!((mine.dev_id, device(None, 2, 7).dev_id), (3, u32::MAX));
         for (state, lives, expected) in [
             (state::QUIESCED, false, Judgement::Recover),
-            // Another process may have been given its number.
+            // Another process may have the dead server's number.
             (state::QUIESCED, true, Judgement::Recover),
             (state::LIVE, true, Judgement::Served),
             (state::LIVE, false, Judgement::Wait),

@@ -1,28 +1,31 @@
 //! The kernel's ublk protocol as values: devices, their parameters, and requests; no descriptors.
 //!
-//! Where it stands: `frontend-ublk` gives commands to the kernel and takes requests from it; what they are is decided here.
+//! Where it stands: `frontend-ublk` gives commands to the kernel and takes requests from it; this
+//! crate decides their content.
 //!
 //! ```text
 //!   Wish ──► device, parameters ──► ADD_DEV, SET_PARAMS, START_DEV          a device of our own
-//!   what is there ──► judge ──► recover | delete first | wait | taken       one that somebody has left
+//!   an existing device ──► judge ──► recover | delete first | wait | taken  a device that a server has left
 //!   description of a request (a claim) ──► Request::parse ──► Request       one of the device's requests
 //! ```
 //!
-//! What the kernel says is a claim like any other: a range outside the device or an unknown word is an error of that request.
-//! All numbers are in this machine's order of bytes, since both ends run on it.
+//! A kernel's description is a claim like any other: a range outside the device or an unknown
+//! operation is an error of that request. All numbers have this machine's byte order, since both
+//! ends run on it.
 //!
-//! Sources: the kernel's `include/uapi/linux/ublk_cmd.h` for sizes, offsets and numbers (as it is in Linux 6.12), and
-//! `Documentation/block/ublk.rst` for what they mean.
+//! Sources: the kernel's `include/uapi/linux/ublk_cmd.h` (of Linux 6.12) for sizes, offsets and
+//! numbers, and `Documentation/block/ublk.rst` for their meaning.
 //!
 //! Invariants
-//! - What is read or written lies within the device, and is no longer than what was agreed on
+//! - Each read and write lies within the device, and within the agreed length
 //!   [check: no_request_leaves_the_device].
-//! - A device is only taken over by the array that it was made for [check: only_what_this_array_has_left_is_taken_over].
+//! - Only the array that a device was made for takes it over
+//!   [check: only_what_this_array_has_left_is_taken_over].
 //!
 //! # Layers
 //!
 //! ```text
-//!   device   parameters   request      what is made; what is asked for
+//!   device   parameters   request      the device to make; its requests
 //!   ───────────────────────────────
 //!   limits   wire
 //! ```

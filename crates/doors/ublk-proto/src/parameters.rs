@@ -1,36 +1,36 @@
-//! What the kernel is told of the disk.
+//! The disk's parameters for the kernel.
 
 use crate::limits::{REQUEST_BYTES_MAX, STRETCH_BYTES};
 use crate::wire::{Parameters, attribute, part};
 
 const SECTOR_BYTES: u32 = 512;
 
-/// The block that programs had better write: a page, since less is read before it is written.
+/// The physical block: a page, since a smaller write needs a read first.
 const PHYSICAL_SHIFT: u8 = 12;
 
-/// What there is to tell of an array.
+/// The array's properties that become parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Its size.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
-    /// The smallest block that may be written: a power of two from 512 to 4096.
+    /// The smallest block that can be written: a power of two from 512 to 4096.
     pub logical_block_bytes: u32,
-    /// What is best written as a whole: a row.
+    /// The unit that is best written as a whole: a row.
     pub unit_bytes: u64,
 }
 
-/// What the kernel is told. Both ends say `Parameters` of the same length.
+/// The parameters for the kernel. Both ends use a `Parameters` of the same length.
 ///
 /// # Panics
-/// When the logical block is none that a disk can have.
+/// When the logical block is invalid for a disk.
 #[must_use]
 pub fn parameters(shape: &Shape) -> Parameters {
     let block = shape.logical_block_bytes;
     assert!(block.is_power_of_two() && (SECTOR_BYTES..=4096).contains(&block));
     let logical = shift(u64::from(block));
-    // The kernel knows powers of two alone.
+    // The kernel takes only powers of two.
     let unit = shape.unit_bytes.clamp(1, 1 << 26);
     let best = shift(unit).max(PHYSICAL_SHIFT);
     let read_only = if shape.is_read_only { attribute::READ_ONLY } else { 0 };
@@ -52,7 +52,8 @@ pub fn parameters(shape: &Shape) -> Parameters {
     }
 }
 
-/// Whether a device that is there was made with these; the numbers of its nodes are the kernel's.
+/// Whether an existing device has these parameters; its node numbers, which the kernel chose, do
+/// not count.
 #[must_use]
 pub fn is_same(found: &Parameters, wanted: &Parameters) -> bool {
     let told = |parameters: &Parameters| Parameters {

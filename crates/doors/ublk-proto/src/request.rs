@@ -1,9 +1,9 @@
-//! A request of the device's, from a claim to a value, and its end as the kernel wants it.
+//! A device's request, from a claim to a value, and its result for the kernel.
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::wire::{Description, PAYLOADS_AT, QUEUE_BIT, TAG_BIT, flag, operation};
 
-/// What is asked for. Offsets and lengths are bytes.
+/// A request. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Request {
@@ -11,37 +11,37 @@ pub enum Request {
     Read { offset: u64, length: u32 },
     /// Write the payload at `offset`; `durable` before the answer.
     Write { offset: u64, length: u32, durable: bool },
-    /// Make what was answered durable.
+    /// Make all acknowledged writes durable.
     Flush,
-    /// The content of a range is not needed any more.
+    /// The client no longer needs the range's content.
     Discard { offset: u64, length: u64, durable: bool },
     /// Make a range read as zeroes; with `may_punch` it need not stay allocated.
     Zero { offset: u64, length: u64, may_punch: bool, durable: bool },
 }
 
-/// Why a request cannot be one.
+/// Why a description is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// A word that is not known.
+    /// An unknown operation.
     #[error("operation {0} is not known")]
     Operation(u32),
     /// A range outside the device.
     #[error("{sectors} sectors from {first} on do not lie within the device")]
     Range {
-        /// From where on.
+        /// The first sector.
         first: u64,
-        /// How many.
+        /// The number of sectors.
         sectors: u32,
     },
-    /// A range of nothing.
+    /// An empty range.
     #[error("operation {0} is about no sectors")]
     Empty(u32),
-    /// A payload that is longer than agreed on.
+    /// A payload longer than the agreed limit.
     #[error("a payload of {0} sectors is too long")]
     TooLong(u32),
 }
 
-/// An error as the kernel's users know it.
+/// An error, by Linux's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // named as errno(3) names them
 #[repr(i32)]
@@ -55,7 +55,7 @@ pub enum Errno {
 }
 
 impl Request {
-    /// Reads the description of a request of a device of so many bytes.
+    /// Reads the description of a request to a device of `size_bytes`.
     ///
     /// # Errors
     /// It makes no sense for this device.
@@ -105,7 +105,7 @@ impl Request {
     }
 }
 
-/// How a request ended, as the kernel wants it: the bytes of its payload, or an error below zero.
+/// A result as the kernel expects it: the bytes of the payload, or a negative error.
 #[must_use]
 pub fn answer(result: Result<u32, Errno>) -> i32 {
     match result {
@@ -114,10 +114,10 @@ pub fn answer(result: Result<u32, Errno>) -> i32 {
     }
 }
 
-/// Where the payload of a request lies in the device's file.
+/// The offset of a request's payload in the device's file.
 #[must_use]
 pub const fn payload_place(queue: u16, tag: u16) -> u64 {
-    // 28 bits of numbers above 25 of the payload's own: it cannot be too large.
+    // 28 bits of numbers above 25 of the payload's own: it cannot overflow.
     PAYLOADS_AT.wrapping_add((queue as u64) << QUEUE_BIT).wrapping_add((tag as u64) << TAG_BIT)
 }
 

@@ -8,17 +8,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 )]
 #[repr(C)]
 pub struct ControlCommand {
-    /// Which device.
+    /// The device's number.
     pub dev_id: u32,
-    /// Which of its queues, or [`NO_QUEUE`].
+    /// The queue's number, or [`NO_QUEUE`].
     pub queue_id: u16,
     /// Bytes at `addr`.
     pub len: u16,
-    /// Memory that goes with it.
+    /// Address of memory that goes with the command.
     pub addr: u64,
     /// A word that goes with it.
     pub data: u64,
-    /// Of devices of users other than root.
+    /// For devices of users other than root.
     pub dev_path_len: u16,
     /// Zero.
     pub pad: u16,
@@ -26,13 +26,13 @@ pub struct ControlCommand {
     pub reserved: u32,
 }
 
-/// What a device is (`struct ublksrv_ctrl_dev_info`).
+/// A device (`struct ublksrv_ctrl_dev_info`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct DeviceInfo {
-    /// How many queues.
+    /// Number of queues.
     pub nr_hw_queues: u16,
     /// Requests in each.
     pub queue_depth: u16,
@@ -52,9 +52,9 @@ pub struct DeviceInfo {
     pub flags: u64,
     /// The server's own; the kernel keeps it.
     pub ublksrv_flags: u64,
-    /// Whose it is.
+    /// The owning user.
     pub owner_uid: u32,
-    /// Whose it is.
+    /// The owning group.
     pub owner_gid: u32,
     /// Zero.
     pub reserved1: u64,
@@ -62,25 +62,25 @@ pub struct DeviceInfo {
     pub reserved2: u64,
 }
 
-/// What its disk is (`struct ublk_params`, with the parts that follow each other in it).
+/// The disk of a device (`struct ublk_params`, with its consecutive parts).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct Parameters {
-    /// Bytes of all this.
+    /// Bytes of the struct.
     pub len: u32,
-    /// Which parts are said; see [`part`].
+    /// The parts that are set; see [`part`].
     pub types: u32,
     /// See [`attribute`].
     pub attrs: u32,
-    /// Blocks, as powers of two.
+    /// Logical block, as a power of two.
     pub logical_bs_shift: u8,
-    /// What it writes best.
+    /// Physical block.
     pub physical_bs_shift: u8,
-    /// What is best written as a whole.
+    /// Optimal write.
     pub io_opt_shift: u8,
-    /// The least that is well written.
+    /// Smallest efficient write.
     pub io_min_shift: u8,
     /// The longest request.
     pub max_sectors: u32,
@@ -90,9 +90,9 @@ pub struct Parameters {
     pub dev_sectors: u64,
     /// 0: payloads may lie anywhere.
     pub virt_boundary_mask: u64,
-    /// Where what can be discarded begins.
+    /// Alignment of the first range that can be discarded.
     pub discard_alignment: u32,
-    /// In which bytes it is discarded.
+    /// Granularity of a discard, in bytes.
     pub discard_granularity: u32,
     /// The longest discard.
     pub max_discard_sectors: u32,
@@ -102,11 +102,11 @@ pub struct Parameters {
     pub max_discard_segments: u16,
     /// Zero.
     pub reserved0: u16,
-    /// Numbers of the nodes, told by the kernel.
+    /// Numbers of the nodes, set by the kernel.
     pub devt: [u32; 4],
-    /// Of disks with zones.
+    /// For zoned disks.
     pub zoned: [u32; 8],
-    /// Zero: its length is a multiple of eight.
+    /// Zero: it makes the length a multiple of eight.
     pub pad: u32,
 }
 
@@ -116,13 +116,13 @@ pub struct Parameters {
 )]
 #[repr(C)]
 pub struct RequestCommand {
-    /// Which queue.
+    /// The queue's number.
     pub q_id: u16,
-    /// Which of its requests.
+    /// The request's number in the queue.
     pub tag: u16,
-    /// How it ended: bytes, or an error below zero.
+    /// The result: bytes, or a negative error.
     pub result: i32,
-    /// Memory of the payload; 0 where it is copied by pread(2) and pwrite(2).
+    /// Memory of the payload; 0 if it is copied by pread(2) and pwrite(2).
     pub addr: u64,
 }
 
@@ -132,13 +132,13 @@ pub struct RequestCommand {
 )]
 #[repr(C)]
 pub struct Description {
-    /// What, in the lowest 8 bits (see [`operation`]), and how ([`flag`]).
+    /// The operation in the lowest 8 bits (see [`operation`]), and flags ([`flag`]).
     pub op_flags: u32,
-    /// How long.
+    /// The number of sectors.
     pub nr_sectors: u32,
-    /// From where on.
+    /// The first sector.
     pub start_sector: u64,
-    /// Memory, where some was named.
+    /// Memory of the payload, if the server named some.
     pub addr: u64,
 }
 
@@ -151,17 +151,19 @@ const _: () = assert!(size_of::<ControlCommand>() == CONTROL_BYTES as usize);
 const _: () = assert!(size_of::<RequestCommand>() == REQUEST_BYTES as usize);
 const _: () = assert!(size_of::<DeviceInfo>() == 64 && size_of::<Description>() == 24);
 
-/// The queue of a command that is about none.
+/// The queue number of a command that concerns none.
 pub const NO_QUEUE: u16 = u16::MAX;
-/// The number of a device that may have any.
+/// The number that asks for any device number.
 pub const ANY_DEVICE: u32 = u32::MAX;
-/// Requests that a queue may have; descriptions of one lie so many after those of the one before.
+/// The kernel's limit of requests per queue; a queue's descriptions begin that many places after
+/// the previous queue's.
 pub const DEPTH_MAX: usize = 4096;
 
 const READ: u32 = 2;
 const READ_WRITE: u32 = 3;
 
-/// A command as `_IOR` and `_IOWR` number it: the direction, the size, the letter u, the number.
+/// A command number as `_IOR` and `_IOWR` compose it: the direction, the size, the letter u, the
+/// number.
 const fn code(direction: u32, number: u32, bytes: u32) -> u32 {
     direction << 30 | bytes << 16 | (b'u' as u32) << 8 | number
 }
@@ -192,7 +194,7 @@ pub mod command {
     pub const DEL_DEV_ASYNC: u32 = control(READ, 0x14);
 }
 
-/// Commands about requests: the first of each, and the answer to one with the wish for the next.
+/// Commands about requests: the first fetch of an entry, and an answer with the next fetch.
 #[allow(missing_docs)] // named as the kernel names them
 pub mod fetching {
     use super::request;
@@ -201,19 +203,19 @@ pub mod fetching {
     pub const COMMIT_AND_FETCH_REQ: u32 = request(0x21);
 }
 
-/// What a device can do.
+/// Features of a device.
 pub mod feature {
     /// It outlives its server, and waits for the next one.
     pub const USER_RECOVERY: u64 = 1 << 3;
-    /// What the server had not answered is asked for again.
+    /// The next server gets all requests without an answer again.
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
-    /// Commands have the numbers that are used here.
+    /// Commands have the ioctl-encoded numbers of this file.
     pub const CMD_IOCTL_ENCODE: u64 = 1 << 6;
     /// Payloads are copied by pread(2) and pwrite(2), so that no memory is lent to the kernel.
     pub const USER_COPY: u64 = 1 << 7;
 }
 
-/// How a device is.
+/// States of a device.
 #[allow(missing_docs)] // named as the kernel names them
 pub mod state {
     pub const DEAD: u16 = 0;
@@ -236,7 +238,7 @@ pub mod attribute {
     pub const FUA: u32 = 1 << 3;
 }
 
-/// What is asked for.
+/// Operations.
 #[allow(missing_docs)] // named as the kernel names them
 pub mod operation {
     pub const READ: u32 = 0;
@@ -246,7 +248,7 @@ pub mod operation {
     pub const WRITE_ZEROES: u32 = 5;
 }
 
-/// How it is asked for.
+/// Flags of an operation.
 pub mod flag {
     /// Durable before the answer.
     pub const FUA: u32 = 1 << 13;
@@ -254,13 +256,13 @@ pub mod flag {
     pub const NOUNMAP: u32 = 1 << 15;
 }
 
-/// Where descriptions lie in the device's file.
+/// Offset of the descriptions in the device's file.
 pub const DESCRIPTIONS_AT: u64 = 0;
-/// Where payloads lie in it.
+/// Offset of the payloads in the device's file.
 pub const PAYLOADS_AT: u64 = 0x8000_0000;
-/// The bit where the number of a request begins in the place of a payload.
+/// The lowest bit of the request's number in a payload's offset.
 pub const TAG_BIT: u32 = 25;
-/// The bit where the number of a queue begins.
+/// The lowest bit of the queue's number in a payload's offset.
 pub const QUEUE_BIT: u32 = TAG_BIT + 16;
 
 #[cfg(test)]

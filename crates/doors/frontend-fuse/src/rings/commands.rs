@@ -1,12 +1,15 @@
-//! Commands for the kernel, and the memory that they name: the one place of this crate that deals in addresses.
+//! Commands for the kernel, and the memory that they name: the only place of this crate that deals
+//! in addresses.
 //!
-//! A queue of the kernel's has entries, each with two runs of memory that are told once, when it is registered: beside
-//! the request, and its payload. From then on the kernel writes into them whenever a command of that entry is out, and at
-//! no other time; so they are lent to it with the command, and cannot be touched until its end was reaped.
+//! A queue of the kernel's has entries, each with two runs of memory that are registered once: the
+//! headers, and the payload. From then on the kernel writes into them only while a command of that
+//! entry is out. So each command lends them to the kernel, and this process does not touch them
+//! until it has reaped the command's end.
 //!
 //! Invariants
-//! - Memory of an entry whose command is out is not reached from here: asserted in `of_idle`.
-//! - Memory that may be written still when a queue is dropped is never given back: `drop`.
+//! - This process does not reach the memory of an entry whose command is out: asserted in
+//!   `of_idle`.
+//! - A dropped queue never frees memory that the kernel may still write: `drop`.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -17,35 +20,36 @@ use braid_ring::Region;
 use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
 use rustix::io::Errno;
 
-/// What a command about no entry is called.
+/// The user data of the bell's command, which belongs to no entry.
 const BELL: u64 = u64::MAX;
 
 /// Bytes of a command in its entry of the submission queue.
 const COMMAND_BYTES: usize = 80;
 
-/// Where the number of vectors stands in an entry of the submission queue (`len` of `struct io_uring_sqe`).
+/// Offset of the number of vectors in an entry of the submission queue (`len` of `struct
+/// io_uring_sqe`).
 const LENGTH_AT: usize = 24;
 
-/// Bytes beside a request: what is said there, in a page of its own.
+/// Bytes of a request's headers, in a page of their own.
 const HEADER_BYTES: usize = 4096;
 
 const _: () = assert!(size_of::<RingHeader>() <= HEADER_BYTES);
 
-/// Memory of all entries of a queue. It is none of the payloads', which rings of members have registered and which
-/// there is not enough of to be lent out for ever.
+/// Memory of all entries of a queue. It is not payload memory: the rings of members have registered
+/// that, and it is too scarce to be lent for ever.
 struct Memory {
     region: Region,
     payload_bytes: usize,
     entries: Vec<Entry>,
 }
 
-/// One entry: where its memory is, and whether the kernel has it.
+/// One entry: its memory, and whether the kernel has it.
 struct Entry {
     vectors: Box<[libc::iovec; 2]>,
     is_out: bool,
 }
 
-// SAFETY: the vectors point into the region that lies beside them, which stays where it is.
+// SAFETY: the vectors point into the region beside them, which never moves.
 #[allow(unsafe_code)]
 unsafe impl Send for Entry {}
 
@@ -65,18 +69,18 @@ impl Memory {
         Ok(Self { region, payload_bytes, entries })
     }
 
-    /// The memory of an entry that the kernel does not have: beside the request, and its payload.
+    /// Headers and payload of an idle entry.
     ///
     /// # Panics
-    /// When the kernel has it.
+    /// When the kernel has the entry.
     #[allow(unsafe_code)]
     fn of_idle(&mut self, index: usize) -> (&mut [u8], &mut [u8]) {
         let entry = &self.entries[index];
         assert!(!entry.is_out, "the kernel has this entry's memory");
         let [header, payload] = entry.vectors.as_ref();
         debug_assert!(payload.iov_len == self.payload_bytes && self.region.length_bytes() > index);
-        // SAFETY: two runs of the region that do not meet, zeroed when it was made; the kernel writes neither until the next
-        // command of this entry, which takes `self` alone as this does.
+        // SAFETY: two disjoint runs of the region, zeroed when it was made. The kernel writes
+        // neither until the entry's next command, which takes `self` exclusively as this does.
         unsafe {
             let header = std::slice::from_raw_parts_mut(header.iov_base.cast(), header.iov_len);
             let payload = std::slice::from_raw_parts_mut(payload.iov_base.cast(), payload.iov_len);
@@ -85,12 +89,12 @@ impl Memory {
     }
 }
 
-/// What has ended.
+/// A completion.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Somebody has left something for this queue; whether that is heard of again.
+    /// The bell rang; whether the kernel goes on watching it.
     Bell { is_heard_again: bool },
-    /// The command of an entry.
+    /// The command of an entry has ended.
     Entry { index: usize, result: io::Result<()> },
 }
 
@@ -103,8 +107,8 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// A ring with memory for so many entries, of queue `number` of the connection behind `device`, which stays open for
-    /// as long as this is used.
+    /// A ring with memory for its entries, for queue `number` of the connection behind `device`.
+    /// `device` stays open as long as this is used.
     pub(super) fn new(
         device: BorrowedFd<'_>,
         number: u16,
@@ -118,12 +122,12 @@ impl Commands {
         Ok(Self { ring, memory, number, device: device.as_raw_fd() })
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) fn count(&self) -> usize {
         self.memory.entries.len()
     }
 
-    /// Has the kernel tell whenever `bell` is written to.
+    /// Has the kernel report writes to `bell`.
     pub(super) fn watch(&mut self, bell: BorrowedFd<'_>) {
         let events = u32::try_from(libc::POLLIN).expect("a small number");
         let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), events).multi(true).build();
@@ -135,15 +139,16 @@ impl Commands {
         self.send(index, RING_REGISTER, 0);
     }
 
-    /// Answers the request of an entry with what lies in its memory, and gives it to the kernel again.
+    /// Answers the request of an entry with the bytes in its memory, and gives the entry to the
+    /// kernel again.
     pub(super) fn commit(&mut self, index: usize, unique: u64) {
         self.send(index, RING_COMMIT_AND_FETCH, unique);
     }
 
-    /// The memory of an entry that the kernel does not have: beside the request, and its payload.
+    /// Headers and payload of an idle entry.
     ///
     /// # Panics
-    /// When the kernel has it.
+    /// When the kernel has the entry.
     pub(super) fn of_idle(&mut self, index: usize) -> (&mut [u8], &mut [u8]) {
         self.memory.of_idle(index)
     }
@@ -167,17 +172,18 @@ impl Commands {
 
     #[allow(unsafe_code)]
     fn push(&mut self, command: squeue::Entry128) {
-        // SAFETY: the vectors are boxed and the memory is an entry's, which stays as it is until the command has ended:
-        // `of_idle` gives it to nobody, and `drop` does not give it back. The bell is a descriptor alone.
+        // SAFETY: the vectors are boxed and the memory is an entry's; both stay until the command
+        // has ended: `of_idle` hands the memory out to no caller, and `drop` does not free it. The
+        // bell names only a descriptor.
         while unsafe { self.ring.submission().push(&command) }.is_err() {
             self.enter(false);
         }
     }
 
-    /// Gives what was pushed to the kernel, and with `sleeps` waits until something has ended.
+    /// Submits all commands, and with `sleeps` waits for a completion.
     ///
     /// # Panics
-    /// When the kernel answers what only a mistake of ours can cause.
+    /// On an error that only a mistake of ours can cause.
     pub(super) fn enter(&mut self, sleeps: bool) {
         match self.ring.submit_and_wait(usize::from(sleeps)) {
             Ok(_) => {}
@@ -190,7 +196,7 @@ impl Commands {
         }
     }
 
-    /// Takes everything that has ended.
+    /// Takes all completions.
     pub(super) fn reap(&mut self, ended: &mut Vec<Ended>) {
         let Self { ring, memory, .. } = self;
         ended.extend(ring.completion().map(|completion| {
@@ -210,18 +216,19 @@ impl Drop for Commands {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if !self.memory.entries.iter().any(|entry| entry.is_out) {
-            // SAFETY: it is dropped here alone, and nothing is reached any more.
+            // SAFETY: only this line drops it, and nothing uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
     }
 }
 
-/// The same command with a number of vectors, which has no setter.
+/// Sets the number of vectors, for which `io-uring` has no setter.
 #[allow(unsafe_code)]
 fn with_length(command: squeue::Entry128, length: u32) -> squeue::Entry128 {
-    // SAFETY: an entry of the submission queue is 128 bytes of the kernel's layout without padding, and any bytes are one.
+    // SAFETY: a submission queue entry is 128 bytes of the kernel's layout without padding, and any
+    // bytes are valid.
     let mut bytes: [u8; 128] = unsafe { std::mem::transmute(command) };
     bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_ne_bytes());
-    // SAFETY: as above, the other way round.
+    // SAFETY: as above, in the other direction.
     unsafe { std::mem::transmute(bytes) }
 }

@@ -1,15 +1,16 @@
-//! Requests by io_uring: a queue for each processor that there may be, and a thread for each.
+//! Requests by io_uring: a queue and a thread for each possible processor.
 //!
-//! The kernel puts a request into memory that it was given with a command, and takes the answer out of the same memory
-//! with the next: one system call for many requests, and none where answers and requests meet. It does so from Linux 6.14 on,
-//! where `/sys/module/fuse/parameters/enable_uring` says so, and once every queue has an entry.
+//! The kernel puts a request into the memory that a command lent to it, and takes the answer from
+//! the same memory with the next command. So one system call serves many requests, and none is
+//! needed if answers and requests meet. Linux does so from 6.14 on, if
+//! `/sys/module/fuse/parameters/enable_uring` allows it, once every queue has an entry.
 //!
 //! ```text
 //!   Rings::prepare ── threads, rings, memory ──► INIT says so ──► register ──► requests
 //!        └── none: INIT does not say so                              └── refused: the kernel goes on by /dev/fuse
 //! ```
 //!
-//! FORGET and INTERRUPT come by /dev/fuse all the same.
+//! FORGET and INTERRUPT still come by /dev/fuse.
 
 mod commands;
 mod queue;
@@ -38,12 +39,12 @@ pub(crate) struct Rings {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Whether the kernel says that it may be used.
+/// Whether the kernel allows rings.
 pub(crate) fn are_allowed() -> bool {
     std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y")
 }
 
-/// How many processors there may ever be, by a list such as `0-3,8`.
+/// The number of possible processors, from a list such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     let number = |text: &str| text.parse::<usize>().ok();
     let parts = list.trim().split(',').map(|part| match part.split_once('-') {
@@ -53,13 +54,13 @@ fn count(list: &str) -> Option<usize> {
     parts.sum::<Option<usize>>().filter(|count| *count > 0)
 }
 
-/// Entries of each of so many queues.
+/// Entries of each queue.
 fn entries_of(queues: usize) -> usize {
     (ENTRIES_ALTOGETHER / queues).clamp(ENTRIES_MIN, ENTRIES_MAX)
 }
 
 impl Rings {
-    /// Makes all that is needed on our side.
+    /// Makes the threads, rings and memory.
     pub(crate) fn prepare(
         device: &Arc<OwnedFd>,
         (session, gate): (&Arc<Session>, &Arc<Gate>),
@@ -81,7 +82,7 @@ impl Rings {
             rings.threads.push(builder.spawn(body)?);
         }
         drop(ready);
-        // Those that were started end when this is dropped.
+        // On an error, dropping `rings` ends the threads that were started.
         answers.iter().find_map(Result::err).map_or(Ok(rings), Err)
     }
 
@@ -111,7 +112,7 @@ fn serve(
     let commands = Commands::new(device.as_fd(), number, (entries, PAYLOAD_BYTES_MAX));
     match commands {
         Ok(commands) => {
-            // Who started us waits for all to have spoken.
+            // The starter waits for all threads' reports.
             let _ = ready.send(Ok(()));
             drop(ready);
             Server::new(queue, commands).run();

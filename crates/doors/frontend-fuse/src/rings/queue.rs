@@ -1,4 +1,4 @@
-//! One queue of the kernel's: the thread that serves it, and how the ends of operations come there.
+//! One queue of the kernel's: its thread, and how the ends of operations get there.
 //!
 //! ```text
 //!   request ends in an entry ──► decide ──► Answer ────────────────────────┐
@@ -6,10 +6,12 @@
 //!      └──────────────── commit-and-fetch ◄──────── inbox, bell ───────────┘
 //! ```
 //!
-//! Payloads are copied between the entry's memory and the array's: the array may keep a write's after it is answered, and
-//! may answer a read from other memory than it was given, and an entry's memory is the kernel's again from then on.
+//! Payloads are copied between the entry's memory and the array's. An entry's memory is the
+//! kernel's again once the request is answered. But the array may keep a write's payload longer,
+//! and may answer a read from other memory.
 //!
-//! Only one thread may give commands to a ring, so ends are left for it. It is woken once for all that came while it slept.
+//! Only one thread may give commands to a ring. So other threads leave ends in its inbox, and wake
+//! it once for all that came while it slept.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -25,20 +27,19 @@ use super::commands::{Commands, Ended};
 use crate::gate::Gate;
 use crate::session::{Asked, Session, What, add, operation_of};
 
-/// Time in which the kernel gives entries back when it lets go of the file system.
+/// Time that the kernel gets to return entries when it releases the file system.
 const LAST_ENTRIES: Duration = Duration::from_millis(200);
 
-/// Something for a queue, from any thread.
+/// News for a queue, from any thread.
 pub(super) enum Left {
-    /// Both ends have agreed: the kernel may have the entries.
+    /// Both ends have agreed on rings: register the entries.
     Register,
-    /// The end of an operation.
     Finished { token: u64, outcome: Outcome },
-    /// Nothing more is to be served.
+    /// The door ends.
     End,
 }
 
-/// A queue as others see it.
+/// The part of a queue that other threads use.
 pub(super) struct Queue {
     pub(super) session: Arc<Session>,
     pub(super) gate: Arc<Gate>,
@@ -58,9 +59,10 @@ impl Queue {
     }
 
     pub(super) fn leave(&self, left: Left) {
-        // It is never closed, so that nothing is refused; after the thread's end nobody looks.
+        // The inbox is never closed, so it refuses nothing; after the thread's end its content is
+        // dropped.
         if let Ok(Bell::Ring) = self.inbox.push(left, true) {
-            // Full after 2^64 wakes, and then it is ringing anyway.
+            // Only full after 2^64 wakes, and then it rings already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
@@ -72,15 +74,15 @@ impl Receiver for Queue {
     }
 }
 
-/// The thread's own.
+/// The thread's own state.
 pub(super) struct Server {
     queue: Arc<Queue>,
     commands: Commands,
-    /// What each entry waits for.
+    /// The operation that each entry waits for.
     asked: Vec<Option<Asked>>,
-    /// Entries that the kernel knows.
+    /// Registered entries.
     live: usize,
-    /// Since when it ends.
+    /// When the end began.
     ending: Option<Instant>,
 }
 
@@ -90,7 +92,7 @@ impl Server {
         Self { queue, commands, asked, live: 0, ending: None }
     }
 
-    /// Until it is told to end, and the kernel has given its entries back or will not.
+    /// Runs until it is told to end, and the kernel has returned the entries or its time is up.
     pub(super) fn run(mut self) {
         let (mut ended, mut items) = (Vec::new(), Vec::new());
         self.commands.watch(self.queue.bell.as_fd());
@@ -112,7 +114,7 @@ impl Server {
             self.queue.inbox.take(&mut items);
             items.drain(..).for_each(|left| self.take(left));
             if self.is_over() {
-                // Answers that are ready go out.
+                // Sends the answers that are ready.
                 return self.commands.enter(false);
             }
             if self.ending.is_some() {
@@ -142,7 +144,7 @@ impl Server {
         }
     }
 
-    /// The kernel has put a request into an entry.
+    /// Handles the request that the kernel has put into an entry.
     fn handle(&mut self, index: usize) {
         let queue = Arc::clone(&self.queue);
         let (header, payload) = self.commands.of_idle(index);
@@ -150,7 +152,7 @@ impl Server {
         let payload_bytes = usize::try_from(header.entry.payload_sz).unwrap_or(usize::MAX);
         let payload_bytes = payload_bytes.min(payload.len());
         let head = Head::parse_ring(header.in_out.as_bytes()).expect("as long as it is");
-        // The kernel's name of the request is what it wants it answered by.
+        // The kernel expects its commit id with the answer.
         let head = Head { unique: header.entry.commit_id, ..head };
         let arguments = (header.op_in.as_bytes(), payload_bytes);
         let step = queue.session.decide(&head, arguments, queue.wishes);
@@ -198,7 +200,7 @@ impl Server {
         self.queue.gate.leave(asked.held_bytes);
     }
 
-    /// Puts an answer into an entry's memory, and gives it back to the kernel.
+    /// Puts an answer into an entry's memory, and gives the entry back to the kernel.
     fn answer(&mut self, index: usize, (reply, unique): (&Reply, u64), read: Option<&[u8]>) {
         let (header, place) = self.commands.of_idle(index);
         let body = read.unwrap_or(reply.body());

@@ -1,4 +1,4 @@
-//! A queue between a kernel that describes whatever it likes and an array that ends things in any order.
+//! A queue between a kernel that describes anything and an array that ends operations in any order.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,13 +17,13 @@ use crate::entries::{Ended, Entries};
 const SIZE_BYTES: u64 = 16 << 20;
 const DEPTH: u16 = 64;
 
-/// Longer than an array takes here.
+/// Longer than any operation takes here.
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// Descriptions in a turn.
+/// Descriptions in a round.
 const DESCRIPTIONS: usize = 600;
 
-/// What a sector of the array, or of a payload for it, is full of.
+/// The byte that fills a sector, in the array and in payloads.
 fn mark(sector: u64) -> u8 {
     let [low, middle, high, ..] = sector.to_le_bytes();
     low.wrapping_mul(31) ^ middle.wrapping_mul(7) ^ high
@@ -39,7 +39,7 @@ fn is_filled(first_sector: u64, bytes: &[u8]) -> bool {
     sectors.all(|(sector, bytes)| bytes.iter().all(|byte| *byte == mark(sector)))
 }
 
-/// How the array answers what is asked of this place: nearly always well.
+/// The array's result for an operation at this place: nearly always success.
 fn verdict(place: u64) -> Result<(), RequestError> {
     match place / 512 % 31 {
         3 => Err(RequestError::NoSpace),
@@ -51,7 +51,7 @@ fn verdict(place: u64) -> Result<(), RequestError> {
 
 type Asked = (ClientRequest, Completion);
 
-/// An array that ends what it was asked for in an order of its own, on a thread of its own.
+/// An array that ends operations in its own order, on its own thread.
 struct Array(std::sync::mpsc::Sender<Asked>);
 
 impl Array {
@@ -76,7 +76,7 @@ impl Array {
     }
 }
 
-/// Does it, and looks at what is asked.
+/// Carries out an operation, and checks it.
 fn end(operation: ClientRequest) -> Outcome {
     let within = |offset: u64, length: u64| {
         assert!(length > 0 && offset.checked_add(length).is_some_and(|end| end <= SIZE_BYTES));
@@ -89,7 +89,7 @@ fn end(operation: ClientRequest) -> Outcome {
         }
         ClientRequest::Write { offset, payload, .. } => {
             within(offset, payload.len() as u64);
-            // The kernel's payloads say where they belong.
+            // The kernel's payloads encode their place.
             assert!(
                 is_filled(offset / 512, &payload),
                 "another entry's payload is written at {offset}"
@@ -124,18 +124,18 @@ impl Disk for Array {
     }
 }
 
-/// What an entry of the kernel's has in it.
+/// The state of an entry of the kernel's.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
-    /// It is with the kernel, which has no request for it yet.
+    /// The kernel has it, without a request yet.
     Waiting,
-    /// It is with the server.
+    /// The server has it.
     Given(Description),
-    /// The kernel wants nothing more of it.
+    /// The kernel has ended it.
     Over,
 }
 
-/// A kernel that describes what it is told to.
+/// A kernel with a list of descriptions.
 struct Kernel {
     entries: Vec<Entry>,
     script: VecDeque<Description>,
@@ -149,7 +149,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Puts what comes next into entries that it has.
+    /// Puts the next descriptions into entries that it has.
     fn describe(&mut self) {
         let mut waiting: Vec<u16> = (0..DEPTH)
             .filter(|tag| matches!(self.entries[usize::from(*tag)], Entry::Waiting))
@@ -246,7 +246,7 @@ impl Entries for Kernel {
     }
 }
 
-/// Anything: mostly of what there is, near the end of the array, and of lengths that are in order; and mere noise.
+/// Any description: mostly valid ones near the end of the array, and pure noise.
 fn description(random: &mut fastrand::Rng) -> Description {
     use operation::{DISCARD, FLUSH, READ, WRITE, WRITE_ZEROES};
     let known = [READ, WRITE, READ, WRITE, FLUSH, DISCARD, WRITE_ZEROES];
@@ -270,7 +270,7 @@ fn description(random: &mut fastrand::Rng) -> Description {
     Description { op_flags, nr_sectors, start_sector, addr: random.u64(..) }
 }
 
-/// What has to be answered.
+/// The correct answer.
 fn expected(told: &Description) -> i32 {
     let offset = match Request::parse(told, SIZE_BYTES) {
         Err(_) => return -22,
