@@ -1,4 +1,4 @@
-//! Eventfds: those of a client, by which a ring is said to have something, and our own.
+//! Eventfds: a client's kicks and calls of a ring, and the door's own.
 
 use std::fs::File;
 use std::io;
@@ -9,41 +9,40 @@ use braid_ring::Descriptor;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// What the kernel calls one.
+/// The kernel's name of an eventfd in `/proc`.
 const KIND: &str = "anon_inode:[eventfd]";
 
-/// One of our own.
+/// A new eventfd of the door.
 pub(crate) fn bell() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// One of a client's. Nothing else is taken: writing to a pipe that nobody reads would wait.
+/// Takes a client's eventfd, and refuses other files: a write to a pipe without a reader would
+/// block.
 pub(crate) fn adopt(file: File) -> Option<Descriptor> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // Where there is no /proc the client is believed.
+    // Without /proc the client is trusted.
     let is_one = std::fs::read_link(link).map_or(true, |target| target.as_os_str() == KIND);
     is_one.then(|| Arc::new(OwnedFd::from(file)))
 }
 
-/// Rings it.
 pub(crate) fn ring(bell: impl AsFd) {
-    // Full after 2^64 times, and then it is ringing anyway.
+    // Only full after 2^64 rings, and then it rings already.
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }
 
-/// Has it ring anew the next time; never waits.
+/// Resets it, so that it rings anew the next time; never waits.
 pub(crate) fn hear(bell: impl AsFd) {
     let mut count = [0; 8];
     let parts = &mut [io::IoSliceMut::new(&mut count)];
-    // Nothing is there if it was heard before.
+    // Fails if it was reset before.
     let heard = rustix::io::preadv2(&bell, parts, u64::MAX, ReadWriteFlags::NOWAIT);
-    // An old kernel, whose eventfds do not know how not to wait.
+    // An old kernel, whose eventfds do not support RWF_NOWAIT.
     if heard == Err(Errno::OPNOTSUPP) && rings(&bell) {
         let _ = rustix::io::read(&bell, &mut count);
     }
 }
 
-/// Whether it rings.
 pub(crate) fn rings(bell: impl AsFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&now)).is_ok_and(|count| count > 0)

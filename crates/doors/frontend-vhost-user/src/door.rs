@@ -1,4 +1,4 @@
-//! The crate's face: an array is served at a socket, to one client after the other.
+//! The crate's face: it serves an array at a socket, to one client after the other.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,31 +26,31 @@ use crate::session::{Queues, Session};
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed")]
 pub struct OpenError {
-    /// What was called.
+    /// The call.
     pub call: &'static str,
-    /// Why.
+    /// The reason.
     pub source: io::Error,
 }
 
-/// How it ended.
+/// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// A client was connected.
     pub was_in_use: bool,
-    /// Requests that were taken and not answered before the deadline.
+    /// Requests taken from rings and not answered before the deadline.
     pub unanswered: usize,
 }
 
-/// A client that is connected.
+/// The connected client.
 struct Client {
     socket: UnixStream,
     queues: Arc<Queues>,
 }
 
-/// What the thread shares with the door.
+/// The state that the thread shares with the door.
 struct Life {
     is_ending: AtomicBool,
-    /// Rung when it is.
+    /// Rung when the door ends.
     end: OwnedFd,
     client: Mutex<Option<Client>>,
 }
@@ -65,7 +65,7 @@ impl Life {
     }
 }
 
-/// An array that is served to virtual machines. It is closed when this is dropped.
+/// An array served to virtual machines. Dropping it closes it.
 pub struct Door {
     life: Arc<Life>,
     thread: Option<JoinHandle<()>>,
@@ -78,8 +78,8 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// Serves `disk`, of these logical blocks and with this name, at a Unix socket that is listened at and does not wait. Queues
-    /// have their turns on `workers`, or on threads of their own.
+    /// Serves `disk`, with these logical blocks and this name, at a listening, non-blocking Unix
+    /// socket. Queues have their turns on `workers`, or on threads of their own.
     ///
     /// # Errors
     /// The system gives no eventfd or no thread.
@@ -105,8 +105,8 @@ impl Door {
         Ok(Self { life, thread: Some(thread) })
     }
 
-    /// Answers what was taken, if that ends before the deadline, and lets go of the client, which can go on with the next
-    /// server.
+    /// Answers requests that end before the deadline, and disconnects the client, which can go on
+    /// with the next server.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> Closed {
         self.end(deadline)
@@ -127,7 +127,7 @@ impl Door {
             queues.iter().for_each(|queue| queue.hold());
             unanswered = queues.iter().map(|queue| queue.wait_for_answers(until)).sum();
             queues.iter().for_each(|queue| queue.cut());
-            // One that has gone by itself needs no word.
+            // Fails if the client has left by itself.
             let _ = client.socket.shutdown(std::net::Shutdown::Both);
         }
         drop(client);
@@ -144,7 +144,7 @@ impl Drop for Door {
     }
 }
 
-/// The thread's own.
+/// The thread's own state.
 struct Listener {
     socket: OwnedFd,
     served: Arc<Served>,
@@ -154,14 +154,14 @@ struct Listener {
 }
 
 impl Listener {
-    /// Until the door is closed.
+    /// Runs until the door is closed.
     fn run(self) {
         while !self.life.is_ending() {
             let mut looks = [
                 PollFd::new(&self.socket, PollFlags::IN),
                 PollFd::new(&self.life.end, PollFlags::IN),
             ];
-            // Whatever it says, both are looked at next.
+            // The loop looks at both next, whatever the result.
             let _ = poll(&mut looks, None);
             match accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => self.serve(UnixStream::from(socket)),
@@ -174,7 +174,7 @@ impl Listener {
         }
     }
 
-    /// Serves a client until it goes, or the door is closed.
+    /// Serves a client until it leaves, or the door is closed.
     fn serve(&self, socket: UnixStream) {
         let queues = Arc::new(Queues::default());
         let Ok(copy) = socket.try_clone() else { return };
@@ -211,7 +211,7 @@ impl Listener {
         let all = queues.all();
         all.iter().for_each(|queue| queue.cut());
         self.served.started.store(0, Ordering::Relaxed);
-        // What it asked for is ended before another may ask for the same again.
+        // Its operations must end before another client can ask for the same again.
         for queue in &all {
             while !self.life.is_ending() && !queue.wait_for_array(LOOK) {}
         }

@@ -1,7 +1,8 @@
-//! The table of what is in flight, in memory that the client keeps beyond our death.
+//! The table of requests in flight, in memory that the client keeps when this process dies.
 //!
-//! Each store is atomic, and in order before the next: what the memory says at any moment is what a server that dies then has
-//! left. What it says is a claim all the same, since the client had it meanwhile.
+//! Each store is atomic and ordered before the next, so that the memory is a valid table whenever
+//! the server dies. Its content is still a claim when the next server reads it, since the client
+//! could change it.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,7 @@ use braid_virtio_proto::inflight::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 
-/// Why there is no table.
+/// Why a table cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
     #[error(transparent)]
@@ -25,7 +26,7 @@ pub(crate) enum TableError {
     System(#[source] io::Error),
 }
 
-/// Memory for a table, of zeroes; and its bytes.
+/// A file of zeroes for a table, and its length.
 pub(crate) fn file_for(queues: u16, entries: u16) -> Result<(File, u64), TableError> {
     let bytes = table_bytes(queues, entries)?;
     let made = memfd_create("braid-in-flight", MemfdFlags::CLOEXEC);
@@ -34,7 +35,7 @@ pub(crate) fn file_for(queues: u16, entries: u16) -> Result<(File, u64), TableEr
     Ok((file, bytes))
 }
 
-/// A table.
+/// A mapped table.
 #[derive(Debug)]
 pub(crate) struct Table {
     map: MmapRegion,
@@ -43,7 +44,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Of so many queues, from `offset` of a file on.
+    /// Maps a table of `queues` queues, at `offset` of a file.
     pub(crate) fn map(
         file: File,
         offset: u64,
@@ -60,7 +61,7 @@ impl Table {
         Ok(Arc::new(Self { map, queues, entries }))
     }
 
-    /// The part of one queue, if it has one.
+    /// The part of one queue, if the table has one.
     pub(crate) fn part(self: &Arc<Self>, queue: u16, ring_entries: u16) -> Option<Part> {
         let has_it = queue < self.queues && ring_entries <= self.entries;
         let start = u64::from(queue) * queue_bytes(self.entries);
@@ -73,7 +74,7 @@ impl Table {
 pub(crate) struct Part {
     table: Arc<Table>,
     start: u64,
-    /// Of the next request.
+    /// The next request's counter.
     counter: u64,
 }
 
@@ -93,7 +94,8 @@ impl Part {
         loaded.expect("a part lies within its table, at multiples of what is stored")
     }
 
-    /// What a server has left in it, of a ring whose index is `ring_index`; from now on it is ours.
+    /// Reads the requests that a dead server left, for a ring whose used index is `ring_index`, and
+    /// takes the part over.
     pub(crate) fn recover(&mut self, ring_index: u16) -> Result<Left, NotATable> {
         let left = if self.load::<u16>(at::VERSION) == VERSION {
             let entries: Vec<Entry> = (0..self.table.entries).map(|one| self.entry(one)).collect();
@@ -124,7 +126,7 @@ impl Part {
         }
     }
 
-    /// A request is taken.
+    /// Notes a request as taken.
     pub(crate) fn take(&mut self, head: u16) {
         let place = place_of(head);
         self.store(place + at::COUNTER, self.counter);
@@ -132,12 +134,12 @@ impl Part {
         self.counter = self.counter.wrapping_add(1);
     }
 
-    /// It is about to be answered.
+    /// Notes a request whose answer comes next.
     pub(crate) fn begin_answer(&self, head: u16) {
         self.store(at::LAST_HEAD, head);
     }
 
-    /// It was answered, and this is the ring's index.
+    /// Notes a request as answered, and the ring's used index.
     pub(crate) fn end_answer(&self, head: u16, ring_index: u16) {
         self.store(place_of(head) + at::IN_FLIGHT, 0_u8);
         self.store(at::USED_INDEX, ring_index);
@@ -156,7 +158,7 @@ mod tests {
     fn the_next_server_finds_what_was_left_in_its_order() {
         let (file, _) = file_for(2, 128).expect("memory");
         let mut part = table(&file, (2, 128)).part(1, 128).expect("a part");
-        // A ring that has been used before the table was made.
+        // A ring used before the table was made.
         assert_eq!(part.recover(900), Ok(Left::default()));
         for head in [7, 3, 127, 0] {
             part.take(head);
@@ -167,7 +169,7 @@ mod tests {
         let mut next = table(&file, (2, 128)).part(1, 128).expect("a part");
         let left = next.recover(901).expect("ours");
         assert_eq!((left.in_flight, left.counter), (vec![7, 127, 0], 4));
-        // It dies when the ring has the answer, and the table not yet.
+        // It dies when the ring has the answer, but the table does not.
         next.begin_answer(7);
         let mut last = table(&file, (2, 128)).part(1, 128).expect("a part");
         let left = last.recover(902).expect("ours");

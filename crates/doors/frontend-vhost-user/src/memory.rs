@@ -1,7 +1,8 @@
-//! A guest's memory: files of the client's, mapped, and the two kinds of addresses in it.
+//! A guest's memory: mapped files of the client's, and the two kinds of addresses in it.
 //!
-//! Descriptors say the guest's own (physical) addresses; the client says its own when it tells where rings are. Either is a
-//! claim: what is not in a region is an error, and no byte outside of one can be reached.
+//! Descriptors hold the guest's (physical) addresses; the client gives the places of rings in its
+//! own. Either is a claim: an address outside all regions is an error, and no byte outside them can
+//! be reached.
 
 use std::fs::File;
 use std::io;
@@ -13,19 +14,19 @@ use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMma
 
 use crate::limits::REGIONS_MAX;
 
-/// A run of memory, as a client tells of it.
+/// A region of memory, as the client describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// The guest's address.
     pub(crate) guest: u64,
-    /// The client's.
+    /// The client's address.
     pub(crate) user: u64,
     pub(crate) bytes: u64,
-    /// Where it begins in its file.
+    /// The region's offset in its file.
     pub(crate) offset: u64,
 }
 
-/// Why memory cannot be shared.
+/// Why a region cannot be mapped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
     #[error("a client shares more runs of memory than {REGIONS_MAX}")]
@@ -40,7 +41,7 @@ pub(crate) enum MemoryError {
     System(#[source] io::Error),
 }
 
-/// All of it; changed by making another.
+/// All regions; a change makes a new value.
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     map: GuestMemoryMmap,
@@ -48,7 +49,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// With one run more.
+    /// The same with one region more.
     pub(crate) fn with(&self, told: Told, file: File) -> Result<Self, MemoryError> {
         if self.told.len() >= REGIONS_MAX {
             return Err(MemoryError::TooMany);
@@ -56,7 +57,8 @@ impl Memory {
         let size = usize::try_from(told.bytes).map_err(|_| MemoryError::Addresses)?;
         let end = told.offset.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
         told.user.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
-        // A page beyond a file's end can be mapped, and ends the process when it is looked at.
+        // The system would map a page beyond a file's end, and kill the process at its first
+        // access.
         let length = file.metadata().map_err(MemoryError::System)?.len();
         if size == 0 || length < end {
             return Err(MemoryError::Short);
@@ -70,7 +72,7 @@ impl Memory {
         Ok(Self { map, told: all })
     }
 
-    /// Without one of them.
+    /// The same without one region.
     pub(crate) fn without(&self, told: Told) -> Result<Self, MemoryError> {
         let is_it =
             |one: &Told| (one.guest, one.user, one.bytes) == (told.guest, told.user, told.bytes);
@@ -82,7 +84,7 @@ impl Memory {
         Ok(Self { map, told: all })
     }
 
-    /// The guest's address of what has this one in the client.
+    /// The guest's address for a client's address.
     pub(crate) fn guest_of(&self, user: u64) -> Option<GuestAddress> {
         self.told.iter().find_map(|told| {
             let within = user.checked_sub(told.user).filter(|within| *within < told.bytes)?;
@@ -102,7 +104,7 @@ impl Memory {
         Some(bytes)
     }
 
-    /// Fills bytes from runs; whether there was memory, and enough.
+    /// Copies runs of the guest's memory into bytes; false if memory is missing or too short.
     pub(crate) fn copy_in(&self, runs: impl Iterator<Item = Run>, to: &mut [u8]) -> bool {
         let mut rest = to;
         for Run { address, length } in runs {
@@ -115,7 +117,7 @@ impl Memory {
         rest.is_empty()
     }
 
-    /// Writes bytes into runs; whether there was memory, and enough.
+    /// Copies bytes into runs of the guest's memory; false if memory is missing or too short.
     pub(crate) fn copy_out(&self, runs: impl Iterator<Item = Run>, from: &[u8]) -> bool {
         let mut rest = from;
         for Run { address, length } in runs {

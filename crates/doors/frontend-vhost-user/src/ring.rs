@@ -1,7 +1,8 @@
-//! One ring in a guest's memory: what was put into it, and answers.
+//! One ring in a guest's memory: its requests, and their answers. It handles the event index
+//! (VIRTIO_F_EVENT_IDX), by which either side limits its notifications.
 //!
-//! A ring that says what none can say (more requests than it has room for, one twice) is broken: nothing is taken from it any
-//! more, since there is nothing in it that could be believed.
+//! A ring with an impossible state (more requests than it has room for, one request twice) is
+//! broken: the door takes nothing more from it, since none of it can be believed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use crate::inflight::Part;
 use crate::memory::Memory;
 
-/// Why a ring is not served.
+/// Why the door does not serve a ring.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
     #[error("a ring of {0} entries is none")]
@@ -28,14 +29,14 @@ pub(crate) enum Broken {
     Table(#[from] NotATable),
 }
 
-/// Where a client says that a ring is, in its own addresses.
+/// The place of a ring, in the client's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
     pub(crate) entries: u16,
     pub(crate) descriptors: u64,
     pub(crate) available: u64,
     pub(crate) used: u64,
-    /// The index of the next request, where no table says more.
+    /// The index of the next request, if there is no table.
     pub(crate) base: u16,
     pub(crate) has_event_index: bool,
 }
@@ -45,12 +46,12 @@ pub(crate) struct Ring {
     queue: Queue,
     memory: Arc<Memory>,
     part: Option<Part>,
-    /// By the first descriptor: taken and not answered.
+    /// Indexed by the first descriptor: taken and not answered.
     taken: Vec<bool>,
 }
 
 impl Ring {
-    /// Begins with a ring; also what a dead server has taken from it and not answered.
+    /// Starts a ring; also returns the requests that a dead server took and did not answer.
     pub(crate) fn start(
         setup: &Setup,
         memory: Arc<Memory>,
@@ -80,24 +81,23 @@ impl Ring {
             let place = ring.taken.get_mut(usize::from(*head)).ok_or(Broken::Head(*head))?;
             *place = true;
         }
-        // All that was taken was answered or is in flight.
+        // Each request taken so far was answered or is in flight.
         let count = u16::try_from(left.len()).expect("no more than there are entries");
         ring.queue.set_next_avail(used.wrapping_add(count));
         Ok((ring, left))
     }
 
-    /// The guest's memory.
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// The guest's memory is this from now on.
+    /// Replaces the guest's memory.
     pub(crate) fn set_memory(&mut self, memory: Arc<Memory>) -> Result<(), Broken> {
         self.memory = memory;
         if self.queue.is_valid(self.memory.map()) { Ok(()) } else { Err(Broken::Place) }
     }
 
-    /// Takes a request, if there is one: its first descriptor.
+    /// Takes the next request: its first descriptor.
     pub(crate) fn take(&mut self) -> Result<Option<u16>, Broken> {
         let head = match self.queue.iter(self.memory.map()) {
             Ok(mut heads) => heads.next().map(|chain| chain.head_index()),
@@ -120,7 +120,7 @@ impl Ring {
         Chain::walk(table, head, |address| self.memory.descriptor(address))
     }
 
-    /// Answers a request, of whose memory so many bytes were written.
+    /// Answers a request, with `written_bytes` written to its memory.
     pub(crate) fn answer(&mut self, head: u16, written_bytes: u32) -> Result<(), Broken> {
         let is_taken = std::mem::replace(&mut self.taken[usize::from(head)], false);
         assert!(is_taken, "a request is answered once");
@@ -135,13 +135,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the guest wants to hear of what was answered since it was asked last.
+    /// Whether the guest wants a call for the answers since the last question.
     pub(crate) fn wants_call(&mut self) -> bool {
-        // A ring that cannot be read has nobody who waits for it, or one who looks by himself.
+        // If the ring cannot be read, an extra call does no harm.
         self.queue.needs_notification(self.memory.map()).unwrap_or(true)
     }
 
-    /// Has the guest kick when it puts something in; whether there is something already.
+    /// Asks the guest to kick for new requests; whether some have arrived already.
     pub(crate) fn listen(&mut self) -> Result<bool, Broken> {
         self.queue.enable_notification(self.memory.map()).map_err(|_| Broken::Place)
     }

@@ -1,11 +1,11 @@
-//! A client's messages: they say where memory and rings are, and when a ring is looked at.
+//! A client's messages: they give the places of memory and rings, and start and stop rings.
 //!
 //! ```text
-//!   features ──► memory ──► (table of what is in flight) ──► ring: entries, base, addresses ──► kick: it begins ──► enable
+//!   features ──► memory ──► (table of requests in flight) ──► ring: entries, base, addresses ──► kick: it begins ──► enable
 //!                                                                            GET_VRING_BASE: it ends, all answered
 //! ```
 //!
-//! An error of a message ends the session; its client may connect again.
+//! A message with an error ends the session; its client may connect again.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -32,10 +32,10 @@ use crate::memory::{Memory, Told};
 use crate::queue::{Event, Queue, Served};
 use crate::ring::{Ring, Setup};
 
-/// Features of the way, beside those of the device.
+/// The transport's own features, beside the device's.
 const WAY: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
-/// The queues of a session, as whoever ends it sees them.
+/// The queues of a session; the door ends them through this.
 #[derive(Default)]
 pub(crate) struct Queues(Mutex<Vec<Option<Arc<Queue>>>>);
 
@@ -44,7 +44,7 @@ impl Queues {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that there are.
+    /// The existing queues.
     pub(crate) fn all(&self) -> Vec<Arc<Queue>> {
         self.lock().iter().flatten().map(Arc::clone).collect()
     }
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// A queue by its number, made if it is not there.
+    /// The queue with this number; makes it if necessary.
     fn queue(&self, number: u32) -> Result<Arc<Queue>> {
         let number = u16::try_from(number).ok().filter(|number| *number < QUEUES_MAX);
         let number = number.ok_or(Error::InvalidParam)?;
@@ -94,7 +94,7 @@ impl Session {
         }
         let made = Queue::new(&self.served, number, self.workers.as_ref());
         let queue = made.map_err(Error::ReqHandlerError)?;
-        // Without the way's own features nobody says that a ring is to be looked at.
+        // Without the transport's features there is no message that enables a ring.
         queue.enable(self.features & WAY == 0);
         queues[place] = Some(Arc::clone(&queue));
         Ok(queue)
@@ -169,7 +169,7 @@ fn refused(why: &(dyn std::error::Error + 'static)) -> Error {
     Error::InvalidParam
 }
 
-/// What was not agreed on.
+/// The error for a message outside the agreed features.
 fn unknown<T>() -> Result<T> {
     Err(Error::InvalidOperation("it was not offered"))
 }

@@ -1,4 +1,4 @@
-//! The door from outside: clients that say whatever they like, and one that is served afterwards.
+//! The door from outside: clients that send anything, and a good one that is served afterwards.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -21,7 +21,7 @@ use vhost::vhost_user::{Frontend, VhostUserFrontend, VhostUserProtocolFeatures};
 
 const SIZE: u64 = 1 << 24;
 
-/// A disk that has nothing, and counts what it is asked.
+/// A disk without content that counts its operations.
 #[derive(Default)]
 struct Empty {
     asked: AtomicUsize,
@@ -61,7 +61,7 @@ fn open(path: &Path) -> (Door, Arc<Empty>) {
     (door, disk)
 }
 
-/// A message with files; false when the other end has had enough.
+/// Sends a message with files; false when the other end has closed.
 fn say(socket: &UnixStream, bytes: &[u8], files: &[OwnedFd]) -> bool {
     let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(32))];
@@ -80,7 +80,7 @@ fn length_of(body: &[u8]) -> u32 {
     u32::try_from(body.len()).expect("short")
 }
 
-/// A number that may well be one of those that mean something.
+/// A number that often is a meaningful one.
 fn number(random: &mut fastrand::Rng) -> u64 {
     match random.u8(..8) {
         0 => random.u64(..),
@@ -91,7 +91,7 @@ fn number(random: &mut fastrand::Rng) -> u64 {
     }
 }
 
-/// A message of a kind that there is, of about the right length, with files as if it had them.
+/// A message of a known kind, of about the right length, with random files.
 fn anything(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<OwnedFd>) {
     let code = random.u32(..46);
     let flags = *random.choice(&[1_u32, 9, 9, 9, 0, 5, 0xffff_ffff]).expect("some");
@@ -100,7 +100,7 @@ fn anything(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<OwnedFd>) {
     if random.u8(..4) == 0 {
         body.truncate(random.usize(..=body.len()));
     }
-    // Tables of memory: one run, or more than there are.
+    // A table of memory: one region, or a wrong count.
     if code == 5 && random.bool() {
         body = [1_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat();
         body.extend(
@@ -132,7 +132,8 @@ fn whatever_clients_say_the_next_one_is_served() {
     let mut heard = 0;
     for _ in 0..1500 {
         let mut socket = UnixStream::connect(&path).expect("it is listened at");
-        // As a client begins, so that more is believed: features, and those of the way.
+        // A valid beginning, so that the server believes more: features, and the transport's
+        // features.
         let features = number(&mut random) | 1 << 30 | 1 << 32;
         let agreed = 1 | 8 | 0x200 | 0x1000 | 0x8000_u64;
         for (code, word) in
@@ -149,7 +150,7 @@ fn whatever_clients_say_the_next_one_is_served() {
                 break;
             }
         }
-        // What it answers, as far as it does.
+        // Reads the answers, if there are any.
         socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
         heard += usize::from(socket.read(&mut [0; 20]).is_ok_and(|bytes| bytes > 0));
     }
@@ -171,7 +172,7 @@ fn a_client_that_is_silent_does_not_keep_the_door_open() {
     let path = folder.path().join("machine.sock");
     let (door, disk) = open(&path);
     let silent = UnixStream::connect(&path).expect("it is listened at");
-    // Half of a head.
+    // Half of a message's header.
     say(&silent, &[1, 0, 0, 0, 1, 0], &[]);
     let waits = UnixStream::connect(&path).expect("it is listened at");
     std::thread::sleep(Duration::from_millis(20));

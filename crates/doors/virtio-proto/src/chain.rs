@@ -1,8 +1,9 @@
 //! A chain of descriptors, from a claim to runs of memory.
 //!
-//! A chain lies in the ring's own table, or in one elsewhere that its only descriptor names; not both, since nobody needs
-//! that. What the device reads comes first in it, what it writes comes behind. Whether the runs lie in the guest's memory is
-//! known to whoever has that.
+//! A chain lies in the ring's own table, or in another table that its only descriptor names; a mix
+//! of both is refused, since no driver needs it. The runs that the device reads come first, the
+//! runs that it writes behind them. The caller, which has the guest's memory, checks that the runs
+//! lie in it.
 
 use smallvec::SmallVec;
 use zerocopy::FromBytes;
@@ -10,43 +11,44 @@ use zerocopy::FromBytes;
 use crate::limits::DESCRIPTORS_MAX;
 use crate::wire::{DESCRIPTOR_BYTES, Descriptor, descriptor_flag};
 
-/// Runs that need no allocation: those of a request for one piece of memory.
+/// Runs stored without an allocation: as many as a request for one piece of memory has.
 const INLINE: usize = 4;
 
 /// A run of the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where it begins, in the guest's physical memory.
+    /// Its address in the guest's physical memory.
     pub address: u64,
-    /// Bytes; some.
+    /// Bytes; not 0.
     pub length: u32,
 }
 
 /// A table of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Where it begins.
+    /// Its address.
     pub address: u64,
-    /// Descriptors in it.
+    /// Number of descriptors.
     pub entries: u16,
 }
 
-/// Why a chain cannot be followed: nothing of it can be believed, not even where a status would go.
+/// Why a chain cannot be followed: none of it can be believed, not even the place of its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unwalkable {
     /// The table does not lie in memory.
     #[error("a descriptor lies outside the guest's memory")]
     Unreadable,
-    /// It goes on outside its table.
+    /// A link leads outside its table.
     #[error("descriptor {0} is outside its table")]
     Outside(u16),
     /// It runs in a circle, or is longer than any chain.
     #[error("the chain has no end")]
     Endless,
-    /// A table within a table, or one of no whole number of descriptors, or one that goes on.
+    /// A table within a table, one of a fractional number of descriptors, or one whose descriptor
+    /// links on.
     #[error("a table of descriptors is malformed")]
     Table,
-    /// What is read comes behind what is written.
+    /// A run to read follows a run to write.
     #[error("what the device reads comes behind what it writes")]
     Order,
     /// The memory of all runs is longer than a chain may be, or ends beyond all addresses.
@@ -64,7 +66,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Follows a chain from its head. `read` gives the bytes of a descriptor at an address.
+    /// Follows a chain from its head. `read` returns the bytes of a descriptor at an address.
     ///
     /// # Errors
     /// See [`Unwalkable`].
@@ -85,7 +87,7 @@ impl Chain {
             let descriptor = Descriptor::read_from_bytes(&bytes).expect("so many bytes");
             let flags = descriptor.flags.get();
             if flags & descriptor_flag::INDIRECT != 0 {
-                // It would be the only one of its chain.
+                // An indirect descriptor must be the only one of its chain.
                 if is_indirect || index != head || flags & descriptor_flag::NEXT != 0 {
                     return Err(Unwalkable::Table);
                 }
@@ -135,17 +137,18 @@ impl Chain {
         self.writable_bytes
     }
 
-    /// Where the bytes lie that the device reads, without the first `skip`.
+    /// The runs that the device reads, without the first `skip` bytes.
     pub fn readable(&self, skip: u32) -> impl Iterator<Item = Run> + '_ {
         behind(&self.readable, skip)
     }
 
-    /// Where the bytes lie that the device writes.
+    /// The runs that the device writes.
     pub fn writable(&self) -> impl Iterator<Item = Run> + '_ {
         behind(&self.writable, 0)
     }
 
-    /// Where the status goes: the last byte that the device writes. None if it writes nothing.
+    /// The address of the status: the last byte that the device writes. `None` if it writes
+    /// nothing.
     #[must_use]
     pub fn status(&self) -> Option<u64> {
         let last = self.writable.last()?;
@@ -153,7 +156,7 @@ impl Chain {
     }
 }
 
-/// The runs, but for so many bytes at their beginning.
+/// The runs without their first `skip` bytes.
 fn behind(runs: &[Run], skip: u32) -> impl Iterator<Item = Run> + '_ {
     let mut skip = skip;
     runs.iter().filter_map(move |run| {
@@ -194,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Walks in memory that is nothing but a table at `0x1000`, and another at `0x8000`.
+    /// Walks in memory that consists of a table at `0x1000` and another at `0x8000`.
     fn walk(own: &[Descriptor], other: &[Descriptor], head: u16) -> Result<Chain, Unwalkable> {
         let entries = u16::try_from(own.len()).expect("few");
         Chain::walk(Table { address: 0x1000, entries }, head, |address| {

@@ -1,28 +1,28 @@
-//! What a driver is told of the device.
+//! The device's configuration, as the driver reads it.
 
 use zerocopy::IntoBytes;
 
 use crate::limits::{QUEUES_MAX, RUN_BYTES_MAX, RUNS_MAX, STRETCH_BYTES};
 use crate::wire::{Configuration, SECTOR_BYTES, feature};
 
-/// The block that programs had better write: a page, since less is read before it is written.
+/// The physical block: a page, since a smaller write needs a read first.
 const PHYSICAL_BYTES: u32 = 4096;
 
-/// What there is to tell of an array.
+/// The array's properties that the configuration shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Its size.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
-    /// The smallest block that may be written: a power of two from 512 to 4096.
+    /// The smallest block that can be written: a power of two from 512 to 4096.
     pub logical_block_bytes: u32,
-    /// What is best written as a whole: a row.
+    /// The unit that is best written as a whole: a row.
     pub unit_bytes: u64,
 }
 
-/// Features that a driver may have. Not among them: that a driver says whether writes are cached (`CONFIG_WCE`), since a
-/// server that is started again would not know any more.
+/// Features offered to the driver. `CONFIG_WCE`, by which a driver switches write caching, is not
+/// among them: a restarted server would not know the driver's choice.
 #[must_use]
 pub const fn offered(shape: &Shape) -> u64 {
     let always = feature::SIZE_MAX
@@ -39,10 +39,10 @@ pub const fn offered(shape: &Shape) -> u64 {
     always | access
 }
 
-/// The bytes of the configuration, from `offset` on; what lies behind it is zeroes.
+/// The bytes of the configuration from `offset` on, with zeroes behind its end.
 ///
 /// # Panics
-/// When the logical block is none that a disk can have.
+/// When the logical block is invalid for a disk.
 #[must_use]
 pub fn configuration(shape: &Shape, offset: usize, length: usize) -> Vec<u8> {
     let block = shape.logical_block_bytes;

@@ -1,16 +1,18 @@
-//! What is in flight, in memory that outlives the server: which requests it has taken and not answered.
+//! The table of requests in flight, in memory that outlives the server: requests that it has taken
+//! and not answered.
 //!
-//! The client keeps the memory, and gives it to the next server. For each queue there is a head, and an entry for each
-//! descriptor that a chain may begin with:
+//! The client keeps the memory, and gives it to the next server. For each queue there is a head,
+//! and an entry for each descriptor that can begin a chain:
 //!
 //! ```text
 //!   bytes   0  features  8  version  10  entries  12  last head  14  used index  16  entries ...
 //!   entry   0  in flight  1..6  nothing  6  next in the batch  8  counter
 //! ```
 //!
-//! Taking a request: its counter, then *in flight*. Answering it: *last head*, then the used ring and its index, then not *in
-//! flight*, then *used index*. A server that dies between the two in the middle leaves an index that is behind the ring's: what the
-//! last head names was answered [check: what_is_in_flight_is_asked_for_once_after_a_crash].
+//! Taking a request: its counter, then *in flight*. Answering it: *last head*, then the used ring
+//! and its index, then not *in flight*, then *used index*. A server that dies between the middle
+//! two leaves a *used index* behind the ring's. Then the request of *last head* was answered
+//! [check: what_is_in_flight_is_asked_for_once_after_a_crash].
 
 use crate::limits::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 
@@ -18,10 +20,10 @@ use crate::limits::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 const HEAD_BYTES: u64 = 16;
 const ENTRY_BYTES: u64 = 16;
 
-/// Queues begin at a multiple of this, so that no two share a line of the cache.
+/// Queues begin at multiples of this, so that no two share a cache line.
 const ALIGNMENT: u64 = 64;
 
-/// Where the parts of a queue lie, from its beginning.
+/// Offsets of a queue's parts, from its beginning.
 #[allow(missing_docs)] // each is what its name says
 pub mod at {
     pub const VERSION: u64 = 8;
@@ -36,41 +38,41 @@ pub mod at {
 /// The version of the layout.
 pub const VERSION: u16 = 1;
 
-/// An entry.
+/// The entry of one descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The request that begins here was taken and not answered.
     pub is_in_flight: bool,
-    /// The one that was answered before it together with it.
+    /// The request answered before it in the same batch.
     pub next: u16,
-    /// When it was taken.
+    /// Its number in the order of taking.
     pub counter: u64,
 }
 
-/// What a server has noted of its answers.
+/// A server's notes of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
     /// The last request that it was about to answer.
     pub last_head: u16,
-    /// The ring's index behind what it had answered.
+    /// The ring's index behind its noted answers.
     pub used_index: u16,
 }
 
-/// What a dead server has left.
+/// The requests that a dead server left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Answered, and not noted as such.
+    /// Requests answered, but not noted as answered.
     pub answered: Vec<u16>,
-    /// Taken and not answered, in the order in which they were taken.
+    /// Requests taken and not answered, in the order of taking.
     pub in_flight: Vec<u16>,
-    /// The counter of the next one.
+    /// The counter of the next request.
     pub counter: u64,
 }
 
-/// Why memory cannot be a table.
+/// Why memory is not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotATable {
-    /// Of no queues, or more than there can be; or of queues of such a length.
+    /// An impossible number of queues, or of entries.
     #[error("a table of {queues} queues of {entries} entries is none")]
     Shape {
         /// Queues.
@@ -78,7 +80,7 @@ pub enum NotATable {
         /// Entries of each.
         entries: u16,
     },
-    /// More was answered than a queue can have had.
+    /// More answers than a queue has entries.
     #[error("{0} answers are not noted, which no server leaves")]
     Answers(u16),
 }
@@ -90,10 +92,10 @@ pub const fn queue_bytes(entries: u16) -> u64 {
     bytes.div_ceil(ALIGNMENT).saturating_mul(ALIGNMENT)
 }
 
-/// Bytes of a table of so many queues.
+/// Bytes of a table.
 ///
 /// # Errors
-/// There is no such table.
+/// The numbers are impossible.
 pub const fn table_bytes(queues: u16, entries: u16) -> Result<u64, NotATable> {
     let is_one =
         queues >= 1 && queues <= QUEUES_MAX && entries >= 1 && entries <= QUEUE_ENTRIES_MAX;
@@ -103,17 +105,17 @@ pub const fn table_bytes(queues: u16, entries: u16) -> Result<u64, NotATable> {
     Ok(queue_bytes(entries).saturating_mul(queues as u64))
 }
 
-/// Where an entry lies, from the beginning of its queue.
+/// Offset of an entry, from the beginning of its queue.
 #[must_use]
 pub const fn place_of(entry: u16) -> u64 {
     (entry as u64).saturating_mul(ENTRY_BYTES).saturating_add(HEAD_BYTES)
 }
 
-/// Reads what a server has left, of a ring whose used index is `ring_index`. Where nothing is in flight the ring may have been
-/// set up anew since, and its index be anything.
+/// Reads a server's table, for a ring whose used index is `ring_index`. If nothing is in flight the
+/// ring may have been set up anew since, and any index is valid.
 ///
 /// # Errors
-/// It is not what a server leaves.
+/// No server leaves such a table.
 pub fn recover(entries: &[Entry], noted: Noted, ring_index: u16) -> Result<Left, NotATable> {
     if !entries.iter().any(|entry| entry.is_in_flight) {
         return Ok(Left::default());
@@ -150,12 +152,12 @@ mod tests {
 
     const ENTRIES: usize = 8;
 
-    /// A server that notes each thing by itself, and can die before any of them.
+    /// A server that makes each store on its own, and can die before any of them.
     #[derive(Clone, Default)]
     struct Memory {
         entries: [Entry; ENTRIES],
         noted: Noted,
-        /// The ring: what was answered.
+        /// The used ring: its answers.
         used: Vec<u16>,
     }
 
@@ -214,7 +216,8 @@ mod tests {
                 }
             }
             let left = recover(&memory.entries, memory.noted, memory.ring_index()).expect("a server's");
-            // What was taken and not answered is asked for again; the last one may not have been marked, and is fetched anew.
+            // Requests taken and not answered are submitted again. If the last one was not marked
+            // yet, the next server takes it from the ring anew.
             let unanswered: Vec<u16> = {
                 let mut open = asked.clone();
                 for head in &memory.used {
@@ -226,7 +229,7 @@ mod tests {
             let marked = left.in_flight.len();
             prop_assert!(unanswered.len() - marked <= 1, "{unanswered:?} {left:?}");
             prop_assert_eq!(&unanswered[..marked], &left.in_flight[..]);
-            // A driver's index of what was taken follows from both.
+            // The index of the next request to take follows from both.
             prop_assert!(asked.len() - (memory.used.len() + marked) <= 1);
         }
     }

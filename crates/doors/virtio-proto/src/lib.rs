@@ -1,30 +1,35 @@
-//! Virtio's block device as values: chains of descriptors, requests, the configuration, and what is in flight.
+//! Virtio's block device as values: chains of descriptors, requests, the configuration, and the
+//! table of requests in flight.
 //!
-//! Where it stands: `frontend-vhost-user` reads a guest's memory; what the bytes mean is decided here. What it does not do: the
-//! rings themselves, which the crate `virtio-queue` has, and any memory: bytes are given as slices, or asked for by a closure.
+//! Where it stands: `frontend-vhost-user` reads a guest's memory; this crate decides the meaning of
+//! its bytes. It does not have the rings themselves, which the crate `virtio-queue` keeps, nor any
+//! memory: it gets bytes as slices, or from a closure.
 //!
 //! ```text
 //!   head of a chain ──► Chain::walk ──► runs of the guest's memory, first those it wrote, then those it reads
 //!   its first bytes ──► Request::parse ──► Request, or a status          Shape ──► offered, configuration
-//!   a table of what is in flight ──► recover ──► what is asked for again, in its order
+//!   a table of requests in flight ──► recover ──► requests to submit again, in order
 //! ```
 //!
-//! What a guest says is a claim: a chain that runs in a circle, a range outside the device or an unknown word is an error of
-//! that request. All numbers are little-endian, as a virtio device since version 1 has them.
+//! A guest's bytes are a claim: a chain that runs in a circle, a range outside the device or an
+//! unknown kind is an error of that request. All numbers are little-endian, as for a virtio device
+//! since version 1.
 //!
-//! Sources: Virtual I/O Device (VIRTIO) Version 1.2, OASIS, sections 2.7 (split virtqueues) and 5.2 (block device); the
-//! vhost-user protocol's "inflight I/O tracking" for the table.
+//! Sources: Virtual I/O Device (VIRTIO) Version 1.2, OASIS, sections 2.7 (split virtqueues) and 5.2
+//! (block device); the vhost-user protocol's "inflight I/O tracking" for the table.
 //!
 //! Invariants
-//! - What is read or written lies within the device, and is no longer than what was told [check: no_request_leaves_the_device].
-//! - No chain takes more than so many steps, or makes more than one pass through a table
+//! - Each read and write lies within the device, and within its limits
+//!   [check: no_request_leaves_the_device].
+//! - A chain takes a bounded number of steps, and at most one pass through a table
 //!   [check: a_chain_is_walked_in_bounded_steps].
-//! - After a crash at any point each request is answered once [check: what_is_in_flight_is_asked_for_once_after_a_crash].
+//! - After a crash at any point each request is answered once
+//!   [check: what_is_in_flight_is_asked_for_once_after_a_crash].
 //!
 //! # Layers
 //!
 //! ```text
-//!   request   config   inflight      what is asked for; what is told; what was left
+//!   request   config   inflight      a guest's requests; the device's properties; the table
 //!   chain
 //!   ──────────────────────────
 //!   limits   wire

@@ -1,32 +1,33 @@
-//! Every limit of the protocol as it is used here, each with its reason.
+//! Every limit of this use of the protocol, each with its reason.
 
 use crate::wire::SECTOR_BYTES;
 
-/// Bytes of one run of memory that a driver should not exceed: a page of the largest kind that guests commonly have in one
-/// piece.
+/// Bytes of one run of memory that a driver should not exceed: the largest page that guests
+/// commonly have in one piece.
 pub const RUN_BYTES_MAX: u32 = 128 << 10;
 
-/// Runs of memory of one request: with the head and the status they fill a ring of 128, which is what QEMU makes.
+/// Runs of memory of one request: with the head and the status they fill a ring of 128, QEMU's
+/// size.
 pub const RUNS_MAX: u32 = 126;
 
-/// Bytes of the longest read or write: what a driver that obeys both of the above can ask for, rounded up.
+/// Bytes of the longest read or write: the most for a driver within both limits above, rounded up.
 pub const REQUEST_BYTES_MAX: u32 = 16 << 20;
 
-/// Descriptors of one chain: twice what a driver may use that obeys [`RUNS_MAX`], as a driver does that knows of it. A guest
-/// that has chains followed for nothing has no more of a worker's time for each.
+/// Descriptors of one chain: twice as many as a driver within [`RUNS_MAX`] uses. It bounds a
+/// worker's time for a chain that a guest has followed in vain.
 pub const DESCRIPTORS_MAX: u16 = 256;
 
-/// Bytes of the longest discard, and the longest write of zeroes: a second's work of a few disks, since what has to wait for one
-/// waits no longer.
+/// Bytes of the longest discard and write of zeroes: a second's work of a few disks, and the
+/// longest time that another request waits for one.
 pub const STRETCH_BYTES: u32 = 256 << 20;
 
-/// Rings of a device. QEMU wants one for each processor of the guest.
+/// Rings of a device. QEMU uses one for each processor of the guest.
 pub const QUEUES_MAX: u16 = 64;
 
 /// Entries of a ring: the most that QEMU makes.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 
-/// Bytes of the name by which a device is told apart.
+/// Bytes of a device's serial (GET_ID).
 pub const ID_BYTES: usize = 20;
 
 const _: () = assert!(RUN_BYTES_MAX as u64 * RUNS_MAX as u64 <= REQUEST_BYTES_MAX as u64);

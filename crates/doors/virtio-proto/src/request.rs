@@ -1,4 +1,7 @@
-//! A request, from a claim to a value, and its end as a driver wants it.
+//! A guest's request: from a claim to a value, and its status for the driver.
+//!
+//! This file maps a guest's kinds to the array's operations: read, write, flush, discard, write
+//! zeroes, get ID.
 
 use zerocopy::FromBytes;
 
@@ -6,18 +9,18 @@ use crate::chain::Chain;
 use crate::limits::{ID_BYTES, REQUEST_BYTES_MAX, STRETCH_BYTES};
 use crate::wire::{HEAD_BYTES, Head, RANGE_BYTES, Range, SECTOR_BYTES, UNMAP, kind};
 
-/// The device that is asked, as its driver knows it.
+/// The device, with its driver's features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its size.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
-    /// Its driver does not know that writes have to be flushed: each has to be durable before it is answered.
+    /// Its driver has not negotiated FLUSH: each write must be durable before its answer.
     pub is_written_through: bool,
 }
 
-/// What is asked for. Offsets and lengths are bytes.
+/// A request. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Request {
@@ -25,61 +28,61 @@ pub enum Request {
     Read { offset: u64, length: u32 },
     /// Write the payload at `offset`; `durable` before the answer.
     Write { offset: u64, length: u32, durable: bool },
-    /// Make what was answered durable.
+    /// Make all acknowledged writes durable.
     Flush,
-    /// Tell the device's name.
+    /// Return the device's ID.
     Id,
-    /// The content of a range is not needed any more.
+    /// The guest no longer needs the range's content.
     Discard { offset: u64, length: u64, durable: bool },
     /// Make a range read as zeroes; with `may_punch` it need not stay allocated.
     Zero { offset: u64, length: u64, may_punch: bool, durable: bool },
 }
 
-/// How a request ended.
+/// A request's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// As it should.
+    /// Success.
     Done = 0,
-    /// With an error.
+    /// An error.
     Failed = 1,
-    /// Nobody here knows what was asked for.
+    /// An unknown kind or flag.
     Unsupported = 2,
 }
 
-/// Why a request cannot be one.
+/// Why bytes are not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is shorter than any.
+    /// They are shorter than any request.
     #[error("a request has fewer bytes than its head")]
     Short,
-    /// A word that is not known.
+    /// An unknown kind.
     #[error("kind {0} of a request is not known")]
     Kind(u32),
-    /// A flag that is not known.
+    /// An unknown flag.
     #[error("flags {0:#x} of a range are not known")]
     Flags(u32),
-    /// A range outside the device, or of nothing.
+    /// An empty range, or one outside the device.
     #[error("{sectors} sectors from {first} on do not lie within the device")]
     Range {
-        /// From where on.
+        /// The first sector.
         first: u64,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
-    /// A payload of a length that none has.
+    /// A payload of an impossible length.
     #[error("a payload of {0} bytes is none")]
     Payload(u32),
-    /// More than one range, or less.
+    /// Not exactly one range.
     #[error("{0} bytes of ranges are not one")]
     Ranges(u32),
-    /// Something to be written, of a device that is only read.
+    /// A change of a read-only device.
     #[error("the device is read-only")]
     ReadOnly,
 }
 
 impl Refused {
-    /// What the driver is told.
+    /// The status for the driver.
     #[must_use]
     pub const fn status(self) -> Status {
         match self {
@@ -90,10 +93,11 @@ impl Refused {
 }
 
 impl Request {
-    /// Bytes at the beginning of a request that say what it is.
+    /// Bytes of a request's head and first range.
     pub const TELLING_BYTES: usize = (HEAD_BYTES + RANGE_BYTES) as usize;
 
-    /// Reads a request: `told` are the first [`Self::TELLING_BYTES`] of it, or all if it has fewer.
+    /// Reads a request: `told` holds its first [`Self::TELLING_BYTES`], or all of them if it is
+    /// shorter.
     ///
     /// # Errors
     /// It makes no sense for this device.
@@ -101,7 +105,7 @@ impl Request {
         let (head, rest) = Head::read_from_prefix(told).map_err(|_| Refused::Short)?;
         let durable = device.is_written_through;
         let outgoing = chain.readable_bytes().saturating_sub(HEAD_BYTES);
-        // The status is no payload.
+        // The status byte is not payload.
         let incoming = chain.writable_bytes().saturating_sub(1);
         let first = head.sector.get();
         let code = head.kind.get();
@@ -150,7 +154,7 @@ impl Request {
     }
 }
 
-/// Where a payload goes: whole sectors of the device.
+/// A payload's offset and length: whole sectors of the device.
 fn payload(first: u64, bytes: u32, device: &Device) -> Result<(u64, u32), Refused> {
     if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) || bytes > REQUEST_BYTES_MAX {
         return Err(Refused::Payload(bytes));
@@ -175,7 +179,7 @@ fn range(rest: &[u8], outgoing: u32, device: &Device) -> Result<(u64, u64, u32),
     Ok((within(first, length, device)?, length, told.flags.get()))
 }
 
-/// Where so many bytes begin that lie on the device.
+/// The offset of a range that lies on the device.
 fn within(first: u64, length: u64, device: &Device) -> Result<u64, Refused> {
     let offset = first.checked_mul(u64::from(SECTOR_BYTES));
     let lies_within =
@@ -197,7 +201,7 @@ mod tests {
     const DEVICE: Device =
         Device { size_bytes: 1 << 30, is_read_only: false, is_written_through: false };
 
-    /// A chain of so many bytes to read, and to write.
+    /// A chain with these numbers of bytes to read and to write.
     fn chain(readable: u32, writable: u32) -> Chain {
         let of = |length: u32, flags: u16, next: u16| Descriptor {
             address: 0x1000.into(),

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The unit of all addresses on the device.
 pub const SECTOR_BYTES: u32 = 512;
 
-/// Features that both ends agree on, as bits.
+/// Features, as bits.
 #[allow(missing_docs)] // named as the specification names them
 pub mod feature {
     pub const SIZE_MAX: u64 = 1 << 1;
@@ -23,7 +23,7 @@ pub mod feature {
     pub const VERSION_1: u64 = 1 << 32;
 }
 
-/// What a request may be.
+/// Kinds of requests.
 #[allow(missing_docs)] // named as the specification names them
 pub mod kind {
     pub const IN: u32 = 0;
@@ -45,11 +45,11 @@ pub mod descriptor_flag {
 /// The flag of a range that need not stay allocated.
 pub const UNMAP: u32 = 1;
 
-/// A run of the guest's memory, or a table of such.
+/// A run of the guest's memory, or of a table of descriptors.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Descriptor {
-    /// Where, in the guest's physical memory.
+    /// Its address in the guest's physical memory.
     pub address: U64,
     /// Bytes.
     pub length: U32,
@@ -68,9 +68,9 @@ pub const DESCRIPTOR_BYTES: u32 = 16;
 pub struct Head {
     /// See [`kind`].
     pub kind: U32,
-    /// Means nothing.
+    /// No meaning.
     pub reserved: U32,
-    /// From where on, in sectors.
+    /// The first sector.
     pub sector: U64,
 }
 
@@ -81,9 +81,9 @@ pub const HEAD_BYTES: u32 = 16;
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Range {
-    /// From where on.
+    /// The first sector.
     pub sector: U64,
-    /// How many.
+    /// The number of sectors.
     pub sectors: U32,
     /// See [`UNMAP`].
     pub flags: U32,
@@ -92,7 +92,7 @@ pub struct Range {
 /// Bytes of a range.
 pub const RANGE_BYTES: u32 = 16;
 
-/// What a driver reads about the device.
+/// The device's configuration space.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs)] // named as the specification names them

@@ -1,7 +1,9 @@
-//! Who has a queue's turns: a worker of the array's, or a thread of the queue's own where there are no workers.
+//! The driver of a queue's turns: a worker of the array's, or a thread of the queue's own without
+//! workers.
 //!
-//! A worker watches the kick by its ring, one look at a time, and has its turn when all completions of its own turn have been
-//! told: what has ended together is answered together, and what was asked together reaches the members together.
+//! A worker's ring watches the kick, one poll at a time. The turn runs after all completions of the
+//! worker's own turn. So operations that end together are answered together, and requests that
+//! arrive together reach the members together.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,15 +22,15 @@ pub(super) enum Driver {
     Thread { bell: Arc<OwnedFd> },
 }
 
-/// Something that has turns.
+/// A queue, as its driver sees it.
 pub(super) trait Turns: Wake + 'static {
-    /// Does all there is to do; whether there is more already.
+    /// Runs a turn; whether more work has arrived already.
     fn turn(self: &Arc<Self>) -> bool;
 
-    /// What says that there is something, if it is to be looked at.
+    /// The eventfd to watch, if the ring is served.
     fn kick(&self) -> Option<Descriptor>;
 
-    /// Whether there will be no more turns.
+    /// Whether no more turns will follow.
     fn is_over(&self) -> bool;
 }
 
@@ -40,7 +42,7 @@ impl Driver {
         })
     }
 
-    /// Starts the thread, if there is to be one.
+    /// Starts the thread, unless a worker has the turns.
     pub(super) fn begin(&self, queue: &Arc<impl Turns>) -> io::Result<()> {
         let Self::Thread { bell } = self else { return Ok(()) };
         let (queue, bell) = (Arc::downgrade(queue), Arc::clone(bell));
@@ -48,12 +50,12 @@ impl Driver {
         builder.spawn(move || run(&queue, &bell)).map(drop)
     }
 
-    /// Has a turn soon; on a worker it is called with `token`.
+    /// Schedules a turn; a worker calls it with `token`.
     pub(super) fn wake(&self, queue: &Arc<impl Turns>, token: u64) {
         match self {
             Self::Worker { workers, index } => {
                 let sleeper: Arc<dyn Wake> = Arc::clone(queue) as _;
-                // Workers that have stopped have ended all that was under way.
+                // Workers that have stopped have ended all operations.
                 let _ = workers.wake(*index, sleeper, token);
             }
             Self::Thread { bell } => bells::ring(bell),
@@ -61,7 +63,7 @@ impl Driver {
     }
 }
 
-/// The thread: until there are no more turns, or the queue is forgotten.
+/// The thread's body: runs until no more turns follow, or the queue is dropped.
 fn run(queue: &Weak<impl Turns>, bell: &OwnedFd) {
     loop {
         let Some(queue) = queue.upgrade() else { return };
@@ -75,12 +77,12 @@ fn run(queue: &Weak<impl Turns>, bell: &OwnedFd) {
         if queue.is_over() {
             return;
         }
-        // One that has just come was not heard, so it still rings if it does.
+        // A kick that was set since then has not been reset, so it still rings.
         let kick = queue.kick();
         drop(queue);
         let mut looks = vec![PollFd::new(bell, PollFlags::IN)];
         looks.extend(kick.iter().map(|kick| PollFd::new(&**kick, PollFlags::IN)));
-        // Whatever it says, all are looked at next.
+        // The loop looks at all next, whatever the result.
         let _ = poll(&mut looks, None);
     }
 }

@@ -1,22 +1,23 @@
-//! The requests of one ring: how they come in, how they are asked of the array, how their ends get back.
+//! The requests of one ring: from the ring to the array, and their results back.
 //!
 //! ```text
 //!   kick ──► turn ──► take: all there is ──► room? ──► Disk::submit ┄┄► receive, any thread ──► inbox
 //!              ▲                              └── none: kept until another ends          │
-//!              └── inbox ◄── rung once for all that came while nobody looked ────────────┘
+//!              └── inbox ◄── rung once for all that came between two turns ──────────────┘
 //!   turn ──► all that has ended: payload, status, used ring ──► one call for all
 //! ```
 //!
-//! A turn takes [`TURN_REQUESTS_MAX`] requests at most, so that a guest which always has more does not keep others waiting
-//! [check: a_guest_that_always_has_more_does_not_keep_a_worker].
+//! A turn takes at most [`TURN_REQUESTS_MAX`] requests: a guest with an endless supply must not block
+//! other queues [check: a_guest_that_always_has_more_does_not_keep_a_worker].
 //!
-//! Who has the turns is in `driver`: a worker of the array's, or a thread. The client's messages change a queue under its lock, and
-//! ask for a turn.
+//! `driver` runs the turns, on a worker of the array's or a thread. The client's messages change a
+//! queue under its lock, and request a turn.
 //!
 //! Invariants
-//! - Whatever is in the ring is answered once, or was taken and is in the table, or stands in a ring that is broken
+//! - Each request of a sound ring is answered once, or stays in the table for the next server
 //!   [check: whatever_a_guest_asks_is_answered_once_and_stays_within_the_array].
-//! - After [`Queue::cut`] no byte of the guest's memory is written [check: nothing_is_written_for_a_client_that_has_gone].
+//! - After [`Queue::cut`] no byte of the guest's memory is written
+//!   [check: nothing_is_written_for_a_client_that_has_gone].
 
 mod driver;
 mod state;
@@ -39,7 +40,7 @@ use driver::{Driver, Turns};
 use state::{Asks, Finished, State};
 pub(crate) use state::{Event, Served};
 
-/// What a worker's token tells of.
+/// Tokens of the worker's calls.
 const TURN: u64 = 0;
 const KICK: u64 = 1;
 
@@ -47,14 +48,14 @@ const KICK: u64 = 1;
 pub(crate) struct Queue {
     served: Arc<Served>,
     state: Mutex<State>,
-    /// Nothing is under way.
+    /// Signalled when no operation is in flight.
     idle: Condvar,
     inbox: Inbox<Finished>,
     driver: Driver,
 }
 
 impl Queue {
-    /// A queue without a ring, that has its turns on a worker, or on a thread of its own.
+    /// A queue without a ring, with its turns on a worker or on a thread of its own.
     pub(crate) fn new(
         served: &Arc<Served>,
         number: u16,
@@ -76,13 +77,14 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client's eventfd is this from now on.
+    /// Replaces one of the client's eventfds.
     pub(crate) fn set_event(self: &Arc<Self>, event: Event, bell: Option<Descriptor>) {
         self.lock().set_event(event, bell);
         self.call_for_turn();
     }
 
-    /// Begins with a ring, of which a dead server has left these; the driver knows the device like this.
+    /// Starts a ring, of which a dead server left these requests; `device` is the device as the
+    /// driver negotiated it.
     pub(crate) fn start(self: &Arc<Self>, (ring, left): (Ring, Vec<u16>), device: Device) {
         let mut state = self.lock();
         assert!(!state.has_ring(), "a ring is stopped before another is begun with");
@@ -95,20 +97,20 @@ impl Queue {
         self.lock().has_ring()
     }
 
-    /// Whether its ring is to be looked at.
+    /// Enables or disables the ring.
     pub(crate) fn enable(self: &Arc<Self>, is_enabled: bool) {
         self.lock().is_enabled = is_enabled;
         self.call_for_turn();
     }
 
-    /// The guest's memory is this from now on.
+    /// Replaces the guest's memory.
     pub(crate) fn set_memory(self: &Arc<Self>, memory: &Arc<Memory>) {
         self.lock().set_memory(memory);
         self.call_for_turn();
     }
 
-    /// Takes nothing more from the ring, answers what was taken, and lets go of it; the index of the next request. None if there
-    /// is no ring, or it is cut meanwhile.
+    /// Answers all requests taken, and releases the ring; returns the index of the next request.
+    /// `None` without a ring, or if it is cut meanwhile.
     pub(crate) fn stop(self: &Arc<Self>) -> Option<u16> {
         self.hold();
         let mut state = self.lock();
@@ -129,7 +131,7 @@ impl Queue {
         self.call_for_turn();
     }
 
-    /// Waits until all that was taken has been answered, but no longer than so; how much was not.
+    /// Waits until all requests taken are answered, at most until `until`; returns the number left.
     pub(crate) fn wait_for_answers(&self, until: Instant) -> usize {
         let mut state = self.lock();
         loop {
@@ -142,26 +144,26 @@ impl Queue {
         }
     }
 
-    /// The client has gone: its memory is left alone, and there are no more turns.
+    /// The client has left: the queue no longer touches its memory, and has no more turns.
     pub(crate) fn cut(self: &Arc<Self>) {
         self.lock().cut();
         self.idle.notify_all();
         self.call_for_turn();
     }
 
-    /// Waits a while for the array to have ended what was asked; whether it has.
+    /// Waits at most `limit` for the array to end all operations; whether it has.
     pub(crate) fn wait_for_array(&self, limit: Duration) -> bool {
         let state = self.lock();
         let waited = self.idle.wait_timeout_while(state, limit, |state| state.under_way() > 0);
         waited.unwrap_or_else(PoisonError::into_inner).0.under_way() == 0
     }
 
-    /// Has a turn soon.
+    /// Schedules a turn.
     fn call_for_turn(self: &Arc<Self>) {
         self.driver.wake(self, TURN);
     }
 
-    /// Has the worker tell of the next kick.
+    /// Keeps the worker's poll on the present kick.
     fn watch(self: &Arc<Self>, worker: &Worker) {
         let mut state = self.lock();
         let kick = state.kick().map(Descriptor::clone);
@@ -243,7 +245,7 @@ impl Handler for Queue {
         let watched = watched.expect("one look is out");
         match completion.result {
             Ok(_) => bells::hear(&*watched),
-            // The worker is stopping, or it is no file that tells: it is not asked again.
+            // The worker is stopping, or the file cannot be polled: do not poll it again.
             Err(_) if state.kick().is_some_and(|kick| Arc::ptr_eq(kick, &watched)) => {
                 state.lose_kick();
             }
@@ -257,7 +259,7 @@ impl Handler for Queue {
 impl Receiver for Queue {
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
         let token = token.request;
-        // It is never closed, so that nothing is refused.
+        // The inbox is never closed, so it refuses nothing.
         if let Ok(Bell::Ring) = self.inbox.push(Finished { token, outcome }, true) {
             self.call_for_turn();
         }

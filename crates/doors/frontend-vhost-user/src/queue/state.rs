@@ -1,4 +1,4 @@
-//! What a queue holds between two turns, and what becomes of one request.
+//! A queue's state between two turns, and the handling of one request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::limits::DOOR_BYTES_MAX;
 use crate::memory::Memory;
 use crate::ring::{Broken, Ring};
 
-/// What all queues of a session share.
+/// The state that all queues of a session share.
 pub(crate) struct Served {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) id: [u8; ID_BYTES],
-    /// Queues that have a ring; each has as large a share of the memory.
+    /// Queues with a ring; each has an equal share of the memory.
     pub(crate) started: AtomicUsize,
 }
 
@@ -33,15 +33,15 @@ pub(super) struct Finished {
 /// An eventfd of the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// By which the client says that there is something in the ring.
+    /// The client signals requests in the ring.
     Kick,
-    /// By which we say that something was answered.
+    /// The door signals answers in the ring.
     Call,
-    /// By which we say that the ring is broken.
+    /// The door signals that the ring is broken.
     Error,
 }
 
-/// A request that the array was asked for.
+/// A request that the array works on.
 struct Asked {
     head: u16,
     chain: Chain,
@@ -49,19 +49,19 @@ struct Asked {
     held_bytes: usize,
 }
 
-/// Whom the array is asked of, and who is told.
+/// The disk to ask, and the receiver of its outcomes.
 pub(super) struct Asks<'a> {
     pub(super) served: &'a Served,
     pub(super) receiver: &'a dyn Fn() -> Arc<dyn Receiver>,
 }
 
-/// What becomes of a request.
+/// The result of beginning a request.
 enum Step {
-    /// It is asked of the array.
+    /// The array has it.
     Submitted,
     /// It was answered.
     Answered,
-    /// There is no memory for it until another ends.
+    /// It has no memory until another request ends.
     Waits,
 }
 
@@ -71,22 +71,21 @@ pub(super) struct State {
     ring: Option<Ring>,
     device: Option<Device>,
     pub(super) is_enabled: bool,
-    /// Nothing more is to be taken from the ring.
+    /// The queue takes nothing more from the ring.
     pub(super) is_held: bool,
-    /// The client has gone.
+    /// The client has left.
     pub(super) is_cut: bool,
-    /// The ring makes no sense.
     is_broken: bool,
-    /// Something was answered that the guest may not have heard of.
+    /// The ring has answers that the guest may not have noticed.
     is_to_be_called: bool,
     kick: Option<Descriptor>,
     call: Option<Descriptor>,
     error: Option<Descriptor>,
-    /// Taken, and not asked of the array: what a dead server has left, and what there is no memory for.
+    /// Requests taken and not submitted: left by a dead server, or without memory.
     in_hand: VecDeque<u16>,
     asked: Slab<Asked>,
     held_bytes: usize,
-    /// Memory of a list that is empty between turns.
+    /// A list that is empty between turns; kept for its memory.
     finished: Vec<Finished>,
     /// The kick that a worker watches.
     pub(super) watched: Option<Descriptor>,
@@ -97,12 +96,12 @@ impl State {
         self.ring.is_some()
     }
 
-    /// How much the array was asked for that it has not ended.
+    /// Operations in flight in the array.
     pub(super) fn under_way(&self) -> usize {
         self.asked.len()
     }
 
-    /// Whether all that was taken was answered, as far as it will be.
+    /// Whether no request is in flight, and none in hand can go on.
     pub(super) fn is_done(&self) -> bool {
         let goes_on = self.is_enabled && !self.is_broken && self.ring.is_some();
         self.asked.is_empty() && (self.in_hand.is_empty() || !goes_on)
@@ -119,13 +118,13 @@ impl State {
         }
     }
 
-    /// The kick that is to be watched.
+    /// The kick to watch.
     pub(super) fn kick(&self) -> Option<&Descriptor> {
         let is_looked_at = self.ring.is_some() && !self.is_cut && !self.is_broken;
         self.kick.as_ref().filter(|_| is_looked_at)
     }
 
-    /// Does not watch a kick any more that cannot be.
+    /// Drops a kick that cannot be polled.
     pub(super) fn lose_kick(&mut self) {
         self.kick = None;
     }
@@ -140,19 +139,21 @@ impl State {
         self.call_anyway();
     }
 
-    /// Has the guest look at the ring: what was answered before, by us or a server that has died, it may not have heard of.
+    /// Calls the guest in any case: it may have missed earlier answers, by this server or a dead
+    /// one.
     fn call_anyway(&self) {
         if self.ring.is_some() {
             self.call.iter().for_each(bells::ring);
         }
     }
 
-    /// Lets go of the ring; the index of the next request.
+    /// Releases the ring; returns the index of the next request.
     pub(super) fn end(&mut self) -> Option<u16> {
         let unanswered = u16::try_from(self.in_hand.len()).expect("no more than there are entries");
         self.in_hand.clear();
         self.kick = None;
-        // What was taken and not looked at is there for the next, and in the table if there is one.
+        // Requests in hand stay in the ring for the next server, and in the table if the client
+        // keeps one.
         self.ring.take().map(|ring| ring.base().wrapping_sub(unanswered))
     }
 
@@ -176,7 +177,7 @@ impl State {
         }
     }
 
-    /// The list for what has ended.
+    /// The list for finished operations.
     pub(super) fn take_list(&mut self) -> Vec<Finished> {
         std::mem::take(&mut self.finished)
     }
@@ -185,7 +186,7 @@ impl State {
         self.finished = list;
     }
 
-    /// Has the guest kick from now on; whether there is something already.
+    /// Asks the guest to kick for new requests; whether some have arrived already.
     pub(super) fn listens(&mut self) -> bool {
         if !self.takes() || !self.in_hand.is_empty() {
             return false;
@@ -208,7 +209,7 @@ impl State {
         self.is_enabled && !self.is_broken && !self.is_cut && self.ring.is_some()
     }
 
-    /// Has the guest hear of what was answered, if it wants to.
+    /// Calls the guest for new answers, if it wants that.
     pub(super) fn call(&mut self) {
         if !std::mem::replace(&mut self.is_to_be_called, false) {
             return;
@@ -219,8 +220,8 @@ impl State {
         }
     }
 
-    /// Begins with what is in hand and in the ring, as far as there is room: for so many more requests, and in memory. Whether
-    /// something was begun with.
+    /// Begins requests in hand and in the ring: at most `room`, and as memory allows. Whether it
+    /// began any.
     pub(super) fn take_in(&mut self, asks: &Asks<'_>, room: &mut usize) -> bool {
         let mut has_begun = false;
         while self.goes_on() && *room > 0 {
@@ -237,7 +238,7 @@ impl State {
         has_begun
     }
 
-    /// The next request, which is in hand then.
+    /// The next request, which it puts in hand.
     fn next(&mut self) -> Option<u16> {
         if self.in_hand.is_empty() && self.takes() {
             match self.ring.as_mut()?.take() {
@@ -280,7 +281,7 @@ impl State {
             return Step::Waits;
         }
         let operation = match self.operation(asks.served, &request, &chain) {
-            // Whoever ends next gives some back.
+            // The next operation to end gives some back.
             Err(RequestError::NoMemory) if !self.asked.is_empty() => return Step::Waits,
             operation => operation,
         };
@@ -303,7 +304,8 @@ impl State {
         }
     }
 
-    /// What the array is asked for; nothing if that is answered already. A write's payload is taken from the guest here.
+    /// The operation for a request; `None` if it is answered already. Copies a write's payload from
+    /// the guest.
     fn operation(
         &self,
         served: &Served,
@@ -340,7 +342,7 @@ impl State {
         }))
     }
 
-    /// The array has ended something.
+    /// Handles the end of an operation.
     pub(super) fn finish(&mut self, token: u64, outcome: Outcome) {
         let token = usize::try_from(token).expect("one of our tokens");
         let Asked { head, chain, request, held_bytes } = self.asked.remove(token);
@@ -348,7 +350,7 @@ impl State {
         let Some(ring) = self.ring.as_ref() else { return };
         let status = match outcome.result {
             Ok(()) => Status::Done,
-            // The next server is asked for it again; it is in the table.
+            // The table keeps it for the next server.
             Err(RequestError::Stopping) => return,
             Err(_) => Status::Failed,
         };
@@ -369,7 +371,7 @@ impl State {
             && let Some(address) = chain.status()
         {
             let run = braid_virtio_proto::Run { address, length: 1 };
-            // Where there is no such memory nobody waits for it there.
+            // A guest that names no such memory gets no status.
             if ring.memory().copy_out(std::iter::once(run), &[status as u8]) {
                 written = chain.writable_bytes();
             }
@@ -381,7 +383,7 @@ impl State {
     }
 }
 
-/// Says once that a ring is broken.
+/// Logs once that a ring is broken.
 fn say_broken(why: &Broken) {
     tracing::warn!(target: "braid_frontend_vhost_user", error = %why, "a guest's ring makes no sense, and is not served any more");
 }

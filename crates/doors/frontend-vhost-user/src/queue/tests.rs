@@ -1,4 +1,4 @@
-//! Queues, asked by guests that tests play: in memory that both map, on a disk in memory.
+//! Queues with guests that the tests play, in memory that both map, on a disk in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::ring::{Ring, Setup};
 
 const ENTRIES: u16 = 64;
 const SIZE: u64 = 1 << 20;
-/// The guest's memory: rings, and behind them room for heads, payloads and statuses.
+/// The guest's memory: rings, and behind them heads, payloads and statuses.
 const GUEST_BYTES: u64 = 4 << 20;
 const USER: u64 = 0x7f00_0000_0000;
 const DESCRIPTORS: u64 = 0x1000;
@@ -36,12 +36,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 type Waiting = (ClientRequest, Completion);
 
-/// A disk in memory, which refuses nothing, so that what it must not be asked shows.
+/// A disk in memory that refuses nothing, and panics at operations that it must not get.
 struct Store {
     bytes: Mutex<Vec<u8>>,
-    /// Kept instead of carried out.
+    /// Operations kept instead of carried out.
     held: Mutex<Option<Vec<Waiting>>>,
-    /// Whether some are answered by another thread.
+    /// Whether another thread answers some.
     elsewhere: bool,
     /// Requests so far.
     count: AtomicU64,
@@ -90,7 +90,7 @@ impl Store {
         self.held.lock().expect("a disk").as_ref().map_or(0, Vec::len)
     }
 
-    /// Carries out what it has kept, from the last to the first.
+    /// Carries out the kept operations, from the last to the first.
     fn let_go(&self) {
         let held = self.held.lock().expect("a disk").take().unwrap_or_default();
         for (operation, completion) in held.into_iter().rev() {
@@ -125,7 +125,7 @@ impl Disk for Store {
     }
 }
 
-/// A guest, and the program around it.
+/// A guest and its monitor.
 struct Guest {
     file: File,
     memory: Arc<Memory>,
@@ -213,7 +213,7 @@ impl Guest {
         self.get(USED + 2)
     }
 
-    /// Waits for so many answers: their heads, in their order.
+    /// Waits for `count` answers: their heads, in order.
     fn answers(&mut self, count: usize) -> Vec<u16> {
         let until = Instant::now() + LIMIT;
         let mut heads = Vec::new();
@@ -288,7 +288,7 @@ fn rings(bell: &OwnedFd, limit: Duration) -> bool {
     poll(&mut [PollFd::new(bell, PollFlags::IN)], Some(&limit)).expect("poll") > 0
 }
 
-/// Both ways to have turns; workers where the machine allows them.
+/// Both drivers of turns; workers only if the machine allows them.
 fn drivers() -> Vec<Option<Arc<Workers>>> {
     let settings = Settings { workers: 1, ..Settings::default() };
     let workers = Workers::start(&settings).ok().map(Arc::new);
@@ -339,7 +339,8 @@ fn wild(random: &mut fastrand::Rng) -> ((u64, u32), (u16, u16)) {
         3 => 1,
         _ => 16,
     };
-    // A guest that has its own rings written over has nothing to expect any more; all else of it may be.
+    // A guest that has its rings overwritten can expect nothing more; any other memory of it may
+    // be.
     let is_in_table = (DESCRIPTORS..AVAILABLE).contains(&address);
     let most = if is_in_table { AVAILABLE - address } else { u64::MAX };
     let length = length.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -359,7 +360,7 @@ fn whatever_a_guest_asks_is_answered_once_and_stays_within_the_array() {
             slots.truncate(random.usize(1..=slots.len()));
             let mut heads = Vec::new();
             let mut sensible = Vec::new();
-            // Wild ones first, since they write over the whole table.
+            // Wild descriptors first, since they fill the whole table.
             for slot in &slots {
                 (0..4).for_each(|index| {
                     let (run, links) = wild(&mut random);
@@ -378,7 +379,8 @@ fn whatever_a_guest_asks_is_answered_once_and_stays_within_the_array() {
                 };
                 heads.push(head);
             }
-            // Payloads of the wild may be anything, the table too; so what they say of themselves is not looked at.
+            // Payloads of wild requests may lie anywhere, even over the table, so their content is
+            // not checked.
             guest.put(&heads);
             let mut answered = guest.answers(heads.len());
             answered.sort_unstable();
@@ -464,7 +466,7 @@ fn what_a_dead_server_left_is_asked_for_again() {
         let heads: Vec<u16> = [5, 2, 7].map(|slot| guest.request(slot, (kind::IN, 8), 512)).into();
         guest.put(&heads);
         wait(|| disk.held() == 3);
-        // It dies: nothing more is heard of it, and what it asked for is lost.
+        // The server dies: it answers nothing more, and its operations are lost.
         queue.cut();
         drop(disk.held.lock().expect("a disk").take());
         let last = guest.request(1, (kind::IN, 8), 512);
@@ -483,7 +485,8 @@ fn what_a_dead_server_left_is_asked_for_again() {
 fn a_guest_that_always_has_more_does_not_keep_a_worker() {
     let Some(workers) = drivers().into_iter().flatten().next() else { return };
     let (disk, guest) = (Store::new(false), Guest::new());
-    // Each request cannot be followed, and is answered at once: the ring could be refilled for ever.
+    // No request's chain can be followed, so each is answered at once, and the ring could be
+    // refilled for ever.
     guest.describe(0, (0, 16), (descriptor_flag::NEXT, ENTRIES));
     (0..ENTRIES).for_each(|at| guest.set(AVAILABLE + 4 + 2 * u64::from(at), 0_u16));
     let queue = guest.serve(&served(&disk), Some(&workers), None);
@@ -498,7 +501,7 @@ fn a_guest_that_always_has_more_does_not_keep_a_worker() {
         for _ in 0..50 {
             let (done, heard) = std::sync::mpsc::channel();
             let call = Box::new(move |_: &braid_ring::Worker| {
-                // Nobody listens any more if it comes too late.
+                // If it comes too late the receiver is gone.
                 let _ = done.send(());
             });
             workers.post(0, call).expect("it runs");
