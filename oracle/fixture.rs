@@ -1,17 +1,17 @@
 //! Reads a golden fixture: an array that the real md made, as text of a few KB.
 //!
-//! Included by path in the tests of several crates and in the oracle, which writes the text and
-//! proves that nothing is lost: every member image made from the text equals md's own, byte for
-//! byte.  std only, with `pattern` beside it.  README.md in this folder has the format.
+//! Included by path in the tests of several crates and in the oracle. The oracle writes the text
+//! and proves that nothing is lost: every member image made from the text equals md's own, byte for
+//! byte. std only, with `pattern` beside it. README.md in this folder has the format.
 //!
-//! It holds no geometry: where a sector lies was read off the members that md wrote.
+//! It holds no geometry: the place of each sector was read off the members that md wrote.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::pattern::{SECTOR, repeat, stamp};
 
-/// What a run of sectors holds.
+/// The content of a run of sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Stamps of successive logical sectors from this one on, written in this generation.
@@ -25,9 +25,10 @@ pub enum Content {
     P(Vec<usize>),
     /// Sum over (member, exponent) of g^exponent times the same place on that member.
     Q(Vec<(usize, u32)>),
-    /// The 8-byte word of each sector, where neither of the above explains it.
+    /// The 8-byte word of each sector, if none of the above explains it.
     Words(Vec<u64>),
-    /// XOR of the same places on these members, byte by byte: parity over what is no stamp. Their own content is none of these.
+    /// XOR of the same places on these members, byte by byte: parity over content without stamps.
+    /// None of these members holds a `Sum` there.
     Sum(Vec<usize>),
 }
 
@@ -38,7 +39,7 @@ pub struct Run {
     pub at: u64,
     /// Length in sectors.
     pub sectors: u64,
-    /// What is there.
+    /// Its content.
     pub content: Content,
 }
 
@@ -63,7 +64,7 @@ pub struct Member {
 pub struct Fixture {
     /// Facts by word, as the kernel said them: `level`, `layout`, `chunk_size`, ... (README.md).
     pub facts: BTreeMap<String, String>,
-    /// Members in the order of the file; without special mention, member i is in slot i.
+    /// Members in the order of the file; by default, member i is in slot i.
     pub members: Vec<Member>,
 }
 
@@ -140,10 +141,10 @@ impl Fixture {
         Some(())
     }
 
-    /// A fact that must be there, as a number.
+    /// A required fact, as a number.
     ///
     /// # Panics
-    /// There is no such fact or it is no number: the fixture is not what the test takes it for.
+    /// The fact is missing or no number: the fixture is not the one that the test expects.
     #[must_use]
     pub fn number(&self, word: &str) -> u64 {
         let fact = self.facts.get(word).unwrap_or_else(|| panic!("the fixture has no {word}"));
@@ -171,7 +172,7 @@ impl Fixture {
         image
     }
 
-    /// The same with zeroes where it is a sum of others.
+    /// The image with zeroes in place of sums of others.
     fn without_sums(&self, member: usize) -> Vec<u8> {
         let about = &self.members[member];
         let mut image = vec![0; sector_bytes(about.device_sectors)];

@@ -1,9 +1,9 @@
-//! From the bytes of a device to what assembly wants to know of it.
+//! Turns the bytes of a device into the facts that assembly needs.
 //!
 //! Included by path in the golden tests and in the oracle, each of which has braid's `ondisk` and
-//! `assembly`.  Reads what `braid_ondisk::probe_ranges` asks for, and then the bad-block log and
-//! the bitmap, the partial parity log and the journal where the superblock found says that there are such.  It decides
-//! nothing, and it never writes.
+//! `assembly`. It reads the ranges that `braid_ondisk::probe_ranges` asks for. Then it reads the
+//! bad-block log, the bitmap, the partial parity log and the journal, if the superblock names them.
+//! It decides nothing, and it never writes.
 
 use braid_assembly::ProbedMember;
 use braid_ondisk::{
@@ -11,14 +11,13 @@ use braid_ondisk::{
     UnvalidatedBitmap, probe, probe_ranges,
 };
 
-/// Bytes in a sector.
 const SECTOR: u64 = 512;
 /// Bytes of a bitmap's superblock.
 const BITMAP_HEAD: usize = 256;
 
 /// A device to look at.
 pub struct Device<'a> {
-    /// What it is called; also its identity, so no two may have one label.
+    /// Its name and identity, so no two devices may have one label.
     pub label: &'a str,
     /// Its size.
     pub bytes: u64,
@@ -26,7 +25,7 @@ pub struct Device<'a> {
     pub read: &'a dyn Fn(u64, usize) -> Vec<u8>,
 }
 
-/// Looks at a device.
+/// Probes a device.
 #[must_use]
 pub fn look(device: &Device<'_>) -> ProbedMember {
     let snippet = |range: std::ops::Range<u64>| Snippet {
@@ -79,14 +78,14 @@ pub fn look(device: &Device<'_>) -> ProbedMember {
     }
 }
 
-/// Looks at a whole image in memory.
+/// Probes a whole image in memory.
 #[must_use]
 pub fn look_at_image(label: &str, image: &[u8]) -> ProbedMember {
     let read = |offset: u64, length: usize| image[small(offset)..small(offset) + length].to_vec();
     look(&Device { label, bytes: image.len() as u64, read: &read })
 }
 
-/// Bytes at a distance from the superblock.
+/// The bytes at an offset from the superblock.
 fn beside(
     device: &Device<'_>,
     superblock: &Superblock,

@@ -1,11 +1,11 @@
 //! Content that is a function of its place, so that no content needs storing.
 //!
 //! Included by path in three programs: the guest's agent writes it, the oracle and the fixture
-//! reader compute it again.  It knows nothing of arrays.
+//! reader compute it again. It knows nothing of arrays.
 //!
-//! * A **stamp** is one 512-byte sector that holds the same 8-byte little-endian word 64 times.
-//!   The word is a bijection of (generation, sector number), so it can be read back: a check that finds
-//!   the sector on a member knows which logical sector it is.  XOR and GF(256) products of stamps
+//! * A **stamp** is one 512-byte sector that holds the same 8-byte little-endian word 64 times. The
+//!   word is a bijection of (generation, sector number), so it can be read back: a check that finds
+//!   the sector on a member knows which logical sector it is. XOR and GF(256) products of stamps
 //!   also repeat every 8 bytes, so P and Q of stamped rows are one word per sector too.
 //! * A **stream** is bytes of full entropy: word `i` of stream `seed` is a hash of both.
 //!
@@ -95,9 +95,9 @@ pub fn stream(seed: u64, offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Writes at odd places: `count` pairs (byte offset, byte length) inside a device of `bytes`,
-/// lengths from 1 to 200,000, all a function of the seed.  The data of each is the stream of the
-/// same seed at the same offset.
+/// Unaligned writes: `count` pairs (byte offset, byte length) inside a device of `bytes`, lengths
+/// from 1 to 200,000, all a function of the seed. The data of each is the stream of the same seed
+/// at the same offset.
 pub fn scribbles(seed: u64, bytes: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
     assert!(bytes > 0, "an empty device cannot be scribbled on");
     (0..count).map(move |index| {
@@ -116,14 +116,15 @@ pub fn scribbles(seed: u64, bytes: u64, count: u64) -> impl Iterator<Item = (u64
 /// Bytes of a block of a storm.
 pub const BLOCK: usize = 4096;
 
-/// Whether a storm writes a block at all: it does every second one.
+/// Whether a storm writes a block: it writes every second one.
 #[must_use]
 pub fn is_stormed(block: u64) -> bool {
     mix(block ^ STEP) & 1 == 0
 }
 
-/// Sectors of `bytes` that hold what they cannot hold: the whole got stream `old`, then power was cut while a storm wrote stream `new`.
-/// First those of blocks that the storm leaves alone, then those of blocks that it writes, which hold neither.
+/// Counts sectors of `bytes` with impossible content. The whole device got stream `old`, then power
+/// was cut while a storm wrote stream `new`. The first number counts blocks that the storm leaves
+/// alone; the second counts blocks that it writes, with neither stream.
 #[must_use]
 pub fn wrong(old: u64, new: u64, offset: u64, bytes: &[u8]) -> (u64, u64) {
     let (mut untouched, mut torn) = (0, 0);

@@ -1,13 +1,14 @@
 //! A whole array: several superblocks, each damaged in its own way, probed and assembled.
 //!
-//! Input: 8 bytes that choose a sound array (level, layout, version, members, spares, chunk), then damages of 5 bytes
-//! each: which member, where in its superblock (two bytes), what is done to the byte, and a value. Some damages are
-//! larger: a copy of another member's superblock, a member that is gone, a device that is cut. Checksums are made
-//! right afterwards unless the member's flag says otherwise, as a fuzzer cannot guess them.
+//! Input: 8 bytes that choose a sound array (level, layout, version, members, spares, chunk), then
+//! damages of 5 bytes each: the member, the place in its superblock (two bytes), the kind of
+//! damage, and a value. Some damages are larger: a copy of another member's superblock, a missing
+//! member, a truncated device. Checksums are fixed afterwards unless the member's flag forbids it,
+//! as a fuzzer cannot guess them.
 //!
-//! What must hold: no panic; one verdict per member; the order of the members changes nothing; and an array that is
-//! accepted lies within its members, none of which is older than the newest by more than one event or sits in two
-//! slots. Memory is watched by the fuzzer itself (`-malloc_limit_mb`).
+//! Invariants: no panic; one verdict per member; the order of the members changes nothing. An
+//! accepted array lies within its members. No accepted member is more than one event older than the
+//! newest, or sits in two slots. The fuzzer itself limits memory (`-malloc_limit_mb`).
 #![no_main]
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const MEMBERS_MAX: u8 = 8;
 const DEVICE_BYTES: u64 = 16 << 20;
 const LAYOUTS: [u32; 10] = [0, 1, 2, 3, 5, 10, 16, 19, 0x102, 0x103];
 
-/// A device: how long it is, and what stands where its superblock belongs.
+/// A device: its length, and the bytes at its superblock's place.
 #[derive(Clone)]
 struct Device {
     number: usize,
@@ -34,7 +35,7 @@ struct Device {
     sealed: bool,
 }
 
-/// The sound array that the head of the input asks for, if there is such an array.
+/// The sound array that the head of the input chooses, if it is a valid choice.
 fn sound(head: [u8; 8]) -> Option<Vec<Device>> {
     let level = Level::ALL[usize::from(head[0]) % Level::ALL.len()];
     let version = [Version::V1_0, Version::V1_1, Version::V1_2][usize::from(head[2]) % 3];
@@ -97,7 +98,7 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
         0 => device.superblock = other,
         1 => device.bytes = u64::from(damage[4]) << 16,
         2 => device.sealed = false,
-        // The event count, where most of assembly's decisions are.
+        // The event count, by which assembly decides most.
         3 if device.superblock.len() > 208 => {
             let near = 38 + u64::from(damage[4] & 7);
             device.superblock[200..208].copy_from_slice(&near.to_le_bytes());
@@ -113,7 +114,7 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
             let place = at % device.superblock.len();
             device.superblock[place] ^= damage[4];
         }
-        // All members alike: what every member says is believed more easily.
+        // All members alike, so that assembly believes the damage more easily.
         6 => devices.iter_mut().filter(|device| !device.superblock.is_empty()).for_each(|device| {
             let place = at % device.superblock.len();
             device.superblock[place] = damage[4];
@@ -122,7 +123,7 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
     }
 }
 
-/// What the command would know of a device.
+/// A member as braid's command would probe it.
 fn look(device: &Device) -> ProbedMember {
     let mut bytes = device.superblock.clone();
     if device.sealed
@@ -166,7 +167,7 @@ fn assert_sound(members: &[ProbedMember], assembly: &Assembly) {
     assert!(array.geometry.survives(&is_lost), "more is missing than the level bears");
 }
 
-/// What is written down of the array: what one of the members says, or an event more or less.
+/// A record of the array: one of the members' superblocks, or an event more or less.
 fn known(members: &[ProbedMember], bits: u8) -> Option<Known> {
     let newest = members.iter().find_map(|member| member.probe.newest())?;
     (bits & 16 != 0).then(|| Known {

@@ -1,6 +1,6 @@
 //! The bad-block log. Input: 1 byte of size in sectors, 1 byte of shift, then the log.
 //!
-//! What is read, written and read again must be the same.
+//! A log that is read, written and read again must be the same.
 #![no_main]
 
 use braid_ondisk::{BadBlockLog, BadBlockLogPlace};
@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(BadBlockLog::ranges(&read), ranges);
     let mut sectors = vec![Vec::new(); usize::from(size_sectors)];
     records.iter().for_each(|one| sectors[usize::from(one.log_sector)].push(one.range));
-    // One of zeroes alone names nothing, and is not written where others follow.
+    // A sector of zeroes names no range, and is not written if others follow.
     sectors.retain(|sector| !sector.is_empty());
     let written = BadBlockLog::sectors_to_bytes(&sectors, place).expect("each has room");
     let read = BadBlockLog::parse(&written, place).expect("it was written so");

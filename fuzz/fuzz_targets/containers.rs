@@ -1,9 +1,11 @@
-//! Disks of containers that are not md's. Input: 1 byte of flags (1 and 2: how many disks, less one; 4: DDF, else Intel's; 8: leave
-//! the checksums), 1 byte of which disks have a serial number that is known, then the disks' metadata, one after another.
+//! Disks of containers that are not md's. Input: 1 byte of flags (1 and 2: number of disks, less
+//! one; 4: DDF, else Intel's; 8: leave the checksums), 1 byte that selects the disks with a known
+//! serial number. Then the disks' metadata follow, one after another.
 //!
-//! Intel's is its block as it reads in memory, put where it lies on a disk. DDF's is a header and its sections, put at the start of a disk
-//! whose anchor is a copy of the header. Checksums are made right first: the fuzzer cannot guess sums, and the checks behind
-//! them are the interesting ones.
+//! Intel's metadata is its block as it reads in memory, put at its place on a disk. DDF's is a
+//! header and its sections, put at the start of a disk whose anchor is a copy of the header.
+//! Checksums are fixed first: the fuzzer cannot guess them, and the checks behind them are the
+//! interesting ones.
 #![no_main]
 
 use braid_external_metadata::{Label, Seen, gather, look};

@@ -1,8 +1,8 @@
-//! Tables of partitions, and what things say of themselves. Input: 4 bytes of the device's size in KiB, 1 byte of flags, then its first
-//! bytes; what is behind them is zeroes.
+//! Partition tables and other self-describing contents. Input: 4 bytes of the device's size in KiB,
+//! 1 byte of flags, then its first bytes; zeroes follow them.
 //!
-//! With flag 1 the sums of a GPT that begins at sector 1 are made right first: the fuzzer cannot guess a CRC. With flag 2 the bytes
-//! repeat over the device, so that chains and copies lead somewhere.
+//! Flag 1 fixes the sums of a GPT that begins at sector 1 first: the fuzzer cannot guess a CRC.
+//! Flag 2 repeats the bytes over the device, so that chains and copies lead somewhere.
 #![no_main]
 
 use braid_signatures::{PARTITIONS_MAX, look};

@@ -1,7 +1,8 @@
-//! A message of the kernel's. Input: 1 byte of flags, 2 bytes that say how long the payload of a WRITE is, then the message.
+//! A FUSE message of the kernel. Input: 1 byte of flags, 2 bytes of the length of a WRITE's
+//! payload, then the message.
 //!
-//! What must hold: no panic, nothing is read, written or zeroed outside the file, an answer says its own length, and a file
-//! that is only read is never changed.
+//! Invariants: no panic; no read, write or zeroing outside the file; an answer contains its own
+//! length; a read-only file never changes.
 #![no_main]
 
 use std::time::SystemTime;

@@ -1,6 +1,7 @@
-//! Maps of copies of disks, as text. Input: 4 bytes of the disk's size, 1 byte that says which pieces fail, then the text.
+//! Maps of copies of disks, as text. Input: 4 bytes of the disk's size, 1 byte that selects the
+//! pieces that fail, then the text.
 //!
-//! What is a map reads the same once it is written again, and copying goes on from it to an end.
+//! A valid map reads the same once it is written again, and copying goes on from it to an end.
 #![no_main]
 
 use braid_imaging::{Map, Plan, State, Step};

@@ -1,7 +1,9 @@
-//! Volumes of LVM. Input: 1 byte of what, then a text in a metadata area, or blocks of a pool's metadata.
+//! Volumes of LVM. Input: 1 byte that chooses, then a text in a metadata area, or blocks of a
+//! pool's metadata.
 //!
-//! Sums are made right first: the fuzzer cannot guess them. Text (even): as it stands. Blocks (odd): 256 bytes each, which are the first
-//! of a block, and its place is made right too unless the byte has flag 2.
+//! Sums are fixed first: the fuzzer cannot guess them. Text (even): as it is. Blocks (odd): 256
+//! bytes each, the first ones of a block; unless the byte has flag 2, the block's own place in it
+//! is fixed too.
 #![no_main]
 
 use braid_lvm::{Map, Shape, Spot, groups, physical, thin};
@@ -11,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 #[allow(dead_code)]
 mod kit;
 
-/// Bytes of the part that volumes lie on.
+/// Bytes of the part with the volumes.
 const BYTES: u64 = 64 << 20;
 
 fn walk(map: &Map) {
@@ -87,7 +89,7 @@ fn of_blocks(flags: u8, bytes: &[u8]) {
     if let Ok((map, _)) = thin::map(&group.pools[0], (5, size_bytes), &(0..size_bytes), &mut read) {
         walk(&map);
     }
-    // Each tree visits no more than the pool has.
+    // Each tree visits at most as many blocks as the pool has.
     assert!(reads <= 3 * 1024 + 2, "{reads}");
 }
 

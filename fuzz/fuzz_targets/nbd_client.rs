@@ -1,8 +1,10 @@
-//! The client's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags, then the stream.
+//! The client's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags,
+//! then the stream.
 //!
-//! With flag 1 the handshake is made right first and four requests are in flight; with flag 2 structured replies are
-//! negotiated, with flag 4 as well extended headers. What must hold: no panic, data only inside the request it answers, no byte of it twice, success only with
-//! all of it, and the same events for the whole stream as for its pieces.
+//! Flag 1 completes the handshake first, with four requests in flight; flag 2 negotiates structured
+//! replies, flag 4 also extended headers. Invariants: no panic; data only inside the request that
+//! it answers, and no byte of it twice. A request succeeds only with all its data. The whole stream
+//! gives the same events as its pieces.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,9 +1,11 @@
-//! The server's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags, then the stream.
+//! The server's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags,
+//! then the stream.
 //!
-//! With flag 1 the handshake is made right first, with structured replies and the meta context, or with extended headers
-//! (flag 8); with flag 2 the server is being shut down. What must hold: no panic, no more memory than the option limit, no request that leaves its
-//! export, and the same events for the whole stream as for its pieces. The same of the gate that stands in front where TLS is
-//! required (flag 4) or may be used.
+//! Flag 1 completes the handshake first, with structured replies and the meta context, or with
+//! extended headers (flag 8); flag 2 shuts the server down. Invariants: no panic; no more memory
+//! than the option limit; no request that leaves its export. The whole stream gives the same events
+//! as its pieces. The same holds for the gate in front of it, with required TLS (flag 4) or
+//! optional TLS.
 #![no_main]
 
 use std::sync::Arc;
@@ -97,7 +99,7 @@ fuzz_target!(|input: &[u8]| {
                 let end = header.offset.checked_add(header.length);
                 assert!(end.is_some_and(|end| end <= SIZE_BYTES));
                 assert!(header.length > 0 || request.command == Command::Flush);
-                // What is sent for it is read as the same.
+                // The bytes sent for the command read back as the same command.
                 let sent =
                     RequestHeader::decode(&request.command.bytes(request.cookie, style), style);
                 let sent = sent.expect("it is well formed");

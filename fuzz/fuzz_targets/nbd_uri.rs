@@ -1,4 +1,4 @@
-//! NBD URIs: what parses prints to something that parses to the same.
+//! NBD URIs: a parsed URI prints to a text that parses to the same.
 #![no_main]
 
 use braid_nbd_proto::NbdUri;

@@ -1,8 +1,8 @@
-//! The PPL header, and the log that begins with it. Input: 16 bytes of array UUID, 1 byte of flags, then the header, then the rest of
-//! the area.
+//! The PPL header, and the log that begins with it. Input: 16 bytes of array UUID, 1 byte of flags,
+//! then the header, then the rest of the area.
 //!
-//! With flag 1 signature and checksum are made right first: the fuzzer cannot guess a CRC. With flag 2 the area is a ring.
-//! With flag 4 it is the head of our own log, with its magic, UUID and checksum made right.
+//! Flag 1 fixes signature and checksum first: the fuzzer cannot guess a CRC. With flag 2 the area
+//! is a ring. With flag 4 it is the head of braid's own log, with magic, UUID and checksum fixed.
 #![no_main]
 
 use braid_ondisk::{OwnLogHead, PplLog, PplPlace, UnvalidatedPplHeader};

@@ -1,8 +1,8 @@
-//! The head of mdadm's backup of a reshape, and what of its parts is needed.
+//! The head of mdadm's backup of a reshape, and the parts of it that are needed.
 //!
-//! Input: 1 byte of flags, then the head. With flag 1 magic and sums are made right first.
+//! Input: 1 byte of flags, then the head. Flag 1 fixes magic and sums first.
 //!
-//! Whatever is accepted names sectors that some array has, and where they are.
+//! An accepted head names sectors that exist in some array, and their places.
 #![no_main]
 
 use braid_ondisk::{RESHAPE_BACKUP_BYTES, reshape_backup};

@@ -1,8 +1,8 @@
-//! Members whose superblocks are lost; the first two are also taken for an array as two shapes read it. Input: 1 byte of how many
-//! there are (1 to 4), then their bytes, one after another.
+//! Members without superblocks; two shapes also read the first two as an array. Input: 1 byte of
+//! their number (1 to 4), then their bytes, one after another.
 //!
-//! With a byte of 128 or more each byte of the input stands for a sector of it, so that members have more sectors than the fuzzer
-//! has patience to write.
+//! If that byte is 128 or more, each byte of the input stands for a sector, so that members have
+//! more sectors than the fuzzer would write.
 #![no_main]
 
 use braid_solver::{Effort, Platter, boundary, solve};

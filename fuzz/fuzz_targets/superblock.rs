@@ -1,14 +1,15 @@
 //! Probing: md superblocks of every version and all foreign signatures.
 //!
-//! Input: 8 bytes of device size (used modulo 2^40, so that the ends of a device are near its middle often enough),
-//! 1 byte of flags, then bytes that are put at the place of one version's superblock. With flag 4 the checksum is
-//! made right first: the fuzzer cannot guess sums, and the checks behind them are the interesting ones. With flag 8 one of 0.90 is turned into
-//! the other byte order then.
+//! Input: 8 bytes of device size, 1 byte of flags, then bytes put at the place of one version's
+//! superblock. The size is used modulo 2^40, so that the ends of a device are often near its
+//! middle. Flag 4 fixes the checksum first: the fuzzer cannot guess sums, and the checks behind
+//! them are the interesting ones. Flag 8 then turns a 0.90 superblock into the other byte order.
 //!
-//! Whatever is in the middle of a reshape is two superblocks that are in none, or an error; which sectors are on which side, and what of them is
-//! at risk, must be told of any numbers.
+//! A superblock in the middle of a reshape splits into two that are in none, or gives an error. The
+//! sectors on either side, and those at risk, must be computable from any numbers.
 //!
-//! Whatever is accepted must survive being written, read back, updated, written and read back again.
+//! An accepted superblock must survive being written, read back, updated, written and read back
+//! again.
 #![no_main]
 
 use braid_assembly::reshape::Reshaping;
@@ -35,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
     let offset = version.super_offset_sectors(device_bytes / 512).unwrap_or(0) * 512;
     let probe = probe(device_bytes, &[Snippet { offset, bytes: body.clone() }]);
     let sound: Vec<Superblock> = probe.superblocks.iter().flatten().cloned().collect();
-    // Found where it stands, and elsewhere, as it is or with a flaw.
+    // Probing finds it at its own place and at another, intact or with a flaw.
     for (found_bytes, others) in [(offset, vec![]), (offset + (1 << 20), sound.iter().collect())] {
         if let Some(found) = nearly(&body, device_bytes, found_bytes, &others) {
             assert!(found.start_bytes <= found_bytes);
@@ -47,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
         sides(&superblock, device_bytes);
         let mut updated = superblock;
         updated.apply(&SuperblockUpdate {
-            // A count beyond the limit is refused on reading; 2^63 updates do not happen.
+            // Reading refuses a count beyond the limit; 2^63 updates do not happen.
             events: (updated.state.events + 1).min(1 << 63),
             update_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
             resync_offset: u64::MAX,
@@ -103,7 +104,7 @@ fn reread(superblock: &Superblock, device_bytes: u64) -> Superblock {
     found.remove(0).expect("what we wrote is sound")
 }
 
-/// Every word the other way round, and of numbers of 64 bits the halves exchanged.
+/// Reverses the bytes of each word, and swaps the halves of 64-bit numbers.
 fn turn(body: &mut [u8]) {
     let (words, _) = body.as_chunks_mut::<4>();
     words.iter_mut().for_each(|word| word.reverse());
@@ -114,7 +115,7 @@ fn turn(body: &mut [u8]) {
     }
 }
 
-/// Magic and checksum.
+/// Fixes magic and checksum.
 fn seal(body: &mut Vec<u8>, version: Version) {
     let length = if version.is_v1() { 512 } else { 4096 };
     body.resize(body.len().max(length), 0);

@@ -1,10 +1,10 @@
-//! What the kernel of a ublk device says. Input: 1 byte that chooses, 8 bytes of the device's size in sectors, then descriptions of
-//! requests one after the other, as they lie in shared memory, each behind 4 bytes of queue and tag; or a device that is there
-//! already.
+//! A ublk kernel's descriptions, or an existing device. Input: 1 byte that chooses, 8 bytes of the
+//! device's size in sectors. Then descriptions of requests follow as they lie in shared memory,
+//! each behind 4 bytes of queue and tag; or a device.
 //!
-//! What must hold: no panic; what is read, written, discarded or zeroed lies within the device and is something; no payload is
-//! longer than agreed on; payloads of two entries do not lie upon each other; an answer is an error or as long as the payload; and
-//! only a device that can be served by us is taken over.
+//! Invariants: no panic; each range read, written, discarded or zeroed lies within the device and
+//! is not empty. No payload exceeds the agreed length, and payloads of two entries do not overlap.
+//! An answer is an error or the payload's length. Only a device that braid can serve is taken over.
 #![no_main]
 
 use braid_ublk_proto::limits::{DEPTH, QUEUES_MAX, REQUEST_BYTES_MAX};
@@ -15,7 +15,7 @@ use braid_ublk_proto::{
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 
-/// What is served: the device in the seeds was made for it.
+/// The served array; the device in the seeds was made for it.
 const ARRAY: Shape = Shape {
     size_bytes: 1 << 29,
     is_read_only: false,
@@ -76,7 +76,7 @@ fn request(told: &Description, size_bytes: u64) {
     assert!(u32::try_from(said) == Ok(request.payload_bytes()), "{said}");
 }
 
-/// A device that somebody has left, and what its disk was said to be.
+/// A device that a server has left, and its disk's parameters.
 fn device(rest: &[u8], server_lives: bool) {
     let Ok((found, rest)) = DeviceInfo::read_from_prefix(rest) else { return };
     let judged = judge(&found, 7, server_lives);

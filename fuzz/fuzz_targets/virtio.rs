@@ -1,9 +1,12 @@
-//! What a guest puts into its memory for a virtio block device, and what a server has left of it. Input: 1 byte that chooses;
-//! then the device's size in sectors (8 bytes), a head and the length of the table (2 bytes each), and the guest's memory, the
-//! table first; or a used index, the last head and the ring's index (2 bytes each), and entries of 16 bytes.
+//! A guest's memory for a virtio block device, or a table that a server left.
 //!
-//! What must hold: no panic; a chain takes a bounded number of steps, and its parts are as long as it says; what is read, written,
-//! discarded or zeroed lies within the device and is something; nothing that was answered is asked for again, and nothing twice.
+//! Input: 1 byte that chooses. Then the device's size in sectors (8 bytes), a head and the length
+//! of the table (2 bytes each), and the guest's memory, the table first. Or a used index, the last
+//! head and the ring's index (2 bytes each), and entries of 16 bytes.
+//!
+//! Invariants: no panic; a chain takes a bounded number of steps, and its parts have its total
+//! length. Each range read, written, discarded or zeroed lies within the device and is not empty.
+//! No answered request is submitted again, and none twice.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -79,7 +82,7 @@ fn request(rest: &[u8], flags: u8) {
     assert!(end <= size_bytes, "{request:?} of {size_bytes}");
 }
 
-/// What a server has left.
+/// The requests that a server left.
 fn left(rest: &[u8]) {
     let Some((words, rest)) = rest.split_first_chunk::<6>() else { return };
     let word = |at: usize| u16::from_le_bytes([words[at], words[at + 1]]);

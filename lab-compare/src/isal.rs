@@ -1,7 +1,8 @@
 //! ISA-L's `xor_gen` and `pq_gen`, declared by hand from the documentation in its `raid.h`.
 //!
-//! Both take the number of blocks, parity included, the length of a block, and the blocks in the order data, P, Q.
-//! Blocks of `pq_gen` must be aligned to 32 bytes, their length too. Zero means success.
+//! Both take the number of blocks, parity included, the length of a block, and the blocks in the
+//! order data, P, Q. Blocks of `pq_gen` must be aligned to 32 bytes, their length too. Zero means
+//! success.
 
 use std::ffi::{c_int, c_void};
 
@@ -29,8 +30,8 @@ pub fn generate(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     }
     let vects = c_int::try_from(count).expect("at most 32");
     let len = c_int::try_from(bytes).expect("blocks are small");
-    // SAFETY: `blocks` holds `vects` blocks of `len` bytes, aligned as demanded; the functions write to the last one
-    // or two only, which are borrowed mutably.
+    // SAFETY: `blocks` holds `vects` blocks of `len` bytes, aligned as demanded. The functions
+    // write only to the last one or two, which are borrowed mutably.
     let result = unsafe {
         match parity.len() {
             1 => xor_gen(vects, len, blocks.as_mut_ptr()),

@@ -1,7 +1,8 @@
-//! braid's best parity kernel beside ISA-L's and memcpy, taking turns: `cargo run --release [-- --quick] [KERNEL]`.
+//! braid's best parity kernel beside ISA-L's and memcpy, taking turns: `cargo run --release [--
+//! --quick] [KERNEL]`.
 //!
-//! First compares the bytes: ISA-L's P and Q must be ours. Then, per cell, GB/s of data read, and the ratio braid to
-//! ISA-L within rounds. The bar is 0.90: within 10 % or faster.
+//! First compares the bytes: ISA-L's P and Q must be ours. Then, per cell, GB/s of data read, and
+//! the ratio braid to ISA-L within rounds. The bar is 0.90: within 10 % or faster.
 
 use std::process::ExitCode;
 
@@ -59,7 +60,7 @@ fn cross_check(kernel: &'static Kernel) {
     }
 }
 
-/// Prints one cell; says whether it meets the bar.
+/// Prints one cell; returns whether it meets the bar.
 fn print_cell(shape: Shape, place: Place, series: &[Series]) -> bool {
     let [braid, isa_l, memcpy] = series else { unreachable!("three contenders") };
     let ratio = spread(&ratios(braid, isa_l));

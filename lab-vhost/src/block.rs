@@ -1,4 +1,4 @@
-//! Ways that libblkio's drivers know: vhost-user-blk, and a file by io_uring.
+//! Ways through libblkio's drivers: vhost-user-blk, and a file by io_uring.
 
 use std::error::Error;
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use blkio::{Blkio, Blkioq, Completion, ReqFlags};
 
 use crate::way::{Shape, Way};
 
-/// Of each request in flight.
+/// Memory of each request in flight.
 const SLOT_BYTES: usize = 1 << 20;
 const SLOTS: usize = 32;
 
@@ -17,7 +17,7 @@ pub(crate) struct Block {
     name: &'static str,
     queue: Blkioq,
     memory: usize,
-    // Owns what the queue uses; dropped after it.
+    // Owns the queue's resources; dropped after it.
     _device: Blkio,
 }
 

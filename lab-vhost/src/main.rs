@@ -1,4 +1,5 @@
-//! An array by vhost-user-blk, of braid and of qemu-storage-daemon, beside NBD and FUSE: `cargo run --release -- BRAID [ROUNDS]`.
+//! An array by vhost-user-blk, of braid and of qemu-storage-daemon, beside NBD and FUSE: `cargo run
+//! --release -- BRAID [ROUNDS]`.
 //!
 //! ```text
 //! braid ─┬─ NBD ──────────────────────────────────── nbd
@@ -8,8 +9,9 @@
 //!        └─ FUSE ──────────────────────────────────── block (blkio, io_uring)
 //! ```
 //!
-//! One array, a RAID-5 of four files in memory, serves all ways at once; one program asks, a way after the other, so that what
-//! the machine does meanwhile falls on all of them. For each cell: requests a second, and the ratio to NBD within rounds.
+//! One array, a RAID-5 of four files in memory, serves all ways at once. One program measures one
+//! way after the other, so that disturbances of the machine hit all of them. For each cell:
+//! requests per second, and the ratio to NBD within rounds.
 
 mod block;
 mod nbd;
@@ -23,10 +25,10 @@ use std::time::{Duration, Instant};
 use servers::Servers;
 use way::{Shape, Way};
 
-/// How long each way is asked for a cell in a round.
+/// Time of one measurement: one way, one cell, one round.
 const TURN: Duration = Duration::from_millis(800);
 const ROUNDS_DEFAULT: usize = 5;
-/// Offsets are taken from so much of the array.
+/// Offsets lie in this much of the array.
 const SPAN_BYTES: u64 = 256 << 20;
 
 const SHAPES: [Shape; 5] = [
@@ -37,7 +39,7 @@ const SHAPES: [Shape; 5] = [
     Shape { name: "1 MiB writes, 4 at once", length: 1 << 20, depth: 4, is_write: true },
 ];
 
-/// Requests a second.
+/// Measures requests per second.
 fn measure(way: &mut dyn Way, shape: Shape, seed: &mut u64) -> Result<f64, Box<dyn Error>> {
     let begun = Instant::now();
     let mut free: Vec<usize> = (0..shape.depth).collect();
@@ -56,7 +58,7 @@ fn measure(way: &mut dyn Way, shape: Shape, seed: &mut u64) -> Result<f64, Box<d
     }
 }
 
-/// Anywhere in the span, at a multiple of the length.
+/// A random offset in the span, at a multiple of the length.
 fn place(seed: &mut u64, shape: Shape) -> u64 {
     // xorshift64
     *seed ^= *seed << 13;

@@ -1,4 +1,4 @@
-//! A client of NBD that does as little as one can: simple replies, one connection, no checks but of errors.
+//! A minimal client of NBD: simple replies, one connection, no checks but of errors.
 
 use std::error::Error;
 use std::io::{BufReader, Read, Write};
@@ -20,14 +20,13 @@ const REPLY_BYTES: usize = 16;
 const COMMAND_READ: u16 = 0;
 const COMMAND_WRITE: u16 = 1;
 
-/// A connection.
 pub(crate) struct Nbd {
     socket: BufReader<UnixStream>,
-    /// What waits to be sent.
+    /// Bytes that wait to be sent.
     outgoing: Vec<u8>,
-    /// What is written, and where reads go.
+    /// Memory of writes and reads.
     payload: Vec<u8>,
-    /// Of reads in flight, which are all of one length.
+    /// Length of reads in flight, the same for all.
     read_bytes: usize,
 }
 

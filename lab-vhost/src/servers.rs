@@ -1,4 +1,4 @@
-//! The array, and the daemons that carry it further: started, waited for, stopped.
+//! Starts, awaits and stops the array's server and the daemons that carry it further.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::way::Way;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A process that ends with this value.
+/// A process that is killed on drop.
 struct Process(Child);
 
 impl Process {
@@ -31,13 +31,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has usually ended.
+        // Usually it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What serves all ways. Dropped in this order.
+/// The servers of all ways. Dropped in this order.
 pub(crate) struct Servers {
     by_vhost: Process,
     by_fuse: Process,

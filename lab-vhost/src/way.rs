@@ -1,4 +1,4 @@
-//! What is asked, and whoever can be asked.
+//! The requests to measure, and the trait of the ways to the array.
 
 use std::error::Error;
 

@@ -1,7 +1,6 @@
-//! A guest's request: from a claim to a value, and its status for the driver.
+//! Parses a guest's request from a claim to a value, and gives its status for the driver.
 //!
-//! This file maps a guest's kinds to the array's operations: read, write, flush, discard, write
-//! zeroes, get ID.
+//! Each kind becomes one operation of the array: read, write, flush, discard, write zeroes, get ID.
 
 use zerocopy::FromBytes;
 

@@ -7,8 +7,8 @@
 //!   turn ──► all that has ended: payload, status, used ring ──► one call for all
 //! ```
 //!
-//! A turn takes at most [`TURN_REQUESTS_MAX`] requests: a guest with an endless supply must not block
-//! other queues [check: a_guest_that_always_has_more_does_not_keep_a_worker].
+//! A turn takes at most [`TURN_REQUESTS_MAX`] requests: a guest with an endless supply must not
+//! block other queues [check: a_guest_that_always_has_more_does_not_keep_a_worker].
 //!
 //! `driver` runs the turns, on a worker of the array's or a thread. The client's messages change a
 //! queue under its lock, and request a turn.
