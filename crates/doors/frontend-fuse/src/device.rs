@@ -34,7 +34,6 @@ use crate::session::{Asked, Session, What, add, held_by, operation_of};
 /// Bytes of a message before its arguments.
 const HEADER_BYTES: usize = size_of::<InHeader>();
 
-/// See the module.
 pub(crate) struct Device {
     pub(crate) session: Arc<Session>,
     descriptor: Arc<OwnedFd>,

@@ -12,7 +12,6 @@ struct Held {
     is_closed: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Gate {
     bytes_max: usize,

@@ -23,7 +23,6 @@ pub(crate) fn add(counter: &AtomicU64, amount: usize) {
     counter.fetch_add(amount as u64, Ordering::Relaxed);
 }
 
-/// See the module.
 pub(crate) struct Session {
     pub(crate) disk: Arc<dyn Disk>,
     file: Mutex<File>,

@@ -130,7 +130,6 @@ struct Lines {
     due: Vec<Arc<dyn Bell>>,
 }
 
-/// See the module.
 pub(crate) struct Budget {
     limit_bytes: AtomicUsize,
     connections_max: AtomicUsize,

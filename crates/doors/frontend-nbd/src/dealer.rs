@@ -17,7 +17,6 @@ use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::threads;
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Dealer {
     pub(crate) shared: Arc<Shared>,

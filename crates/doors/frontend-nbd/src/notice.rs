@@ -40,7 +40,6 @@ pub enum Notice {
 /// The operator's callback for notices.
 pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// See the module.
 pub(crate) struct Notices {
     listener: Option<Listener>,
     /// When a notice of each kind was last raised.

@@ -126,7 +126,6 @@ struct State {
     is_put_off: bool,
 }
 
-/// See the module.
 pub(crate) struct WorkerConnections {
     shared: Arc<Shared>,
     workers: Arc<Workers>,

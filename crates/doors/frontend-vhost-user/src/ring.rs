@@ -41,7 +41,6 @@ pub(crate) struct Setup {
     pub(crate) has_event_index: bool,
 }
 
-/// See the module.
 pub(crate) struct Ring {
     queue: Queue,
     memory: Arc<Memory>,

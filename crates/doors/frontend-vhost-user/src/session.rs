@@ -50,7 +50,6 @@ impl Queues {
     }
 }
 
-/// See the module.
 pub(crate) struct Session {
     served: Arc<Served>,
     workers: Option<Arc<Workers>>,

@@ -54,7 +54,6 @@ pub(super) struct Guess {
     pub(super) header: Vec<u8>,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Ahead {
     header_bytes: usize,

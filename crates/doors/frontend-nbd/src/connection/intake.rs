@@ -172,7 +172,6 @@ enum Place<'a> {
     Bytes(&'a mut Vec<u8>),
 }
 
-/// See the module.
 pub(super) struct Intake {
     session: ServerSession,
     /// `None` while a receive is out.

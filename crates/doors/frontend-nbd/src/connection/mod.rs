@@ -100,7 +100,6 @@ enum Waiting {
     Refused { echo: Echo, refusal: Refusal },
 }
 
-/// See the module.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     id: u64,

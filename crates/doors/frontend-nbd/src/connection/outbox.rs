@@ -186,7 +186,6 @@ struct Slot {
     cost_bytes: usize,
 }
 
-/// See the module.
 pub(super) struct Outbox {
     codec: ReplyCodec,
     slots: Vec<Option<Slot>>,

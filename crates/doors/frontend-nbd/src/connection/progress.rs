@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{CONTENDED_DEADLINE, STRIDE_BYTES};
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// The time of the last call.

@@ -16,7 +16,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::bells;
 use crate::limits::STACK_BYTES;
 
-/// See the module.
 pub(super) enum Driver {
     Worker { workers: Arc<Workers>, index: usize },
     Thread { bell: Arc<OwnedFd> },

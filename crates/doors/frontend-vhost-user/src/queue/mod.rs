@@ -44,7 +44,6 @@ pub(crate) use state::{Event, Served};
 const TURN: u64 = 0;
 const KICK: u64 = 1;
 
-/// See the module.
 pub(crate) struct Queue {
     served: Arc<Served>,
     state: Mutex<State>,

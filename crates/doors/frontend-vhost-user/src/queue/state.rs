@@ -65,7 +65,6 @@ enum Step {
     Waits,
 }
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct State {
     ring: Option<Ring>,
