@@ -50,8 +50,8 @@ pub struct Member {
     pub device_sectors: u64,
     /// Sectors before the data area.
     pub data_start: u64,
-    /// Bytes outside the data area (superblock and its companions): place in bytes, bytes.
-    /// Places not named are zero.
+    /// Bytes outside the data area (superblock and its companions) and their places; the rest is
+    /// zero.
     pub raw: Vec<(u64, Vec<u8>)>,
     /// The data area; places not named are zero.
     pub runs: Vec<Run>,

@@ -31,7 +31,6 @@ use crate::limits::{EXPECTED_BYTES_MIN, PAYLOAD_BYTES_MAX};
 use crate::rings::Rings;
 use crate::session::{Asked, Session, What, add, held_by, operation_of};
 
-/// Bytes of a message before its arguments.
 const HEADER_BYTES: usize = size_of::<InHeader>();
 
 pub(crate) struct Device {
@@ -78,7 +77,6 @@ impl Device {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the kernel has released the file system.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
@@ -88,7 +86,6 @@ impl Device {
         self.ending.load(Ordering::SeqCst)
     }
 
-    /// Notes that this process is about to unmount it.
     pub(crate) fn note_ending(&self) {
         self.ending.store(true, Ordering::SeqCst);
     }
@@ -100,7 +97,6 @@ impl Device {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Tells the reader to end.
     pub(crate) fn end(&self) {
         self.gate.close();
         // The write cannot fail: only this code writes to it.
@@ -149,7 +145,6 @@ impl Receiver for Device {
     }
 }
 
-/// The thread that reads messages.
 pub(crate) struct Reader {
     device: Arc<Device>,
     head: [u8; MESSAGE_BYTES_MAX],
@@ -157,7 +152,6 @@ pub(crate) struct Reader {
     rest: Payload,
 }
 
-/// The result of a look for a message.
 enum Received {
     Message(usize),
     Nothing,

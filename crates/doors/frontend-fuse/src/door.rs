@@ -228,8 +228,7 @@ impl Drop for Door {
     }
 }
 
-/// Prepares requests by io_uring, if the kernel supports them and there is room; else they come by
-/// /dev/fuse.
+/// Prepares requests by io_uring, if the kernel supports them and there is room.
 fn by_rings(
     device: &Arc<OwnedFd>,
     shared: (&Arc<Session>, &Arc<Gate>),

@@ -4,7 +4,6 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests in flight, and their bytes.
 #[derive(Debug, Default)]
 struct Held {
     bytes: usize,
@@ -42,7 +41,6 @@ impl Gate {
         held.requests += 1;
     }
 
-    /// Counts the end of a request.
     pub(crate) fn leave(&self, bytes: usize) {
         let mut held = self.lock();
         held.bytes -= bytes;
@@ -52,7 +50,6 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Bytes of requests in flight.
     pub(crate) fn held_bytes(&self) -> usize {
         self.lock().bytes
     }

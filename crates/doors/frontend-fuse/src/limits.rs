@@ -8,10 +8,8 @@ use braid_fuse_proto::limits::REQUEST_BYTES_MAX;
 /// requests. That is twice as much as a loop device and a program have in flight together.
 pub const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of the longest payload.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = REQUEST_BYTES_MAX as usize;
 
-/// The smallest expected write.
 pub(crate) const EXPECTED_BYTES_MIN: usize = 4096;
 
 /// Stack of a thread that reads messages: the array's machines run on it.
@@ -23,15 +21,14 @@ pub(crate) const HELPER_DEADLINE: Duration = Duration::from_secs(10);
 /// Pause between two polls of an event that happens by itself.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);
 
-/// Entries of one queue of a ring, each with memory for the longest request: the requests that one
-/// processor has in flight.
+/// Entries of a ring's queue, each with memory for the longest request: one processor's requests.
 pub(crate) const ENTRIES_MAX: usize = 32;
 
 /// The fewest entries of a queue: the kernel needs some while others are being answered.
 pub(crate) const ENTRIES_MIN: usize = 4;
 
-/// Entries of all queues together, if each queue still gets enough. An entry's memory is used only
-/// as far as requests are long.
+/// Entries of all queues together, if each queue gets enough. Short requests use little of an
+/// entry.
 pub(crate) const ENTRIES_ALTOGETHER: usize = 64;
 
 const _: () = assert!(IN_FLIGHT_BYTES_MAX >= 2 * PAYLOAD_BYTES_MAX);

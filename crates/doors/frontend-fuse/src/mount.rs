@@ -64,7 +64,6 @@ impl MountError {
     }
 }
 
-/// How to unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// Only if no program uses it.
@@ -178,7 +177,6 @@ fn received(socket: &OwnedFd) -> Result<Option<OwnedFd>, MountError> {
     Ok(descriptors.last())
 }
 
-/// Removes the uppermost mount at `path`.
 pub(crate) fn unmount(path: &Path, how: How) -> Result<(), MountError> {
     let lazy = if how == How::Detached { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | lazy) {

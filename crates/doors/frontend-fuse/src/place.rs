@@ -66,8 +66,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Looks at a path, makes an empty file if it does not exist, and removes a killed server's
-    /// stale mount.
+    /// Checks a path, makes an empty file if there is none, and removes a killed server's stale
+    /// mount.
     ///
     /// # Errors
     /// It is not fit; nothing was changed.
@@ -144,7 +144,6 @@ fn free(path: &Path) -> Result<bool, PlaceError> {
     }
 }
 
-/// Whether the server behind a mount is gone.
 fn is_disconnected(path: &Path) -> bool {
     let code = Errno::NOTCONN.raw_os_error();
     std::fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(code))

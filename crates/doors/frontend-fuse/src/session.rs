@@ -126,7 +126,6 @@ pub(crate) fn errno(error: RequestError) -> Errno {
     }
 }
 
-/// Memory that an operation holds.
 pub(crate) fn held_by(operation: &ClientRequest) -> usize {
     match operation {
         ClientRequest::Read { payload, .. } | ClientRequest::Write { payload, .. } => {

@@ -6,13 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The kind of braid's mounts.
 pub(crate) const KIND: &str = "fuse.braid";
 
-/// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mounted {
-    /// The mount point.
     pub(crate) place: PathBuf,
     /// The kind of file system, as `ext4` or `fuse.braid`.
     pub(crate) kind: OsString,
@@ -28,8 +25,7 @@ pub(crate) fn at(place: &Path) -> std::io::Result<Option<Mounted>> {
     Ok(list.split(|byte| *byte == b'\n').filter_map(line).rfind(|mounted| mounted.place == place))
 }
 
-/// One line of proc_pid_mountinfo(5): the place is the fifth word, the kind the first after a lone
-/// dash.
+/// One line of proc_pid_mountinfo(5): fifth the place; the kind is first after a lone dash.
 fn line(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|byte| *byte == b' ');
     let place = words.by_ref().nth(4)?;

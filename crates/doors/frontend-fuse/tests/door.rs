@@ -20,7 +20,6 @@ use rustix::io::Errno;
 
 const SIZE_BYTES: usize = 8 << 20;
 
-/// An operation for one of the disk's threads.
 type Job = (ClientRequest, Completion);
 
 /// Memory behind threads, which get operations in turn, so that these end in any order.
@@ -182,8 +181,7 @@ fn every_request_is_answered_by(over_rings: bool) {
             scope.spawn(move || {
                 let file = open(path);
                 let own = user * SIZE_BYTES / 4;
-                // Shorter, longer and much longer than the write before; all of them also at
-                // unaligned offsets.
+                // Shorter, longer, much longer than the previous write; each also unaligned.
                 for (turn, length) in [1, 511, 512, 4096, 4097, 70_000, 1 << 20, 3, 128 << 10]
                     .into_iter()
                     .cycle()

@@ -48,7 +48,6 @@ pub(crate) trait Bell: Send + Sync {
     fn ring(&self);
 }
 
-/// The kind of memory that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// The whole request's memory, without waiting in line.
@@ -59,7 +58,6 @@ pub(crate) enum Need {
     Growth,
 }
 
-/// A connection's account with the budget.
 #[derive(Debug)]
 pub(crate) struct Purse {
     /// The connection's own share.
@@ -97,20 +95,16 @@ impl Purse {
     }
 }
 
-/// The answer to [`Budget::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grant {
     Taken,
-    /// The bell will ring.
     Wait,
     /// The limit was lowered; this growing write must give back its memory.
     Never,
 }
 
-/// A connection in a line.
 struct Waiter {
     name: usize,
-    /// Common bytes that it needs.
     bytes: usize,
     bell: Arc<dyn Bell>,
     is_called: bool,
@@ -139,7 +133,6 @@ pub(crate) struct Budget {
     held_bytes: AtomicUsize,
     /// Held bytes of connections' own shares.
     own_bytes: AtomicUsize,
-    /// Connections in the lines.
     waiting: AtomicUsize,
     /// Requests that have overtaken the lines since one in line was last served.
     overtaking: AtomicUsize,
@@ -148,7 +141,6 @@ pub(crate) struct Budget {
     lines: Mutex<Lines>,
 }
 
-/// The largest request that a server with this limit accepts.
 pub(crate) fn request_bytes_max(limit_bytes: usize) -> usize {
     let half = (limit_bytes / 2).max(REQUEST_BYTES_LEAST);
     1 << (usize::BITS - 1 - half.leading_zeros())
@@ -171,8 +163,7 @@ impl Budget {
         budget
     }
 
-    /// Deals a quarter out. A connection that holds memory gets its new share once it has given
-    /// that back.
+    /// Deals a quarter out. A connection that holds memory gets its new share after giving it back.
     fn deal(&self) {
         let connections = self.connections_max.load(Ordering::Relaxed).max(1);
         let share = self.limit_bytes() / 4 / connections;
@@ -192,13 +183,12 @@ impl Budget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit. Memory held beyond it comes back as replies go out; growing writes that ask
-    /// for more give theirs back.
+    /// Sets the limit. Excess comes back as replies go out, and from growing writes that ask for
+    /// more.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.deal();
-        // Wake connections that wait for more than the new limit allows, so that their requests
-        // fail.
+        // Wake connections that wait for more than the new limit, so that their requests fail.
         self.call_all();
     }
 
@@ -211,7 +201,6 @@ impl Budget {
         self.common_bytes().saturating_sub(request_bytes_max(self.limit_bytes()))
     }
 
-    /// The purse of a new connection.
     pub(crate) fn purse(&self) -> Purse {
         let mut lines = self.lock();
         lines.names += 1;
@@ -225,7 +214,6 @@ impl Budget {
         }
     }
 
-    /// Bytes left of the connection's own share.
     pub(crate) fn own_left(&self, purse: &mut Purse) -> usize {
         self.renew(purse);
         purse.own_left()
@@ -238,9 +226,8 @@ impl Budget {
         }
     }
 
-    /// Asks for `bytes` more. After [`Grant::Wait`] the connection either leaves the line
-    /// ([`Self::leave`]), or asks again for the same: when its bell has rung, or a reply of its own
-    /// is out.
+    /// Asks for `bytes` more. After [`Grant::Wait`] the connection asks again for the same when its
+    /// bell rings or a reply of its own is out; or it leaves the line ([`Self::leave`]).
     pub(crate) fn take(
         &self,
         purse: &mut Purse,
@@ -278,8 +265,7 @@ impl Budget {
             && self.overtaking.fetch_add(1, Ordering::Relaxed) < OVERTAKING_MAX
     }
 
-    /// Takes common bytes if the connection then holds at most twice the bytes that it leaves to
-    /// others.
+    /// Takes common bytes if the connection then holds at most twice what it leaves to others.
     fn take_some(&self, purse: &Purse, bytes: usize) -> bool {
         let mine = purse.common_of(purse.held_bytes) + bytes;
         let left = mine.div_ceil(TAKEN_TO_LEFT);
@@ -354,14 +340,12 @@ impl Budget {
         may
     }
 
-    /// Whether this is a growing write, and all of them hold more than the lowered limit allows.
-    /// They would wait for each other.
+    /// Whether this write is growing, and growing ones exceed the lowered limit: a deadlock.
     fn is_beyond(&self, purse: &Purse) -> bool {
         purse.partial_bytes > 0 && self.lock().partial_bytes > self.partial_bytes_max()
     }
 
-    /// Grants the first in line all free memory. A growing write must be the claimant, or become
-    /// it.
+    /// Grants the first in line all free memory; a growing write must be, or become, the claimant.
     fn take_first(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize, need: Need) -> bool {
         if need == Need::Growth {
             if *lines.claimant.get_or_insert(purse.name) != purse.name {
@@ -466,9 +450,8 @@ impl Budget {
     }
 }
 
-/// The place of a new waiter in the line. Clients that have moved as much before take turns with
-/// those that have not: clients that ask for much and take nothing make a long line, as slow as
-/// their deadlines.
+/// The place of a new waiter. Clients that have moved as much before take turns with the others:
+/// clients that ask for much and take nothing make a line as slow as their deadlines.
 fn place_in(line: &VecDeque<Waiter>, is_proven: bool) -> usize {
     let proven = line.iter().filter(|waiter| waiter.is_proven).count();
     if is_proven { line.len().min(2 * proven + 1) } else { line.len() }

@@ -6,7 +6,6 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
-/// A bell that counts.
 #[derive(Debug, Default)]
 pub(crate) struct Rung(Count);
 

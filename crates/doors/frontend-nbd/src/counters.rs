@@ -9,7 +9,6 @@ use braid_nbd_proto::ErrorCode;
 
 use crate::budget::Budget;
 
-/// A counter that many threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -63,8 +62,7 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Bytes received for WRITE.
     pub bytes_written: u64,
-    /// Payload bytes that the server copied; the rest went straight between the socket and the
-    /// export's memory.
+    /// Payload bytes copied; the rest went straight between the socket and the export's memory.
     pub bytes_copied: u64,
     /// Payload bytes in flight now, over all connections.
     pub bytes_in_flight: u64,
@@ -72,8 +70,7 @@ pub struct Counts {
     pub waiting_for_memory: u64,
     /// Connections lost to a panic.
     pub panics: u64,
-    /// Outcomes in which an export broke its contract: payload missing or of the wrong length,
-    /// completion dropped.
+    /// Outcomes with a missing or too short payload, and dropped completions: bugs of an export.
     pub contract_breaches: u64,
     /// Error replies, by [`ErrorCode::index`].
     pub errors: [u64; ErrorCode::ALL.len()],

@@ -83,8 +83,7 @@ impl Dealer {
         }
     }
 
-    /// Whether the threads of one more connection leave enough of a limited address space to
-    /// others.
+    /// Whether one more connection's threads leave enough of a limited address space.
     fn has_addresses(&self) -> bool {
         let is_limited = |limit| getrlimit(limit).current.is_some();
         if !is_limited(Resource::As) && !is_limited(Resource::Data) {

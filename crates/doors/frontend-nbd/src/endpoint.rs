@@ -80,8 +80,7 @@ impl Endpoint {
     /// The endpoint that a URI names, without the export name. With TLS any address is allowed.
     ///
     /// # Errors
-    /// A host that is neither `localhost` nor a loopback address; with TLS, a host that is no
-    /// address: names are not looked up.
+    /// The host is neither `localhost` nor a loopback address; with TLS, it is no address at all.
     pub fn from_uri(uri: &NbdUri) -> Result<Self, BindError> {
         match &uri.transport {
             Transport::Unix { socket } => {
@@ -183,12 +182,11 @@ impl Listener {
         }
     }
 
-    /// Takes over a listening socket that a service manager passes on. Its access rights stay as
-    /// they are; a TCP socket must be on loopback. Dropping the listener keeps its file.
+    /// Takes over a listening socket of a service manager; a TCP socket must be on loopback. Its
+    /// access rights stay as they are, and dropping the listener keeps its file.
     ///
     /// # Errors
-    /// The socket listens on an address other than loopback, or on one that no URI can name, or the
-    /// system fails.
+    /// Its address is not loopback, or is one that no URI can name, or the system fails.
     pub fn adopt(socket: OwnedFd) -> Result<Self, BindError> {
         let system = |address: &str, source: io::Error| {
             let address = address.to_owned();

@@ -26,7 +26,6 @@ use braid_ring::client::{ClientRequest, Completion, RequestError};
 
 use crate::limits::STRETCH_BYTES;
 
-/// NBD's code for an error.
 pub(crate) fn error_code(error: RequestError) -> ErrorCode {
     match error {
         RequestError::ReadOnly => ErrorCode::Permission,
@@ -44,14 +43,12 @@ pub trait Export: Send + Sync + 'static {
     /// The array's name, at most 4096 bytes.
     fn name(&self) -> &str;
 
-    /// Whether the export was withdrawn while its server runs: new clients do not find it, old ones
-    /// keep using it.
+    /// Whether it was withdrawn while its server runs: new clients do not find it, old ones do.
     fn is_withdrawn(&self) -> bool {
         false
     }
 
-    /// The export and its state in words, for people; read when a connection begins. Empty for
-    /// none.
+    /// The export and its state in words, for people; read when a connection begins.
     fn description(&self) -> String {
         String::new()
     }
@@ -82,9 +79,8 @@ pub trait Export: Send + Sync + 'static {
     /// Starts a request and returns without blocking: the thread serves many connections.
     fn submit(&self, request: ClientRequest, completion: Completion);
 
-    /// Extents from `offset` on: at least one, at most `extents_max`, none empty, none starting
-    /// beyond `offset + length`, each a multiple of the minimum block size. By default everything
-    /// is allocated data.
+    /// Extents from `offset` on: at least one, at most `extents_max`, none empty, none beyond
+    /// `offset + length`, each a multiple of the minimum block size. By default all is data.
     fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let _ = (offset, extents_max);
         vec![Extent { length_bytes: length, flags: 0 }]

@@ -8,8 +8,7 @@ use std::time::Duration;
 /// many connections leave each of them room for a small request, whatever the others do.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Connections beyond the limit that get an error reply, at a time; further ones are closed without
-/// one.
+/// Connections beyond the limit that get an error reply, at a time; more are closed without one.
 pub const TURNED_AWAY_MAX: usize = 16;
 
 /// Time for that error reply.
@@ -19,16 +18,15 @@ pub const TURNED_AWAY_DEADLINE: Duration = Duration::from_secs(2);
 /// limit the one silent longest is evicted.
 pub const NEGOTIATING_MAX: usize = 32;
 
-/// Time that a peer has at least for its TLS handshake before the next takes its place: four round
-/// trips of a distant client. So peers that reconnect as soon as they are cut get no more than
-/// their turn.
+/// Least time of a peer for its TLS handshake before the next takes its place: four round trips of
+/// a distant client. So peers that reconnect at once get no more than their turn.
 pub const WAITING_LEAST: Duration = Duration::from_millis(500);
 
 /// Time for the whole negotiation.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Requests in flight per connection. fio and the kernel's client use up to 128. Models reach it
-/// with two.
+/// Requests in flight per connection. fio and Linux's client use up to 128. Models reach it with
+/// two.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = if cfg!(shuttle) { 2 } else { 128 };
 
 /// Payload bytes in flight per connection: two requests of the largest size. Models reach it with
@@ -41,14 +39,12 @@ pub const PAYLOAD_BYTES_MAX: usize = braid_ring::PAYLOAD_MEMORY_BYTES;
 /// The smallest limit for payload memory.
 pub const PAYLOAD_BYTES_LEAST: usize = 4 * 1024 * 1024;
 
-/// The largest request is never smaller than this.
 pub(crate) const REQUEST_BYTES_LEAST: usize = 64 * 1024;
 
 /// A connection's own share is a multiple of this: the smallest payload's memory. Models use less.
 pub(crate) const OWN_BYTES_STEP: usize = if cfg!(shuttle) { 1 } else { 4096 };
 
-/// Memory that a WRITE gets before its payload arrives, unless its client has sent a payload as
-/// long before.
+/// Memory of a WRITE before its payload arrives, if its client has not sent one as long before.
 pub const FIRST_GRANT_BYTES: usize = 256 * 1024;
 
 /// The most payload bytes that one receive or send moves; a client makes progress if it moves so
@@ -58,8 +54,7 @@ pub const STRIDE_BYTES: usize = 2 * 1024 * 1024;
 /// Memory for the answer to one BLOCK_STATUS: the descriptors, and the list of extents.
 pub const DESCRIPTORS_BYTES: usize = 2 * 16 * EXTENTS_MAX;
 
-/// A client that sends a payload or takes a reply must move [`STRIDE_BYTES`], or the rest, in this
-/// time.
+/// Time for a client to move [`STRIDE_BYTES`], or the rest, of a payload or a reply.
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The same for a client that holds memory for which others wait.
@@ -110,8 +105,7 @@ pub const STRETCH_BYTES: u64 = 256 * 1024 * 1024;
 /// Extents in one BLOCK_STATUS reply.
 pub const EXTENTS_MAX: usize = 1024;
 
-/// Threads of evicted connections still unwinding, before the server stops accepting for a moment.
-/// Models reach it with one.
+/// Threads of evicted connections at which the server stops accepting. Models reach it with one.
 pub const LINGERING_MAX: usize = if cfg!(shuttle) { 1 } else { 64 };
 
 /// Time that [`crate::Server::stop`] gives cut connections to end, after its deadline.
@@ -123,9 +117,8 @@ pub const BIND_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a client may take to close after its last reply.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Addresses that must stay free beside the payloads' in a limited address space; with fewer, no
-/// further connection gets threads. Their stacks would take the room of small allocations, which
-/// cannot fail gracefully.
+/// Addresses to leave free beside the payloads' in a limited address space; with fewer, no
+/// connection gets threads: small allocations need them, and cannot fail.
 pub const ADDRESSES_LEFT_BYTES: u64 = 24 * 1024 * 1024;
 
 /// Stack of a connection's threads.

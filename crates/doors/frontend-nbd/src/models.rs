@@ -67,7 +67,6 @@ fn a_connection_that_leaves_silently_is_caught() {
     sample("flawed", come_and_go);
 }
 
-/// A bell on which a thread sleeps.
 #[derive(Default)]
 struct Sleeper {
     is_rung: Mutex<bool>,

@@ -18,8 +18,8 @@ pub enum Notice {
         /// The limit of connections.
         connections_max: usize,
     },
-    /// The server cannot accept a client: the process or the system has no descriptors left. Raised
-    /// once until it is over.
+    /// The process or the system has no descriptors left for a client. Raised once until it is
+    /// over.
     NoDescriptors,
     /// A client can be accepted again.
     DescriptorsAgain,

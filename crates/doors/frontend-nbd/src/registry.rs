@@ -46,7 +46,6 @@ impl Pulse {
         Self { origin: Instant::now(), idle_since_ms: AtomicU64::new(AT_WORK) }
     }
 
-    /// Notes since when it is idle; `None` if it is at work.
     pub(crate) fn beat(&self, idle_since: Option<Instant>) {
         let ms = |since: Instant| {
             u64::try_from(since.saturating_duration_since(self.origin).as_millis())
@@ -55,7 +54,6 @@ impl Pulse {
         self.idle_since_ms.store(idle_since.map_or(AT_WORK, ms), Ordering::Relaxed);
     }
 
-    /// How long it has been idle.
     fn idle(&self, now: Instant) -> Option<Duration> {
         let since = self.idle_since_ms.load(Ordering::Relaxed);
         let since = (since != AT_WORK).then(|| self.origin + Duration::from_millis(since))?;
@@ -92,7 +90,6 @@ pub(crate) struct Registry {
     changed: Condvar,
 }
 
-/// The limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) connections_max: usize,
@@ -101,14 +98,12 @@ pub(crate) struct Room {
     pub(crate) idle_limit: Option<Duration>,
 }
 
-/// Why another connection had to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Evicted {
     Negotiator,
     Idler,
 }
 
-/// The registry's decision about a new connection.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// It is in, under this id, possibly in the place of another one.
@@ -202,7 +197,6 @@ impl Registry {
         }
     }
 
-    /// Notes that a connection's thread is done with its socket.
     pub(crate) fn leave(&self, id: u64) {
         let mut book = self.lock();
         if book.connections.remove(&id).is_none() {

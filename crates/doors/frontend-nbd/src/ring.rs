@@ -70,15 +70,13 @@ impl Event {
     }
 }
 
-/// News for a link, from any thread.
 enum Left {
+    /// An operation has ended.
     Finished { token: Token, outcome: Outcome },
-    /// Memory may be free for the link. If another connection has the index by then, this does no
-    /// harm.
+    /// Memory may be free. If another connection has the index by now, it does no harm.
     Memory { index: usize },
 }
 
-/// Makes a link ask for memory again.
 struct LinkBell {
     connections: Weak<WorkerConnections>,
     index: usize,
@@ -92,7 +90,6 @@ impl Bell for LinkBell {
     }
 }
 
-/// One connection, with its socket and its operations in the ring.
 struct Link {
     id: u64,
     connection: Connection,
@@ -111,12 +108,10 @@ struct Link {
     is_touched: bool,
 }
 
-/// The state that only the worker touches.
 #[derive(Default)]
 struct State {
     links: Vec<Option<Box<Link>>>,
     free: Vec<usize>,
-    /// Links to be advanced.
     listed: Vec<usize>,
     /// Links that were advanced in this turn.
     touched: Vec<usize>,
@@ -129,13 +124,11 @@ struct State {
 pub(crate) struct WorkerConnections {
     shared: Arc<Shared>,
     workers: Arc<Workers>,
-    /// The worker's index.
     index: usize,
     state: Mutex<State>,
     left: Inbox<Left>,
 }
 
-/// An empty set of connections for each worker.
 pub(crate) fn deal(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<WorkerConnections>> {
     let of = |index| WorkerConnections {
         shared: Arc::clone(shared),
@@ -182,8 +175,7 @@ impl Wake for WorkerConnections {
                 if link.wakes_at.is_some_and(|at| at + LATE <= now) {
                     link.connection.was_not_looked_after(now);
                 }
-                // This timer may be one that an earlier deadline superseded: keep a timer that is
-                // yet to fire.
+                // A superseded timer may fire as well: keep one that is yet to fire.
                 link.wakes_at = link.wakes_at.filter(|at| *at > now);
                 link.connection.handle_time(now);
                 state.list(index);
@@ -293,7 +285,6 @@ impl WorkerConnections {
         }
     }
 
-    /// Advances listed links until none is listed.
     fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         let now = Instant::now();
         loop {
@@ -412,8 +403,7 @@ impl WorkerConnections {
                 link.receiving = Some(receive);
                 worker.submit(operation, Arc::<Self>::clone(self), Event::Received.token(index));
             }
-            // Progress only moves the deadline later: the earlier timer stays and looks again when
-            // it fires.
+            // Deadlines only move later: the timer stays, and looks again when it fires.
             let is_earlier = |at: &Instant| link.wakes_at.is_none_or(|wakes_at| *at < wakes_at);
             if let Some(at) = link.connection.deadline().filter(is_earlier) {
                 link.wakes_at = Some(at);

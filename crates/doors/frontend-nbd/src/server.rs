@@ -42,8 +42,7 @@ pub enum StartError {
     /// The list of endpoints is empty.
     #[error("there is no address to listen on")]
     NoEndpoints,
-    /// A name that NBD cannot carry: too long, with a NUL, or empty on an export other than the
-    /// first.
+    /// A name that NBD cannot carry: too long, with a NUL, or empty for a second export.
     #[error("the export name {0:?} cannot be used: at most 4096 bytes, no NUL, not empty")]
     Name(String),
     /// Two exports of one name.
@@ -88,8 +87,7 @@ impl Server {
     /// Listens on every endpoint and serves `exports`; the empty name also reaches the first.
     ///
     /// # Errors
-    /// No exports or endpoints, names that NBD cannot carry, an address that cannot be listened on;
-    /// nothing is left behind.
+    /// No exports or endpoints, invalid names, an address in use; nothing is left behind.
     pub fn start(
         exports: Vec<Arc<dyn Export>>,
         endpoints: &[Endpoint],
@@ -177,8 +175,7 @@ impl Server {
         Ok(Self { shared, workers, endpoints, by_tls, wake, acceptor })
     }
 
-    /// The endpoints it listens on, in the order of the call, with the ports that the system
-    /// picked.
+    /// The endpoints in the order of the call, with the ports that the system picked.
     #[must_use]
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
@@ -229,8 +226,7 @@ impl Server {
         self.shared.pumps.cut_waiting();
         let registry = &self.shared.registry;
         registry.start_draining();
-        // Wake connections that wait for memory, so that they give up; sending clients get less
-        // time.
+        // Wake connections that wait for memory, to give up; sending clients get less time.
         self.shared.budget.call_all();
         self.shared.budget.ring();
         self.workers.iter().for_each(WorkerConnections::look_all);

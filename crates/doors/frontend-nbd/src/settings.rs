@@ -15,16 +15,14 @@ pub struct Settings {
     pub negotiating_max: usize,
     /// Time for the whole negotiation.
     pub handshake_deadline: Duration,
-    /// Memory for the payloads of all connections together; can change while the server runs. It is
-    /// the process's ([`braid_ring::set_payload_memory`]). A third of it is registered with rings;
-    /// requests are granted the rest. Half of the granted part, rounded down to a power of two, is
-    /// the largest request.
+    /// Memory for the payloads of all connections; can change while the server runs. It is the
+    /// process's ([`braid_ring::set_payload_memory`]): a third is registered with rings, requests
+    /// get the rest. Half of the rest, rounded down to a power of two, is the largest request.
     pub payload_bytes_max: usize,
     /// When all connections are in use and another client comes, connections idle for longer go;
     /// `None`: never. Can change while the server runs.
     pub idle_limit: Option<Duration>,
-    /// A client that sends a payload or takes a reply must move [`limits::STRIDE_BYTES`], or the
-    /// rest, in this time.
+    /// Time for a client to move [`limits::STRIDE_BYTES`], or the rest, of a payload or a reply.
     pub progress_deadline: Duration,
 }
 
@@ -41,7 +39,6 @@ impl Default for Settings {
     }
 }
 
-/// The settings that can change while a server runs.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     connections_max: AtomicUsize,

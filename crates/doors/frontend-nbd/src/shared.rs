@@ -49,7 +49,6 @@ impl Shared {
         }
     }
 
-    /// When the server began to stop.
     pub(crate) fn stopping_since(&self) -> Option<Instant> {
         self.stopping_since.get().copied()
     }

@@ -21,8 +21,7 @@ use rustix::net::{
 pub(crate) struct Socket(Descriptor);
 
 impl Socket {
-    /// Takes a connected socket; `tcp` switches Nagle's delay off, and keepalive on to notice a
-    /// dead peer.
+    /// Takes a connected socket. `tcp` sets no-delay, and keepalive to notice a dead peer.
     pub(crate) fn new(socket: OwnedFd, tcp: bool) -> io::Result<Self> {
         if tcp {
             set_tcp_nodelay(&socket, true)?;
@@ -31,13 +30,11 @@ impl Socket {
         Ok(Self(Arc::new(socket)))
     }
 
-    /// The descriptor, for operations of a ring.
     pub(crate) fn descriptor(&self) -> Descriptor {
         Arc::clone(&self.0)
     }
 
-    /// Receives bytes into `parts`, in order; 0 at the end of the stream. With `whole` all parts
-    /// are filled, unless the stream ends.
+    /// Fills `parts` in order, with `whole` all of them; 0 at the end of the stream.
     pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>], whole: bool) -> io::Result<usize> {
         let flags = if whole { RecvFlags::WAITALL } else { RecvFlags::empty() };
         loop {

@@ -23,7 +23,6 @@ pub(crate) enum Done {
     Panicked { undone: Option<u32> },
 }
 
-/// The slot of a request in its connection.
 pub(crate) fn slot_of(token: Token) -> u32 {
     u32::try_from(token.request).expect("made from a slot")
 }

@@ -42,7 +42,6 @@ use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
 use crate::task::{Done, perform, slot_of};
 
-/// Serves one connection to its end.
 pub(crate) fn serve(shared: &Arc<Shared>, identity: Identity, socket: &Arc<Socket>) {
     let line = Arc::new_cyclic(|line: &Weak<Line>| {
         let bell: Arc<dyn Bell> = Arc::new(LineBell(Weak::clone(line)));
@@ -64,7 +63,6 @@ pub(crate) fn serve(shared: &Arc<Shared>, identity: Identity, socket: &Arc<Socke
     }
 }
 
-/// The state that the threads of a connection share.
 struct Line {
     shared: Arc<Shared>,
     connection: Mutex<Connection>,
@@ -80,8 +78,7 @@ struct LineBell(Weak<Line>);
 impl Bell for LineBell {
     fn ring(&self) {
         if let Some(line) = self.0.upgrade() {
-            // With the lock, so that the bell does not ring between the reader's look and its
-            // sleep.
+            // Locked, so that it does not ring between the reader's look and its sleep.
             drop(line.connection.lock().unwrap_or_else(PoisonError::into_inner));
             line.room.notify_one();
         }
@@ -138,7 +135,6 @@ impl Receiver for Line {
     }
 }
 
-/// The reader's next step.
 enum Step {
     Perform,
     Send(Batch),
@@ -154,7 +150,6 @@ impl Line {
         Locked { line: self, connection: Some(connection) }
     }
 
-    /// Waits for the reader's next step.
     fn next_step(&self, socket: &Socket, tasks: &mut Vec<Task>, has_writer: bool) -> Step {
         loop {
             let mut connection = self.lock();
@@ -205,7 +200,6 @@ impl Line {
         connection.batch()
     }
 
-    /// Carries out tasks on the export.
     fn perform(self: &Arc<Self>, tasks: &mut Vec<Task>) {
         let export = self.lock().export().map(Arc::clone);
         let export = export.expect("a task comes after negotiation");
@@ -313,8 +307,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Limits the next call on the socket to `deadline`; without one, to the patience with a client
-    /// in the middle of something.
+    /// Limits the next call on the socket to `deadline`; without one, to the client's patience.
     fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -324,8 +317,7 @@ impl Reader<'_> {
             self.socket.set_timeouts(left, left)?;
         } else if self.has_timeout {
             let time = self.shared.settings.progress_deadline;
-            // The reader checks whether others wait for its memory, the writer also whether the
-            // server stops.
+            // The reader checks for others that need its memory, the writer also for a stop.
             let receiving = time.min(CONTENDED_DEADLINE);
             self.socket
                 .set_timeouts(Some(receiving), Some(time.min(STOP_PROGRESS_DEADLINE / 4)))?;
@@ -374,8 +366,7 @@ fn write(socket: &Socket, line: &Arc<Line>) {
     }
 }
 
-/// Sends a batch. After a call that moved no whole stride, `goes_on` gets the time spent and
-/// decides whether to try again.
+/// Sends a batch. If a call moves no whole stride, `goes_on` decides by the time spent.
 fn send_all(
     socket: &Socket,
     batch: &mut Batch,

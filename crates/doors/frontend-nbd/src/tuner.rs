@@ -39,8 +39,7 @@ impl Tuner {
     /// Sets the limit of connections. Existing connections stay.
     pub fn set_connections_max(&self, count: usize) {
         self.0.bounds.set_connections_max(count);
-        // Existing connections keep their shares, so that the budget deals out no more than its
-        // limit.
+        // Existing connections keep their shares, so the budget never exceeds its limit.
         self.0.budget.set_connections_max(count.max(self.0.registry.count()));
     }
 

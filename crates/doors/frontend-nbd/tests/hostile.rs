@@ -200,8 +200,7 @@ fn a_write_cut_off_in_its_payload_is_nobodys_error() {
     assert_eq!(export.bytes()[..4096], [0; 4096]);
 }
 
-/// Sends the first half of an attack: long payloads without a byte of them, or long replies that
-/// the client does not read.
+/// The first half of an attack: long payloads that never come, or long replies never read.
 fn attack(client: &mut Client, kind: usize, bytes: u32) {
     let header = |command: Command| command.header(1).encode();
     let write = header(Command::Write { offset: 0, length: bytes, fua: false });

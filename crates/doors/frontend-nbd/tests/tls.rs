@@ -104,8 +104,7 @@ fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
     assert_eq!(answer[12..16], wire::REP_ACK.to_be_bytes());
 }
 
-/// A socket that strips TLS: clients without TLS reach the server through it. Blocking threads do
-/// the client's half of TLS.
+/// A socket that strips TLS with blocking threads: clients without TLS reach the server there.
 fn stripped(served: &Served, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.sock");

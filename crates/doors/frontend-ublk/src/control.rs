@@ -14,11 +14,9 @@ const NODE: &str = "/dev/ublk-control";
 /// The control node of the kernel's driver.
 pub(crate) struct Control(Calls);
 
-/// Why no commands can be given.
 pub(crate) enum Lack {
     /// The driver's node cannot be opened: no module, or no right to use it.
     Node(io::Error),
-    /// The system gives no ring.
     Ring(io::Error),
 }
 
@@ -38,7 +36,6 @@ impl Control {
         self.call(code, id, (0, &mut []))
     }
 
-    /// The driver's features.
     pub(crate) fn features(&mut self) -> io::Result<u64> {
         let mut features = 0_u64;
         self.call(command::GET_FEATURES, u32::MAX, (0, features.as_mut_bytes()))?;
@@ -77,7 +74,6 @@ impl Control {
         self.call(command::START_DEV, id, (u64::from(std::process::id()), &mut []))
     }
 
-    /// Removes the disk.
     pub(crate) fn stop(&mut self, id: u32) -> io::Result<()> {
         self.plain(command::STOP_DEV, id)
     }

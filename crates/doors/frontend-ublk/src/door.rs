@@ -57,12 +57,9 @@ pub struct Closed {
     pub is_gone: bool,
 }
 
-/// Called when another process deletes the device.
 type OnGone = Box<dyn FnOnce() + Send>;
 
-/// The state that the queues' threads share with the door.
 struct Life {
-    /// Running threads.
     living: AtomicUsize,
     /// This process is about to end the device.
     is_ending: AtomicBool,
@@ -81,7 +78,6 @@ impl Life {
     }
 }
 
-/// The threads of a device's queues.
 #[derive(Default)]
 struct Queues {
     queues: Vec<Arc<Queue>>,
@@ -128,7 +124,6 @@ impl Queues {
     }
 }
 
-/// The thread of a queue.
 fn serve(
     (file, number, depth): (Arc<File>, u16, u16),
     queue: Arc<Queue>,
@@ -147,7 +142,6 @@ fn serve(
     }
 }
 
-/// A device, with its driver and its queues.
 struct Device {
     control: Control,
     id: u32,
@@ -266,8 +260,7 @@ impl Door {
         self.was_taken_over
     }
 
-    /// Makes the kernel write back its cached pages, and deletes the device, at most for
-    /// `deadline`.
+    /// Makes the kernel write back its cached pages, and deletes the device, within `deadline`.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> Closed {
         self.end(deadline)
@@ -277,8 +270,7 @@ impl Door {
         let Some(device) = self.device.take() else {
             return Closed { was_in_use: false, is_gone: true };
         };
-        // The end waits for processes that have the device open, and for the array; the caller must
-        // not.
+        // The end waits for other processes and the array; the caller must not.
         let (sender, receiver) = channel();
         let body = move || {
             // After the deadline the receiver is gone.
@@ -388,7 +380,6 @@ fn go_on(
     ended.map_err(|source| failed("having a ublk device go on", source))
 }
 
-/// Opens the device's file and starts its queues.
 fn fetch(device: &mut Device, info: &DeviceInfo, disk: &Arc<dyn Disk>) -> Result<(), OpenError> {
     let path = format!("/dev/ublkc{}", info.dev_id);
     let until = Instant::now() + NODE_DEADLINE;

@@ -8,7 +8,6 @@ use std::os::fd::BorrowedFd;
 
 use braid_ublk_proto::wire::Description;
 
-/// A completion.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The bell rang; whether the kernel goes on watching it.
@@ -17,9 +16,7 @@ pub(crate) enum Ended {
     Entry { tag: u16, result: io::Result<()> },
 }
 
-/// The entries of one queue.
 pub(crate) trait Entries {
-    /// The number of entries.
     fn depth(&self) -> u16;
 
     /// Has the kernel report writes to `bell`.
@@ -49,6 +46,5 @@ pub(crate) trait Entries {
     /// On an error that only a mistake of ours can cause.
     fn enter(&mut self, sleeps: bool);
 
-    /// Takes all completions.
     fn reap(&mut self, ended: &mut Vec<Ended>);
 }

@@ -31,7 +31,6 @@ use crate::entries::{Ended, Entries};
 /// The user data of the bell's command, which belongs to no entry.
 const BELL: u64 = u64::MAX;
 
-/// Bytes of a command in its entry of the submission queue.
 const COMMAND_BYTES: usize = 80;
 
 /// Bytes that go with a command about a device, at most.
@@ -107,7 +106,6 @@ pub(crate) struct Commands {
     file: Arc<File>,
     descriptions: MmapRaw,
     number: u16,
-    /// Whether the kernel has the entry.
     out: Vec<bool>,
 }
 
@@ -138,8 +136,7 @@ impl Commands {
 
     #[allow(unsafe_code)]
     fn push(&mut self, command: &squeue::Entry) {
-        // SAFETY: it names no memory. The device's file stays open beside the ring, and the queue
-        // keeps the bell.
+        // SAFETY: it names no memory. The device's file and the bell stay open.
         while unsafe { self.ring.submission().push(command) }.is_err() {
             self.enter(false);
         }

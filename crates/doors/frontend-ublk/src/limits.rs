@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use braid_ublk_proto::limits::REQUEST_BYTES_MAX;
 
-/// Memory for payloads of one queue's requests in flight: 16 of the longest, which keeps a row of
-/// disks busy.
+/// Memory for payloads of a queue's requests in flight: 16 of the longest keep a row of disks busy.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 /// Stack of a queue's thread: the array's machines run on it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
-/// Time in which the kernel notices that a server has died, and releases its device: it looks every
-/// five seconds.
+/// Time in which the kernel releases a dead server's device: it looks every five seconds.
 pub(crate) const DEATH_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Time in which a new device's file appears and can be opened: udev has to set it up.

@@ -55,12 +55,10 @@ pub enum PlaceError {
     },
 }
 
-/// The result of the search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     /// No device: make one, with this number or any.
     Nothing(Option<u32>),
-    /// A device that waits for a server.
     Waiting(DeviceInfo),
 }
 
@@ -78,11 +76,10 @@ impl std::fmt::Debug for Place {
 }
 
 impl Place {
-    /// Finds whether the array, named by the word in its devices, can have the device with this
-    /// number, or any.
+    /// Finds the device with this number, or any, for the array named by the word in its devices.
     ///
     /// # Errors
-    /// It cannot; nothing was changed.
+    /// The array cannot have it; nothing was changed.
     pub fn take(id: Option<u32>, array: u64) -> Result<Self, PlaceError> {
         let mut control = Control::open().map_err(not_opened)?;
         match control.features() {
@@ -94,8 +91,7 @@ impl Place {
             Err(_) => return Err(PlaceError::TooOld),
         }
         // Allocations of the array's threads must not wait for write-back to this device. Without
-        // the right to declare this, such a wait is a little more likely. Threads started later
-        // inherit it.
+        // the right to this a wait is a little more likely. Later threads inherit it.
         if let Err(errno) = rustix::process::configure_io_flusher_behavior(true) {
             tracing::debug!(target: "braid_frontend_ublk", %errno, "not known as one that writes for others");
         }

@@ -28,14 +28,13 @@ use braid_ublk_proto::{Errno, Request, answer};
 use crate::entries::{Ended, Entries};
 use crate::limits::QUEUE_BYTES_MAX;
 
-/// News for a queue, from any thread.
 enum Left {
+    /// An operation has ended.
     Finished { token: u64, outcome: Outcome },
     /// The thread ends; the device stays as it is.
     End,
 }
 
-/// The part of a queue that other threads use.
 pub(crate) struct Queue {
     disk: Arc<dyn Disk>,
     inbox: Inbox<Left>,
@@ -53,8 +52,7 @@ impl Queue {
     }
 
     fn leave(&self, left: Left) {
-        // The inbox is never closed, so it refuses nothing; after the thread's end its content is
-        // dropped.
+        // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
         if let Ok(Bell::Ring) = self.inbox.push(left, true) {
             // Only full after 2^64 wakes, and then it rings already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
@@ -75,7 +73,6 @@ struct Asked {
     held_bytes: usize,
 }
 
-/// The thread's own state.
 pub(crate) struct Server<E> {
     queue: Arc<Queue>,
     commands: E,
@@ -85,7 +82,6 @@ pub(crate) struct Server<E> {
     /// Operations in flight in the array.
     under_way: usize,
     held_bytes: usize,
-    /// Requests that wait for room.
     in_hand: VecDeque<(u16, Request)>,
     is_told_to_end: bool,
 }
@@ -144,7 +140,6 @@ impl<E: Entries> Server<E> {
         let _ = rustix::io::read(&self.queue.bell, &mut count);
     }
 
-    /// Handles the request that the kernel has put into an entry.
     fn handle(&mut self, tag: u16) {
         let told = self.commands.description(tag);
         match Request::parse(&told, self.queue.disk.size_bytes()) {

@@ -12,13 +12,11 @@ use rustix::io::{Errno, ReadWriteFlags};
 /// The kernel's name of an eventfd in `/proc`.
 const KIND: &str = "anon_inode:[eventfd]";
 
-/// A new eventfd of the door.
 pub(crate) fn bell() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Takes a client's eventfd, and refuses other files: a write to a pipe without a reader would
-/// block.
+/// Takes only eventfds from a client: a write to a pipe without a reader would block.
 pub(crate) fn adopt(file: File) -> Option<Descriptor> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     // Without /proc the client is trusted.

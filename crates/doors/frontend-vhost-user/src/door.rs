@@ -41,16 +41,13 @@ pub struct Closed {
     pub unanswered: usize,
 }
 
-/// The connected client.
 struct Client {
     socket: UnixStream,
     queues: Arc<Queues>,
 }
 
-/// The state that the thread shares with the door.
 struct Life {
     is_ending: AtomicBool,
-    /// Rung when the door ends.
     end: OwnedFd,
     client: Mutex<Option<Client>>,
 }
@@ -105,8 +102,7 @@ impl Door {
         Ok(Self { life, thread: Some(thread) })
     }
 
-    /// Answers requests that end before the deadline, and disconnects the client, which can go on
-    /// with the next server.
+    /// Answers requests that end in time, and disconnects the client, for the next server.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> Closed {
         self.end(deadline)
@@ -144,7 +140,6 @@ impl Drop for Door {
     }
 }
 
-/// The thread's own state.
 struct Listener {
     socket: OwnedFd,
     served: Arc<Served>,
@@ -154,7 +149,6 @@ struct Listener {
 }
 
 impl Listener {
-    /// Runs until the door is closed.
     fn run(self) {
         while !self.life.is_ending() {
             let mut looks = [

@@ -15,7 +15,6 @@ use braid_virtio_proto::inflight::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 
-/// Why a table cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
     #[error(transparent)]
@@ -35,7 +34,6 @@ pub(crate) fn file_for(queues: u16, entries: u16) -> Result<(File, u64), TableEr
     Ok((file, bytes))
 }
 
-/// A mapped table.
 #[derive(Debug)]
 pub(crate) struct Table {
     map: MmapRegion,
@@ -69,12 +67,10 @@ impl Table {
     }
 }
 
-/// One queue's part.
 #[derive(Debug)]
 pub(crate) struct Part {
     table: Arc<Table>,
     start: u64,
-    /// The next request's counter.
     counter: u64,
 }
 
@@ -94,8 +90,8 @@ impl Part {
         loaded.expect("a part lies within its table, at multiples of what is stored")
     }
 
-    /// Reads the requests that a dead server left, for a ring whose used index is `ring_index`, and
-    /// takes the part over.
+    /// Takes the part over with the requests that a dead server left; `ring_index` is the used
+    /// index.
     pub(crate) fn recover(&mut self, ring_index: u16) -> Result<Left, NotATable> {
         let left = if self.load::<u16>(at::VERSION) == VERSION {
             let entries: Vec<Entry> = (0..self.table.entries).map(|one| self.entry(one)).collect();
@@ -126,7 +122,6 @@ impl Part {
         }
     }
 
-    /// Notes a request as taken.
     pub(crate) fn take(&mut self, head: u16) {
         let place = place_of(head);
         self.store(place + at::COUNTER, self.counter);

@@ -8,22 +8,19 @@ use braid_virtio_proto::limits::REQUEST_BYTES_MAX;
 /// disks busy. Each queue has an equal share, and can exceed it by one request.
 pub const DOOR_BYTES_MAX: usize = 64 << 20;
 
-/// Regions of the guest's memory that a client may share: enough for a hundred memory modules and
-/// some holes.
+/// Regions of the guest's memory: enough for a hundred memory modules and some holes.
 pub const REGIONS_MAX: usize = 128;
 
-/// Requests that one turn takes: a ring of QEMU's. So a guest that always has more lets other
-/// queues have their turns.
+/// Requests that one turn takes, a ring of QEMU's, so that a busy guest lets other queues have
+/// turns.
 pub const TURN_REQUESTS_MAX: usize = 128;
 
 /// Stack of a thread that serves: the array's machines run on it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
-/// Pause between two checks whether the door is being closed, while a thread waits for something
-/// else.
+/// Pause between two checks whether the door is being closed, during another wait.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// Time to end a dropped door.
 pub(crate) const UNDO_DEADLINE: Duration = Duration::from_secs(5);
 
 const _: () = assert!(DOOR_BYTES_MAX >= 2 * REQUEST_BYTES_MAX as usize);

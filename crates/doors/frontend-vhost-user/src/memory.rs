@@ -22,11 +22,9 @@ pub(crate) struct Told {
     /// The client's address.
     pub(crate) user: u64,
     pub(crate) bytes: u64,
-    /// The region's offset in its file.
     pub(crate) offset: u64,
 }
 
-/// Why a region cannot be mapped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
     #[error("a client shares more runs of memory than {REGIONS_MAX}")]
@@ -49,7 +47,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The same with one region more.
     pub(crate) fn with(&self, told: Told, file: File) -> Result<Self, MemoryError> {
         if self.told.len() >= REGIONS_MAX {
             return Err(MemoryError::TooMany);
@@ -57,8 +54,7 @@ impl Memory {
         let size = usize::try_from(told.bytes).map_err(|_| MemoryError::Addresses)?;
         let end = told.offset.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
         told.user.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
-        // The system would map a page beyond a file's end, and kill the process at its first
-        // access.
+        // An access to a mapped page beyond the file's end would kill the process.
         let length = file.metadata().map_err(MemoryError::System)?.len();
         if size == 0 || length < end {
             return Err(MemoryError::Short);
@@ -72,7 +68,6 @@ impl Memory {
         Ok(Self { map, told: all })
     }
 
-    /// The same without one region.
     pub(crate) fn without(&self, told: Told) -> Result<Self, MemoryError> {
         let is_it =
             |one: &Told| (one.guest, one.user, one.bytes) == (told.guest, told.user, told.bytes);
@@ -92,12 +87,10 @@ impl Memory {
         })
     }
 
-    /// The mapped files, for rings.
     pub(crate) fn map(&self) -> &GuestMemoryMmap {
         &self.map
     }
 
-    /// The bytes of a descriptor.
     pub(crate) fn descriptor(&self, address: u64) -> Option<[u8; DESCRIPTOR_BYTES as usize]> {
         let mut bytes = [0; DESCRIPTOR_BYTES as usize];
         self.map.read_slice(&mut bytes, GuestAddress(address)).ok()?;

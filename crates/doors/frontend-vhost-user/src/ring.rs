@@ -14,7 +14,6 @@ use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use crate::inflight::Part;
 use crate::memory::Memory;
 
-/// Why the door does not serve a ring.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
     #[error("a ring of {0} entries is none")]
@@ -90,7 +89,6 @@ impl Ring {
         &self.memory
     }
 
-    /// Replaces the guest's memory.
     pub(crate) fn set_memory(&mut self, memory: Arc<Memory>) -> Result<(), Broken> {
         self.memory = memory;
         if self.queue.is_valid(self.memory.map()) { Ok(()) } else { Err(Broken::Place) }
@@ -113,7 +111,6 @@ impl Ring {
         Ok(Some(head))
     }
 
-    /// The memory of a request.
     pub(crate) fn chain(&self, head: u16) -> Result<Chain, Unwalkable> {
         let table = Table { address: self.queue.desc_table(), entries: self.queue.size() };
         Chain::walk(table, head, |address| self.memory.descriptor(address))
@@ -145,7 +142,6 @@ impl Ring {
         self.queue.enable_notification(self.memory.map()).map_err(|_| Broken::Place)
     }
 
-    /// The index of the next request.
     pub(crate) fn base(&self) -> u16 {
         self.queue.next_avail()
     }

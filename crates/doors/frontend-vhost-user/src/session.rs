@@ -44,7 +44,6 @@ impl Queues {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The existing queues.
     pub(crate) fn all(&self) -> Vec<Arc<Queue>> {
         self.lock().iter().flatten().map(Arc::clone).collect()
     }

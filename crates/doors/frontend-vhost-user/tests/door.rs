@@ -132,8 +132,7 @@ fn whatever_clients_say_the_next_one_is_served() {
     let mut heard = 0;
     for _ in 0..1500 {
         let mut socket = UnixStream::connect(&path).expect("it is listened at");
-        // A valid beginning, so that the server believes more: features, and the transport's
-        // features.
+        // A valid beginning, so that the server believes more.
         let features = number(&mut random) | 1 << 30 | 1 << 32;
         let agreed = 1 | 8 | 0x200 | 0x1000 | 0x8000_u64;
         for (code, word) in

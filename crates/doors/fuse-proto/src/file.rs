@@ -54,7 +54,6 @@ pub struct File {
     request_bytes_max: u32,
 }
 
-/// The mode of a regular file.
 const REGULAR: u32 = 0o100_000;
 const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;

@@ -50,8 +50,7 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DIRECT_IO_ALLOW_MMAP;
 
 impl Kernel {
-    /// Whether this crate speaks its protocol. A kernel with a newer major version gets ours as the
-    /// answer, and asks again.
+    /// Whether its version is supported. A newer major gets ours as the answer, and asks again.
     #[must_use]
     pub fn is_spoken(&self) -> bool {
         self.major > wire::MAJOR || (self.major == wire::MAJOR && self.minor >= MINOR_MIN)

@@ -19,12 +19,10 @@ pub const CONGESTED_AT: u16 = 96;
 /// Bytes of a message before the payload of a WRITE.
 pub const WRITE_HEAD_BYTES: usize = 80;
 
-/// Bytes that are parsed of a message without a payload, at most; the rest of a longer one is
-/// ignored.
+/// Parsed bytes of a message without a payload; the rest of a longer one is ignored.
 pub const MESSAGE_BYTES_MAX: usize = 256;
 
-/// Seconds for which the kernel may cache the file's attributes. The size never changes, and the
-/// kernel asks anew after every write.
+/// Seconds for which the kernel may cache attributes. It asks anew after every write.
 pub const ATTRIBUTES_VALID_S: u64 = 1;
 
 /// The oldest supported protocol: 7.31 (Linux 5.4) has all that the door needs.

@@ -241,7 +241,6 @@ fn set_attributes(wire: &wire::SetattrIn) -> SetAttributes {
     }
 }
 
-/// The purpose of a FALLOCATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
     /// Allocate the range: it always is.

@@ -78,8 +78,7 @@ pub mod falloc {
     pub const ZERO_RANGE: u32 = 0x10;
 }
 
-/// Bits of open(2) that come with each WRITE, with the numbers of all architectures that braid runs
-/// on.
+/// Bits of open(2) that come with each WRITE, equal on all architectures that braid runs on.
 pub const O_DSYNC: u32 = 0o10_000;
 /// O_SYNC without the bits of O_DSYNC.
 pub const O_SYNC_ONLY: u32 = 0o4_000_000;
@@ -188,8 +187,7 @@ wire! {
     RingEntry 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
 }
 wire! {
-    /// The headers beside an entry's payload: the head of either direction, the first argument, and
-    /// the entry's fields.
+    /// Headers beside an entry's payload: either direction's head, the first argument, its fields.
     RingHeader 288 { in_out: [[u64; 8]; 2], op_in: [[u64; 8]; 2], entry: RingEntry }
 }
 wire! {

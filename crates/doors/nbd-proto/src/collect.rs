@@ -37,7 +37,6 @@ impl Collector {
         taken.len()
     }
 
-    /// Bytes until the message is whole.
     pub(crate) fn missing_bytes(&self) -> usize {
         self.needed_bytes.saturating_sub(self.bytes.len())
     }
@@ -46,7 +45,6 @@ impl Collector {
         self.bytes.len() == self.needed_bytes
     }
 
-    /// The bytes so far.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -57,7 +55,6 @@ impl Collector {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Memory held, in bytes.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
     }

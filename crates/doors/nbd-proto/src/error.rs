@@ -61,8 +61,7 @@ impl ErrorCode {
         }
     }
 
-    /// Reads a non-zero value from the wire; an unknown one counts as [`ErrorCode::Invalid`], as
-    /// the specification asks of clients.
+    /// Reads a non-zero value; an unknown one counts as `Invalid`, as the specification asks.
     #[must_use]
     pub fn from_wire(value: u32) -> Self {
         Self::ALL.into_iter().find(|code| code.to_wire() == value).unwrap_or(Self::Invalid)

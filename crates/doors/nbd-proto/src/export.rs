@@ -79,8 +79,7 @@ impl BlockSizes {
 /// One export as a session knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportDescription {
-    /// The name that a client asks for; the empty name reaches the catalog's first export that is
-    /// not withdrawn.
+    /// Its name; the empty name reaches the catalog's first export that is not withdrawn.
     pub name: String,
     /// The export was withdrawn: no client finds it.
     pub is_withdrawn: bool,

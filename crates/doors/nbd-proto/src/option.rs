@@ -91,7 +91,6 @@ impl<'a> ContextData<'a> {
         if too_long { Err(OptionDataError::NameTooLong) } else { Ok(data) }
     }
 
-    /// Whether some query satisfies `matches`.
     pub(crate) fn any_query(&self, matches: impl Fn(&[u8]) -> bool) -> bool {
         let mut cursor = self.queries;
         std::iter::from_fn(|| cursor.counted_bytes()).any(matches)

@@ -138,8 +138,7 @@ impl ReplyCodec {
     /// Success of a READ; exactly `length` bytes of data must follow it on the socket.
     ///
     /// # Panics
-    /// If `length` is zero or above [`crate::limits::REQUEST_BYTES_MAX`]: the session admits no
-    /// such READ.
+    /// If `length` is zero or above [`crate::limits::REQUEST_BYTES_MAX`], as no admitted READ's is.
     #[must_use]
     pub fn data(self, echo: Echo, length: u32) -> ReplyHeader {
         assert!(length > 0, "a READ of nothing is refused before it gets here");
@@ -152,8 +151,7 @@ impl ReplyCodec {
         header
     }
 
-    /// Failure of any request; `message` (cut at 4096 bytes) reaches clients whose replies are
-    /// chunks.
+    /// Failure of any request; `message` (cut at 4096 bytes) reaches clients with chunk replies.
     #[must_use]
     pub fn failure(self, echo: Echo, error: ErrorCode, message: &str) -> Vec<u8> {
         if !self.style.has_chunks() {
@@ -176,8 +174,8 @@ impl ReplyCodec {
     /// Success of BLOCK_STATUS for `base:allocation`.
     ///
     /// # Panics
-    /// For our own mistakes: no extent, an empty one, one longer than a request of this style can
-    /// be, or a style without chunks.
+    /// Without an extent, with an empty or too long one, or in a style without chunks: our
+    /// mistakes.
     #[must_use]
     pub fn block_status(self, echo: Echo, extents: &[Extent]) -> Vec<u8> {
         assert!(!extents.is_empty(), "BLOCK_STATUS answers with at least one extent");
@@ -239,8 +237,7 @@ mod tests {
         assert_eq!(structured.failure(ECHO, ErrorCode::NoSpace, "full"), failed);
     }
 
-    /// Magic, DONE, type, cookie, the offset of the request, length: written out from the
-    /// specification.
+    /// Magic, DONE, type, cookie, the request's offset, length, as the specification has them.
     fn extended(kind: [u8; 2], length: u8) -> Vec<u8> {
         let mut bytes = vec![0x6e, 0x8a, 0x27, 0x8c, 0, 1];
         bytes.extend_from_slice(&kind);

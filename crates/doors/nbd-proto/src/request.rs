@@ -82,8 +82,7 @@ impl RequestHeader {
         bytes.try_into().expect("six fields are 28 bytes")
     }
 
-    /// Writes the extended header; the caller has set [`wire::CMD_FLAG_PAYLOAD_LEN`] if a payload
-    /// follows.
+    /// Writes the extended header; with a payload, [`wire::CMD_FLAG_PAYLOAD_LEN`] is set already.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; wire::EXTENDED_REQUEST_BYTES] {
         let mut bytes = Vec::with_capacity(wire::EXTENDED_REQUEST_BYTES);
@@ -118,8 +117,7 @@ impl RequestHeader {
     }
 }
 
-/// The fields of a request that its reply repeats: the cookie always, the offset in extended
-/// headers.
+/// The fields that a reply repeats: the cookie always, the offset in extended headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
     /// The client's name for the request.
@@ -164,8 +162,8 @@ pub enum Command {
     Flush,
     /// The client no longer needs the range.
     Trim { offset: u64, length: u64, fua: bool },
-    /// Make the range read as zeroes. `may_punch`: it need not stay allocated. `fast`: fail at once
-    /// if it is slow.
+    /// Make the range read as zeroes. `may_punch`: it may be freed. `fast`: fail rather than be
+    /// slow.
     WriteZeroes { offset: u64, length: u64, fua: bool, may_punch: bool, fast: bool },
     /// The client will read the range soon.
     Cache { offset: u64, length: u64 },
@@ -174,8 +172,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The compact header of this command; an extended header also needs the payload flag
-    /// ([`Command::bytes`]).
+    /// The compact header; [`Command::bytes`] adds the payload flag of an extended one.
     #[must_use]
     pub fn header(&self, cookie: u64) -> RequestHeader {
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };

@@ -192,8 +192,7 @@ fn decode_text(text: &str) -> Result<String, UriError> {
     String::from_utf8(decode(text)?).map_err(|_| UriError::Encoding(text.to_owned()))
 }
 
-/// Percent-encodes all but the unreserved characters and `/`, which may stand in a path and in a
-/// query.
+/// Percent-encodes all but the unreserved characters and `/`, valid in a path and in a query.
 fn encode(bytes: &[u8]) -> String {
     encode_except(bytes, b"-._~/")
 }

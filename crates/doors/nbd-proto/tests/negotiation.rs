@@ -3,7 +3,6 @@
 use crate::common::catalog;
 use braid_nbd_proto::{CloseReason, Echo, Negotiated, ServerEvent, ServerSession, Style, wire};
 
-/// Sends bytes to a session; returns its events.
 fn send(session: &mut ServerSession, bytes: &[u8]) -> Vec<ServerEvent> {
     let mut events = Vec::new();
     let mut rest = bytes;
@@ -283,8 +282,7 @@ fn listing_contexts_follows_the_queries() {
     assert_eq!(kinds(&replies), [wire::REP_ERR_UNKNOWN]);
 }
 
-/// Selects contexts by these (export, queries) in turn; whether one is in effect when GO names
-/// `export`.
+/// Selects contexts by these (export, queries) in turn; whether GO of `export` has one.
 fn selected(sets: &[(&str, &[&str])], export: &str) -> bool {
     let mut session = fixed_newstyle(3);
     ask(&mut session, wire::OPT_STRUCTURED_REPLY, &[]);

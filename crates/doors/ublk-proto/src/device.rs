@@ -3,7 +3,6 @@
 use crate::limits::{DEPTH, QUEUES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::{ANY_DEVICE, DeviceInfo, feature, state};
 
-/// All features of a device of braid.
 const FEATURES: u64 = feature::USER_RECOVERY
     | feature::USER_RECOVERY_REISSUE
     | feature::CMD_IOCTL_ENCODE
@@ -15,8 +14,7 @@ pub const fn is_new_enough(features: u64) -> bool {
     features & FEATURES == FEATURES
 }
 
-/// The device to ask for: with this number or any, this many queues, and a word by which its array
-/// recognizes it.
+/// The device to ask for, with a word by which its array recognizes it; `None` for any number.
 #[must_use]
 pub fn device(id: Option<u32>, queues: u16, array: u64) -> DeviceInfo {
     DeviceInfo {

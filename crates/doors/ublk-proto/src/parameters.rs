@@ -52,8 +52,7 @@ pub fn parameters(shape: &Shape) -> Parameters {
     }
 }
 
-/// Whether an existing device has these parameters; its node numbers, which the kernel chose, do
-/// not count.
+/// Whether an existing device has these parameters; the kernel's node numbers do not count.
 #[must_use]
 pub fn is_same(found: &Parameters, wanted: &Parameters) -> bool {
     let told = |parameters: &Parameters| Parameters {

@@ -142,9 +142,7 @@ pub struct Description {
     pub addr: u64,
 }
 
-/// Bytes of a [`ControlCommand`].
 const CONTROL_BYTES: u32 = 32;
-/// Bytes of a [`RequestCommand`].
 const REQUEST_BYTES: u32 = 16;
 
 const _: () = assert!(size_of::<ControlCommand>() == CONTROL_BYTES as usize);
@@ -155,15 +153,13 @@ const _: () = assert!(size_of::<DeviceInfo>() == 64 && size_of::<Description>() 
 pub const NO_QUEUE: u16 = u16::MAX;
 /// The number that asks for any device number.
 pub const ANY_DEVICE: u32 = u32::MAX;
-/// The kernel's limit of requests per queue; a queue's descriptions begin that many places after
-/// the previous queue's.
+/// Requests per queue at most; queues' descriptions lie that many places apart.
 pub const DEPTH_MAX: usize = 4096;
 
 const READ: u32 = 2;
 const READ_WRITE: u32 = 3;
 
-/// A command number as `_IOR` and `_IOWR` compose it: the direction, the size, the letter u, the
-/// number.
+/// A command number by `_IOR` and `_IOWR`: the direction, the size, the letter u, the number.
 const fn code(direction: u32, number: u32, bytes: u32) -> u32 {
     direction << 30 | bytes << 16 | (b'u' as u32) << 8 | number
 }

@@ -44,8 +44,7 @@ pub enum Unwalkable {
     /// It runs in a circle, or is longer than any chain.
     #[error("the chain has no end")]
     Endless,
-    /// A table within a table, one of a fractional number of descriptors, or one whose descriptor
-    /// links on.
+    /// A table within a table, one of a fractional number of descriptors, or one with a link.
     #[error("a table of descriptors is malformed")]
     Table,
     /// A run to read follows a run to write.
@@ -147,8 +146,7 @@ impl Chain {
         behind(&self.writable, 0)
     }
 
-    /// The address of the status: the last byte that the device writes. `None` if it writes
-    /// nothing.
+    /// The address of the status, the last byte that the device writes, if it writes any.
     #[must_use]
     pub fn status(&self) -> Option<u64> {
         let last = self.writable.last()?;
@@ -168,7 +166,6 @@ fn behind(runs: &[Run], skip: u32) -> impl Iterator<Item = Run> + '_ {
     })
 }
 
-/// The table that a descriptor names.
 fn indirect(descriptor: &Descriptor) -> Result<Table, Unwalkable> {
     let (bytes, each) = (descriptor.length.get(), DESCRIPTOR_BYTES);
     let entries = bytes.checked_div(each).unwrap_or_default();

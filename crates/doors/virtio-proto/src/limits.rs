@@ -6,8 +6,7 @@ use crate::wire::SECTOR_BYTES;
 /// commonly have in one piece.
 pub const RUN_BYTES_MAX: u32 = 128 << 10;
 
-/// Runs of memory of one request: with the head and the status they fill a ring of 128, QEMU's
-/// size.
+/// Runs of memory of one request: with head and status they fill QEMU's ring of 128.
 pub const RUNS_MAX: u32 = 126;
 
 /// Bytes of the longest read or write: the most for a driver within both limits above, rounded up.

@@ -95,8 +95,7 @@ impl Request {
     /// Bytes of a request's head and first range.
     pub const TELLING_BYTES: usize = (HEAD_BYTES + RANGE_BYTES) as usize;
 
-    /// Reads a request: `told` holds its first [`Self::TELLING_BYTES`], or all of them if it is
-    /// shorter.
+    /// Reads a request: `told` holds its first [`Self::TELLING_BYTES`], or all if there are fewer.
     ///
     /// # Errors
     /// It makes no sense for this device.
@@ -162,7 +161,6 @@ fn payload(first: u64, bytes: u32, device: &Device) -> Result<(u64, u32), Refuse
     Ok((offset, bytes))
 }
 
-/// The one range of a request, and its flags.
 fn range(rest: &[u8], outgoing: u32, device: &Device) -> Result<(u64, u64, u32), Refused> {
     let Ok((told, _)) = Range::read_from_prefix(rest) else {
         return Err(Refused::Ranges(outgoing));
@@ -200,7 +198,6 @@ mod tests {
     const DEVICE: Device =
         Device { size_bytes: 1 << 30, is_read_only: false, is_written_through: false };
 
-    /// A chain with these numbers of bytes to read and to write.
     fn chain(readable: u32, writable: u32) -> Chain {
         let of = |length: u32, flags: u16, next: u16| Descriptor {
             address: 0x1000.into(),

@@ -26,8 +26,7 @@ const BELL: u64 = u64::MAX;
 /// Bytes of a command in its entry of the submission queue.
 const COMMAND_BYTES: usize = 80;
 
-/// Offset of the number of vectors in an entry of the submission queue (`len` of `struct
-/// io_uring_sqe`).
+/// Offset of `len` in `struct io_uring_sqe`: the number of vectors.
 const LENGTH_AT: usize = 24;
 
 /// Bytes of a request's headers, in a page of their own.
@@ -43,7 +42,6 @@ struct Memory {
     entries: Vec<Entry>,
 }
 
-/// One entry: its memory, and whether the kernel has it.
 struct Entry {
     vectors: Box<[libc::iovec; 2]>,
     is_out: bool,
@@ -89,7 +87,6 @@ impl Memory {
     }
 }
 
-/// A completion.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The bell rang; whether the kernel goes on watching it.
@@ -122,7 +119,6 @@ impl Commands {
         Ok(Self { ring, memory, number, device: device.as_raw_fd() })
     }
 
-    /// The number of entries.
     pub(super) fn count(&self) -> usize {
         self.memory.entries.len()
     }
@@ -139,8 +135,7 @@ impl Commands {
         self.send(index, RING_REGISTER, 0);
     }
 
-    /// Answers the request of an entry with the bytes in its memory, and gives the entry to the
-    /// kernel again.
+    /// Answers an entry's request with the bytes in its memory, and gives the entry to the kernel.
     pub(super) fn commit(&mut self, index: usize, unique: u64) {
         self.send(index, RING_COMMIT_AND_FETCH, unique);
     }
@@ -172,9 +167,9 @@ impl Commands {
 
     #[allow(unsafe_code)]
     fn push(&mut self, command: squeue::Entry128) {
-        // SAFETY: the vectors are boxed and the memory is an entry's; both stay until the command
-        // has ended: `of_idle` hands the memory out to no caller, and `drop` does not free it. The
-        // bell names only a descriptor.
+        // SAFETY: the vectors are boxed and the memory is an entry's. Both stay until the command
+        // has ended: `of_idle` does not hand the memory out, `drop` does not free it. The bell
+        // names no memory.
         while unsafe { self.ring.submission().push(&command) }.is_err() {
             self.enter(false);
         }
@@ -196,7 +191,6 @@ impl Commands {
         }
     }
 
-    /// Takes all completions.
     pub(super) fn reap(&mut self, ended: &mut Vec<Ended>) {
         let Self { ring, memory, .. } = self;
         ended.extend(ring.completion().map(|completion| {
@@ -225,8 +219,7 @@ impl Drop for Commands {
 /// Sets the number of vectors, for which `io-uring` has no setter.
 #[allow(unsafe_code)]
 fn with_length(command: squeue::Entry128, length: u32) -> squeue::Entry128 {
-    // SAFETY: a submission queue entry is 128 bytes of the kernel's layout without padding, and any
-    // bytes are valid.
+    // SAFETY: an entry is 128 bytes of the kernel's layout without padding; any bytes are valid.
     let mut bytes: [u8; 128] = unsafe { std::mem::transmute(command) };
     bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_ne_bytes());
     // SAFETY: as above, in the other direction.

@@ -33,13 +33,11 @@ use queue::{Left, Queue, Server};
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 const PROCESSORS: &str = "/sys/devices/system/cpu/possible";
 
-/// All queues of a connection.
 pub(crate) struct Rings {
     queues: Vec<Arc<Queue>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Whether the kernel allows rings.
 pub(crate) fn are_allowed() -> bool {
     std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y")
 }
@@ -86,7 +84,6 @@ impl Rings {
         answers.iter().find_map(Result::err).map_or(Ok(rings), Err)
     }
 
-    /// Gives the kernel all entries.
     pub(crate) fn register(&self) {
         self.queues.iter().for_each(|queue| queue.leave(Left::Register));
     }
@@ -103,7 +100,6 @@ impl Drop for Rings {
     }
 }
 
-/// The thread of a queue.
 fn serve(
     device: &Arc<OwnedFd>,
     (queue, number): (Arc<Queue>, u16),

@@ -30,10 +30,10 @@ use crate::session::{Asked, Session, What, add, operation_of};
 /// Time that the kernel gets to return entries when it releases the file system.
 const LAST_ENTRIES: Duration = Duration::from_millis(200);
 
-/// News for a queue, from any thread.
 pub(super) enum Left {
     /// Both ends have agreed on rings: register the entries.
     Register,
+    /// An operation has ended.
     Finished { token: u64, outcome: Outcome },
     /// The door ends.
     End,
@@ -59,8 +59,7 @@ impl Queue {
     }
 
     pub(super) fn leave(&self, left: Left) {
-        // The inbox is never closed, so it refuses nothing; after the thread's end its content is
-        // dropped.
+        // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
         if let Ok(Bell::Ring) = self.inbox.push(left, true) {
             // Only full after 2^64 wakes, and then it rings already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
@@ -74,7 +73,6 @@ impl Receiver for Queue {
     }
 }
 
-/// The thread's own state.
 pub(super) struct Server {
     queue: Arc<Queue>,
     commands: Commands,
@@ -82,7 +80,6 @@ pub(super) struct Server {
     asked: Vec<Option<Asked>>,
     /// Registered entries.
     live: usize,
-    /// When the end began.
     ending: Option<Instant>,
 }
 
@@ -144,7 +141,6 @@ impl Server {
         }
     }
 
-    /// Handles the request that the kernel has put into an entry.
     fn handle(&mut self, index: usize) {
         let queue = Arc::clone(&self.queue);
         let (header, payload) = self.commands.of_idle(index);

@@ -28,7 +28,6 @@ pub(super) struct Piece {
     pub(super) end: usize,
 }
 
-/// A piece's memory.
 #[derive(Debug)]
 pub(super) enum Memory {
     /// Memory guessed to hold a header.
@@ -47,7 +46,6 @@ impl Piece {
     }
 }
 
-/// A payload, and the header behind it.
 #[derive(Debug)]
 pub(super) struct Guess {
     pub(super) payload: Payload,
@@ -145,7 +143,6 @@ impl Ahead {
         self.spare = guesses;
     }
 
-    /// Keeps memory for reuse.
     pub(super) fn keep(&mut self, memory: Memory) {
         match memory {
             Memory::Header(header) if self.headers.len() <= AHEAD_WRITES_MAX => {

@@ -40,7 +40,6 @@ use braid_ring::{Memory, NoMemory, Payload, Segment, Segments};
 use super::ahead::{self, Ahead, Guess, Piece};
 use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, STRIDE_BYTES, WHOLE_BYTES_MIN};
 
-/// An event that received bytes caused.
 #[derive(Debug)]
 pub(super) enum Event {
     /// Send this; negotiation goes on or is over.
@@ -146,7 +145,6 @@ impl Receive {
         }
     }
 
-    /// Takes the memory back from the list.
     pub(crate) fn take_back(&mut self, segments: &mut Segments) {
         let write = self.write.iter_mut().map(|write| Place::Payload(&mut write.payload));
         let input = std::iter::once(Place::Bytes(&mut self.input));
@@ -361,8 +359,7 @@ impl Intake {
         self.write = Some(write);
     }
 
-    /// Memory for the payload that comes next, and how many of its bytes are in it: the guessed
-    /// memory, if it lies in one.
+    /// Memory for the next payload, and how many of its bytes it holds: guessed memory, if any.
     fn memory(&mut self, length: usize, capacity_bytes: usize) -> (Payload, usize) {
         if capacity_bytes == 0 {
             return (Payload::default(), 0);
@@ -420,15 +417,13 @@ impl Intake {
         Some(Receive { write: None, input, input_bytes, guesses: Vec::new() })
     }
 
-    /// Takes lent memory back and drops all received bytes. Returns the slot of a WRITE that this
-    /// ends in the middle of its payload.
+    /// Takes lent memory back and drops received bytes; returns the slot of an unfinished WRITE.
     pub(super) fn waste(&mut self, receive: Receive) -> Option<u32> {
         self.input = Some(receive.input);
         self.write = receive.write;
         self.abandon()
     }
 
-    /// Takes lent memory back, with `bytes` received.
     pub(super) fn received(&mut self, receive: Receive, bytes: usize) {
         let Receive { mut write, input, input_bytes, guesses } = receive;
         let mut left = bytes;

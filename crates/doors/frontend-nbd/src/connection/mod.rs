@@ -83,7 +83,6 @@ impl Task {
     }
 }
 
-/// The connection's stage, as drawn in the module's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Negotiating { deadline: Instant },
@@ -93,7 +92,6 @@ enum Stage {
     Closed,
 }
 
-/// A request that waits for room.
 #[derive(Debug)]
 enum Waiting {
     Request(Request),
@@ -117,7 +115,6 @@ pub(crate) struct Connection {
     pulse: Arc<Pulse>,
 }
 
-/// A connection's identity in the registry.
 pub(crate) struct Identity {
     pub(crate) id: u64,
     /// Where it notes that it is at work or idle.
@@ -127,8 +124,7 @@ pub(crate) struct Identity {
 }
 
 impl Connection {
-    /// A new connection, with its greeting ready to send. `bell` rings when a call of
-    /// [`Self::advance`] is worthwhile.
+    /// A new connection, its greeting ready to send. `bell` asks for an [`Self::advance`].
     pub(crate) fn new(
         shared: &Arc<Shared>,
         identity: Identity,
@@ -160,12 +156,10 @@ impl Connection {
         }
     }
 
-    /// The negotiated export.
     pub(crate) fn export(&self) -> Option<&Arc<dyn Export>> {
         self.export.as_ref()
     }
 
-    /// When the present stage times out.
     pub(crate) fn stage_deadline(&self) -> Option<Instant> {
         match self.stage {
             Stage::Negotiating { deadline } | Stage::Ending { deadline } => Some(deadline),
@@ -218,8 +212,7 @@ impl Connection {
         }
     }
 
-    /// Only ends a stage whose deadline has passed, for a transport that notices stalled clients by
-    /// timeouts of its calls.
+    /// Only ends a stage that timed out, for a transport whose calls time out on stalled clients.
     pub(crate) fn end_stage(&mut self, now: Instant) {
         self.progress.set_now(now);
         if self.stage_deadline().is_some_and(|deadline| deadline <= now) {
@@ -227,8 +220,7 @@ impl Connection {
         }
     }
 
-    /// Restarts the stall clock: the server did not run, or was busy, so a stall is not the
-    /// client's fault.
+    /// Restarts the stall clock: the server did not run, so a stall is not the client's fault.
     pub(crate) fn was_not_looked_after(&mut self, now: Instant) {
         self.progress.begin_anew(now);
     }
@@ -274,11 +266,9 @@ impl Connection {
         self.outbox.abandon(slot, &self.shared.budget);
     }
 
-    /// Ends the connection in any stage.
     pub(crate) fn close(&mut self) {
         if let Stage::Negotiating { .. } = self.stage {
-            // A connection that ends during negotiation has no client to tell; the counter records
-            // it.
+            // A client that leaves in negotiation gets no notice; the counter records it.
             self.shared.counters.negotiations_failed.add(1);
         }
         if self.stage != Stage::Closed {
@@ -317,8 +307,7 @@ impl Connection {
         }
     }
 
-    /// Notes whether it is idle; for a transport that does not call [`Self::advance`] when replies
-    /// are out.
+    /// Notes whether it is idle, for a transport that does not advance it after sends.
     pub(crate) fn beat(&self, now: Instant) {
         let is_idle = self.outbox.in_flight() == 0 && self.progress.receiving_since().is_none();
         self.pulse.beat(is_idle.then_some(now));
@@ -495,7 +484,6 @@ impl Connection {
         !self.tasks.is_empty()
     }
 
-    /// Moves the tasks to an empty list.
     pub(crate) fn take_tasks(&mut self, tasks: &mut Vec<Task>) {
         assert!(tasks.is_empty(), "what was taken before has been done");
         std::mem::swap(&mut self.tasks, tasks);
@@ -521,7 +509,6 @@ impl Connection {
         self.tasks.push(Task::Submit { slot, request });
     }
 
-    /// The outcome of a request.
     pub(crate) fn finished(&mut self, slot: u32, outcome: Outcome) {
         if outcome.result.is_ok()
             && !self.is_closed()
@@ -537,7 +524,6 @@ impl Connection {
         self.outbox.finish(slot, outcome, &Ledger::of(&self.shared));
     }
 
-    /// The extents for a BLOCK_STATUS.
     pub(crate) fn described(&mut self, slot: u32, extents: &[Extent], asked: (u64, usize)) {
         self.outbox.describe(slot, extents, asked, &Ledger::of(&self.shared));
     }
@@ -588,7 +574,6 @@ impl Connection {
         }
     }
 
-    /// Whether messages wait and none is being sent.
     pub(crate) fn has_batch(&self) -> bool {
         !self.is_closed() && self.outbox.has_batch()
     }

@@ -34,8 +34,7 @@ use crate::limits::{
     REPLIES_PER_SEND, STRIDE_BYTES,
 };
 
-/// Memory of a reply's first part that is kept for reuse: more than any header, less than most
-/// error texts.
+/// Memory kept of a reply's first part: more than any header, less than most error texts.
 const SPARE_HEAD_BYTES: usize = 64;
 
 /// The facts of a request that its answer needs.
@@ -60,29 +59,23 @@ impl Kind {
     }
 }
 
-/// Whether a request could begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
     /// It began in this slot, with memory for so many bytes.
     Slot(u32, usize),
-    /// There is no room yet.
     Wait,
     /// It is larger than the limit of memory.
     TooLarge,
 }
 
-/// Whether a WRITE got more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grown {
-    /// Its memory now, in bytes.
     To(usize),
-    /// No memory is free yet.
     Wait,
     /// The limit was lowered since it began; it will never get enough.
     Never,
 }
 
-/// One message, ready to send.
 #[derive(Debug)]
 struct Reply {
     head: Vec<u8>,
@@ -152,7 +145,6 @@ impl Batch {
         }
     }
 
-    /// Takes the memory back, sent or not.
     pub(crate) fn take_back(&mut self, segments: &mut Segments) {
         let mut at = self.lent_from;
         for (index, segment) in segments.drain(..).enumerate() {
@@ -198,7 +190,6 @@ pub(super) struct Outbox {
     in_flight: usize,
     purse: Purse,
     bell: Arc<dyn Bell>,
-    /// Memory of the longest payload that the client has sent.
     proven_bytes: usize,
     /// The incoming WRITE has asked for more memory.
     is_growing: bool,
@@ -223,7 +214,6 @@ impl Outbox {
         }
     }
 
-    /// Sets the codec for all later replies.
     pub(super) fn set_codec(&mut self, codec: ReplyCodec) {
         self.codec = codec;
     }
@@ -322,12 +312,10 @@ impl Outbox {
         self.purse.has_common() && budget.waiting() > me
     }
 
-    /// Whether it waits for memory.
     pub(super) fn waits_for_memory(&self) -> bool {
         self.purse.is_waiting()
     }
 
-    /// Stops waiting for memory.
     pub(super) fn stop_waiting(&mut self, budget: &Budget) {
         budget.leave(&mut self.purse);
     }
@@ -364,7 +352,6 @@ impl Outbox {
         }
     }
 
-    /// Answers BLOCK_STATUS.
     pub(super) fn describe(
         &mut self,
         number: u32,
@@ -427,7 +414,6 @@ impl Outbox {
         budget.give(&mut self.purse, cost_bytes);
     }
 
-    /// Whether messages wait and none is being sent.
     pub(super) fn has_batch(&self) -> bool {
         self.spare.is_some() && !self.replies.is_empty()
     }
@@ -475,7 +461,6 @@ impl Outbox {
         self.end(costs().count(), costs().sum(), budget);
     }
 
-    /// Whether nothing waits and nothing is being sent.
     pub(super) fn is_quiet(&self) -> bool {
         self.replies.is_empty() && self.spare.is_some()
     }

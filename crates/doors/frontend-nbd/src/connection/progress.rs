@@ -13,12 +13,10 @@ use crate::limits::{CONTENDED_DEADLINE, STRIDE_BYTES};
 
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// The time of the last call.
     now: Instant,
     /// Since when the incoming payload, and the outgoing replies, have moved no stride.
     receiving_since: Option<Instant>,
     sending_since: Option<Instant>,
-    /// When the current receive began.
     asked_at: Instant,
     stride: Stride,
 }
@@ -59,12 +57,10 @@ impl Progress {
         self.sending_since
     }
 
-    /// The earlier of both clocks.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         self.receiving_since.into_iter().chain(self.sending_since).min()
     }
 
-    /// Restarts both clocks.
     pub(super) fn begin_anew(&mut self, now: Instant) {
         self.stride = Stride::default();
         for since in [&mut self.receiving_since, &mut self.sending_since] {
@@ -77,7 +73,6 @@ impl Progress {
         self.stride = Stride::default();
     }
 
-    /// A receive begins.
     pub(super) fn begin_receive(&mut self, is_in_payload: bool) {
         self.asked_at = self.now;
         let since = self.now.checked_sub(self.stride.spent).unwrap_or(self.now);
@@ -109,7 +104,6 @@ impl Progress {
         Some(self.stride.spent)
     }
 
-    /// Replies, or the rest of them, are being sent.
     pub(super) fn begin_send(&mut self) {
         self.sending_since = Some(self.now);
     }

@@ -28,7 +28,6 @@ use crate::sync::{Flaw, choose};
 const HEAVY_BYTES: u32 = 5000;
 /// Greeting, and the answer to GO: one item of 12 bytes, and an end.
 const HELLO_BYTES: usize = 18 + 20 + 12 + 20;
-/// The header of a reply.
 const REPLY_BYTES: usize = 16;
 
 /// Finishes each operation on a thread of its own; a FLUSH by dropping it.
@@ -99,7 +98,6 @@ fn serve_on(shared: &Arc<Shared>, socket: Arc<Socket>) -> thread::JoinHandle<()>
     thread::spawn(move || super::serve(&ours, identity, &socket))
 }
 
-/// The cookies of the replies that have arrived.
 fn cookies(mut stream: UnixStream) -> Vec<u64> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("the other end is closed");
@@ -153,8 +151,7 @@ fn a_request_that_is_forgotten_is_caught() {
 /// Two connections, and memory for one of their long reads at a time.
 fn share_memory() {
     let shared = shared();
-    // Three quarters are common, and no connection has a share of its own: room for one read and a
-    // write.
+    // Three quarters are common, and there are no own shares: room for one read and a write.
     shared.budget.set_limit(4 * 4096);
     shared.budget.set_connections_max(1 << 20);
     let serving = || {

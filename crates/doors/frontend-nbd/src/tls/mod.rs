@@ -108,8 +108,7 @@ impl Tls {
         self.is_required && self.clients == Clients::Known
     }
 
-    /// Starts a thread for a client's socket; false if the system has no thread, or the server no
-    /// room.
+    /// Starts a thread for a client's socket; false without a thread or room.
     pub(crate) fn serve(&self, (socket, is_tcp): (OwnedFd, bool), dealer: Dealer) -> bool {
         let pumps = Arc::clone(&dealer.shared.pumps);
         let Some(place) = pumps.enter(&socket, dealer.shared.settings.negotiating_max) else {

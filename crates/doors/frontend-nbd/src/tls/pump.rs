@@ -33,7 +33,6 @@ use crate::limits::STOP_PROGRESS_DEADLINE;
 /// Plain bytes waiting for the connection at which the thread stops receiving.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 
-/// Plain bytes turned into records in one go.
 const TURN_BYTES: usize = 128 * 1024;
 
 /// Why a client was not admitted, or was cut.
@@ -78,7 +77,6 @@ struct LetIn {
     heard: Vec<u8>,
 }
 
-/// The thread's body.
 pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, place: &Place) {
     let ended = run(tls, socket, dealer, place);
     if let Err(ended) = ended {
@@ -87,8 +85,7 @@ pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, place: 
     }
 }
 
-/// Errors are those of clients that are not admitted; the connection reports how an admitted client
-/// ends.
+/// Errors concern clients that are not admitted; connections report the ends of the others.
 fn run(
     tls: &Tls,
     (socket, is_tcp): (OwnedFd, bool),
@@ -137,8 +134,7 @@ fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ende
                         heard,
                     });
                 }
-                // An attacker in the middle could have injected these bytes, to be trusted after
-                // the handshake.
+                // An attacker in the middle could have injected these bytes.
                 GateEvent::StartTls { .. } if !heard.is_empty() => return Err(Ended::Injected),
                 GateEvent::StartTls { client_flags } => {
                     let connection = ServerConnection::new(std::sync::Arc::clone(&tls.config))?;
@@ -221,7 +217,6 @@ impl Line {
         self.flush()
     }
 
-    /// Sends as much as the client takes.
     fn flush(&mut self) -> Result<(), Ended> {
         while self.waits() {
             let sent = match &mut self.coat {
@@ -241,7 +236,6 @@ impl Line {
         Ok(())
     }
 
-    /// Whether bytes wait to be sent.
     fn waits(&self) -> bool {
         match &self.coat {
             Coat::Tls(tls) => tls.wants_write(),
@@ -266,12 +260,10 @@ impl Line {
     }
 }
 
-/// Moves bytes both ways, beginning with `plain`, until the connection has ended and the client has
-/// taken all its bytes.
+/// Moves bytes both ways, `plain` first, until the connection has ended and the client has all.
 fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), Ended> {
     let mut buffer = vec![0; TURN_BYTES];
-    // Bytes that arrived with the end of the handshake are buffered already; `poll` does not report
-    // them again.
+    // Bytes behind the handshake are buffered already; `poll` does not report them again.
     let mut is_over = line.receive(&mut plain)?;
     let (mut written, mut is_told) = (0, false);
     loop {
@@ -290,8 +282,8 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             PollFd::from_borrowed_fd(line.client.as_fd(), clients),
             PollFd::from_borrowed_fd(inner.as_fd(), inners),
         ];
-        // Poll only sockets with wanted events: `poll` would report a closed peer again and again.
-        // At least one of them always has some.
+        // Poll only for wanted events, else a closed peer is reported for ever. One is always
+        // wanted.
         let wanted = match (clients.is_empty(), inners.is_empty()) {
             (true, _) => &mut polled[1..],
             (_, true) => &mut polled[..1],
@@ -341,7 +333,6 @@ fn some(moved: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// Whether a read reached the end of the stream.
 fn over(read: io::Result<usize>) -> Result<bool, Ended> {
     match read {
         Ok(length) => Ok(length == 0),
@@ -364,7 +355,6 @@ fn send_all(client: &mut UnixStream, mut bytes: &[u8], end: Instant) -> Result<(
     Ok(())
 }
 
-/// Waits for a socket until `end`.
 fn wait(socket: &UnixStream, events: PollFlags, end: Instant) -> Result<(), Ended> {
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -22,7 +22,6 @@ use crate::limits::WAITING_LEAST;
 enum State {
     /// Its handshake is not over.
     Waiting,
-    /// It was admitted.
     In,
     /// Its socket is shut down, and its thread has not ended yet.
     Cut,
@@ -50,7 +49,6 @@ struct Book {
     next: u64,
 }
 
-/// All TLS clients' threads.
 #[derive(Debug, Default)]
 pub(crate) struct Pumps {
     book: Mutex<Book>,
@@ -101,8 +99,7 @@ impl Pumps {
         self.cut(|client| client.state == State::Waiting);
     }
 
-    /// Waits until all have ended, and cuts the rest at the deadline: those hold only a socket, and
-    /// end by themselves.
+    /// Waits until all have ended; at the deadline cuts the rest, which end by themselves.
     pub(crate) fn end(&self, deadline: Duration) {
         if !self.is_empty_within(deadline) {
             self.cut(|_| true);

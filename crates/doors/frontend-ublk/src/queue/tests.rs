@@ -20,7 +20,6 @@ const DEPTH: u16 = 64;
 /// Longer than any operation takes here.
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// Descriptions in a round.
 const DESCRIPTIONS: usize = 600;
 
 /// The byte that fills a sector, in the array and in payloads.
@@ -124,7 +123,6 @@ impl Disk for Array {
     }
 }
 
-/// The state of an entry of the kernel's.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     /// The kernel has it, without a request yet.
@@ -142,7 +140,6 @@ struct Kernel {
     ended: Vec<Ended>,
     bell: Option<OwnedFd>,
     is_watched: bool,
-    /// Descriptions with their answers.
     answers: Arc<Mutex<Vec<(Description, i32)>>>,
     read: Mutex<Vec<u16>>,
     random: fastrand::Rng,
@@ -270,7 +267,6 @@ fn description(random: &mut fastrand::Rng) -> Description {
     Description { op_flags, nr_sectors, start_sector, addr: random.u64(..) }
 }
 
-/// The correct answer.
 fn expected(told: &Description) -> i32 {
     let offset = match Request::parse(told, SIZE_BYTES) {
         Err(_) => return -22,

@@ -29,7 +29,6 @@ pub(super) trait Turns: Wake + 'static {
     /// The eventfd to watch, if the ring is served.
     fn kick(&self) -> Option<Descriptor>;
 
-    /// Whether no more turns will follow.
     fn is_over(&self) -> bool;
 }
 

@@ -40,7 +40,6 @@ use driver::{Driver, Turns};
 use state::{Asks, Finished, State};
 pub(crate) use state::{Event, Served};
 
-/// Tokens of the worker's calls.
 const TURN: u64 = 0;
 const KICK: u64 = 1;
 
@@ -76,14 +75,12 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces one of the client's eventfds.
     pub(crate) fn set_event(self: &Arc<Self>, event: Event, bell: Option<Descriptor>) {
         self.lock().set_event(event, bell);
         self.call_for_turn();
     }
 
-    /// Starts a ring, of which a dead server left these requests; `device` is the device as the
-    /// driver negotiated it.
+    /// Starts a ring with the requests that a dead server left, for the negotiated `device`.
     pub(crate) fn start(self: &Arc<Self>, (ring, left): (Ring, Vec<u16>), device: Device) {
         let mut state = self.lock();
         assert!(!state.has_ring(), "a ring is stopped before another is begun with");
@@ -96,13 +93,11 @@ impl Queue {
         self.lock().has_ring()
     }
 
-    /// Enables or disables the ring.
     pub(crate) fn enable(self: &Arc<Self>, is_enabled: bool) {
         self.lock().is_enabled = is_enabled;
         self.call_for_turn();
     }
 
-    /// Replaces the guest's memory.
     pub(crate) fn set_memory(self: &Arc<Self>, memory: &Arc<Memory>) {
         self.lock().set_memory(memory);
         self.call_for_turn();
@@ -124,7 +119,6 @@ impl Queue {
         base
     }
 
-    /// Takes nothing more from the ring.
     pub(crate) fn hold(self: &Arc<Self>) {
         self.lock().is_held = true;
         self.call_for_turn();
@@ -157,7 +151,6 @@ impl Queue {
         waited.unwrap_or_else(PoisonError::into_inner).0.under_way() == 0
     }
 
-    /// Schedules a turn.
     fn call_for_turn(self: &Arc<Self>) {
         self.driver.wake(self, TURN);
     }

@@ -16,7 +16,6 @@ use crate::limits::DOOR_BYTES_MAX;
 use crate::memory::Memory;
 use crate::ring::{Broken, Ring};
 
-/// The state that all queues of a session share.
 pub(crate) struct Served {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) id: [u8; ID_BYTES],
@@ -24,7 +23,6 @@ pub(crate) struct Served {
     pub(crate) started: AtomicUsize,
 }
 
-/// The end of an operation, for a queue.
 pub(super) struct Finished {
     pub(super) token: u64,
     pub(super) outcome: Outcome,
@@ -41,7 +39,6 @@ pub(crate) enum Event {
     Error,
 }
 
-/// A request that the array works on.
 struct Asked {
     head: u16,
     chain: Chain,
@@ -55,11 +52,9 @@ pub(super) struct Asks<'a> {
     pub(super) receiver: &'a dyn Fn() -> Arc<dyn Receiver>,
 }
 
-/// The result of beginning a request.
 enum Step {
     /// The array has it.
     Submitted,
-    /// It was answered.
     Answered,
     /// It has no memory until another request ends.
     Waits,
@@ -72,7 +67,6 @@ pub(super) struct State {
     pub(super) is_enabled: bool,
     /// The queue takes nothing more from the ring.
     pub(super) is_held: bool,
-    /// The client has left.
     pub(super) is_cut: bool,
     is_broken: bool,
     /// The ring has answers that the guest may not have noticed.
@@ -86,7 +80,6 @@ pub(super) struct State {
     held_bytes: usize,
     /// A list that is empty between turns; kept for its memory.
     finished: Vec<Finished>,
-    /// The kick that a worker watches.
     pub(super) watched: Option<Descriptor>,
 }
 
@@ -95,7 +88,6 @@ impl State {
         self.ring.is_some()
     }
 
-    /// Operations in flight in the array.
     pub(super) fn under_way(&self) -> usize {
         self.asked.len()
     }
@@ -117,7 +109,6 @@ impl State {
         }
     }
 
-    /// The kick to watch.
     pub(super) fn kick(&self) -> Option<&Descriptor> {
         let is_looked_at = self.ring.is_some() && !self.is_cut && !self.is_broken;
         self.kick.as_ref().filter(|_| is_looked_at)
@@ -138,8 +129,7 @@ impl State {
         self.call_anyway();
     }
 
-    /// Calls the guest in any case: it may have missed earlier answers, by this server or a dead
-    /// one.
+    /// Calls the guest in any case: it may have missed earlier answers, also a dead server's.
     fn call_anyway(&self) {
         if self.ring.is_some() {
             self.call.iter().for_each(bells::ring);
@@ -151,8 +141,7 @@ impl State {
         let unanswered = u16::try_from(self.in_hand.len()).expect("no more than there are entries");
         self.in_hand.clear();
         self.kick = None;
-        // Requests in hand stay in the ring for the next server, and in the table if the client
-        // keeps one.
+        // Requests in hand stay in the ring and the table for the next server.
         self.ring.take().map(|ring| ring.base().wrapping_sub(unanswered))
     }
 
@@ -176,7 +165,6 @@ impl State {
         }
     }
 
-    /// The list for finished operations.
     pub(super) fn take_list(&mut self) -> Vec<Finished> {
         std::mem::take(&mut self.finished)
     }
@@ -219,8 +207,7 @@ impl State {
         }
     }
 
-    /// Begins requests in hand and in the ring: at most `room`, and as memory allows. Whether it
-    /// began any.
+    /// Begins requests in hand and in the ring: at most `room`, as memory allows; whether any.
     pub(super) fn take_in(&mut self, asks: &Asks<'_>, room: &mut usize) -> bool {
         let mut has_begun = false;
         while self.goes_on() && *room > 0 {
@@ -303,8 +290,7 @@ impl State {
         }
     }
 
-    /// The operation for a request; `None` if it is answered already. Copies a write's payload from
-    /// the guest.
+    /// The operation, with a write's payload from the guest; `None` if the request is answered.
     fn operation(
         &self,
         served: &Served,
@@ -341,7 +327,6 @@ impl State {
         }))
     }
 
-    /// Handles the end of an operation.
     pub(super) fn finish(&mut self, token: u64, outcome: Outcome) {
         let token = usize::try_from(token).expect("one of our tokens");
         let Asked { head, chain, request, held_bytes } = self.asked.remove(token);
@@ -382,7 +367,6 @@ impl State {
     }
 }
 
-/// Logs once that a ring is broken.
 fn say_broken(why: &Broken) {
     tracing::warn!(target: "braid_frontend_vhost_user", error = %why, "a guest's ring makes no sense, and is not served any more");
 }

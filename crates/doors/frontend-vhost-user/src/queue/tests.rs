@@ -43,7 +43,6 @@ struct Store {
     held: Mutex<Option<Vec<Waiting>>>,
     /// Whether another thread answers some.
     elsewhere: bool,
-    /// Requests so far.
     count: AtomicU64,
 }
 
@@ -240,7 +239,6 @@ impl Guest {
         self.status(slot)
     }
 
-    /// Starts a queue on its ring.
     fn serve(
         &self,
         served: &Arc<Served>,
@@ -339,8 +337,7 @@ fn wild(random: &mut fastrand::Rng) -> ((u64, u32), (u16, u16)) {
         3 => 1,
         _ => 16,
     };
-    // A guest that has its rings overwritten can expect nothing more; any other memory of it may
-    // be.
+    // Any memory may be overwritten except the rings, without which a guest expects nothing.
     let is_in_table = (DESCRIPTORS..AVAILABLE).contains(&address);
     let most = if is_in_table { AVAILABLE - address } else { u64::MAX };
     let length = length.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -379,8 +376,7 @@ fn whatever_a_guest_asks_is_answered_once_and_stays_within_the_array() {
                 };
                 heads.push(head);
             }
-            // Payloads of wild requests may lie anywhere, even over the table, so their content is
-            // not checked.
+            // Wild payloads may lie anywhere, even over the table, so they are not checked.
             guest.put(&heads);
             let mut answered = guest.answers(heads.len());
             answered.sort_unstable();
@@ -485,8 +481,7 @@ fn what_a_dead_server_left_is_asked_for_again() {
 fn a_guest_that_always_has_more_does_not_keep_a_worker() {
     let Some(workers) = drivers().into_iter().flatten().next() else { return };
     let (disk, guest) = (Store::new(false), Guest::new());
-    // No request's chain can be followed, so each is answered at once, and the ring could be
-    // refilled for ever.
+    // No chain can be followed, so each is answered at once: the ring could be refilled for ever.
     guest.describe(0, (0, 16), (descriptor_flag::NEXT, ENTRIES));
     (0..ENTRIES).for_each(|at| guest.set(AVAILABLE + 4 + 2 * u64::from(at), 0_u16));
     let queue = guest.serve(&served(&disk), Some(&workers), None);

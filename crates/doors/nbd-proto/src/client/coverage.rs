@@ -42,7 +42,6 @@ impl Coverage {
         true
     }
 
-    /// Whether `start..end` is covered.
     pub(super) fn is_complete(&self, start: u64, end: u64) -> bool {
         self.ranges.get(&start) == Some(&end)
     }

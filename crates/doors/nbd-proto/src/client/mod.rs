@@ -167,8 +167,7 @@ pub enum SubmitError {
     /// The range does not lie within the export, or is empty.
     #[error("the range is empty or beyond the end of the export")]
     Range,
-    /// BLOCK_STATUS without the context, "don't fragment" without structured replies, or a range
-    /// longer than headers hold.
+    /// It needs a context, structured replies or longer lengths than were negotiated.
     #[error("the request needs a feature that was not negotiated")]
     NotNegotiated,
 }

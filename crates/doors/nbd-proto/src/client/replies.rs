@@ -14,8 +14,7 @@ use crate::style::Style;
 use crate::wire;
 
 impl InFlight {
-    /// Marks `length` bytes at `offset` as arrived; false if they are outside the request or have
-    /// arrived before.
+    /// Marks `length` bytes at `offset` as arrived; false outside the request or a second time.
     fn take_range(&mut self, offset: u64, length: u32) -> bool {
         let Command::Read { offset: wanted, length: wanted_length, .. } = self.command else {
             return false;
@@ -119,7 +118,6 @@ impl ClientSession {
         self.on_chunk((flags, kind), cookie, length);
     }
 
-    /// Handles a chunk of a request in flight.
     fn on_chunk(&mut self, (flags, kind): (u16, u16), cookie: u64, length: u32) {
         let done = flags & wire::CHUNK_FLAG_DONE != 0;
         if kind == wire::CHUNK_OFFSET_DATA {

@@ -52,7 +52,6 @@ enum Phase {
         option: u32,
         remaining: u32,
     },
-    /// The gate has ended.
     Over,
 }
 
@@ -90,8 +89,7 @@ impl TlsGate {
         self.events.pop_front()
     }
 
-    /// Takes the client's bytes; returns the number consumed. The rest belongs to TLS or the
-    /// session.
+    /// Takes the client's bytes; returns the number consumed. The rest is TLS's or the session's.
     pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
         let mut rest = input;
         while self.phase != Phase::Over && !rest.is_empty() {
@@ -208,8 +206,7 @@ mod tests {
 
     const BOTH: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
 
-    /// All events but the greeting, and the number of bytes left over, with the bytes given `step`
-    /// at a time.
+    /// All events but the greeting, and the bytes left over, with the bytes given `step` at a time.
     fn heard(is_required: bool, bytes: &[u8], step: usize) -> (Vec<GateEvent>, usize) {
         let mut gate = TlsGate::new(is_required);
         let taken: usize = bytes.chunks(step).map(|part| gate.handle_bytes(part)).sum();
@@ -218,7 +215,6 @@ mod tests {
         (events.into_iter().skip(1).collect(), bytes.len().saturating_sub(taken))
     }
 
-    /// The kinds of the replies to options.
     fn kinds(events: &[GateEvent]) -> Vec<u32> {
         let kind = |event: &GateEvent| match event {
             GateEvent::Transmit(bytes) => {

@@ -138,7 +138,6 @@ enum Phase {
     Closed,
 }
 
-/// The features that options have negotiated so far.
 #[derive(Debug, Default, Clone, Copy)]
 struct Features {
     no_zeroes: bool,
@@ -190,8 +189,7 @@ impl ServerSession {
     /// event must be polled first or the rest is a WRITE's payload, and 0 once closed.
     ///
     /// # Panics
-    /// If events are waiting to be polled: the order of calls is the driver's mistake, not the
-    /// peer's.
+    /// If events are waiting to be polled: the driver's mistake, not the peer's.
     pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
         assert!(self.events.is_empty(), "poll every event before feeding more bytes");
         let mut rest = input;
@@ -230,8 +228,8 @@ impl ServerSession {
     }
 
     /// Bytes that complete the current or next message; skipped data counts as one message. A
-    /// driver that receives no more than this receives nothing of the next message. 0 within a
-    /// payload and once closed.
+    /// driver that receives at most this gets no byte of the next. 0 within a payload and once
+    /// closed.
     #[must_use]
     pub fn message_missing(&self) -> usize {
         match self.phase {
@@ -260,14 +258,12 @@ impl ServerSession {
         }
     }
 
-    /// From now on the session answers every option but ABORT with ERR_SHUTDOWN, and refuses every
-    /// request with ESHUTDOWN.
+    /// From now on answers options but ABORT with ERR_SHUTDOWN, and requests with ESHUTDOWN.
     pub fn handle_shutdown(&mut self) {
         self.shutting_down = true;
     }
 
-    /// From now on the session answers every option but ABORT with ERR_POLICY and `reason`: the
-    /// server turns the client away. Only before the transmission phase.
+    /// From now on answers options but ABORT with ERR_POLICY and `reason`: the client must go.
     ///
     /// # Panics
     /// In the transmission phase.

@@ -73,7 +73,6 @@ impl ServerSession {
         }
     }
 
-    /// Queues one reply.
     pub(super) fn reply(&mut self, option: u32, kind: u32, data: &[u8]) {
         let mut bytes = Vec::new();
         wire::encode_option_reply(&mut bytes, option, kind, data);
