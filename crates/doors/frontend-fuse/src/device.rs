@@ -179,7 +179,6 @@ impl Reader {
         }
     }
 
-    /// Waits for a message, or for the end.
     fn wait(&self) {
         let Device { descriptor, end, .. } = &*self.device;
         let mut descriptors =
@@ -272,7 +271,6 @@ impl Reader {
         }
     }
 
-    /// The payload of the write that was received.
     fn take(&mut self, bytes: usize) -> Result<Payload, NoMemory> {
         let is_as_expected = bytes <= self.expected.len()
             && Payload::capacity_for(bytes) == Payload::capacity_for(self.expected.len());

@@ -34,7 +34,6 @@ impl Gate {
         !held.unwrap_or_else(PoisonError::into_inner).is_closed
     }
 
-    /// Counts a request that holds `bytes`.
     pub(crate) fn enter(&self, bytes: usize) {
         let mut held = self.lock();
         held.bytes += bytes;
@@ -54,7 +53,6 @@ impl Gate {
         self.lock().bytes
     }
 
-    /// Closes the gate: the door receives no more messages.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

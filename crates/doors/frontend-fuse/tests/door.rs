@@ -126,7 +126,6 @@ fn ways() -> Vec<bool> {
     if can_switch { vec![false, true] } else { vec![false] }
 }
 
-/// A door; `None` if this machine allows none.
 fn served(read_only: bool, over_rings: bool) -> Option<Served> {
     if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
         skip(Need::Fuse, "no /dev/fuse");

@@ -119,12 +119,10 @@ impl Book {
         self.connections.values().filter(|entry| is_meant(entry.state)).count()
     }
 
-    /// Negotiating and transmitting connections.
     fn served(&self) -> usize {
         self.count(|state| state != State::TurnedAway)
     }
 
-    /// The connection that goes for a new one.
     fn loser(&self, room: &Room) -> Option<(u64, Evicted)> {
         let silent = self.connections.iter().filter(|(_, entry)| entry.state == State::Negotiating);
         if let Some((id, _)) = silent.min_by_key(|(_, entry)| entry.active_at) {
@@ -153,7 +151,6 @@ impl Registry {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a connection, if necessary in the place of another.
     pub(crate) fn admit(&self, socket: &Arc<Socket>, room: &Room) -> Admission {
         let mut book = self.lock();
         let negotiating = book.count(|state| state == State::Negotiating);
@@ -238,7 +235,6 @@ impl Registry {
         }
     }
 
-    /// Cuts all connections; returns their number.
     pub(crate) fn cut_all(&self) -> usize {
         let book = self.lock();
         book.connections.values().for_each(|entry| entry.socket.cut());

@@ -99,7 +99,6 @@ struct Link {
     sending: Option<Batch>,
     /// A batch sent in part.
     continued: Option<Batch>,
-    /// Lists of memory, while they are not lent to the ring.
     to_send: Segments,
     to_receive: Segments,
     /// The deadline for which the worker has a timer.
@@ -115,7 +114,6 @@ struct State {
     listed: Vec<usize>,
     /// Links that were advanced in this turn.
     touched: Vec<usize>,
-    /// Lists that are empty between turns; kept for their memory.
     left: Vec<Left>,
     tasks: Vec<Task>,
     is_put_off: bool,
@@ -218,14 +216,12 @@ impl WorkerConnections {
         self.workers.wake(self.index, sleeper, event.token(0))
     }
 
-    /// Admits a connection; false if the workers have stopped.
     pub(crate) fn begin(self: &Arc<Self>, identity: Identity, socket: Arc<Socket>) -> bool {
         let connections = Arc::clone(self);
         let add = Box::new(move |worker: &Worker| connections.add(worker, identity, socket));
         self.workers.post(self.index, add).is_ok()
     }
 
-    /// Closes all connections in any state.
     pub(crate) fn close_all(self: &Arc<Self>) {
         // Workers that have stopped have closed their connections.
         let _ = self.call(Event::CloseAll);

@@ -23,7 +23,6 @@ pub(crate) struct Shared {
     pub(crate) bounds: Bounds,
     pub(crate) notices: Notices,
     pub(crate) registry: Registry,
-    /// Threads of TLS clients.
     pub(crate) pumps: Arc<Pumps>,
     pub(crate) stopping: AtomicBool,
     pub(crate) stopping_since: OnceLock<Instant>,

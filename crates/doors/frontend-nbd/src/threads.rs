@@ -72,7 +72,6 @@ struct Line {
     work: Condvar,
 }
 
-/// Wakes the reader, which waits for memory.
 struct LineBell(Weak<Line>);
 
 impl Bell for LineBell {

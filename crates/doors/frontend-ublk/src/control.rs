@@ -11,7 +11,6 @@ use crate::kernel::Calls;
 
 const NODE: &str = "/dev/ublk-control";
 
-/// The control node of the kernel's driver.
 pub(crate) struct Control(Calls);
 
 pub(crate) enum Lack {
@@ -42,7 +41,6 @@ impl Control {
         Ok(features)
     }
 
-    /// The device with this number, if it exists.
     pub(crate) fn look(&mut self, id: u32) -> io::Result<Option<DeviceInfo>> {
         let mut info = DeviceInfo::new_zeroed();
         match self.call(command::GET_DEV_INFO, id, (0, info.as_mut_bytes())) {

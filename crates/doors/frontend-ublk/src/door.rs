@@ -85,7 +85,6 @@ struct Queues {
 }
 
 impl Queues {
-    /// Starts a thread for each queue, which fetches at once.
     fn start(
         &mut self,
         file: &Arc<File>,
@@ -110,7 +109,6 @@ impl Queues {
         answers.iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 
-    /// Ends the threads; the device stays.
     fn end(&self) {
         self.queues.iter().for_each(|queue| queue.end());
     }
@@ -299,7 +297,6 @@ fn ended(receiver: &Receiver<bool>, deadline: Duration) -> Closed {
     }
 }
 
-/// Makes and starts a new device.
 fn made(
     mut device: Device,
     (id, array): (Option<u32>, u64),

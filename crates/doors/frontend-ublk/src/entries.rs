@@ -19,10 +19,8 @@ pub(crate) enum Ended {
 pub(crate) trait Entries {
     fn depth(&self) -> u16;
 
-    /// Has the kernel report writes to `bell`.
     fn watch(&mut self, bell: BorrowedFd<'_>);
 
-    /// Gives an entry to the kernel for the first time.
     fn fetch(&mut self, tag: u16);
 
     /// Answers the request of an entry, and gives the entry to the kernel again.

@@ -46,7 +46,6 @@ impl Queue {
         Self { disk, inbox: Inbox::new(false), bell }
     }
 
-    /// Tells the thread to end without waiting for anything.
     pub(crate) fn end(&self) {
         self.leave(Left::End);
     }
@@ -79,7 +78,6 @@ pub(crate) struct Server<E> {
     asked: Vec<Option<Asked>>,
     /// Entries that have fetched and are not over.
     live: usize,
-    /// Operations in flight in the array.
     under_way: usize,
     held_bytes: usize,
     in_hand: VecDeque<(u16, Request)>,
@@ -151,7 +149,6 @@ impl<E: Entries> Server<E> {
         }
     }
 
-    /// Starts waiting requests as far as there is room.
     fn take_in(&mut self) {
         while let Some((tag, request)) = self.in_hand.front().copied() {
             let bytes = request.payload_bytes() as usize;

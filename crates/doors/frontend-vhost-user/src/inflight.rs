@@ -59,7 +59,6 @@ impl Table {
         Ok(Arc::new(Self { map, queues, entries }))
     }
 
-    /// The part of one queue, if the table has one.
     pub(crate) fn part(self: &Arc<Self>, queue: u16, ring_entries: u16) -> Option<Part> {
         let has_it = queue < self.queues && ring_entries <= self.entries;
         let start = u64::from(queue) * queue_bytes(self.entries);

@@ -17,9 +17,7 @@ use crate::limits::REGIONS_MAX;
 /// A region of memory, as the client describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// The guest's address.
     pub(crate) guest: u64,
-    /// The client's address.
     pub(crate) user: u64,
     pub(crate) bytes: u64,
     pub(crate) offset: u64,
@@ -79,7 +77,6 @@ impl Memory {
         Ok(Self { map, told: all })
     }
 
-    /// The guest's address for a client's address.
     pub(crate) fn guest_of(&self, user: u64) -> Option<GuestAddress> {
         self.told.iter().find_map(|told| {
             let within = user.checked_sub(told.user).filter(|within| *within < told.bytes)?;

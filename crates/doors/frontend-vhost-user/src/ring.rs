@@ -94,7 +94,6 @@ impl Ring {
         if self.queue.is_valid(self.memory.map()) { Ok(()) } else { Err(Broken::Place) }
     }
 
-    /// Takes the next request: its first descriptor.
     pub(crate) fn take(&mut self) -> Result<Option<u16>, Broken> {
         let head = match self.queue.iter(self.memory.map()) {
             Ok(mut heads) => heads.next().map(|chain| chain.head_index()),
@@ -116,7 +115,6 @@ impl Ring {
         Chain::walk(table, head, |address| self.memory.descriptor(address))
     }
 
-    /// Answers a request, with `written_bytes` written to its memory.
     pub(crate) fn answer(&mut self, head: u16, written_bytes: u32) -> Result<(), Broken> {
         let is_taken = std::mem::replace(&mut self.taken[usize::from(head)], false);
         assert!(is_taken, "a request is answered once");

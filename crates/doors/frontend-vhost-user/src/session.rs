@@ -78,7 +78,6 @@ impl Session {
         }
     }
 
-    /// The queue with this number; makes it if necessary.
     fn queue(&self, number: u32) -> Result<Arc<Queue>> {
         let number = u16::try_from(number).ok().filter(|number| *number < QUEUES_MAX);
         let number = number.ok_or(Error::InvalidParam)?;

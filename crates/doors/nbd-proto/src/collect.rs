@@ -14,7 +14,6 @@ use crate::limits::{CHUNK_BYTES_MAX, OPTION_BYTES_MAX};
 pub(crate) const COLLECT_BYTES_MAX: usize =
     if OPTION_BYTES_MAX > CHUNK_BYTES_MAX { OPTION_BYTES_MAX } else { CHUNK_BYTES_MAX };
 
-/// Gathers one message of known length.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     bytes: Vec<u8>,

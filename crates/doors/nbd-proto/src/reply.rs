@@ -105,7 +105,6 @@ impl ReplyCodec {
         self.style
     }
 
-    /// The last chunk of a reply.
     fn chunk(self, kind: u16, echo: Echo, length: u32) -> ReplyHeader {
         assert!(self.style.has_chunks(), "chunks are for clients that know them");
         let mut header = ReplyHeader::new();

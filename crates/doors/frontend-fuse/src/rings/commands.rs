@@ -123,14 +123,12 @@ impl Commands {
         self.memory.entries.len()
     }
 
-    /// Has the kernel report writes to `bell`.
     pub(super) fn watch(&mut self, bell: BorrowedFd<'_>) {
         let events = u32::try_from(libc::POLLIN).expect("a small number");
         let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), events).multi(true).build();
         self.push(poll.user_data(BELL).into());
     }
 
-    /// Gives an entry to the kernel for the first time.
     pub(super) fn register(&mut self, index: usize) {
         self.send(index, RING_REGISTER, 0);
     }

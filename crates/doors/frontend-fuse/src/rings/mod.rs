@@ -52,13 +52,11 @@ fn count(list: &str) -> Option<usize> {
     parts.sum::<Option<usize>>().filter(|count| *count > 0)
 }
 
-/// Entries of each queue.
 fn entries_of(queues: usize) -> usize {
     (ENTRIES_ALTOGETHER / queues).clamp(ENTRIES_MIN, ENTRIES_MAX)
 }
 
 impl Rings {
-    /// Makes the threads, rings and memory.
     pub(crate) fn prepare(
         device: &Arc<OwnedFd>,
         (session, gate): (&Arc<Session>, &Arc<Gate>),

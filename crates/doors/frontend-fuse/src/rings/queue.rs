@@ -39,7 +39,6 @@ pub(super) enum Left {
     End,
 }
 
-/// The part of a queue that other threads use.
 pub(super) struct Queue {
     pub(super) session: Arc<Session>,
     pub(super) gate: Arc<Gate>,
@@ -76,9 +75,7 @@ impl Receiver for Queue {
 pub(super) struct Server {
     queue: Arc<Queue>,
     commands: Commands,
-    /// The operation that each entry waits for.
     asked: Vec<Option<Asked>>,
-    /// Registered entries.
     live: usize,
     ending: Option<Instant>,
 }
@@ -196,7 +193,6 @@ impl Server {
         self.queue.gate.leave(asked.held_bytes);
     }
 
-    /// Puts an answer into an entry's memory, and gives the entry back to the kernel.
     fn answer(&mut self, index: usize, (reply, unique): (&Reply, u64), read: Option<&[u8]>) {
         let (header, place) = self.commands.of_idle(index);
         let body = read.unwrap_or(reply.body());

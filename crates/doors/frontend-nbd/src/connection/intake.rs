@@ -163,7 +163,6 @@ impl Receive {
     }
 }
 
-/// The owner of lent memory.
 #[derive(Debug)]
 enum Place<'a> {
     Payload(&'a mut Payload),
@@ -237,7 +236,6 @@ impl Intake {
         }
     }
 
-    /// The next event of the received bytes; `None` when more bytes are needed.
     pub(super) fn poll(&mut self) -> Option<Event> {
         assert!(!self.awaits_open, "a write is opened before anything else is asked for");
         self.input.as_ref()?;
@@ -410,7 +408,6 @@ impl Intake {
         Some(Receive { write, input, input_bytes, guesses })
     }
 
-    /// Lends memory for bytes that are thrown away.
     pub(super) fn receive_waste(&mut self) -> Option<Receive> {
         let input = self.input.take()?;
         let input_bytes = input.len();

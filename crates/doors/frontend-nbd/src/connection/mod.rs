@@ -583,7 +583,6 @@ impl Connection {
         self.outbox.waits_for_memory()
     }
 
-    /// Messages to send; `None` while some are out, and when there are none.
     pub(crate) fn batch(&mut self) -> Option<Batch> {
         if self.is_closed() {
             return None;
@@ -632,7 +631,6 @@ fn describe(export: &dyn Export, request_bytes_max: usize) -> ExportDescription 
     }
 }
 
-/// Limits the maximum request to the memory that it can get.
 fn within(sizes: BlockSizes, request_bytes_max: usize) -> BlockSizes {
     let minimum = sizes.minimum_bytes();
     let most = u32::try_from(request_bytes_max).unwrap_or(u32::MAX).max(minimum).max(512);

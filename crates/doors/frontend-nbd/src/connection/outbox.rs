@@ -174,7 +174,6 @@ struct Slot {
     kind: Kind,
     /// The part that the export has not been asked for yet.
     rest: Option<Command>,
-    /// Memory that it holds in the budget.
     cost_bytes: usize,
 }
 
@@ -218,7 +217,6 @@ impl Outbox {
         self.codec = codec;
     }
 
-    /// Begins a request if there is room.
     pub(super) fn begin(&mut self, echo: Echo, kind: Kind, budget: &Budget) -> Begun {
         let bytes = kind.bytes();
         if bytes > request_bytes_max(budget.limit_bytes()) {
@@ -330,7 +328,6 @@ impl Outbox {
         self.slots[number as usize].as_mut().expect("a request that is under way").rest.take()
     }
 
-    /// Answers a request with the export's outcome.
     pub(super) fn finish(&mut self, number: u32, outcome: Outcome, at: &Ledger<'_>) {
         let slot = self.take_slot(number);
         if self.closed {
@@ -368,7 +365,6 @@ impl Outbox {
         self.answer(slot, &bytes, None);
     }
 
-    /// Answers a request that was never started.
     pub(super) fn refuse(&mut self, number: u32, error: ErrorCode, reason: &str, at: &Ledger<'_>) {
         let slot = self.take_slot(number);
         self.fail(slot, error, reason, at);
@@ -380,7 +376,6 @@ impl Outbox {
         self.end(1, slot.cost_bytes, budget);
     }
 
-    /// Queues a message of the negotiation.
     pub(super) fn transmit(&mut self, bytes: Vec<u8>) {
         self.replies.push_back(Reply { head: bytes, payload: None, cost_bytes: None });
     }
@@ -471,7 +466,6 @@ impl Outbox {
     }
 }
 
-/// Where requests' ends are counted, and their memory returned.
 pub(super) struct Ledger<'a> {
     pub(super) counters: &'a Counters,
     pub(super) budget: &'a Budget,

@@ -79,7 +79,6 @@ impl Progress {
         self.receiving_since = is_in_payload.then_some(since);
     }
 
-    /// A receive ends; whether it was for a payload.
     pub(super) fn end_receive(&mut self) -> bool {
         self.receiving_since.take().is_some()
     }

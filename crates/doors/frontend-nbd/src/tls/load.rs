@@ -45,7 +45,6 @@ pub(super) fn config(folder: &Path, clients: Clients) -> Result<ServerConfig, Tl
     builder.with_single_cert(chain, private).map_err(|error| broken(&certificate, &error))
 }
 
-/// Refuses a key that all users may read.
 fn check_closed(key: &Path) -> Result<(), TlsError> {
     let status = std::fs::metadata(key).map_err(|source| unreadable(key, source))?;
     let mode = status.mode() & 0o777;

@@ -117,7 +117,6 @@ fn run(
     Ok(())
 }
 
-/// Runs the gate and the handshake.
 fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ended> {
     let mut gate = TlsGate::new(tls.is_required);
     let (mut buffer, mut length, mut taken) = ([0; 4096], 0, 0);

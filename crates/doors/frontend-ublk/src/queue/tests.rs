@@ -75,7 +75,6 @@ impl Array {
     }
 }
 
-/// Carries out an operation, and checks it.
 fn end(operation: ClientRequest) -> Outcome {
     let within = |offset: u64, length: u64| {
         assert!(length > 0 && offset.checked_add(length).is_some_and(|end| end <= SIZE_BYTES));
@@ -133,7 +132,6 @@ enum Entry {
     Over,
 }
 
-/// A kernel with a list of descriptions.
 struct Kernel {
     entries: Vec<Entry>,
     script: VecDeque<Description>,

@@ -28,7 +28,6 @@ pub(super) struct Finished {
     pub(super) outcome: Outcome,
 }
 
-/// An eventfd of the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The client signals requests in the ring.
@@ -53,7 +52,6 @@ pub(super) struct Asks<'a> {
 }
 
 enum Step {
-    /// The array has it.
     Submitted,
     Answered,
     /// It has no memory until another request ends.

@@ -124,7 +124,6 @@ impl Disk for Store {
     }
 }
 
-/// A guest and its monitor.
 struct Guest {
     file: File,
     memory: Arc<Memory>,
@@ -197,7 +196,6 @@ impl Guest {
         self.get(STATUSES + u64::from(slot))
     }
 
-    /// Puts requests into the ring, and kicks.
     fn put(&mut self, heads: &[u16]) {
         for head in heads {
             self.set(AVAILABLE + 4 + 2 * u64::from(self.put % ENTRIES), *head);
@@ -322,7 +320,6 @@ fn what_is_written_is_read_back() {
     }
 }
 
-/// One descriptor of a hostile guest's table.
 fn wild(random: &mut fastrand::Rng) -> ((u64, u32), (u16, u16)) {
     let address = match random.u8(..8) {
         0 => random.u64(..),

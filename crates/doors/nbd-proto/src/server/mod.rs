@@ -125,7 +125,6 @@ pub enum CloseReason {
     PayloadTooLarge(u64),
 }
 
-/// The session's place in the stream, as drawn in the module's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     ClientFlags,

@@ -79,7 +79,6 @@ impl ServerSession {
         self.events.push_back(ServerEvent::Transmit(bytes));
     }
 
-    /// Queues the only reply to an option and waits for the next one.
     fn answer(&mut self, option: u32, kind: u32, data: &[u8]) {
         self.reply(option, kind, data);
         self.enter(Phase::OptionHeader);
