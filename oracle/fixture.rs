@@ -50,8 +50,7 @@ pub struct Member {
     pub device_sectors: u64,
     /// Sectors before the data area.
     pub data_start: u64,
-    /// Bytes outside the data area (superblock and its companions) and their places; the rest is
-    /// zero.
+    /// Bytes outside the data area (superblock and companions) with their places; else zero.
     pub raw: Vec<(u64, Vec<u8>)>,
     /// The data area; places not named are zero.
     pub runs: Vec<Run>,

@@ -2,9 +2,9 @@
 //!
 //! Input: 8 bytes that choose a sound array (level, layout, version, members, spares, chunk), then
 //! damages of 5 bytes each: the member, the place in its superblock (two bytes), the kind of
-//! damage, and a value. Some damages are larger: a copy of another member's superblock, a missing
-//! member, a truncated device. Checksums are fixed afterwards unless the member's flag forbids it,
-//! as a fuzzer cannot guess them.
+//! damage, and a value. Larger damages copy another member's superblock, remove a member or cut a
+//! device. Checksums are fixed afterwards unless the member's flag forbids it, as a fuzzer cannot
+//! guess them.
 //!
 //! Invariants: no panic; one verdict per member; the order of the members changes nothing. An
 //! accepted array lies within its members. No accepted member is more than one event older than the

@@ -1,5 +1,4 @@
-//! The bitmap superblock, and the bits behind it or the marks of a lockless one. Input: 16 bytes of
-//! array UUID, then the bytes.
+//! The bitmap superblock, and its bits or lockless marks. Input: 16 bytes of array UUID, the bytes.
 #![no_main]
 
 use braid_ondisk::{Bitmap, BitmapKind, UnvalidatedBitmap};

@@ -4,8 +4,7 @@
 //!
 //! Intel's metadata is its block as it reads in memory, put at its place on a disk. DDF's is a
 //! header and its sections, put at the start of a disk whose anchor is a copy of the header.
-//! Checksums are fixed first: the fuzzer cannot guess them, and the checks behind them are the
-//! interesting ones.
+//! Checksums are fixed first, since the fuzzer cannot guess them.
 #![no_main]
 
 use braid_external_metadata::{Label, Seen, gather, look};

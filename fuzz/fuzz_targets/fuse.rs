@@ -1,5 +1,4 @@
-//! A FUSE message of the kernel. Input: 1 byte of flags, 2 bytes of the length of a WRITE's
-//! payload, then the message.
+//! A FUSE message. Input: 1 byte of flags, 2 bytes of a WRITE's payload length, then the message.
 //!
 //! Invariants: no panic; no read, write or zeroing outside the file; an answer contains its own
 //! length; a read-only file never changes.

@@ -1,8 +1,6 @@
-//! The journal's meta block, and the journal that begins with it. Input: 16 bytes of array UUID, 1
-//! byte of flags, then the ring.
+//! The journal's meta block and the journal. Input: 16 bytes of UUID, 1 byte of flags, the ring.
 //!
-//! Flag 1 fixes magic, version and checksum of the first block first: the fuzzer cannot guess a
-//! CRC.
+//! Flag 1 fixes magic, version and checksum of the first block: the fuzzer cannot guess a CRC.
 #![no_main]
 
 use braid_ondisk::{JournalArea, JournalLog, UnvalidatedJournalMeta};

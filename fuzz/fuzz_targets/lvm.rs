@@ -1,9 +1,8 @@
-//! Volumes of LVM. Input: 1 byte that chooses, then a text in a metadata area, or blocks of a
-//! pool's metadata.
+//! Volumes of LVM. Input: 1 byte that chooses a metadata text or blocks of a pool's metadata,
+//! those.
 //!
-//! Sums are fixed first: the fuzzer cannot guess them. Text (even): as it is. Blocks (odd): 256
-//! bytes each, the first ones of a block; unless the byte has flag 2, the block's own place in it
-//! is fixed too.
+//! Sums are fixed first: the fuzzer cannot guess them. Text (even): as it is. Blocks (odd): their
+//! first 256 bytes each; unless the byte has flag 2, a block's own place in it is fixed too.
 #![no_main]
 
 use braid_lvm::{Map, Shape, Spot, groups, physical, thin};

@@ -1,5 +1,4 @@
-//! The client's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags,
-//! then the stream.
+//! The client's half of an NBD session. Input: 1 byte of piece size, 1 byte of flags, the stream.
 //!
 //! Flag 1 completes the handshake first, with four requests in flight; flag 2 negotiates structured
 //! replies, flag 4 also extended headers. Invariants: no panic; data only inside the request that

@@ -1,11 +1,9 @@
-//! The server's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags,
-//! then the stream.
+//! The server's half of an NBD session. Input: 1 byte of piece size, 1 byte of flags, the stream.
 //!
 //! Flag 1 completes the handshake first, with structured replies and the meta context, or with
 //! extended headers (flag 8); flag 2 shuts the server down. Invariants: no panic; no more memory
 //! than the option limit; no request that leaves its export. The whole stream gives the same events
-//! as its pieces. The same holds for the gate in front of it, with required TLS (flag 4) or
-//! optional TLS.
+//! as its pieces. So does the gate, with required TLS (flag 4) or optional TLS.
 #![no_main]
 
 use std::sync::Arc;

@@ -8,8 +8,7 @@
 //! A superblock in the middle of a reshape splits into two that are in none, or gives an error. The
 //! sectors on either side, and those at risk, must be computable from any numbers.
 //!
-//! An accepted superblock must survive being written, read back, updated, written and read back
-//! again.
+//! An accepted superblock must survive writing, reading back, an update, writing and reading back.
 #![no_main]
 
 use braid_assembly::reshape::Reshaping;

@@ -1,5 +1,4 @@
-//! Requests by /dev/fuse: a thread reads the kernel's messages; the thread that ends a request
-//! writes its answer.
+//! Requests by /dev/fuse: one thread reads messages; the thread that ends a request answers it.
 //!
 //! The thread receives a message into three runs of memory at once: its head, then memory as long
 //! as the last write, then memory for the longest one. A write as long as the one before it fills

@@ -1,5 +1,4 @@
-//! A count of the memory of requests in flight; a thread waits here before it receives more
-//! messages.
+//! Counts the memory of requests in flight; a thread waits here before it receives more messages.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

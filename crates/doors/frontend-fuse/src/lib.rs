@@ -1,5 +1,4 @@
-//! The FUSE door: an array as one file, for loop devices and for programs that know nothing of
-//! block devices.
+//! The FUSE door: an array as one file, for loop devices and programs that use no block devices.
 //!
 //! Where it stands: between the kernel's FUSE and a [`Disk`], which the runtime's volume is.
 //! `braid-fuse-proto` decides the meaning of requests; this crate has descriptors, mounts and

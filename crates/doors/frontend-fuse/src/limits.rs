@@ -27,8 +27,7 @@ pub(crate) const ENTRIES_MAX: usize = 32;
 /// The fewest entries of a queue: the kernel needs some while others are being answered.
 pub(crate) const ENTRIES_MIN: usize = 4;
 
-/// Entries of all queues together, if each queue gets enough. Short requests use little of an
-/// entry.
+/// Entries of all queues together, if each queue gets enough; short requests use little of one.
 pub(crate) const ENTRIES_ALTOGETHER: usize = 64;
 
 const _: () = assert!(IN_FLIGHT_BYTES_MAX >= 2 * PAYLOAD_BYTES_MAX);

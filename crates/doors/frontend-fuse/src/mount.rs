@@ -1,8 +1,7 @@
 //! Mounting and unmounting: mount(2) for root, fusermount3 for other users.
 //!
-//! fusermount3 is a setuid program of root's that any user may run. It opens /dev/fuse, mounts it,
-//! and passes the descriptor through a socket, whose number `_FUSE_COMMFD` gives; ours is its
-//! standard input.
+//! fusermount3 is a setuid program of root's. It opens /dev/fuse, mounts it, and passes the
+//! descriptor through a socket, whose number `_FUSE_COMMFD` gives; ours is its standard input.
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut, Read};

@@ -1,8 +1,7 @@
 //! Decides whether a path is fit to be mounted on.
 //!
 //! A fit path is an empty file, or does not exist yet; and nothing is mounted on it. The stale
-//! mount of a killed braid server is removed: the kernel reports that its transport endpoint is not
-//! connected.
+//! mount of a killed braid server (ENOTCONN: "transport endpoint is not connected") is removed.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -66,8 +65,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Checks a path, makes an empty file if there is none, and removes a killed server's stale
-    /// mount.
+    /// Checks a path, makes an empty file if there is none, and removes a dead server's mount.
     ///
     /// # Errors
     /// It is not fit; nothing was changed.

@@ -1,5 +1,4 @@
-//! The state that all requests share (the file, the disk), and the way from a request to an
-//! operation and back.
+//! The file and the disk, which all requests share, and the way from a request to an answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

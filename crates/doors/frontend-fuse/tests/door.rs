@@ -1,7 +1,6 @@
 //! A door over a disk in memory, which this process uses through the kernel.
 //!
-//! The disk's own threads end requests, late and out of order. Without the right to mount the tests
-//! are skipped.
+//! The disk's own threads end requests, late and out of order. Skipped without the right to mount.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};

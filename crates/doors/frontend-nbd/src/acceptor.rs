@@ -1,8 +1,7 @@
 //! The accept thread: accepts clients while there is room, and hands their connections to a dealer.
 //!
 //! Where it stands: one for each server, above both transports ([`crate::ring`],
-//! [`crate::threads`]). It polls every listener, and an eventfd by which the server wakes it to
-//! stop.
+//! [`crate::threads`]). It polls every listener, and an eventfd by which the server stops it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

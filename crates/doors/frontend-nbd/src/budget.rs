@@ -1,5 +1,4 @@
-//! The budget: how much memory the payloads of all connections take, and which connection waits for
-//! it.
+//! The budget of payload memory: it grants memory to connections, and lines up the waiting ones.
 //!
 //! Where it stands: one per server. Each connection has a [`Purse`]. It asks before it allocates
 //! memory for a request, for the memory's capacity, and gives it back when the reply is sent. The
@@ -12,8 +11,7 @@
 //!           for no other               unfinished growing writes, at most
 //! ```
 //!
-//! - *Own*: each connection has its share of a quarter, whatever others do, so a small request
-//!   never waits.
+//! - *Own*: each connection has its share of a quarter, so a small request never waits.
 //! - *Common*: a connection takes at most twice the bytes that it leaves to others, so no
 //!   connection takes all and later ones still find some. A connection that holds common memory
 //!   waits for its own replies to go out. A connection without any waits in line; at its turn it
@@ -183,8 +181,7 @@ impl Budget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit. Excess comes back as replies go out, and from growing writes that ask for
-    /// more.
+    /// Sets the limit. Excess comes back as replies go out, or a growing write asks for more.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.deal();

@@ -2,8 +2,7 @@
 //! port, or, for clients with TLS only, any address ([`Listener::bind_open`]).
 //!
 //! Where it stands: used once, when a server starts, and by a program that wants a socket made with
-//! the same care. All problems with a path or a port are reported as a [`BindError`], before a
-//! thread exists.
+//! the same care. Problems with a path or a port give a [`BindError`], before a thread exists.
 //!
 //! A Unix socket, step by step: lock the directory (two servers starting at once take turns). If
 //! the path exists, remove it only if it is a socket and refuses a connection, that is, no process
@@ -170,8 +169,7 @@ impl Listener {
         }
     }
 
-    /// Listens at an endpoint that other machines may reach: for servers that demand a client
-    /// certificate.
+    /// Listens where other machines may reach it, for servers that demand a client certificate.
     ///
     /// # Errors
     /// As [`Self::bind`], but for the address.

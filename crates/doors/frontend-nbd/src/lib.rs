@@ -24,8 +24,7 @@
 //! that can never get memory is answered with an error.
 //!
 //! Invariants
-//! - Each request gets at most one reply, even from an export that forgets or panics:
-//!   `tests/server.rs`.
+//! - Each request gets at most one reply, even if an export forgets or panics: `tests/server.rs`.
 //! - A client that stalls, dies or lies costs its own connection and no other: `tests/hostile.rs`.
 //! - The server allocates no memory for a length that a client sends before its bytes arrive:
 //!   `connection`, `tests/hostile.rs`.

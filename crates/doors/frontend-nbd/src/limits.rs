@@ -25,8 +25,7 @@ pub const WAITING_LEAST: Duration = Duration::from_millis(500);
 /// Time for the whole negotiation.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Requests in flight per connection. fio and Linux's client use up to 128. Models reach it with
-/// two.
+/// Requests in flight per connection. fio and Linux's client use up to 128. Models use two.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = if cfg!(shuttle) { 2 } else { 128 };
 
 /// Payload bytes in flight per connection: two requests of the largest size. Models reach it with

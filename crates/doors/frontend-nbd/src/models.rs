@@ -2,8 +2,7 @@
 //! schedules. `braid-ring` has the models of the hand-over to a worker.
 //!
 //! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs
-//! them, and those of one connection in [`crate::threads`]. Timeouts never pass in a model, so a
-//! lost wake-up is a deadlock.
+//! them. Timeouts never pass in a model, so a lost wake-up is a deadlock.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Notices to the operator: things that clients feel, and that only the operator can change.
 //!
-//! Where it stands: any thread of the server raises them; the program that started it listens. The
-//! server repeats a notice of one kind only after a while, so that a flood of clients is no flood
-//! of lines.
+//! Where it stands: any thread of the server raises them; the program that started it listens. A
+//! notice is repeated only after a while, so that a flood of clients is no flood of lines.
 
 use std::sync::PoisonError;
 use std::sync::{Arc, Mutex};
@@ -18,8 +17,7 @@ pub enum Notice {
         /// The limit of connections.
         connections_max: usize,
     },
-    /// The process or the system has no descriptors left for a client. Raised once until it is
-    /// over.
+    /// The process or the system has no descriptors left. Raised once until it is over.
     NoDescriptors,
     /// A client can be accepted again.
     DescriptorsAgain,

@@ -1,8 +1,7 @@
 //! The registry of connections, which chooses the connection that must go when there are too many.
 //!
 //! Where it stands: shared by the accept thread, the connections and `stop`. It holds sockets to
-//! cut, never protocol state. A connection is in it from before its thread starts until its thread
-//! has closed the socket.
+//! cut, never protocol state. A connection stays in it until its thread has closed the socket.
 //!
 //! ```text
 //!             ┌─ full, none negotiating, none idle for too long ──► turned away: told why ──► gone

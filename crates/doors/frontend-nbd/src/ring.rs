@@ -1,5 +1,4 @@
-//! The transport on io_uring workers: each connection lives on one worker and has no thread of its
-//! own.
+//! The transport on io_uring workers: each connection lives on one worker, without own threads.
 //!
 //! Where it stands: it carries out the tasks of a [`Connection`] with operations of `braid-ring`.
 //! [`WorkerConnections`] is one worker's part of a server: the connections dealt to it, each with
@@ -15,12 +14,11 @@
 //! ```
 //!
 //! So requests that arrive together are submitted together, and replies that are ready together
-//! leave in one system call. A request that ends on another thread goes to an inbox, and the worker
-//! is woken if it sleeps.
+//! leave in one call. A request that ends on another thread goes to an inbox, and wakes the worker.
 //!
 //! Invariants
-//! - A link is dropped only when none of its memory is lent to the ring and none of its requests is
-//!   with the export. So a token names one connection: asserted in `complete`, and all of
+//! - A link is dropped only when the ring has none of its memory and the export none of its
+//!   requests, so a token names one connection: asserted in `complete`, and all of
 //!   `tests/over_the_ring.rs`.
 //! - A panic, ours or an export's, ends here:
 //!   `tests/hostile.rs::a_panicking_export_costs_one_connection`.

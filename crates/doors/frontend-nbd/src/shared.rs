@@ -1,5 +1,4 @@
-//! The state that all threads of a server share: exports, settings, counters, memory, and the
-//! registry of connections.
+//! The state that all threads of a server share: exports, settings, counters, memory, registry.
 //!
 //! Where it stands: below the connections, which work with it, and below their transports.
 

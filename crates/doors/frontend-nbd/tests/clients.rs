@@ -1,6 +1,5 @@
-//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose
-//! program is missing prints so and passes; under `cargo xtask test`, which installs them, it
-//! fails.
+//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test without
+//! its program passes and prints so; under `cargo xtask test`, which installs them, it fails.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,6 @@
 //! The tests of the server, in one program: separate programs would each be linked.
 //!
-//! `over_the_ring` runs most of them once more. The tests that count allocations need a process of
-//! their own.
+//! `over_the_ring` runs most of them once more. Tests that count allocations run by themselves.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 

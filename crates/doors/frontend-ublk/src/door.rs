@@ -1,7 +1,6 @@
 //! The crate's face: it opens an array as a block device, and closes it.
 //!
-//! It makes a new device, or takes over one that a killed server of the same array left; `place`
-//! has found it.
+//! It makes a device, or takes over one of a killed server of this array, which `place` found.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -207,8 +206,7 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// Makes `disk`, with these logical blocks, a device, and serves it. Calls `on_gone` if another
-    /// process deletes it.
+    /// Makes `disk`, with these logical blocks, a device. Its deletion by others calls `on_gone`.
     ///
     /// # Errors
     /// See [`OpenError`]; no new device is left then.

@@ -1,7 +1,6 @@
 //! The seam between a queue's thread and the ring by which its requests come.
 //!
-//! The kernel has an entry from `fetch` or `commit` until its command ends. Then the entry holds a
-//! request, or its queue is over.
+//! The kernel has an entry from `fetch` or `commit` until its command ends or fails.
 
 use std::io;
 use std::os::fd::BorrowedFd;

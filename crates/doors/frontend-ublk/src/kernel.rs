@@ -1,10 +1,8 @@
-//! Commands for the kernel, and the memory that they name: the only place of this crate that deals
-//! in addresses.
+//! Commands for the kernel, and the memory that they name: this crate's only code with addresses.
 //!
 //! A command about a device names memory while it runs, and its caller waits for its end. A command
-//! about a request names none. Descriptions of requests lie in a mapping that the kernel writes. It
-//! writes an entry's description before the entry's command ends, and again only during the entry's
-//! next command.
+//! about a request names none. Descriptions of requests lie in a mapping: the kernel writes an
+//! entry's description before its command ends, and again only during its next command.
 //!
 //! Invariants
 //! - The description of an entry whose command is out is not read: asserted in `description`.
@@ -53,8 +51,7 @@ impl Calls {
         Ok(Self { ring, file, with, is_out: false })
     }
 
-    /// Gives a command and waits for its end. `bytes` go with it; afterwards they hold the kernel's
-    /// answer.
+    /// Gives a command and waits for its end. `bytes` go with it, and return the kernel's answer.
     ///
     /// # Panics
     /// With too many bytes, or on an error that only a mistake of ours can cause.
@@ -169,8 +166,8 @@ impl Entries for Commands {
         let all = self.descriptions.as_ptr().cast::<Description>();
         debug_assert!(self.descriptions.len() >= self.out.len() * size_of::<Description>());
         // SAFETY: within the mapping, which covers all entries; any bytes are a description. The
-        // kernel wrote it before the command ended, which was reaped, and does not write until the
-        // entry is out again.
+        // kernel wrote it before the reaped command ended, and does not until the entry is out
+        // again.
         unsafe { all.add(index).read_volatile() }
     }
 

@@ -2,8 +2,7 @@
 //!
 //! Where it stands: between the kernel's ublk_drv and a [`Disk`], which the runtime's volume is.
 //! `braid-ublk-proto` decides the meaning of commands and requests; this crate has descriptors,
-//! rings and threads. It does no devices of users other than root, no zones, and no zero-copy
-//! payloads.
+//! rings and threads. It has no devices of users other than root, no zones, no zero copy.
 //!
 //! ```text
 //!   place   is there a driver? whose is the device with that number?
@@ -13,12 +12,10 @@
 //! ```
 //!
 //! A payload is copied once, between the request's pages and the array's own memory, by pread(2)
-//! and pwrite(2) on the device's file. No memory is lent to the kernel for longer than a system
-//! call.
+//! and pwrite(2) on the device's file. No memory is lent beyond a system call.
 //!
 //! Back-pressure: a queue whose requests hold [`limits::QUEUE_BYTES_MAX`] keeps its next requests
-//! waiting, without memory. The kernel has at most as many requests in flight as a queue has
-//! entries.
+//! waiting, without memory. The kernel's requests in flight are limited by the queue's entries.
 //!
 //! When this process dies the kernel keeps the device, and holds programs' requests until the next
 //! server of the same array takes it over. It then asks again for all requests without an answer.

@@ -1,8 +1,7 @@
 //! The table of requests in flight, in memory that the client keeps when this process dies.
 //!
 //! Each store is atomic and ordered before the next, so that the memory is a valid table whenever
-//! the server dies. Its content is still a claim when the next server reads it, since the client
-//! could change it.
+//! the server dies. The next server still takes its content as a claim: the client could change it.
 
 use std::fs::File;
 use std::io;
@@ -89,8 +88,7 @@ impl Part {
         loaded.expect("a part lies within its table, at multiples of what is stored")
     }
 
-    /// Takes the part over with the requests that a dead server left; `ring_index` is the used
-    /// index.
+    /// Takes over the part of a dead server, with its requests; `ring_index` is the used index.
     pub(crate) fn recover(&mut self, ring_index: u16) -> Result<Left, NotATable> {
         let left = if self.load::<u16>(at::VERSION) == VERSION {
             let entries: Vec<Entry> = (0..self.table.entries).map(|one| self.entry(one)).collect();

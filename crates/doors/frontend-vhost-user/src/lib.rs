@@ -1,5 +1,4 @@
-//! The vhost-user door: an array as a disk of a virtual machine, whose memory is shared with this
-//! process.
+//! The vhost-user door: an array as a disk of a virtual machine, which shares its memory.
 //!
 //! Where it stands: between a virtual machine's monitor (QEMU's `vhost-user-blk-pci`) and a
 //! [`Disk`], which the runtime's volume is. `braid-virtio-proto` decides the meaning of requests.
@@ -12,17 +11,15 @@
 //! ```
 //!
 //! A queue's turns run on a worker of the array's, whose ring watches the kick; without workers
-//! each queue has a thread. A payload is copied once, between the guest's memory and the array's
-//! own.
+//! each queue has a thread. A payload is copied once, between the guest's memory and the array's.
 //!
-//! Back-pressure: queues whose requests hold their share of [`limits::DOOR_BYTES_MAX`] leave
-//! further requests in the ring.
+//! Back-pressure: queues at their share of [`limits::DOOR_BYTES_MAX`] leave requests in the ring.
 //!
 //! The client keeps the memory of a table of requests in flight (`inflight`). When this process
 //! dies, the client gives the table to the next server, which submits the same requests again: none
 //! is lost, and none answered twice. When the client leaves, the door no longer touches its memory.
-//! It admits the next client after the array has ended this one's operations, so that no late write
-//! overwrites a newer one.
+//! It admits the next client after the array has ended all operations, so no late write hits newer
+//! data.
 //!
 //! A client is trusted like the process itself: only its user can open the socket. A client that
 //! truncates the file behind its memory ends this process. A guest is not trusted: it cannot name

@@ -11,8 +11,7 @@ pub const DOOR_BYTES_MAX: usize = 64 << 20;
 /// Regions of the guest's memory: enough for a hundred memory modules and some holes.
 pub const REGIONS_MAX: usize = 128;
 
-/// Requests that one turn takes, a ring of QEMU's, so that a busy guest lets other queues have
-/// turns.
+/// Requests that one turn takes, a ring of QEMU's, so that other queues have their turns.
 pub const TURN_REQUESTS_MAX: usize = 128;
 
 /// Stack of a thread that serves: the array's machines run on it.

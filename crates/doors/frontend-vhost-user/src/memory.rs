@@ -1,8 +1,7 @@
 //! A guest's memory: mapped files of the client's, and the two kinds of addresses in it.
 //!
 //! Descriptors hold the guest's (physical) addresses; the client gives the places of rings in its
-//! own. Either is a claim: an address outside all regions is an error, and no byte outside them can
-//! be reached.
+//! own. Either is a claim: an address outside all regions is an error.
 
 use std::fs::File;
 use std::io;

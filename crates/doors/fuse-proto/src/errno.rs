@@ -1,5 +1,4 @@
-//! The errors of this file system, with Linux's numbers, which are equal on every architecture that
-//! braid runs on.
+//! The errors of this file system, with Linux's numbers, equal on all architectures of braid.
 
 /// Why a request failed, as the program that made it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

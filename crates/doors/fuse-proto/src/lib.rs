@@ -1,8 +1,7 @@
 //! The kernel's FUSE protocol as values, for a file system that is one file; no descriptors.
 //!
 //! Where it stands: `frontend-fuse` reads messages from the kernel and writes answers; this crate
-//! decides their meaning. The root of the file system is a regular file, so it has no names, no
-//! folders and no lookups.
+//! decides their meaning. The root of the file system is a regular file, without names or lookups.
 //!
 //! ```text
 //!   message ──► Head::parse ──► Request::parse ──► File::decide ──► Step::Answer(Reply)      at once
@@ -11,12 +10,10 @@
 //! ```
 //!
 //! A kernel's message is a claim like any other: a wrong length, a range outside the file or an
-//! unknown opcode is an error of that request. All numbers have this machine's byte order, since
-//! both ends run on it.
+//! unknown opcode is an error of that request. All numbers have this machine's byte order.
 //!
 //! Sources: the kernel's `include/uapi/linux/fuse.h` (under the BSD licence for user space) for
-//! sizes, offsets and numbers; `Documentation/filesystems/fuse.rst` and `fuse-io-uring.rst` for
-//! their meaning.
+//! numbers; `Documentation/filesystems/fuse.rst` and `fuse-io-uring.rst` for their meaning.
 //!
 //! Invariants
 //! - No bytes make it panic [check: no_message_panics].

@@ -1,7 +1,6 @@
 //! The kernel's requests: claims into values.
 //!
-//! A message is a head, the arguments of its kind, and for WRITE a payload; only the payload's
-//! length matters here.
+//! A message is a head, the arguments of its kind, and for WRITE a payload, not parsed here.
 
 use std::time::{Duration, SystemTime};
 

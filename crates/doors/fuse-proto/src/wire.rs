@@ -1,7 +1,6 @@
 //! Structs and numbers of the protocol, as they lie in memory.
 //!
-//! Sizes and offsets are the kernel's and asserted at the end of this file. `request` and `reply`
-//! give them their meaning.
+//! Sizes and offsets are the kernel's, asserted below. `request` and `reply` give them meaning.
 
 use std::mem::{offset_of, size_of};
 

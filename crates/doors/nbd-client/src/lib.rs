@@ -9,8 +9,7 @@
 //!   send ─ session: header ─▶ socket        socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer
 //! ```
 //!
-//! It does not reconnect. A failed connection is over; its owner knows which requests have no
-//! answer.
+//! It does not reconnect. After a failure the owner knows which requests have no answer.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,7 @@
 //! The eight error values of a reply.
 //!
 //! Where it stands: the server maps its errors onto these values, the client reads them back.
-//! Source: `doc/proto.md`, "Error values"; the protocol, not the host, defines the numbers as those
-//! of Linux's errno.
+//! Source: `doc/proto.md`, "Error values"; the protocol defines them as Linux's errno, on any host.
 
 /// An error value of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]

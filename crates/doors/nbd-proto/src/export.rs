@@ -1,8 +1,7 @@
 //! The description of an export for a client: name, size, flags, block sizes.
 //!
 //! Where it stands: `frontend-nbd` fills one [`ExportDescription`] per export when a connection
-//! begins; the session quotes it in INFO and GO and checks every request against it. It holds no
-//! I/O.
+//! begins; the session quotes it in INFO and GO and checks every request against it.
 //!
 //! Invariants
 //! - A [`BlockSizes`] that exists obeys the specification's four rules: `tests::block_size_rules`.

@@ -5,9 +5,8 @@
 //! neither reads, writes, waits, spawns or looks at a clock.
 //!
 //! It does not do TLS itself ([`TlsGate`] finds the place in the stream where it begins), nor the
-//! oldstyle handshake. It never touches the payload of READ and WRITE. Those bytes go between the
-//! socket and the buffer of the socket's owner; a session only reports their place in the byte
-//! stream.
+//! oldstyle handshake. It never touches the payload of READ and WRITE, which goes between socket
+//! and buffer; a session only reports the payload's place in the stream.
 //!
 //! ```text
 //!   bytes in ──► handle_bytes ──► poll_event ──► Transmit(bytes)      to the peer, whole messages
@@ -23,8 +22,7 @@
 //! - Any split of the byte stream gives the same events: `tests/fragmentation.rs`.
 //! - No number from the peer sizes an allocation before it is checked; a session buffers at most
 //!   [`limits::OPTION_BYTES_MAX`]: `tests/hostile.rs`.
-//! - No bytes make a session panic: `tests/hostile.rs` and the fuzz targets `nbd_server`,
-//!   `nbd_client`, `nbd_uri`.
+//! - No bytes make a session panic: `tests/hostile.rs`; fuzz `nbd_server`, `nbd_client`, `nbd_uri`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]

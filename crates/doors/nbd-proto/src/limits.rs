@@ -1,8 +1,7 @@
 //! Every limit of the protocol layer, each with its reason.
 //!
-//! Where it stands: read by both sessions and by `frontend-nbd`. It holds numbers only. A session
-//! checks a number from the peer against its limit before any use; `tests/hostile.rs` walks over
-//! the boundaries.
+//! Where it stands: read by both sessions and by `frontend-nbd`. A session checks a number from the
+//! peer against its limit before any use; `tests/hostile.rs` walks over the boundaries.
 
 /// Longest string of the specification (export name, context query, error message), in bytes.
 pub const NAME_BYTES_MAX: usize = 4096;

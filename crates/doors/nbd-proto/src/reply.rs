@@ -173,8 +173,7 @@ impl ReplyCodec {
     /// Success of BLOCK_STATUS for `base:allocation`.
     ///
     /// # Panics
-    /// Without an extent, with an empty or too long one, or in a style without chunks: our
-    /// mistakes.
+    /// Without an extent, with an empty or too long one, or in a style without chunks.
     #[must_use]
     pub fn block_status(self, echo: Echo, extents: &[Extent]) -> Vec<u8> {
         assert!(!extents.is_empty(), "BLOCK_STATUS answers with at least one extent");

@@ -1,5 +1,4 @@
-//! Requests of the transmission phase: their header in both lengths, and the checks that make it a
-//! [`Command`].
+//! Requests of the transmission phase: headers of both lengths, and the checks for a [`Command`].
 //!
 //! Where it stands: the server session decodes a header and admits it here; the client session
 //! encodes with the same type. [`admit`] is a pure function of header, export and negotiated
@@ -17,8 +16,7 @@
 //!
 //! Two choices that the specification leaves open. A zero length is EINVAL (it calls the result
 //! unspecified). TRIM, WRITE_ZEROES, CACHE and BLOCK_STATUS may exceed the maximum block size: they
-//! carry no payload. Clients such as nbdcopy send them for whole holes; with extended headers, for
-//! the whole export.
+//! carry no payload, and clients such as nbdcopy send them for whole holes or exports.
 //!
 //! With extended headers, a flag marks the length of a WRITE as its payload's. A WRITE without the
 //! flag is refused: no payload follows it. Other commands with the flag are refused as for any
@@ -162,8 +160,7 @@ pub enum Command {
     Flush,
     /// The client no longer needs the range.
     Trim { offset: u64, length: u64, fua: bool },
-    /// Make the range read as zeroes. `may_punch`: it may be freed. `fast`: fail rather than be
-    /// slow.
+    /// Make the range read as zeroes. `may_punch`: it may be freed. `fast`: do not be slow.
     WriteZeroes { offset: u64, length: u64, fua: bool, may_punch: bool, fast: bool },
     /// The client will read the range soon.
     Cache { offset: u64, length: u64 },

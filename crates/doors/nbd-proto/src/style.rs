@@ -1,7 +1,6 @@
 //! The negotiated style of messages in the transmission phase, one of three.
 //!
-//! Where it stands: below requests and replies, which ask it; the sessions choose it by their
-//! options.
+//! Where it stands: below requests and replies, which ask it; the sessions choose it by options.
 //!
 //! | style | negotiated with | request header | reply header |
 //! |---|---|---|---|

@@ -1,5 +1,4 @@
-//! NBD URIs: `nbd://host:port/export` and `nbd+unix:///export?socket=PATH`; with `nbds` instead of
-//! `nbd` by TLS.
+//! NBD URIs: `nbd://host:port/export`, `nbd+unix:///export?socket=PATH`; by TLS `nbds`.
 //!
 //! Where it stands: the command line parses `--nbd` with it, and prints what it serves with it. It
 //! resolves nothing and opens nothing.

@@ -1,7 +1,6 @@
 //! The numbers of the NBD wire format, and the few fixed-size messages built from them.
 //!
-//! Where it stands: below both sessions. Everything is big endian. It knows no states and makes no
-//! decisions.
+//! Where it stands: below both sessions. Everything is big endian.
 //!
 //! ```text
 //!  greeting       NBDMAGIC u64 · IHAVEOPT u64 · handshake flags u16                                    18 bytes

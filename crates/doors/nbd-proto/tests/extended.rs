@@ -1,5 +1,4 @@
-//! Extended headers by their bytes, written out from the specification: a client's bytes, and the
-//! server's replies.
+//! Extended headers by their bytes, written out from the specification, in both directions.
 //!
 //! The tests with clients that others wrote are in `crates/cli/tests/e2e/extended.rs`.
 

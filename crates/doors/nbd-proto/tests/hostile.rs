@@ -1,5 +1,4 @@
-//! Hostile peers: lengths at every limit, garbage at every place, and memory that must not follow
-//! their numbers.
+//! Hostile peers: lengths at every limit, garbage at every place, and bounded memory.
 
 use crate::common::{Seen, catalog, converse, pieces, plan, trace_client, trace_server};
 use braid_nbd_proto::{

@@ -1,7 +1,6 @@
 //! The kernel's ublk protocol as values: devices, their parameters, and requests; no descriptors.
 //!
-//! Where it stands: `frontend-ublk` gives commands to the kernel and takes requests from it; this
-//! crate decides their content.
+//! Where it stands: `frontend-ublk` passes commands and requests; this crate decides their content.
 //!
 //! ```text
 //!   Wish ──► device, parameters ──► ADD_DEV, SET_PARAMS, START_DEV          a device of our own
@@ -10,8 +9,7 @@
 //! ```
 //!
 //! A kernel's description is a claim like any other: a range outside the device or an unknown
-//! operation is an error of that request. All numbers have this machine's byte order, since both
-//! ends run on it.
+//! operation is an error of that request. All numbers have this machine's byte order.
 //!
 //! Sources: the kernel's `include/uapi/linux/ublk_cmd.h` (of Linux 6.12) for sizes, offsets and
 //! numbers, and `Documentation/block/ublk.rst` for their meaning.

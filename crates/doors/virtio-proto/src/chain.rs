@@ -1,9 +1,8 @@
 //! A chain of descriptors, from a claim to runs of memory.
 //!
 //! A chain lies in the ring's own table, or in another table that its only descriptor names; a mix
-//! of both is refused, since no driver needs it. The runs that the device reads come first, the
-//! runs that it writes behind them. The caller, which has the guest's memory, checks that the runs
-//! lie in it.
+//! of both is refused, since no driver needs it. The runs that the device reads come first, those
+//! that it writes behind them. The caller checks that the runs lie in the guest's memory.
 
 use smallvec::SmallVec;
 use zerocopy::FromBytes;

@@ -1,5 +1,4 @@
-//! The table of requests in flight, in memory that outlives the server: requests that it has taken
-//! and not answered.
+//! The table of requests in flight (taken and not answered), in memory that outlives the server.
 //!
 //! The client keeps the memory, and gives it to the next server. For each queue there is a head,
 //! and an entry for each descriptor that can begin a chain:

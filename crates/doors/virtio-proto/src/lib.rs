@@ -1,5 +1,4 @@
-//! Virtio's block device as values: chains of descriptors, requests, the configuration, and the
-//! table of requests in flight.
+//! Virtio's block device as values: chains, requests, the configuration, and the in-flight table.
 //!
 //! Where it stands: `frontend-vhost-user` reads a guest's memory; this crate decides the meaning of
 //! its bytes. It does not have the rings themselves, which the crate `virtio-queue` keeps, nor any
@@ -12,8 +11,7 @@
 //! ```
 //!
 //! A guest's bytes are a claim: a chain that runs in a circle, a range outside the device or an
-//! unknown kind is an error of that request. All numbers are little-endian, as for a virtio device
-//! since version 1.
+//! unknown kind is an error of that request. All numbers are little-endian, as since version 1.
 //!
 //! Sources: Virtual I/O Device (VIRTIO) Version 1.2, OASIS, sections 2.7 (split virtqueues) and 5.2
 //! (block device); the vhost-user protocol's "inflight I/O tracking" for the table.

@@ -2,8 +2,7 @@
 
 use crate::wire::SECTOR_BYTES;
 
-/// Bytes of one run of memory that a driver should not exceed: the largest page that guests
-/// commonly have in one piece.
+/// Bytes of one run of memory that a driver should not exceed: a large page common in guests.
 pub const RUN_BYTES_MAX: u32 = 128 << 10;
 
 /// Runs of memory of one request: with head and status they fill QEMU's ring of 128.

@@ -1,5 +1,4 @@
-//! Commands for the kernel, and the memory that they name: the only place of this crate that deals
-//! in addresses.
+//! Commands for the kernel, and the memory that they name: this crate's only code with addresses.
 //!
 //! A queue of the kernel's has entries, each with two runs of memory that are registered once: the
 //! headers, and the payload. From then on the kernel writes into them only while a command of that
@@ -7,8 +6,7 @@
 //! until it has reaped the command's end.
 //!
 //! Invariants
-//! - This process does not reach the memory of an entry whose command is out: asserted in
-//!   `of_idle`.
+//! - The memory of an entry whose command is out is not reached: asserted in `of_idle`.
 //! - A dropped queue never frees memory that the kernel may still write: `drop`.
 
 use std::io;
@@ -166,8 +164,7 @@ impl Commands {
     #[allow(unsafe_code)]
     fn push(&mut self, command: squeue::Entry128) {
         // SAFETY: the vectors are boxed and the memory is an entry's. Both stay until the command
-        // has ended: `of_idle` does not hand the memory out, `drop` does not free it. The bell
-        // names no memory.
+        // has ended: `of_idle` hands none out, `drop` frees none. The bell names no memory.
         while unsafe { self.ring.submission().push(&command) }.is_err() {
             self.enter(false);
         }

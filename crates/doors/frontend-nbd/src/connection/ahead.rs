@@ -1,18 +1,16 @@
-//! Memory for the requests that a client will probably send next: more writes of the length that it
-//! has been writing.
+//! Memory for a client's probable next requests: more writes of the length of its recent ones.
 //!
-//! Where it stands: under the [`intake`](super::intake). If a client writes the same length again
-//! and again, the server guesses that it goes on. One receive then has memory for the next header,
-//! the payload behind it, the next header, and so on. So one system call brings many small writes,
-//! whose payloads need no copy.
+//! Where it stands: under the [`intake`](super::intake). A client often writes the same length
+//! again and again. Then one receive has memory for the next header, the payload behind it, the
+//! next header, and so on. So one system call brings many small writes, and their payloads need no
+//! copy.
 //!
 //! ```text
 //!   [ header ][ payload of L ][ header ][ payload of L ][ header ] ...          a guess
 //! ```
 //!
 //! A receive guesses one more than the last filled, or twice as many if the last filled all its
-//! guesses. A wrong guess costs only copies: the received bytes are a stream in pieces, whatever
-//! each piece was meant for.
+//! guesses. A wrong guess costs only copies: the received bytes are a stream in any case.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,4 @@
-//! The receiving half of a connection: it lends memory for bytes from the socket, and turns the
-//! bytes into events.
+//! The receiving half of a connection: it lends memory to the socket, and makes events of bytes.
 //!
 //! Where it stands: between the transport, which fills a [`Receive`], and the session of
 //! `braid-nbd-proto`. It does no I/O and knows no limit but its own buffer's.

@@ -1,5 +1,4 @@
-//! Tests of the intake alone: any split of the stream gives the same requests; and where payloads
-//! lie.
+//! Tests of the intake alone: any split of the stream gives the same requests; places of payloads.
 
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 

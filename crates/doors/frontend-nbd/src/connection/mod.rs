@@ -18,16 +18,14 @@
 //!
 //! A client that has sent half a payload, or takes no reply, must move a stride until its deadline,
 //! which is set here ([`progress`]). `limits.rs` has its length; `registry.rs` chooses the
-//! connection that makes room for another. A wait for the export or the budget has no deadline: it
-//! is not the client's fault.
+//! connection that makes room for another. A wait for the export or the budget has no deadline.
 //!
 //! How to drive it: after each input call [`Connection::advance`]; then carry out the results of
-//! `take_tasks`, `receive`, `batch` and `takes_end_of_sending`. At most one receive and one batch
-//! are out at a time.
+//! How to drive it: after each input call [`Connection::advance`]; then carry out the results of
+//! `take_tasks`, `receive`, `batch` and `takes_end_of_sending`, one receive and batch at a time.
 //!
 //! Invariants
-//! - An idle client loses its place only if there is an idle limit: `tests/hostile.rs`,
-//!   `crate::registry`.
+//! - Only an idle limit makes an idle client lose its place: `tests/hostile.rs`, `crate::registry`.
 //! - A request begins only when there is room for it:
 //!   `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
 //! - A request that is longer than a [`stretch`] is answered once, and goes no further when its

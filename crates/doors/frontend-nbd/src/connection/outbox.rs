@@ -2,8 +2,7 @@
 //!
 //! Where it stands: a request begins here when there is room for it, and its outcome ends it. It
 //! counts as in flight until its reply has been sent, so the server stops reading from a client
-//! that does not read its replies. The outbox does no I/O: replies go out as a [`Batch`] that the
-//! transport sends.
+//! that does not read its replies. No I/O: the transport sends replies as a [`Batch`].
 //!
 //! ```text
 //!   begin ──► slot ── finish ──► reply ── batch ──► sent: room for another

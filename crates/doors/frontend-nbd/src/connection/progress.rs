@@ -1,5 +1,4 @@
-//! The stall clock: since when a client has moved no stride of a payload that it sends, or of
-//! replies that it takes.
+//! The stall clock: since when a client has moved no stride of its payload, or of its replies.
 //!
 //! Where it stands: a part of [`super::Connection`], which tells it the time and all receives and
 //! sends. The connection decides how long it waits, and cuts the client after that.

@@ -1,9 +1,8 @@
 //! Models of one connection: its reader, its writer and the threads that finish its requests.
 //!
 //! Where it stands: unit tests that exist under `--cfg shuttle` only, with the rest in
-//! [`crate::models`]. Only the client is not real. It has sent all its bytes and hung up before the
-//! model begins, since a model must not wait for the operating system. There is room for two
-//! requests, or one read.
+//! [`crate::models`]. Only the client is not real: it has sent all its bytes and hung up before the
+//! model begins, since a model must not wait. There is room for two requests, or one read.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

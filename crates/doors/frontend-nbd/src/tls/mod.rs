@@ -1,5 +1,4 @@
-//! TLS in front of connections: it admits clients by certificate; a thread per client turns records
-//! into plain bytes and back.
+//! TLS in front of connections: it admits clients by certificate, and decrypts and encrypts.
 //!
 //! Where it stands: between the accept thread and the connections. A connection gets one end of a
 //! socket pair; [`pump`] has the other end and the client's socket. So neither the connection nor
@@ -17,8 +16,7 @@
 //! clients' certificates, `server-cert.pem` and `server-key.pem` are the server's, and the optional
 //! `ca-crl.pem` lists revoked ones.
 //!
-//! It does not do pre-shared keys (TLS-PSK), which rustls lacks, and does not reload the server's
-//! certificate while it runs.
+//! It has no pre-shared keys (TLS-PSK), which rustls lacks, and does not reload certificates.
 //!
 //! - A client that is not admitted reaches no connection: `tests/tls.rs`.
 //! - A silent client holds up no other, and is cut at the negotiation's deadline: `tests/tls.rs`.

@@ -1,5 +1,4 @@
-//! The thread of one client on a TLS endpoint: the gate, the handshake, and then bytes both ways
-//! until either side ends.
+//! The thread of one client on a TLS endpoint: the gate, the handshake, and then bytes both ways.
 //!
 //! ```text
 //!              receive ──▶ plain ──▶ inner        as long as less than [`HELD_BYTES_MAX`] waits for the connection
@@ -9,8 +8,7 @@
 //!
 //! So the thread stops reading from a client that sends more than its connection takes, as without
 //! TLS. A client that takes no replies blocks its connection's sends, and the connection cuts it at
-//! its own deadline. The thread waits for both sockets at once, without a timeout: an idle client
-//! causes no wake-ups.
+//! its own deadline. The thread waits for both sockets without a timeout.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -281,8 +279,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             PollFd::from_borrowed_fd(line.client.as_fd(), clients),
             PollFd::from_borrowed_fd(inner.as_fd(), inners),
         ];
-        // Poll only for wanted events, else a closed peer is reported for ever. One is always
-        // wanted.
+        // Poll only for wanted events: a closed peer is reported for ever. One is always wanted.
         let wanted = match (clients.is_empty(), inners.is_empty()) {
             (true, _) => &mut polled[1..],
             (_, true) => &mut polled[..1],

@@ -1,5 +1,4 @@
-//! The driver of a queue's turns: a worker of the array's, or a thread of the queue's own without
-//! workers.
+//! The driver of a queue's turns: a worker of the array's, or the queue's own thread.
 //!
 //! A worker's ring watches the kick, one poll at a time. The turn runs after all completions of the
 //! worker's own turn. So operations that end together are answered together, and requests that

@@ -1,9 +1,8 @@
 //! The client's half of a session: negotiation, requests out, replies in.
 //!
 //! Where it stands: tests and, later, remote members put a socket around it. Like the server's half
-//! it takes bytes and yields events. It never holds the data of a READ: it reports which bytes of
-//! the stream are data, and their offset. It trusts the server no more than the server trusts
-//! clients.
+//! it takes bytes and yields events. It never holds the data of a READ, only reports its place in
+//! the stream and its offset. It does not trust the server.
 //!
 //! ```text
 //!   Greeting ─► OptionReply ⟳ EXTENDED_HEADERS? else STRUCTURED_REPLY? SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
@@ -19,8 +18,7 @@
 //! ```
 //!
 //! Invariants
-//! - A READ succeeds only if each of its bytes arrived exactly once: `coverage::tests`,
-//!   `tests/client.rs`.
+//! - A READ succeeds only if each byte arrived exactly once: `coverage::tests`, `tests/client.rs`.
 //! - Any bytes give events or a [`ClientClose`], never a panic: fuzz target `nbd_client`.
 
 mod coverage;

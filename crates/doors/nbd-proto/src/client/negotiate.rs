@@ -2,8 +2,7 @@
 //!
 //! Where it stands: the session calls it with whole messages; it sends the next option of the plan
 //! or enters transmission. The client goes on if the server refuses structured replies or the meta
-//! context. A refusal of the goal ends the session, except that GO falls back to EXPORT_NAME on a
-//! server too old for it.
+//! context. A refused goal ends the session, but GO falls back to EXPORT_NAME on an old server.
 
 use super::{ClientClose, ClientEvent, ClientSession, Goal, Phase};
 use crate::collect::Cursor;

@@ -2,9 +2,8 @@
 //!
 //! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the
 //! transmission phase do not pass through it: the thread that finishes a request writes them with
-//! the [`ReplyCodec`] of [`Negotiated`]. It does no timing (the handshake deadline is the socket
-//! owner's), allocates no payload memory, and does no I/O. For TLS a [`TlsGate`] stands in front of
-//! it.
+//! the [`ReplyCodec`] of [`Negotiated`]. The socket's owner does I/O, payload memory and deadlines.
+//! For TLS a [`TlsGate`] stands in front of it.
 //!
 //! ```text
 //!              greeting out
@@ -227,8 +226,7 @@ impl ServerSession {
     }
 
     /// Bytes that complete the current or next message; skipped data counts as one message. A
-    /// driver that receives at most this gets no byte of the next. 0 within a payload and once
-    /// closed.
+    /// driver that receives at most this gets none of the next. 0 within a payload and once closed.
     #[must_use]
     pub fn message_missing(&self) -> usize {
         match self.phase {
@@ -359,8 +357,8 @@ impl ServerSession {
             return self.close(CloseReason::UnknownClientFlags(flags));
         }
         // A client that sends options knows them even without the flag: "servers MAY choose to
-        // honour fixed newstyle from clients that didn't set this bit". Some clients send no flag
-        // at all (go-nbd).
+        // honour fixed newstyle from clients that didn't set this bit". go-nbd sends no flag at
+        // all.
         self.features.no_zeroes = flags & no_zeroes != 0;
         self.enter(Phase::OptionHeader);
     }

@@ -1,8 +1,7 @@
 //! The answers to options.
 //!
-//! Where it stands: the session calls it with one whole option; it queues the replies and picks the
-//! next phase. The session has checked the lengths against the limits; this file parses the data
-//! and looks it up.
+//! Where it stands: the session calls it with one whole option of checked length; it parses the
+//! data, queues the replies and picks the next phase.
 //!
 //! | option | answer |
 //! |---|---|
