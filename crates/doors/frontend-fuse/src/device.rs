@@ -80,7 +80,6 @@ impl Device {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Whether this process is unmounting it.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::SeqCst)
     }
@@ -102,7 +101,6 @@ impl Device {
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
     }
 
-    /// Ends the threads of the rings; they answer nothing more.
     pub(crate) fn end_rings(&self) {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(rings);

@@ -36,7 +36,6 @@ pub(crate) struct Asked {
     pub(crate) held_bytes: usize,
 }
 
-/// The kind of operation that the disk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Read,

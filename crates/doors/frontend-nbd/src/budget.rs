@@ -58,7 +58,6 @@ pub(crate) enum Need {
 
 #[derive(Debug)]
 pub(crate) struct Purse {
-    /// The connection's own share.
     own_bytes: usize,
     held_bytes: usize,
     /// Common bytes that its growing write holds.
@@ -125,7 +124,6 @@ struct Lines {
 pub(crate) struct Budget {
     limit_bytes: AtomicUsize,
     connections_max: AtomicUsize,
-    /// Each connection's own share.
     share_bytes: AtomicUsize,
     /// Held bytes of the common part.
     held_bytes: AtomicUsize,
@@ -385,7 +383,6 @@ impl Budget {
         self.call_next(&mut lines);
     }
 
-    /// Leaves the line and drops the claim.
     pub(crate) fn leave(&self, purse: &mut Purse) {
         if !std::mem::take(&mut purse.is_waiting) {
             return;
@@ -400,7 +397,6 @@ impl Budget {
         self.call_next(&mut lines);
     }
 
-    /// Notes the bell of the next connection that can go on.
     fn call_next(&self, lines: &mut Lines) {
         let (common, held) = (self.common_bytes(), self.held_bytes.load(Ordering::SeqCst));
         let may_claim = lines.claim().is_some();

@@ -13,7 +13,6 @@ use crate::budget::Budget;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the counter and returns the sum.
     pub(crate) fn add(&self, amount: u64) -> u64 {
         self.0.fetch_add(amount, Ordering::Relaxed) + amount
     }

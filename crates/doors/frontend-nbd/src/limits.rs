@@ -117,7 +117,7 @@ pub const BIND_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Addresses to leave free beside the payloads' in a limited address space; with fewer, no
-/// connection gets threads: small allocations need them, and cannot fail.
+/// connection gets threads: small allocations need them, and must not fail.
 pub const ADDRESSES_LEFT_BYTES: u64 = 24 * 1024 * 1024;
 
 /// Stack of a connection's threads.

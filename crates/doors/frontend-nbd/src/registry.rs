@@ -174,7 +174,6 @@ impl Registry {
         Admission::Admitted { id, pulse, evicted }
     }
 
-    /// Notes that a negotiating client sent bytes.
     pub(crate) fn note_active(&self, id: u64) {
         if let Some(entry) = self.lock().connections.get_mut(&id) {
             entry.active_at = Instant::now();

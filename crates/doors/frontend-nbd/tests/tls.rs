@@ -95,7 +95,6 @@ fn config(folder: &Path, shows: bool) -> Arc<ClientConfig> {
 /// Fixed newstyle, and no zeroes.
 const FLAGS: [u8; 4] = [0, 0, 0, 3];
 
-/// Sends the flags and STARTTLS byte by byte.
 fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
     let option = wire::encode_option(wire::OPT_STARTTLS, &[]);
     stream.write_all(&[flags.to_vec(), option].concat()).unwrap();

@@ -60,7 +60,6 @@ type OnGone = Box<dyn FnOnce() + Send>;
 
 struct Life {
     living: AtomicUsize,
-    /// This process is about to end the device.
     is_ending: AtomicBool,
     on_gone: Mutex<Option<OnGone>>,
 }
@@ -331,7 +330,6 @@ fn start(
     started.map_err(|source| failed("starting a ublk device", source))
 }
 
-/// Takes over a device that a dead server left.
 fn taken_over(
     mut device: Device,
     info: &DeviceInfo,

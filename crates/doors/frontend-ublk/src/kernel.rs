@@ -97,7 +97,6 @@ impl Drop for Calls {
     }
 }
 
-/// A ring, and the entries of one queue of the kernel's.
 pub(crate) struct Commands {
     ring: IoUring,
     file: Arc<File>,

@@ -65,7 +65,6 @@ impl Receiver for Queue {
     }
 }
 
-/// The request of an entry, while the array works on it.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     request: Request,

@@ -126,12 +126,10 @@ impl Part {
         self.counter = self.counter.wrapping_add(1);
     }
 
-    /// Notes a request whose answer comes next.
     pub(crate) fn begin_answer(&self, head: u16) {
         self.store(at::LAST_HEAD, head);
     }
 
-    /// Notes a request as answered, and the ring's used index.
     pub(crate) fn end_answer(&self, head: u16, ring_index: u16) {
         self.store(place_of(head) + at::IN_FLIGHT, 0_u8);
         self.store(at::USED_INDEX, ring_index);

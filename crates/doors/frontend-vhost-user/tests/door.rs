@@ -80,7 +80,6 @@ fn length_of(body: &[u8]) -> u32 {
     u32::try_from(body.len()).expect("short")
 }
 
-/// A number that often is a meaningful one.
 fn number(random: &mut fastrand::Rng) -> u64 {
     match random.u8(..8) {
         0 => random.u64(..),

@@ -14,12 +14,10 @@
 use crate::collect::Cursor;
 use crate::limits::NAME_BYTES_MAX;
 
-/// Why option data does not parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OptionDataError {
     /// Lengths and counts do not fill the message exactly.
     Malformed,
-    /// A string is longer than the specification allows.
     NameTooLong,
 }
 

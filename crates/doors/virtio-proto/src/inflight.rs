@@ -15,7 +15,6 @@
 
 use crate::limits::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 
-/// Bytes of a queue's head, and of each entry.
 const HEAD_BYTES: u64 = 16;
 const ENTRY_BYTES: u64 = 16;
 

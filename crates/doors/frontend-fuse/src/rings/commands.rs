@@ -93,7 +93,6 @@ pub(super) enum Ended {
     Entry { index: usize, result: io::Result<()> },
 }
 
-/// A ring, and the entries of one queue of the kernel's.
 pub(super) struct Commands {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     memory: ManuallyDrop<Memory>,

@@ -57,10 +57,8 @@ pub(super) struct Ahead {
     alike: usize,
     /// Guesses in the next receive, at most.
     count: usize,
-    /// Headers' memory, for reuse.
     headers: Vec<Vec<u8>>,
     payloads: Vec<Payload>,
-    /// An empty list, for reuse.
     spare: Vec<Guess>,
 }
 

@@ -57,7 +57,6 @@ pub(super) enum Event {
     Close,
 }
 
-/// A WRITE whose payload is arriving, or has arrived.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) slot: u32,
@@ -104,7 +103,6 @@ impl Receive {
         self.input_bytes == 0
     }
 
-    /// Whether it waits for the rest of a payload.
     pub(crate) fn is_in_payload(&self) -> bool {
         self.write.is_some()
     }
@@ -174,7 +172,6 @@ pub(super) struct Intake {
     input: Option<Vec<u8>>,
     start: usize,
     end: usize,
-    /// Pieces of the stream that follow the input buffer.
     pieces: VecDeque<Piece>,
     ahead: Ahead,
     window_headers: usize,
@@ -211,7 +208,6 @@ impl Intake {
         self.session.is_negotiated()
     }
 
-    /// The first contiguous run of unused bytes.
     fn filled(&self) -> &[u8] {
         match (&self.input, self.pieces.front()) {
             (Some(input), _) if self.start < self.end => &input[self.start..self.end],

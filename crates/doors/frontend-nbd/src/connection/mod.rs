@@ -165,7 +165,6 @@ impl Connection {
         }
     }
 
-    /// Time that the client has to move a stride.
     pub(crate) fn patience(&self) -> Duration {
         let time = self.shared.settings.progress_deadline;
         // In any stage: on threads, a reader that waits for room has not noticed the stop yet.
@@ -223,12 +222,10 @@ impl Connection {
         self.progress.begin_anew(now);
     }
 
-    /// Whether the incoming payload has stalled for too long.
     pub(crate) fn is_not_sent_to(&self, now: Instant) -> bool {
         self.progress.receiving_since().is_some_and(|since| since + self.patience() <= now)
     }
 
-    /// Cuts a stalled client, with a notice.
     pub(crate) fn cut_for_stalling(&mut self) {
         if !self.is_closed() {
             let count = self.shared.counters.stalled.add(1);
@@ -238,7 +235,6 @@ impl Connection {
         }
     }
 
-    /// Whether a payload or replies are under way.
     #[cfg(test)]
     pub(crate) fn is_half_done(&self) -> bool {
         self.progress.stalled_since().is_some()
@@ -254,7 +250,6 @@ impl Connection {
         self.is_closed() && self.outbox.in_flight() == 0
     }
 
-    /// Whether its last reply is out.
     pub(crate) fn sends_no_more(&self) -> bool {
         matches!(self.stage, Stage::Ending { .. } | Stage::Closed)
     }
@@ -487,7 +482,6 @@ impl Connection {
         std::mem::swap(&mut self.tasks, tasks);
     }
 
-    /// Begins a TRIM or WRITE_ZEROES with its first stretch.
     fn begin_stretches(&mut self, slot: u32, command: Command) {
         let export = self.export.as_ref().expect("requests come after negotiation");
         if let Command::WriteZeroes { offset, length, fast: true, .. } = command

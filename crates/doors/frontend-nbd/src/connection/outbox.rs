@@ -46,7 +46,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Memory that it needs in the end.
     fn bytes(self) -> usize {
         match self {
             Self::Read { length } | Self::Write { length } => {
@@ -63,7 +62,6 @@ pub(super) enum Begun {
     /// It began in this slot, with memory for so many bytes.
     Slot(u32, usize),
     Wait,
-    /// It is larger than the limit of memory.
     TooLarge,
 }
 
@@ -171,7 +169,6 @@ impl Batch {
 struct Slot {
     echo: Echo,
     kind: Kind,
-    /// The part that the export has not been asked for yet.
     rest: Option<Command>,
     cost_bytes: usize,
 }
@@ -183,13 +180,11 @@ pub(super) struct Outbox {
     replies: VecDeque<Reply>,
     /// A batch's list, while none is out.
     spare: Option<Vec<Reply>>,
-    /// First parts of replies, for reuse.
     spare_heads: Vec<Vec<u8>>,
     in_flight: usize,
     purse: Purse,
     bell: Arc<dyn Bell>,
     proven_bytes: usize,
-    /// The incoming WRITE has asked for more memory.
     is_growing: bool,
     closed: bool,
 }
@@ -270,7 +265,6 @@ impl Outbox {
         self.take(first, Need::Growth, budget).then_some(first)
     }
 
-    /// Takes more memory for the incoming WRITE.
     pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> Grown {
         let slot = self.slots[number as usize].expect("a request that is under way");
         // The limit may have been lowered since it began.
@@ -303,7 +297,6 @@ impl Outbox {
         }
     }
 
-    /// Whether it holds memory for which others wait.
     pub(super) fn is_in_the_way(&self, budget: &Budget) -> bool {
         let me = usize::from(self.purse.is_waiting());
         self.purse.has_common() && budget.waiting() > me
@@ -447,7 +440,6 @@ impl Outbox {
         self.spare = Some(replies);
     }
 
-    /// Drops the waiting replies and all later ones.
     pub(super) fn close(&mut self, budget: &Budget) {
         self.closed = true;
         let dropped = std::mem::take(&mut self.replies);

@@ -33,7 +33,6 @@ const HELD_BYTES_MAX: usize = 256 * 1024;
 
 const TURN_BYTES: usize = 128 * 1024;
 
-/// Why a client was not admitted, or was cut.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error("the client: {0}")]
@@ -59,7 +58,6 @@ impl From<Errno> for Ended {
 /// The format of bytes on the client's socket.
 enum Coat {
     Tls(Box<ServerConnection>),
-    /// Bytes that wait to be sent.
     Plain(Vec<u8>),
 }
 

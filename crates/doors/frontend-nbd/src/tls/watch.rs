@@ -94,7 +94,6 @@ impl Pumps {
         Some(Place { pumps: Arc::clone(self), number })
     }
 
-    /// Cuts clients whose handshake is not over.
     pub(crate) fn cut_waiting(&self) {
         self.cut(|client| client.state == State::Waiting);
     }

@@ -126,7 +126,6 @@ impl Disk for Array {
 enum Entry {
     /// The kernel has it, without a request yet.
     Waiting,
-    /// The server has it.
     Given(Description),
     /// The kernel has ended it.
     Over,
@@ -144,7 +143,6 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Puts the next descriptions into entries that it has.
     fn describe(&mut self) {
         let mut waiting: Vec<u16> = (0..DEPTH)
             .filter(|tag| matches!(self.entries[usize::from(*tag)], Entry::Waiting))

@@ -45,7 +45,6 @@ struct Asked {
     held_bytes: usize,
 }
 
-/// The disk to ask, and the receiver of its outcomes.
 pub(super) struct Asks<'a> {
     pub(super) served: &'a Served,
     pub(super) receiver: &'a dyn Fn() -> Arc<dyn Receiver>,
@@ -63,7 +62,6 @@ pub(super) struct State {
     ring: Option<Ring>,
     device: Option<Device>,
     pub(super) is_enabled: bool,
-    /// The queue takes nothing more from the ring.
     pub(super) is_held: bool,
     pub(super) is_cut: bool,
     is_broken: bool,
@@ -222,7 +220,6 @@ impl State {
         has_begun
     }
 
-    /// The next request, which it puts in hand.
     fn next(&mut self) -> Option<u16> {
         if self.in_hand.is_empty() && self.takes() {
             match self.ring.as_mut()?.take() {

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 /// Disjoint, merged ranges inside one request.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Coverage {
-    /// Start of a range, and its end.
     ranges: BTreeMap<u64, u64>,
 }
 
