@@ -397,6 +397,7 @@ impl Budget {
         self.call_next(&mut lines);
     }
 
+    /// Notes the bell of the next connection that can go on.
     fn call_next(&self, lines: &mut Lines) {
         let (common, held) = (self.common_bytes(), self.held_bytes.load(Ordering::SeqCst));
         let may_claim = lines.claim().is_some();

@@ -45,6 +45,7 @@ impl Pulse {
         Self { origin: Instant::now(), idle_since_ms: AtomicU64::new(AT_WORK) }
     }
 
+    /// Notes since when it is idle; `None` if it is at work.
     pub(crate) fn beat(&self, idle_since: Option<Instant>) {
         let ms = |since: Instant| {
             u64::try_from(since.saturating_duration_since(self.origin).as_millis())
@@ -118,10 +119,12 @@ impl Book {
         self.connections.values().filter(|entry| is_meant(entry.state)).count()
     }
 
+    /// Counts negotiating and transmitting connections.
     fn served(&self) -> usize {
         self.count(|state| state != State::TurnedAway)
     }
 
+    /// The connection that goes for a new one.
     fn loser(&self, room: &Room) -> Option<(u64, Evicted)> {
         let silent = self.connections.iter().filter(|(_, entry)| entry.state == State::Negotiating);
         if let Some((id, _)) = silent.min_by_key(|(_, entry)| entry.active_at) {

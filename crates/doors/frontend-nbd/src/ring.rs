@@ -95,6 +95,7 @@ struct Link {
     socket: Option<Arc<Socket>>,
     receiving: Option<Receive>,
     sending: Option<Batch>,
+    /// A batch sent in part.
     continued: Option<Batch>,
     to_send: Segments,
     to_receive: Segments,
@@ -109,6 +110,7 @@ struct State {
     links: Vec<Option<Box<Link>>>,
     free: Vec<usize>,
     listed: Vec<usize>,
+    /// Links that were advanced in this turn.
     touched: Vec<usize>,
     left: Vec<Left>,
     tasks: Vec<Task>,
@@ -262,6 +264,7 @@ impl WorkerConnections {
         self.turn(&mut state, worker);
     }
 
+    /// Schedules a turn for when all completions have arrived.
     fn put_off(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         if !std::mem::replace(&mut state.is_put_off, true) {
             worker.afterwards(Arc::<Self>::clone(self), Event::Turn.token(0));

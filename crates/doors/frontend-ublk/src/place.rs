@@ -155,6 +155,7 @@ fn look(control: &mut Control, id: u32, array: u64) -> Result<Found, PlaceError>
     }
 }
 
+/// A device that a dead server of this array has left.
 fn left(control: &mut Control, array: u64) -> Result<Option<DeviceInfo>, PlaceError> {
     // Without any device the folder does not exist.
     for entry in std::fs::read_dir(DEVICES).into_iter().flatten().flatten() {

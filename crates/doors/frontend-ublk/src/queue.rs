@@ -148,6 +148,7 @@ impl<E: Entries> Server<E> {
         }
     }
 
+    /// Starts requests in hand, as far as there is room.
     fn take_in(&mut self) {
         while let Some((tag, request)) = self.in_hand.front().copied() {
             let bytes = request.payload_bytes() as usize;

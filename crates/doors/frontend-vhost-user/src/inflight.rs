@@ -126,6 +126,7 @@ impl Part {
         self.counter = self.counter.wrapping_add(1);
     }
 
+    /// Notes a request whose answer comes next.
     pub(crate) fn begin_answer(&self, head: u16) {
         self.store(at::LAST_HEAD, head);
     }

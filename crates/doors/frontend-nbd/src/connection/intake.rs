@@ -208,6 +208,7 @@ impl Intake {
         self.session.is_negotiated()
     }
 
+    /// The first contiguous run of unused bytes.
     fn filled(&self) -> &[u8] {
         match (&self.input, self.pieces.front()) {
             (Some(input), _) if self.start < self.end => &input[self.start..self.end],

@@ -222,6 +222,7 @@ impl Connection {
         self.progress.begin_anew(now);
     }
 
+    /// Whether the incoming payload has stalled for too long.
     pub(crate) fn is_not_sent_to(&self, now: Instant) -> bool {
         self.progress.receiving_since().is_some_and(|since| since + self.patience() <= now)
     }

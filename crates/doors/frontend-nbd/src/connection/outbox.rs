@@ -169,6 +169,7 @@ impl Batch {
 struct Slot {
     echo: Echo,
     kind: Kind,
+    /// The part that the export has not been asked for yet.
     rest: Option<Command>,
     cost_bytes: usize,
 }
@@ -184,6 +185,7 @@ pub(super) struct Outbox {
     in_flight: usize,
     purse: Purse,
     bell: Arc<dyn Bell>,
+    /// Memory of the longest payload that the client has sent.
     proven_bytes: usize,
     is_growing: bool,
     closed: bool,

@@ -220,6 +220,7 @@ impl State {
         has_begun
     }
 
+    /// The next request, which it puts in hand.
     fn next(&mut self) -> Option<u16> {
         if self.in_hand.is_empty() && self.takes() {
             match self.ring.as_mut()?.take() {

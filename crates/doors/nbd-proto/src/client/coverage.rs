@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 /// Disjoint, merged ranges inside one request.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Coverage {
+    /// Start and end of each range.
     ranges: BTreeMap<u64, u64>,
 }
 
