@@ -25,7 +25,7 @@ pub(crate) fn at(place: &Path) -> std::io::Result<Option<Mounted>> {
     Ok(list.split(|byte| *byte == b'\n').filter_map(line).rfind(|mounted| mounted.place == place))
 }
 
-/// One line of proc_pid_mountinfo(5): fifth the place; the kind is first after a lone dash.
+/// One line of proc_pid_mountinfo(5): word five is the place; the kind follows a lone dash.
 fn line(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|byte| *byte == b' ');
     let place = words.by_ref().nth(4)?;

@@ -15,7 +15,7 @@
 //! - *Common*: a connection takes at most twice the bytes that it leaves to others, so no
 //!   connection takes all and later ones still find some. A connection that holds common memory
 //!   waits for its own replies to go out. A connection without any waits in line; at its turn it
-//!   gets all that is free. Clients that have moved as much before take turns in line with unproven
+//!   gets all that is free. Clients that have moved as many bytes before take turns with unproven
 //!   ones. Requests within the "twice" rule overtake the line for a while, so that the longest
 //!   requests do not hold up all others.
 //! - *Partial*: a long write begins small and grows as its bytes arrive. Growing writes that hold
@@ -105,7 +105,7 @@ struct Waiter {
     bytes: usize,
     bell: Arc<dyn Bell>,
     is_called: bool,
-    /// Its client has moved as much before.
+    /// Its client has moved as many bytes before.
     is_proven: bool,
 }
 
@@ -444,7 +444,7 @@ impl Budget {
     }
 }
 
-/// The place of a new waiter. Clients that have moved as much before take turns with the others:
+/// The place of a new waiter. Clients that have moved as many bytes take turns with the others:
 /// clients that ask for much and take nothing make a line as slow as their deadlines.
 fn place_in(line: &VecDeque<Waiter>, is_proven: bool) -> usize {
     let proven = line.iter().filter(|waiter| waiter.is_proven).count();

@@ -49,7 +49,7 @@ pub struct Counts {
     pub accepted: u64,
     /// Connections turned away because the server was full.
     pub refused: u64,
-    /// Connections that were cut, by why.
+    /// Connections that were cut, by reason.
     pub cut: Cuts,
     /// Connections that reached the transmission phase.
     pub negotiated: u64,
@@ -69,7 +69,7 @@ pub struct Counts {
     pub waiting_for_memory: u64,
     /// Connections lost to a panic.
     pub panics: u64,
-    /// Outcomes with a missing or too short payload, and dropped completions: bugs of an export.
+    /// Outcomes with a missing or wrongly sized payload, and dropped completions: export bugs.
     pub contract_breaches: u64,
     /// Error replies, by [`ErrorCode::index`].
     pub errors: [u64; ErrorCode::ALL.len()],

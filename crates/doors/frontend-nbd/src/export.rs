@@ -43,7 +43,7 @@ pub trait Export: Send + Sync + 'static {
     /// The array's name, at most 4096 bytes.
     fn name(&self) -> &str;
 
-    /// Whether it was withdrawn while its server runs: new clients do not find it, old ones do.
+    /// Whether it was withdrawn at run time: new clients do not find it, old ones keep it.
     fn is_withdrawn(&self) -> bool {
         false
     }

@@ -42,7 +42,7 @@ pub enum StartError {
     /// The list of endpoints is empty.
     #[error("there is no address to listen on")]
     NoEndpoints,
-    /// A name that NBD cannot carry: too long, with a NUL, or empty for a second export.
+    /// A name that NBD cannot carry: too long, with a NUL, or empty (but for the first export).
     #[error("the export name {0:?} cannot be used: at most 4096 bytes, no NUL, not empty")]
     Name(String),
     /// Two exports of one name.
@@ -87,7 +87,7 @@ impl Server {
     /// Listens on every endpoint and serves `exports`; the empty name also reaches the first.
     ///
     /// # Errors
-    /// No exports or endpoints, invalid names, an address in use; nothing is left behind.
+    /// No exports or endpoints, invalid names, an address that fails; nothing is left behind.
     pub fn start(
         exports: Vec<Arc<dyn Export>>,
         endpoints: &[Endpoint],

@@ -34,7 +34,7 @@ impl Socket {
         Arc::clone(&self.0)
     }
 
-    /// Fills `parts` in order, with `whole` all of them; 0 at the end of the stream.
+    /// Receives into `parts` in order, with `whole` until all are full; 0 at the end of stream.
     pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>], whole: bool) -> io::Result<usize> {
         let flags = if whole { RecvFlags::WAITALL } else { RecvFlags::empty() };
         loop {
