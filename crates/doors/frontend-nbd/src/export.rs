@@ -6,8 +6,8 @@
 //!
 //! The server promises:
 //! - Ranges lie within [`Export::size_bytes`] and are multiples of the minimum block size.
-//! - No READ or WRITE is longer than the maximum. A Trim or WriteZeroes is shorter than two times
-//!   [`Export::stretch_bytes`]: a longer one comes in stretches, one after the other.
+//! - No READ or WRITE is longer than the maximum. A Trim or WriteZeroes shorter than two
+//!   times [`Export::stretch_bytes`] comes whole; a longer one comes in stretches, one by one.
 //! - A read-only export gets no Write, Trim or WriteZeroes.
 //! - The server answers NBD_CMD_CACHE itself: the page cache of members knows better.
 //!

@@ -21,7 +21,6 @@
 //! connection that makes room for another. A wait for the export or the budget has no deadline.
 //!
 //! How to drive it: after each input call [`Connection::advance`]; then carry out the results of
-//! How to drive it: after each input call [`Connection::advance`]; then carry out the results of
 //! `take_tasks`, `receive`, `batch` and `takes_end_of_sending`, one receive and batch at a time.
 //!
 //! Invariants

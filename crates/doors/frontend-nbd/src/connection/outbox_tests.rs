@@ -1,4 +1,4 @@
-//! The outbox by hand: room, answers, batches, and what is left when a connection breaks.
+//! Tests of the outbox alone: room, answers, batches, and the rest after a connection breaks.
 
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 

@@ -93,8 +93,8 @@ impl Progress {
     }
 
     /// Adds the time of a receive that was not filled; returns the time of the stride so far. Time
-    /// between receives is the server's and does not count. A receive counts at most
-    /// [`CONTENDED_DEADLINE`]: a longer one was not looked after.
+    /// between receives is the server's and does not count. At most
+    /// [`CONTENDED_DEADLINE`] of a receive counts: a longer one was not looked after.
     pub(super) fn count_receive(&mut self) -> Option<Duration> {
         let since = self.stride.uncounted_since.take()?;
         let time = self.now.saturating_duration_since(since);

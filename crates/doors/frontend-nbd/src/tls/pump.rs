@@ -277,7 +277,7 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             PollFd::from_borrowed_fd(line.client.as_fd(), clients),
             PollFd::from_borrowed_fd(inner.as_fd(), inners),
         ];
-        // Poll only for wanted events: a closed peer is reported for ever. One is always wanted.
+        // Poll only for wanted events, or a closed peer is reported for ever. One is always wanted.
         let wanted = match (clients.is_empty(), inners.is_empty()) {
             (true, _) => &mut polled[1..],
             (_, true) => &mut polled[..1],
