@@ -1,7 +1,7 @@
-//! Stories that chance tells too seldom: one array, one thing that goes wrong just so.
+//! Stories that random worlds meet too seldom: one array, and one chosen failure.
 //!
-//! Each is a world like any other, with the same model and checkers; only who fails, and when, is
-//! said here instead of drawn.
+//! Each is a world like any other, with the same model and checkers. The story sets which disk
+//! fails and when; nothing of that is drawn.
 
 use braid_engine::request::Operation;
 use braid_geometry::{Level, default_layout};
@@ -21,17 +21,17 @@ mod tests;
 /// Sectors of a chunk of the smallest array.
 const CHUNK: u64 = 8;
 
-/// Stories by chapters: the name, and what tells them. Where bugs are planted, one that only stories notice is looked for in its
-/// chapter first.
+/// Stories by chapter: name and function. For a planted bug that only stories notice, its own
+/// chapter is told first.
 #[cfg(braid_sim_hooks)]
 pub const CHAPTERS: &[(&str, fn())] = &[
     ("replays", replays),
-    // What chance meets in one of ten thousand worlds.
+    // Random worlds meet these once in ten thousand.
     ("repair", crate::work_tests::repair::tell),
     ("answered", tests::tell_of_what_was_answered),
     ("flush", || (0..20).for_each(tests::replaced_while_a_flush_waits)),
-    // What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be
-    // replaced; and what they meet too seldom.
+    // Only an operator asks for these, and random worlds have no operator: a check, a repair, a
+    // member to fail or replace. Others are merely rare.
     ("rot", || tests::rotten_chunks_are_mended(0, 4)),
     ("failed", || tests::failed_by_person(0)),
     ("replacements", tests::tell_of_replacements),
@@ -47,28 +47,27 @@ pub const CHAPTERS: &[(&str, fn())] = &[
     ("named", tests::tell_of_what_is_named),
     ("losses", losses),
 ];
-/// Stories by chapters: those that a build without hooks tells in one go, beside its tests.
+/// Stories by chapter: those that a build without hooks tells in one go, beside its tests.
 #[cfg(not(braid_sim_hooks))]
 pub const CHAPTERS: &[(&str, fn())] = &[("replays", replays), ("losses", losses)];
 
 /// Tells all stories, each under many schedules.
 ///
 /// # Panics
-/// At the first thing that is wrong.
+/// At the first error.
 pub fn tell() {
-    // A random world before may have left rare choices switched on, under which not every step of a story is as told.
+    // A random world may have left rare choices switched on, which would change steps of a story.
     braid_sim_hooks::steady();
     CHAPTERS.iter().for_each(|(_, tell)| tell());
 }
 
-/// What a start replays after a crash.
+/// Replay at a start after a crash.
 fn replays() {
     crate::replays::tell(0..12);
 }
 
-/// One loss after another, each under the schedules of 24 seeds.
 fn losses() {
-    // Where the part in the next row is written later than the other is lost.
+    // Under these seeds the part in the next row is written after the other part is lost.
     for seed in 150..250 {
         (0..4).for_each(|good| lost_after_its_answer(seed, good, (22, 5)));
     }
@@ -104,8 +103,9 @@ fn losses() {
     }
 }
 
-/// The array is stopped, and one disk is copied; then it is written, and stopped or killed, and the copy is put back in the place
-/// of the disk. It is not read: without a spare it is two events behind; with one it has as many, and an older time.
+/// A disk is copied while the array is stopped. The array is written, then stopped or killed, and
+/// the old copy replaces the disk. The array never reads it: without a spare it is two events
+/// behind; with one it has equal events, but an older time.
 fn put_back(seed: u64, disk: usize, (spares, is_killed): (u16, bool)) {
     let design = Design { spares, ..smallest() };
     let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
@@ -128,8 +128,9 @@ fn put_back(seed: u64, disk: usize, (spares, is_killed): (u16, bool)) {
     }
 }
 
-/// Power is cut while both copies of a mirror are written, which leaves them different. Then some sectors of the first copy
-/// cannot be read, or are logged as bad: whatever else is read together with them, it is still the first copy's.
+/// Power is cut while both copies of a mirror are written, which leaves them different. Then some
+/// sectors of the first copy become unreadable, or are in its bad-block log. All its other sectors
+/// are still read from it, whatever they are read with.
 fn two_copies_one_story(seed: u64, is_logged: bool) {
     const BAD: std::ops::Range<u64> = 21..23;
     let design = Design {
@@ -164,7 +165,7 @@ fn two_copies_one_story(seed: u64, is_logged: bool) {
     (0..128).for_each(|sector| read(&mut world, sector, 1));
 }
 
-/// A world in which these two disks may come to harm, which is beyond its level.
+/// A world in which these two disks may fail, more than the level tolerates.
 fn doomed(seed: u64, disks: [usize; 2]) -> World {
     let mut world =
         World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false));
@@ -187,9 +188,9 @@ fn read(world: &mut World, start: u64, sectors: u64) {
     world.settle();
 }
 
-/// A row is written whole, which makes its parity; then a disk is lost and chunks are written, which
-/// leaves parity as it was if that was its disk; then another is lost. What it held is refused, and
-/// never computed from the parity of before.
+/// A full-stripe write makes the row's parity. Then a disk is lost and chunks are written; parity
+/// stays old if it was on that disk. Then a second disk is lost. Reads of its data are refused,
+/// never computed from the old parity.
 fn parity_of_before(seed: u64, dead: usize, failing: usize) {
     let mut world = doomed(seed, [dead, failing]);
     write(&mut world, 0, 24);
@@ -201,10 +202,10 @@ fn parity_of_before(seed: u64, dead: usize, failing: usize) {
     world.read_all();
 }
 
-/// Reads bring a chunk of a dead disk into memory; another of its row is written, and then a sector of
-/// the first: by the difference, which takes the place of what was in memory. The write of
-/// parity fails. What is in memory then is not served. Time does not pass: the array stays active, so
-/// that only the data cannot be written.
+/// Reads bring a chunk of a dead disk into memory and another chunk of its row is written. Then an
+/// rmw of one sector of the first chunk replaces that memory, and its parity write fails. The
+/// memory must not be served. Time does not pass: the array stays active, so that only data writes
+/// fail.
 fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u64, u64)) {
     let mut world = doomed(seed, [dead, failing]);
     world.engine.order = Order::Fixed(Fixed::PLAIN);
@@ -222,9 +223,9 @@ fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u
     world.read_all();
 }
 
-/// All that a partial write would have to read has gone bad for a moment, and it fails; then it can be read again, and the
-/// write is made once more. What was left in memory by the first is not used for it, or parity would fit nothing, which
-/// shows when a disk goes.
+/// Every sector that a partial write must read goes bad for a moment, and the write fails. Then the
+/// sectors are readable again, and the same write succeeds. It must not use memory that the first
+/// write left, or parity is wrong, which the next loss shows.
 fn failed_and_written_again(seed: u64, good: usize, dead: usize) {
     let mut world = doomed(seed, [0, 1]);
     world.engine.plan.victims.extend([2, 3]);
@@ -240,10 +241,10 @@ fn failed_and_written_again(seed: u64, good: usize, dead: usize) {
     (0..3).for_each(|chunk| read(&mut world, chunk * CHUNK, CHUNK));
 }
 
-/// A part of a chunk is written, which leaves its parities in memory; then, when the disk of one of them has gone, the
-/// whole chunk, so that this parity is not made. Another disk goes, and the end of its chunk is written with the begin of
-/// the next, for which what it held at the begin is solved for: never from the parity of before, or the other parity would
-/// be made wrong, which the next read shows.
+/// A partial write of a chunk leaves both parities in memory. One parity's disk dies, and a write
+/// of the whole chunk does not update that parity. A second disk dies. Writes across two chunks
+/// then solve for the start of its chunk. They must not solve with the old parity: the other parity
+/// would become wrong, which the next read shows.
 fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
     let level = Level::Raid6;
     let design = Design { level, layout: default_layout(level), slots: 7, ..smallest() };
@@ -251,7 +252,7 @@ fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
     world.engine.plan.victims.extend([dead, second]);
     write(&mut world, 0, CHUNK - 1);
     world.disks[dead].ills.gone = true;
-    // Another row, where its loss is found.
+    // Another row, so that the array notices the loss.
     write(&mut world, 5 * CHUNK, 5 * CHUNK);
     write(&mut world, 0, CHUNK);
     world.disks[second].ills.gone = true;
@@ -260,11 +261,11 @@ fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
     world.read_all();
 }
 
-/// A part of a row is written, and answered if the cache does that, when all that it would have to
-/// read has gone bad in the meantime; what it writes has not, on the `good` disk. It is not read as it was before, until
-/// whole rows are written, which need no reads.
-/// Every flush fails from then on: the array cannot tell which client's write it was. A write that
-/// goes on in the next row may not be answered yet; then it is told.
+/// A partial write of a row is answered early if the cache does so. All that it must read has gone
+/// bad meanwhile, except on the `good` disk. Reads must not return the old bytes, until whole rows
+/// are written, which need no reads. From then on every flush fails, since the array cannot tell
+/// whose write was lost. A write that continues in the next row may be unanswered yet; then it
+/// fails itself.
 fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     let mut world = doomed(seed, [0, 1]);
     world.engine.plan.victims.extend([2, 3]);
@@ -281,8 +282,9 @@ fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
 }
 
-/// A whole row is written while one disk is dead and another fails its writes half way. The row's
-/// parity fits nothing then: what the dead disk held may be refused, and never computed from it.
+/// A full-stripe write while one disk is dead and another fails its writes half way. The row's
+/// parity then fits no data: reads of the dead disk's chunk may be refused, and never return
+/// computed bytes.
 fn inconsistent_band(seed: u64, dead: usize, failing: usize) {
     let mut world = doomed(seed, [dead, failing]);
     world.issue(Operation::Write { durable: false }, 0, 1);

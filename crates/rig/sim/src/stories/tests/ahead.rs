@@ -1,4 +1,4 @@
-//! The order in which members are recovered: what clients read before its turn, and two members in one pass.
+//! The order of recovery: ranges that clients read before their turn, and two members in one pass.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, Notice};
 use braid_engine::request::Operation;
@@ -13,7 +13,7 @@ use crate::fault::Mishap;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Of parity: a copy is read from one member in any case.
+/// A design with parity: a mirror reads one member in any case.
 fn any_design(seed: u64) -> Design {
     let designs = [
         design(Level::Raid5, 2, 8, 4, 400),
@@ -24,7 +24,7 @@ fn any_design(seed: u64) -> Design {
     designs[seed as usize % designs.len()]
 }
 
-/// A member that holds nothing yet, and a driver that allows its recovery little; it has begun.
+/// An array with an empty member whose recovery has begun; the driver allows it little.
 fn begun(seed: u64) -> (Script, usize) {
     let design = any_design(seed);
     let disk = (seed / 4) as usize % (usize::from(design.slots) - 1);
@@ -40,7 +40,7 @@ fn begun(seed: u64) -> (Script, usize) {
     (story, disk)
 }
 
-/// Where the last sector of the array lies that is on a disk.
+/// The last sector of the array that is on a disk, and its place there.
 fn last_on(story: &Script, disk: usize) -> (u64, MemberSector) {
     let found = (0..story.capacity()).rev().find_map(|sector| {
         let (slot, place) = places(&story.world.geometry, sector)[0];
@@ -49,7 +49,7 @@ fn last_on(story: &Script, disk: usize) -> (u64, MemberSector) {
     found.expect("it holds data")
 }
 
-/// Whether shards know that a member holds a sector which the job has not come to.
+/// Whether shards know that a member holds a sector beyond its recovery offset.
 fn is_held_ahead(story: &Script, disk: usize, place: MemberSector) -> bool {
     let array = &story.world.engine.machines.array;
     let is_behind = array.job().is_some_and(|job| job.done <= place.0);
@@ -76,7 +76,8 @@ fn completed(story: &Script) -> bool {
     })
 }
 
-/// What was read again and again was made from all the others each time, until the job came there hours later.
+/// Regression: each read of one lost range reconstructed it again, until the job came there hours
+/// later.
 #[test]
 fn what_is_read_is_recovered_before_its_turn() {
     for_seeds(12, before_its_turn);
@@ -91,7 +92,7 @@ fn before_its_turn(seed: u64) {
         assert!(!completed(&story), "the job came there in its turn");
         story.step(false);
     }
-    // What the job makes is counted as well.
+    // The counter includes reconstructions of the job.
     story.request(JobRequest::Pause);
     story.run_without_time();
     let before = story.counters().reconstructions;
@@ -104,7 +105,8 @@ fn before_its_turn(seed: u64) {
     story.ends_well();
 }
 
-/// Clients read all over a member that is recovered, and write; then power is cut, the process killed, or another disk dies.
+/// Clients read and write all over a member in recovery; then power is cut, the process killed, or
+/// another disk dies.
 #[test]
 fn whatever_happens_after_ranges_were_recovered_ahead_nothing_is_lost() {
     for_seeds(30, whatever_happens);
@@ -116,7 +118,7 @@ fn whatever_happens(seed: u64) {
     let slots = usize::from(any_design(seed).slots);
     let end = random.below(5);
     let mix = match end {
-        // One that is dirty as well could not be started.
+        // No writes: a dirty and degraded array does not start.
         0 => Mix { reads: 60, writes: 0, zeroes: 0, trims: 0, ..Mix::ALL },
         _ => Mix { reads: 60, trims: 2, ..Mix::ALL },
     };
@@ -137,7 +139,7 @@ fn whatever_happens(seed: u64) {
             story.ends_well();
         }
         3 => {
-            // What was made ahead is made once more by the job that comes then.
+            // The resumed job recovers the ranges ahead once more.
             story.request(JobRequest::Pause);
             story.begin_mix(&mix, random.below(200));
             story.request(JobRequest::Resume);
@@ -155,8 +157,8 @@ fn whatever_happens(seed: u64) {
     }
 }
 
-/// The second spare of a RAID-6 got its slot when the first was being filled, and waited until that was over: all others were read
-/// from end to end twice.
+/// Regression: a second spare of a RAID-6 got its slot during the first's recovery and waited for
+/// its end. All others were then read from end to end twice.
 #[test]
 fn a_member_that_comes_meanwhile_is_filled_in_the_same_pass() {
     for_seeds(8, in_one_pass);
@@ -169,10 +171,10 @@ fn in_one_pass(seed: u64) {
     let mut story = scene.open();
     story.world.may_have_jobs = true;
     story.world.allow_little(seed);
-    // Until superblocks say that it has one, the spare has no slot.
+    // The spare has no slot until superblocks say so.
     story.hold(|event| matches!(event, Event::Superblock { .. }));
     story.request(JobRequest::Resume);
-    // Of more than half it would be let finish.
+    // Beyond half, the engine lets the job finish.
     while story.world.engine.machines.array.job().is_none_or(|job| job.done < job.end / 10) {
         story.step(false);
     }
@@ -190,7 +192,6 @@ fn in_one_pass(seed: u64) {
     story.ends_well();
 }
 
-/// What is told where bugs are planted.
 #[cfg(braid_sim_hooks)]
 pub(in super::super) fn tell() {
     (0..8).for_each(before_its_turn);

@@ -1,4 +1,5 @@
-//! Answered writes whose copies outlive the process: which of them the next one finds, in which order, and when it believes them.
+//! Acknowledged writes whose copies outlive the process: which of them the next server finds, in
+//! which order, and when it believes them.
 
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
@@ -8,7 +9,8 @@ use super::for_seeds;
 use super::scene::{Scene, design};
 use super::script::Script;
 
-/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data to a row. Nothing is written for its age.
+/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data in a row. No write is written back for
+/// its age.
 fn opened(seed: u64) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 8, 4, 16), seed).with_stripes(8);
     scene.manner.shards = 1;
@@ -23,7 +25,8 @@ fn opened(seed: u64) -> Script {
     story
 }
 
-/// The server is killed, and the next one writes what it finds; all of it is read.
+/// The server is killed. The next one writes the copies that it finds, and every sector is
+/// readable.
 fn next(mut story: Script) {
     let world = &mut story.world;
     world.crash(false);
@@ -32,7 +35,8 @@ fn next(mut story: Script) {
     assert!(world.read_all().is_some(), "all of it can be read");
 }
 
-/// A write that waits for the members covers one that was answered, and is not on them when the server is killed.
+/// A write waits for the members and covers an acknowledged one; it is on no member when the server
+/// is killed.
 fn covered_by_one_that_waits(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();
@@ -43,7 +47,7 @@ fn covered_by_one_that_waits(seed: u64) {
     next(story);
 }
 
-/// Of two writes that overlap the newer has the name of one that is gone, and so the smaller one.
+/// Of two writes that overlap, the newer reuses a freed name, which is smaller than the older's.
 fn newer_under_an_older_name(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();
@@ -54,7 +58,8 @@ fn newer_under_an_older_name(seed: u64) {
     next(story);
 }
 
-/// The server is killed; another one, which has no file, writes and is killed as well; then the file of the first is found.
+/// The server is killed. A second server without the cache file writes and is killed; then the
+/// first one's file is found.
 fn found_after_others_wrote(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();
@@ -80,7 +85,8 @@ pub(in super::super) fn tell() {
     }
 }
 
-/// What had been answered was neither on the members nor among the copies: the write that covered it had taken its place.
+/// Regression: an acknowledged write was neither on members nor among the copies; the write that
+/// covered it had taken its place.
 #[test]
 fn an_answered_write_that_is_covered_by_one_that_waits_outlives_the_server() {
     for_seeds(12, covered_by_one_that_waits);

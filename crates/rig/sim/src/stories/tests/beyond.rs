@@ -1,4 +1,4 @@
-//! More is lost than the level can make up for: errors, but never wrong bytes, and never silence.
+//! Losses beyond what the level tolerates: errors, but never wrong bytes and never silence.
 
 use braid_engine::request::Fault;
 use braid_geometry::{ChunkRow, Geometry, Level, LogicalSector, StripeGeometry};
@@ -10,8 +10,8 @@ use crate::content::places;
 use crate::fault::Mishap;
 use braid_engine::request::Operation;
 
-/// Sectors that a working member of the view holds can be read, whatever else is lost; unless what was written there was
-/// answered and lost, so that the member holds something older.
+/// Sectors that a working member of the view holds are readable, whatever else is lost. Exception:
+/// an acknowledged write there was lost, so that the member holds older bytes.
 fn intact_data_can_be_read(story: &mut Script) {
     for _ in 0..10 {
         let sector = story.random.below(story.capacity());
@@ -64,8 +64,8 @@ fn two_columns(stripe: &StripeGeometry, row: u64) -> (u64, u64) {
     (stripe.logical(row, 0, 0).0, stripe.logical(row, 1, 0).0)
 }
 
-/// A write that only some columns got leaves parity that fits neither the old nor the new data: the
-/// neighbour that is lost is not computed from it.
+/// A write that reaches only some columns leaves parity that fits neither old nor new data. A lost
+/// neighbour must not be computed from it.
 #[test]
 fn inconsistent_band_is_not_reconstructed() {
     for_seeds(10, |seed| {
@@ -79,7 +79,7 @@ fn inconsistent_band_is_not_reconstructed() {
         let ((written, neighbour), (_, elsewhere)) =
             (two_columns(&stripe, 0), two_columns(&stripe, 1));
         assert!(story.read(neighbour, 1).is_ok(), "lost, but not inconsistent yet");
-        // The gate is open, or a superblock would be the first that cannot be written.
+        // Open the gate, or a superblock would be the first write that fails.
         assert!(story.try_write(story.capacity() - 1, 1));
         story.befall(0, Mishap::WritesFail);
         assert_eq!(story.write(written + 3, 1), Err(Fault::Unwritable));
@@ -91,7 +91,7 @@ fn inconsistent_band_is_not_reconstructed() {
     });
 }
 
-/// The last loss comes while the gate is being closed for a rest.
+/// The last tolerated member is lost while the gate closes for a rest.
 #[test]
 fn array_that_breaks_while_it_turns_clean_comes_to_rest() {
     for (level, layout) in [(Level::Raid1, 0), (Level::Raid5, 2), (Level::Raid10, 0x102)] {
@@ -110,7 +110,7 @@ fn array_that_breaks_while_it_turns_clean_comes_to_rest() {
     }
 }
 
-/// A read that waits to repair its range when the array breaks gives the range back.
+/// A read waits to repair its range when the array breaks; it must release the range.
 #[test]
 fn repair_that_waits_when_the_array_breaks_lets_others_go_on() {
     for_seeds(400, |seed| {

@@ -1,5 +1,5 @@
-//! What the write-intent bitmap promises: which bits are set when, what a resync reads after a crash, and what a member lacks that
-//! comes back; and that all of it is so while one is made or given up.
+//! The write-intent bitmap: when bits are set, which ranges a resync reads after a crash, and which
+//! a returning member gets. All of it also holds while a bitmap is created or removed.
 
 use braid_engine::array::{BitmapRefusal, JobKind, JobProgress, Notice};
 use braid_geometry::{Geometry, MemberSector, Slot};
@@ -13,10 +13,10 @@ use crate::fault::Mishap;
 use crate::open;
 use crate::schedule::Event;
 
-/// Longer than two sweeps and a rest: milliseconds.
+/// Milliseconds, longer than two sweeps and a rest.
 const LONG_MS: u64 = 20_000;
 
-/// Every level and layout with a bitmap; a bit for so many sectors.
+/// Every level and layout with a bitmap, with this many sectors for each bit.
 fn designs(bit_sectors: u32) -> Vec<Design> {
     let designs = redundant_designs(8).into_iter();
     designs.map(|design| Design { bit_sectors, ..design }).collect()
@@ -28,21 +28,21 @@ fn opened(design: Design, seed: u64) -> Script {
     scene.open()
 }
 
-/// One write, alone, and no time passes with it.
+/// One write alone, and no time passes.
 fn wrote(story: &mut Script, start: u64, sectors: u64) {
     let id = story.issue(WRITE, start, sectors);
     story.run_without_time();
     assert_eq!(story.answer(id), Some(Ok(())));
 }
 
-/// Bits that a disk's bitmap has.
+/// Bits that are set in a disk's bitmap.
 fn bits(story: &Script, disk: usize) -> Vec<u64> {
     let superblock = story.world.superblock_on(disk).expect("it is a member");
     let bitmap = open::bitmap(&story.world.disks[disk], &superblock).expect("it has a bitmap");
     bitmap.expect("a sound one").bits.iter().collect()
 }
 
-/// How far the last job of this kind was when it ended.
+/// Progress of the last job of this kind at its end.
 fn ended(story: &Script, kind: JobKind) -> Option<JobProgress> {
     story.world.engine.notices.iter().rev().find_map(|notice| match notice {
         Notice::JobEnded { progress, .. } if progress.kind == kind => Some(*progress),
@@ -50,7 +50,7 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobProgress> {
     })
 }
 
-/// Sectors that the last member to come kept from before.
+/// Sectors that the last member to return kept.
 fn kept_sectors(story: &Script) -> Option<u64> {
     story.world.engine.notices.iter().rev().find_map(|notice| match notice {
         Notice::SpareTaken { kept_sectors, .. } => Some(*kept_sectors),
@@ -58,7 +58,7 @@ fn kept_sectors(story: &Script) -> Option<u64> {
     })
 }
 
-/// Each disk holds what geometry and the definition of parity say, wherever something lies.
+/// Checks that each disk holds what geometry and the definition of parity say.
 fn check_disks(story: &mut Script) {
     let content = story.read_all();
     let expected = image(&story.world.geometry, &content);
@@ -78,7 +78,7 @@ fn check_disks(story: &mut Script) {
     }
 }
 
-/// A member is out, and one comes for its slot: the old one, or a new one.
+/// A member goes out, and the old disk or a new one takes its slot.
 fn goes_and_comes(
     story: &mut Script,
     disk: usize,
@@ -166,7 +166,7 @@ fn came_back(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Members come back under load, and nothing that they missed is believed.
+/// Members return under load, and no sector that they missed is believed.
 #[test]
 fn a_member_that_comes_back_is_made_whole_while_clients_write() {
     for_seeds(4, |seed| {
@@ -189,8 +189,8 @@ fn a_member_that_comes_back_is_made_whole_while_clients_write() {
     });
 }
 
-/// A member goes, another takes its slot and is recovered, and bits are cleared. Then the first one comes back: it missed what bits
-/// do not tell of any more.
+/// A member goes; another takes its slot and is recovered, which clears bits. When the first one
+/// returns, no bit names what it missed.
 #[test]
 fn a_member_that_comes_back_after_bits_were_cleared_keeps_nothing() {
     for_seeds(2, |seed| {
@@ -226,7 +226,7 @@ fn came_back_late(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// After a crash a resync reads what bits name, and all is well then.
+/// After a crash a resync reads only what bits name, and then all redundancy agrees.
 #[test]
 fn a_resync_passes_over_what_no_bit_names() {
     for_seeds(3, |seed| {
@@ -248,7 +248,8 @@ fn a_resync_passes_over_what_no_bit_names() {
             assert_eq!(job.done, job.end, "{design:?}");
             let asked = story.world.engine.machines.array.job_flow();
             let asked = asked.idle.begun_sectors + asked.owed.begun_sectors;
-            // A work is as long as a band, or so many sectors of an array: one bit, or two.
+            // One piece of work is as long as a band, or so many sectors of an array: one bit, or
+            // two.
             assert!(asked <= 128, "{design:?}: {asked} sectors were asked for");
             check_disks(&mut story);
             story.ends_well();
@@ -256,7 +257,8 @@ fn a_resync_passes_over_what_no_bit_names() {
     });
 }
 
-/// After a crash nothing is resynced for now: what was in doubt stays so, however long nobody writes there.
+/// After a crash the resync is paused: bits of doubtful regions stay set, however long no client
+/// writes there.
 #[test]
 fn what_is_in_doubt_keeps_its_bit() {
     for_seeds(2, |seed| {
@@ -281,7 +283,7 @@ fn what_is_in_doubt_keeps_its_bit() {
     });
 }
 
-/// A member fails while its bitmap is written: no write goes on before superblocks say that it is out.
+/// A member fails while its bitmap is written: writes wait until superblocks say that it is out.
 #[test]
 fn a_member_that_does_not_take_a_bit_is_out_first() {
     for_seeds(3, |seed| {
@@ -299,12 +301,13 @@ fn a_member_that_does_not_take_a_bit_is_out_first() {
     });
 }
 
-/// A person has a bitmap made, or gives up what there is.
+/// An operator creates a bitmap, or removes it.
 fn changes(story: &mut Script, bit_sectors: Option<u32>) {
     story.world.changes_bitmap(bit_sectors).expect("it can be changed");
 }
 
-/// Sectors that a bit stands for, by each disk's superblock and what it names; none where it names no bitmap.
+/// Sectors for each bit, by each disk's superblock and the bitmap that it names; `None` without a
+/// bitmap.
 fn named(story: &Script) -> Vec<Option<u64>> {
     let of = |disk: usize| {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -314,7 +317,7 @@ fn named(story: &Script) -> Vec<Option<u64>> {
     (0..usize::from(story.world.geometry.slots())).map(of).collect()
 }
 
-/// Power is cut, and the array is started with all of its disks.
+/// Power is cut, and the array starts with all its disks.
 fn starts_again(story: &mut Script, jobs_paused: bool) {
     story.release();
     story.world.crash(true);
@@ -327,7 +330,8 @@ fn starts_again(story: &mut Script, jobs_paused: bool) {
     story.world.open_as(&presented, manner);
 }
 
-/// Bitmaps are made, given up, and made anew of another size, under load: superblocks say so, and clients notice nothing.
+/// Bitmaps are created, removed, and created in another size under load: superblocks say so, and
+/// clients notice nothing.
 #[test]
 fn a_bitmap_comes_and_goes_while_clients_write() {
     for_seeds(2, |seed| {
@@ -365,7 +369,7 @@ fn comes_and_goes(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut at any step of a change: what is found then is resynced by what superblocks name, or from end to end.
+/// Power is cut at any step of a change: the resync reads what superblocks name, or everything.
 fn is_cut_off(design: Design, seed: u64) {
     let mut story = Scene::new(design, seed).open();
     for bit_sectors in [None, Some(8), Some(32)] {
@@ -387,7 +391,8 @@ fn is_cut_off(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A bitmap is made while writes are under way that began without it, and power is cut: it names where they go.
+/// A bitmap is created while writes that began without it are in flight, and power is cut: its bits
+/// name these writes.
 fn made_while_it_is_written(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);
@@ -406,8 +411,8 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// An array without a bitmap was not stopped in order. One that is made before it has been resynced names all that is to be, and is not
-/// given up before.
+/// An array without a bitmap was not stopped cleanly. A bitmap created before its resync names
+/// everything, and cannot be removed before the resync ends.
 fn made_while_in_doubt(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);
@@ -429,7 +434,8 @@ fn made_while_in_doubt(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A member goes and misses a write; then a bitmap is made, which knows nothing of that, and is not given up while it is needed.
+/// A member goes and misses a write. A bitmap created then does not know of it, and cannot be
+/// removed while it is needed.
 fn made_while_a_member_is_away(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);

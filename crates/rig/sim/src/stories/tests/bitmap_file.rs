@@ -1,5 +1,6 @@
-//! What a bitmap file promises, with our own log in it or without: after a crash at any moment nothing that was kept is lost, whoever is
-//! missing where there is a log; and a file that was left behind, lost, or put back from a copy is not believed.
+//! A bitmap file, with our own log in it or without. After a crash at any moment no kept write is
+//! lost, whichever members are missing, if there is a log. A file that was left behind, lost, or
+//! restored from a copy is not believed.
 
 use braid_engine::array::Notice;
 use braid_geometry::{Level, Slot};
@@ -16,7 +17,8 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Every layout with redundancy, the bitmap in a file; some with our own log, and with metadata that leave no room for it on members.
+/// Every layout with redundancy and a bitmap file. Some have our own log, and metadata without room
+/// for it on members.
 fn designs() -> Vec<Design> {
     let plain = redundant_designs(8).into_iter().filter(|design| design.slots > 2);
     let versions = [Version::V1_2, Version::V1_0, Version::V0_90];
@@ -36,14 +38,15 @@ fn opened(design: Design, seed: u64) -> Script {
     scene(design, seed).open()
 }
 
-/// What is answered is on the members: what these wait for may not come.
+/// Write-through: acknowledged writes are on members, since in these stories written-back ones may
+/// never get there.
 fn opened_through(design: Design, seed: u64) -> Script {
     scene(design, seed).write_through().open()
 }
 
 fn scene(design: Design, seed: u64) -> Scene {
     let mut scene = Scene::new(design, seed);
-    // 27 numbers at most, and four of them in a sector.
+    // Version 0.90 has at most 27 device numbers, four of them in a sector.
     if design.version == Version::V0_90 {
         scene.design.first_number = 0;
     }
@@ -56,12 +59,12 @@ fn file_disk(design: &Design) -> usize {
     design.file_disk().expect("it has one")
 }
 
-/// Who may be withheld: where there is a log, as many as the level bears.
+/// Disks to withhold: with a log, as many as the level tolerates.
 fn withheld(design: &Design, random: &mut Random) -> Vec<usize> {
     if design.log_is_own && random.chance(70) { some_disks(design, random) } else { Vec::new() }
 }
 
-/// Clients write, and in the middle of it all ends.
+/// Clients write, and power or process ends in the middle.
 fn written_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e1);
     let mut story = opened(design, seed);
@@ -75,7 +78,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// The file cannot be written any more, and clients go on; it is there again at the next start.
+/// The file fails its writes while clients go on; it works again at the next start.
 fn is_lost(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e2);
     let mut story = opened(design, seed);
@@ -86,18 +89,18 @@ fn is_lost(design: Design, seed: u64) {
         story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 5 + random.below(400));
     } else {
         story.run(&Mix { requests: 20, ..WRITES });
-        // Superblocks that say clean wait for it, if nothing did before.
+        // Superblocks that say clean wait for the file, if nothing did before.
         story.rest();
         story.run(&Mix { requests: 3, ..WRITES });
         assert!(story.heard(|notice| matches!(notice, Notice::BitmapFileLost { .. })));
         assert!(!story.is_broken(), "it goes on without");
     }
-    // Without the file all is resynced, and nobody may be missing.
+    // Without the file everything is resynced, so no member may be missing.
     let withheld = withheld(&design, &mut random);
     starts_without(&mut story, &withheld, true);
 }
 
-/// A person gives up what is in the file, or makes it anew, while clients write.
+/// An operator removes the bitmap or log in the file, or creates it, while clients write.
 fn comes_and_goes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e3);
     let mut story = opened(design, seed);
@@ -105,7 +108,7 @@ fn comes_and_goes(design: Design, seed: u64) {
     for _ in 0..4 {
         story.begin_mix(&mix, 10 + random.below(200));
         let array = &story.world.engine.machines.array;
-        // What is refused for now changes nothing.
+        // A refused change changes nothing.
         _ = match (array.bitmap().is_some(), array.has_own_logs()) {
             (_, true) => story.world.changes_logs(false).is_ok(),
             (true, false) if design.log_is_own && random.chance(50) => {
@@ -119,15 +122,14 @@ fn comes_and_goes(design: Design, seed: u64) {
         };
     }
     story.begin_mix(&mix, random.below(60));
-    // With a log, or without one.
     let withheld = withheld(&design, &mut random);
     if !starts_without(&mut story, &withheld, true) {
         starts_without(&mut story, &[], false);
     }
 }
 
-/// Whether the count of the file is beyond that of all superblocks: their first update would reach it, and bits that nobody kept be believed.
-/// md's format says no more.
+/// Whether the file's event count exceeds that of all superblocks. Their next update would reach
+/// it, and stale bits would be believed. md's format cannot rule that out.
 fn is_ahead(story: &Script, design: &Design) -> bool {
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
@@ -137,7 +139,7 @@ fn is_ahead(story: &Script, design: &Design) -> bool {
     file.and_then(Result::ok).is_none_or(|file| file.superblock.events > events)
 }
 
-/// Somebody runs the array without its file, and it is cut off; then the file is named again.
+/// The array runs without its file and is cut off; then it starts with the file again.
 fn runs_without(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e4);
     let mut story = opened(design, seed);
@@ -163,7 +165,7 @@ fn runs_without(design: Design, seed: u64) {
     story.run(&Mix { requests: 6, ..WRITES });
 }
 
-/// A copy of the file is put back.
+/// An old copy of the file is put back.
 fn is_put_back(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e5);
     let mut story = opened(design, seed);
@@ -179,14 +181,14 @@ fn is_put_back(design: Design, seed: u64) {
     story.world.disks[file].put(0, &copy, true);
     story.world.keeps_bits.clear();
     let withheld = withheld(&design, &mut random);
-    // What the newest superblocks say that the log has, this one has not.
+    // This copy lacks the log records that the newest superblocks count on.
     if !starts_without(&mut story, &withheld, !withheld.is_empty()) {
         starts_without(&mut story, &[], false);
     }
 }
 
-/// Superblocks say that there is none in the file any more, once, and then nothing comes to them until power is cut: what is written meanwhile
-/// no bit names.
+/// The file is removed, superblocks say so once, and then no superblock is written until power is
+/// cut. No bit names the writes of that time.
 fn is_given_up_and_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e6);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
@@ -203,7 +205,8 @@ fn is_given_up_and_cut_off(design: Design, seed: u64) {
     }
 }
 
-/// The file cannot be written any more, and superblocks cannot say so before power is cut: nothing was written that no bit names.
+/// The file fails, and no superblock can say so before power is cut: no write was made that no bit
+/// names.
 fn fails_and_is_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e7);
     let mut story = opened_through(design, seed);
@@ -215,7 +218,8 @@ fn fails_and_is_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// It is given up, or fails, while members are flushed for a sweep: it cannot be forgotten before that ends, and is written no more all the same.
+/// The file is removed or fails during the flush of a sweep. The engine cannot forget it before the
+/// flush ends, and yet writes to it no more.
 fn goes_in_a_sweep(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e8);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
@@ -229,7 +233,7 @@ fn goes_in_a_sweep(design: Design, seed: u64) {
         return;
     }
     story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 100);
-    // It could be written again.
+    // Writes to it would succeed now.
     story.world.disks[file].ills = Ills::default();
     story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 60);
     story.release();
@@ -237,7 +241,7 @@ fn goes_in_a_sweep(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// It cannot be written any more while a person waits for a log to be made in it: that ends all the same.
+/// The file fails while a change waits to create a log in it: the change ends all the same.
 fn fails_as_its_log_comes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e9);
     let mut story = opened_through(design, seed);
@@ -246,7 +250,7 @@ fn fails_as_its_log_comes(design: Design, seed: u64) {
     }
     story.world.changes_logs(false).expect("nothing is in doubt");
     story.rest();
-    // Clients write, so that it waits until they are done.
+    // The change waits until these writes are done.
     story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 5 + random.below(60));
     let is_first = random.chance(50);
     let harm = *random.pick(&[Mishap::SuperblocksFail, Mishap::Dies]);
@@ -266,7 +270,8 @@ fn fails_as_its_log_comes(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// Some run the array with the file, twice; then only those are given along with it who missed that, and who would do.
+/// Half of the members run with the file, twice. Then the file is given with the other half, which
+/// would suffice but missed both runs: refused.
 fn others_went_on(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11ea);
     let mut story = opened(design, seed);

@@ -1,4 +1,5 @@
-//! The stripe cache: what is answered early, what is put off, and what a read sees of it.
+//! The stripe cache: which writes are answered early, which are delayed, and what reads see of
+//! them.
 
 use braid_engine::array::Notice;
 use braid_engine::request::{Fault, Operation};
@@ -10,7 +11,7 @@ use super::scene::{Scene, design};
 use super::script::{Script, WRITE};
 use crate::schedule::Event;
 
-/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data to a row.
+/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data in a row.
 fn scene(seed: u64) -> Scene {
     let mut scene = Scene::new(design(Level::Raid5, 2, 8, 4, 40), seed).write_back();
     scene.manner.shards = 1;
@@ -20,7 +21,7 @@ fn scene(seed: u64) -> Scene {
     scene.with_stripes(8)
 }
 
-/// The gate is open, and nothing is under way.
+/// The gate is open, and nothing is in flight.
 fn opened(scene: &Scene) -> Script {
     let mut story = scene.open();
     story.issue(Operation::Write { durable: true }, 0, 1);
@@ -33,7 +34,8 @@ fn a_read_sees_what_was_answered() {
     for_seeds(20, |seed| {
         let mut story = opened(&scene(seed));
         story.hold_io();
-        // Two writes that overlap, on no member yet; the model knows which sector has which.
+        // Two writes that overlap, both on no member yet; the model knows which write each sector
+        // has.
         assert!(story.try_write(2, 6), "answered though no member has it");
         assert!(story.try_write(4, 1));
         let zeroes = Operation::WriteZeroes { may_punch: false, durable: false };
@@ -79,7 +81,8 @@ fn a_stripe_that_fills_up_reads_nothing() {
     });
 }
 
-/// Memory for two stripes was full of two small writes, and each further one waited until one of them was written.
+/// Regression: two small writes filled memory for two stripes, and each further one waited until
+/// one of them was written.
 #[test]
 fn small_writes_far_apart_wait_for_no_memory() {
     for_seeds(4, |seed| {
@@ -113,7 +116,7 @@ fn beyond_the_dirty_limit_writes_are_answered_when_they_are_written() {
     });
 }
 
-/// A second mishap would lose it, so nothing is promised before it is done.
+/// A second failure would lose an early answer, so no write is acknowledged before members hold it.
 #[test]
 fn an_array_that_can_lose_nobody_more_answers_nothing_early() {
     for_seeds(4, |seed| {
@@ -144,8 +147,8 @@ fn a_write_takes_an_older_ones_place_and_its_debt() {
     });
 }
 
-/// A flush waits for a write that is held back behind a full stripe of another row; a later write takes its place, and the flush
-/// waits for that one.
+/// A flush waits for a write that is held behind a full stripe of another row. A later write
+/// replaces it, and the flush waits for that one.
 pub(in super::super) fn replaced_while_a_flush_waits(seed: u64) {
     let mut scene = scene(seed);
     scene.manner.cache.tuning.bypass_threshold = 5;
@@ -170,7 +173,7 @@ fn a_flush_that_waits_for_a_write_waits_for_what_takes_its_place() {
     for_seeds(20, replaced_while_a_flush_waits);
 }
 
-/// Parity that a batch has made is not read again by the next one.
+/// A batch does not read parity that the batch before it made.
 #[test]
 fn what_is_in_the_cache_is_not_read_again() {
     for_seeds(4, |seed| {
@@ -186,7 +189,7 @@ fn what_is_in_the_cache_is_not_read_again() {
     });
 }
 
-/// A flush, alone; how many members were flushed for it.
+/// Flushes alone; returns how many members were flushed.
 fn flushed(story: &mut Script) -> usize {
     story.hold(|event| matches!(event, Event::Flush { .. }));
     let flush = story.flush();
@@ -198,7 +201,7 @@ fn flushed(story: &mut Script) -> usize {
     members
 }
 
-/// Members that nothing was written to since their last flush are left in peace.
+/// A flush skips members without a write since their last flush.
 #[test]
 fn a_flush_reaches_only_members_that_were_written() {
     for_seeds(4, |seed| {
@@ -210,7 +213,7 @@ fn a_flush_reaches_only_members_that_were_written() {
     });
 }
 
-/// A client that flushes after each write waits for a read, a durable write, and nothing else.
+/// A client that flushes after each write waits for a read and a durable write, nothing else.
 #[test]
 fn a_flush_after_one_write_flushes_no_member() {
     for_seeds(4, |seed| {
@@ -226,7 +229,8 @@ fn a_flush_after_one_write_flushes_no_member() {
     });
 }
 
-/// More fails than the level can make up for, after the answer: flushes say so from then on.
+/// After the acknowledgement more members fail than the level tolerates: all flushes fail from then
+/// on.
 #[test]
 fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
     for_seeds(6, |seed| {
@@ -245,14 +249,14 @@ fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
     });
 }
 
-/// The members hold what was there before the client was answered. To read that is to lie.
+/// The members hold the bytes from before the acknowledged write. A read must not return them.
 #[test]
 fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
     for_seeds(6, |seed| {
         let mut scene = scene(seed);
         scene.errors_allowed = true;
         let mut story = opened(&scene);
-        // In the second row the first data column is on disk 3: only that can be read.
+        // In the second row the first data column is on disk 3: only that is readable.
         for disk in 0..3 {
             (8..16).for_each(|sector| story.bad_sector(disk, sector));
         }
@@ -264,7 +268,7 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
             assert_eq!(story.try_read(start, sectors), Err(Fault::Lost), "{start}+{sectors}");
         }
         assert!(story.try_read(28, 4).is_ok(), "the rest of the column is as it was");
-        // A whole row needs no reads, and gives the bad sectors a new place.
+        // A whole row needs no reads, and makes the bad sectors readable.
         assert!(story.try_write(24, 24));
         assert!(story.try_read(24, 24).is_ok(), "out of the payload");
         assert!(story.flush_alone().is_err());
@@ -296,7 +300,8 @@ fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
     });
 }
 
-/// Row 1 of chunks of 64 KiB: P in slot 2, data in 3, 0, 1. One bad sector in each of two columns, 40 KiB apart.
+/// Row 1 of chunks of 64 KiB: P in slot 2, data in 3, 0, 1. Two columns have a bad sector each, 40
+/// KiB apart.
 fn with_two_bad_sectors(seed: u64, tuning: Tuning) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 128, 4, 4), seed);
     scene.manner.shards = 1;
@@ -329,8 +334,8 @@ fn two_bad_sectors_far_apart_can_be_read() {
     });
 }
 
-/// Bad sectors on all members, of which no two are at the same 4 KiB of them: each is what the level can make up for, however
-/// many of them a request meets, and whatever else is written with it.
+/// Bad sectors on all members, no two in the same 4 KiB block of a row. The level makes up for
+/// each, however many a request meets, and whatever is written with it.
 #[test]
 fn bad_sectors_that_never_meet_cost_no_request() {
     const CHUNK: u64 = 128;

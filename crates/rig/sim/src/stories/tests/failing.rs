@@ -1,4 +1,4 @@
-//! Members fail, within what the level can make up for: no client ever notices.
+//! Members fail within what the level tolerates: clients notice nothing.
 
 use braid_geometry::{Family, Level, Slot};
 

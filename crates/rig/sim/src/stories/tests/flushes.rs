@@ -8,7 +8,7 @@ use super::scene::{CHUNKS, Scene, design, plain_designs, redundant_designs};
 use super::script::Mix;
 use crate::fault::Mishap;
 
-/// Many flushes, with one member failing them on the way; then power is cut.
+/// Many flushes, one of which a member fails; then power is cut.
 #[test]
 fn flush_covers_every_write_answered_before_it() {
     let mix = Mix { flushes: 60, requests: 60, ..Mix::ALL };
@@ -32,7 +32,7 @@ fn flush_covers_every_write_answered_before_it() {
     assert!(read * 2 > told, "most are read after the cut: {read} of {told}");
 }
 
-/// No flush at all: what was answered as durable is so.
+/// A FUA write without any flush is durable when acknowledged.
 #[test]
 fn durable_write_is_durable_when_answered() {
     for (level, layout) in [(Level::Raid1, 0), (Level::Raid6, 2), (Level::Raid10, 0x103)] {
@@ -55,7 +55,7 @@ fn durable_write_is_durable_when_answered() {
     }
 }
 
-/// Without redundancy nothing can make up for it, so the client is told; and told again at the stop.
+/// Without redundancy the client gets the error, and the stop reports it again.
 #[test]
 fn failed_flush_without_redundancy_is_an_error() {
     for_seeds(6, |seed| {
@@ -84,7 +84,7 @@ fn failed_flush_costs_the_member_not_the_client() {
     }
 }
 
-/// Writers that never rest: the superblocks never say clean under them, which each step checks.
+/// Writers that never rest: superblocks never say clean, which each step checks.
 #[test]
 fn array_under_load_stays_active() {
     let mix = Mix { reads: 10, flushes: 1, requests: 150, in_flight_max: 6, ..Mix::ALL };

@@ -1,4 +1,4 @@
-//! Jobs: arrays that become whole while clients go on.
+//! Jobs: recovery, resync and check while clients go on.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, Notice};
 use braid_geometry::{ChunkRow, Geometry, Level, Slot};
@@ -25,7 +25,7 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobEnd> {
     })
 }
 
-/// The scene of an array with one member that is being recovered.
+/// A scene with one member in recovery.
 fn recovering(design: crate::create::Design, seed: u64) -> (Scene, usize) {
     let mut scene = busy(design, seed);
     let mut random = Random::new(seed);
@@ -35,7 +35,7 @@ fn recovering(design: crate::create::Design, seed: u64) -> (Scene, usize) {
     (scene, disk)
 }
 
-/// An array stayed degraded for ever.
+/// Regression: the array stayed degraded for ever.
 #[test]
 fn a_member_that_holds_not_all_comes_to_hold_all() {
     for_seeds(3, |seed| {
@@ -55,7 +55,7 @@ fn a_member_that_holds_not_all_comes_to_hold_all() {
     });
 }
 
-/// A driver that allows little, and late, does not keep a job from its end.
+/// A driver that allows little, and late, delays a job but does not stop it.
 #[test]
 fn a_job_ends_however_little_it_is_allowed() {
     for_seeds(8, |seed| {
@@ -64,7 +64,7 @@ fn a_job_ends_however_little_it_is_allowed() {
             let (mut scene, disk) = recovering(design, 3_500_000 + seed * 100 + index as u64);
             scene.recovering = Some((disk, 0));
             let mut story = scene.open();
-            // Before it begins: it would ask for all of so small an array at once.
+            // Before the job begins: it would request all of so small an array at once.
             story.world.allow_little(seed);
             story.run(&Mix::ALL);
             story.rest();
@@ -75,7 +75,7 @@ fn a_job_ends_however_little_it_is_allowed() {
     });
 }
 
-/// What the members of a slot hold of parity is garbage, as after a crash.
+/// Overwrites parity with garbage, as after a crash.
 fn scramble_parity(story: &mut Script) {
     let world = &mut story.world;
     let Geometry::Stripe(stripe) = world.geometry.clone() else { return };
@@ -90,7 +90,7 @@ fn scramble_parity(story: &mut Script) {
     }
 }
 
-/// After a crash parity stayed in doubt for ever.
+/// Regression: after a crash parity stayed in doubt for ever.
 #[test]
 fn redundancy_that_was_in_doubt_comes_to_agree() {
     for_seeds(3, |seed| {
@@ -110,7 +110,7 @@ fn redundancy_that_was_in_doubt_comes_to_agree() {
     });
 }
 
-/// Power is cut anywhere in a job: what superblocks count as done is done.
+/// Power is cut anywhere in a job: everything below the offset in superblocks is done.
 #[test]
 fn an_offset_is_never_ahead_of_the_disks() {
     for_seeds(4, |seed| {
@@ -128,7 +128,7 @@ fn an_offset_is_never_ahead_of_the_disks() {
     });
 }
 
-/// The other kind of end: an orderly stop saves what is done, and the next start goes on there.
+/// A clean stop saves the offset, and the next start goes on from there.
 #[test]
 fn a_job_goes_on_after_a_stop_where_it_was() {
     for_seeds(20, |seed| {
@@ -148,7 +148,7 @@ fn a_job_goes_on_after_a_stop_where_it_was() {
     });
 }
 
-/// While one member is recovered another one is lost.
+/// During the recovery of one member another one is lost.
 #[test]
 fn a_second_loss_does_not_end_a_recovery() {
     for_seeds(20, |seed| {
@@ -163,7 +163,7 @@ fn a_second_loss_does_not_end_a_recovery() {
     });
 }
 
-/// The member that is being recovered is lost itself.
+/// The member in recovery is lost itself.
 #[test]
 fn a_recovery_whose_target_is_lost_ends() {
     for_seeds(20, |seed| {
@@ -179,7 +179,7 @@ fn a_recovery_whose_target_is_lost_ends() {
     });
 }
 
-/// A check of an array that is as it should be finds nothing; of one with a rotten sector, that one.
+/// A check of a sound array finds nothing; of one with a rotten sector, that sector.
 #[test]
 fn a_check_finds_what_differs_and_nothing_else() {
     for_seeds(3, |seed| {
@@ -191,7 +191,7 @@ fn a_check_finds_what_differs_and_nothing_else() {
             story.run(&Mix::ALL);
             story.rest();
             assert_eq!(found(&story), Some(0));
-            // Nothing writes any more, so nothing meets the sector but the check.
+            // No client writes any more, so only the check meets the sector.
             let place = story.world.taint.data_offset;
             let disk = Slot(0).index();
             let mut sector = story.world.disks[disk].seen[bytes(place, 1)].to_vec();
@@ -216,7 +216,7 @@ fn found(story: &Script) -> Option<u64> {
     })
 }
 
-/// A spare waited beside a degraded array, and nothing happened.
+/// Regression: a degraded array did not use its spare.
 #[test]
 fn a_spare_takes_the_place_of_a_member_that_is_lost() {
     for_seeds(4, |seed| {
@@ -240,7 +240,7 @@ pub(in super::super) fn failed_by_person(seed: u64) {
     });
 }
 
-/// A member is lost while clients write: the spare comes to hold what it held.
+/// A member is lost while clients write; the spare is recovered in its place.
 fn takes_over(seed: u64, lose: impl Fn(&mut Script, usize)) {
     for (level, layout, slots) in [
         (Level::Raid1, 0, 2),

@@ -1,4 +1,5 @@
-//! What a write journal promises: after a crash at any moment, whoever is missing then, nothing is lost that was answered.
+//! The write journal: after a crash at any moment, whichever members are missing, no acknowledged
+//! write is lost.
 
 use braid_engine::array::{LogRefusal, MemberView, Notice};
 use braid_geometry::Level;
@@ -14,7 +15,8 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Levels with parity, of any layout, with a journal that is soon full; some with chunks of several blocks.
+/// Levels with parity, of any layout, with a journal that is soon full; some with chunks of several
+/// blocks.
 fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
         matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
@@ -37,7 +39,7 @@ fn journal_disk(design: &Design) -> usize {
     design.journal_disk().expect("it has one")
 }
 
-/// Clients write, and in the middle of it all ends; again and again, for the ring to come round.
+/// Clients write, and power or process ends in the middle; repeatedly, so that the ring wraps.
 fn written_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa91);
     let mut story = opened(design, seed);
@@ -52,7 +54,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// An array that stops in order leaves an empty journal, and goes on from there.
+/// An array that stops cleanly leaves an empty journal, and goes on from there.
 fn stops_and_goes_on(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa92);
     let mut story = opened(design, seed);
@@ -72,7 +74,7 @@ fn stops_and_goes_on(design: Design, seed: u64) {
     }
 }
 
-/// The journal fails: no write is taken any more, and what was answered is there when it is back.
+/// The journal fails: writes are refused, and acknowledged ones are readable when it is back.
 fn loses_its_journal(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa93);
     let mut story = opened(design, seed);
@@ -105,7 +107,7 @@ fn loses_a_member(design: Design, seed: u64) {
     starts_without(&mut story, &[other], true);
 }
 
-/// Parity does not agree yet, is resynced while clients write, and power is cut.
+/// Parity does not agree yet and is resynced while clients write; then power is cut.
 fn is_resynced_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa95);
     let mut scene = Scene::new(design, seed);
@@ -124,7 +126,7 @@ fn is_resynced_and_cut(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, true);
 }
 
-/// A member that was withheld holds an old state of what was replayed without it: it is out from the first superblocks on.
+/// A replay without one member makes that member stale: it is out from the first superblocks on.
 fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa96);
     let mut story = opened(design, seed);
@@ -133,7 +135,7 @@ fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     if !starts_without(&mut story, &withheld, false) {
         return;
     }
-    // Anywhere in what it says and writes first.
+    // Anywhere among its first superblocks and writes.
     story.begin_mix(&Mix { in_flight_max: 1, ..WRITES }, random.below(60));
     let others = some_disks(&design, &mut random);
     if starts_without(&mut story, &others, true) {
@@ -143,8 +145,8 @@ fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     }
 }
 
-/// What was replayed without a member is let go when all others' superblocks call it out, and not before: it comes back when the first
-/// ones were cut short.
+/// The journal keeps what it replayed without a member until all other superblocks say that it is
+/// out. It returns when the first of these were cut short.
 fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa97);
     let mut story = opened(design, seed);
@@ -154,7 +156,7 @@ fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
         return;
     }
     let journal = story.member(journal_disk(&design));
-    // Its own comes after them.
+    // Its own superblock is written after those of the others.
     story.hold(move |event| match event {
         Event::Superblock { member, .. } => *member != journal,
         _ => false,
@@ -169,7 +171,7 @@ fn is_settled(story: &Script) -> bool {
     story.world.engine.machines.array.are_logs_settled()
 }
 
-/// It is given up, and made again, while clients write.
+/// The journal is removed, and created again, while clients write.
 fn comes_and_goes(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     for makes in [false, true, false, true] {
@@ -194,7 +196,7 @@ fn comes_and_goes(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut at any step of that, and disks are withheld.
+/// Power is cut at any step of such a change, and disks are withheld.
 fn is_cut_off_while_it_changes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa98);
     let mut story = opened(design, seed);
@@ -207,7 +209,7 @@ fn is_cut_off_while_it_changes(design: Design, seed: u64) {
         }
         story.begin_mix(&mix, random.below(120));
         let is_over = is_settled(&story);
-        // Given up, it counts until nothing is written any more; made, from then on.
+        // A removed journal counts until no write is in flight; a created one from then on.
         let is_kept = if is_over { story.world.has_journal() } else { !makes };
         let withheld =
             if random.chance(60) { some_disks(&design, &mut random) } else { Vec::new() };
@@ -219,7 +221,7 @@ fn is_cut_off_while_it_changes(design: Design, seed: u64) {
     }
 }
 
-/// Its disk fails before any member says that it is there: it never was, and the array goes on.
+/// The journal's disk fails before any superblock names it: the array goes on without it.
 fn its_disk_fails_as_it_comes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa99);
     let mut story = opened(design, seed);

@@ -1,4 +1,4 @@
-//! Members, or ranges of them, that are there but not to be believed.
+//! Members, or ranges of them, that are present but must not be believed.
 
 use braid_engine::request::{Fault, Operation};
 use braid_geometry::{Level, Slot};
@@ -9,7 +9,7 @@ use super::script::Mix;
 use crate::content::{SECTOR, bytes, places};
 use crate::fault::Mishap;
 
-/// A member that is being recovered is read only as far as it is; everything reads right.
+/// A member in recovery is read only below its offset; everything reads right.
 #[test]
 fn recovering_member_is_read_only_where_it_is_recovered() {
     for_seeds(3, |seed| {
@@ -29,7 +29,7 @@ fn recovering_member_is_read_only_where_it_is_recovered() {
     });
 }
 
-/// After a crash, until a resync: parity is neither followed nor believed.
+/// After a crash, until a resync, writes do not use rmw and reads do not use parity.
 #[test]
 fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
     let mix = Mix { trims: 0, ..Mix::ALL };
@@ -40,7 +40,7 @@ fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
             scene.errors_allowed = true;
             let mut story = scene.open();
             story.run(&mix);
-            // Another band gets the stripe, so that nothing of this one is in the cache.
+            // Another band takes the stripe, so that the cache holds nothing of this one.
             assert_eq!(story.write(story.capacity() - 1, 1), Ok(()));
             assert_eq!(story.counters().rmw_writes, 0, "{level}: parity is made anew");
             assert!(story.counters().rcw_writes > 0);
@@ -72,7 +72,7 @@ fn parity_is_believed_below_the_resync_offset() {
     });
 }
 
-/// Copies that a crash may have left different: two reads tell one story.
+/// Copies that a crash may have left different: two reads return the same bytes.
 #[test]
 fn copies_that_may_differ_are_read_from_one_member() {
     for_seeds(6, |seed| {
@@ -93,8 +93,9 @@ fn copies_that_may_differ_are_read_from_one_member() {
     });
 }
 
-/// A read that met one unreadable sector, or one bad block, was served whole from the next copy, which a crash had left
-/// different, and the first copy was overwritten with it: sectors that had been read before changed.
+/// Regression: a read that met one unreadable sector or bad block was served whole from the next
+/// copy. A crash had left that copy different, and it overwrote the first: sectors that had been
+/// read before changed.
 #[test]
 fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
     const LOST: std::ops::Range<u64> = 37..39;
@@ -105,7 +106,8 @@ fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
                 scene.resync_offset = 0;
                 scene.bad_blocks.extend(is_logged.then(|| (0, vec![LOST])));
                 let mut story = scene.open();
-                // The second copy of the first chunk says something else, but for what the first has lost.
+                // The second copy of the first chunk has other bytes, except where the first has
+                // lost its own.
                 let start = story.world.taint.data_offset;
                 for sector in (0..64).filter(|sector| !LOST.contains(sector)) {
                     story.world.disks[1].seen[bytes(start + sector, 1)].fill(0x33);
@@ -122,7 +124,7 @@ fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
     }
 }
 
-/// Opened for reading only: whatever fails, nothing is written, and flushes are answered.
+/// Opened read-only: whatever fails, nothing is written, and flushes are answered.
 #[test]
 fn read_only_array_is_never_written() {
     let mix = Mix { reads: 80, writes: 0, zeroes: 0, trims: 0, flushes: 20, ..Mix::ALL };

@@ -1,5 +1,5 @@
-//! What a lockless bitmap promises: which mark says what when, that nothing is lost where parity was never made to fit, and that what no
-//! client has written is made for nobody.
+//! The lockless bitmap: which state each mark has when. No byte is lost where parity was never
+//! made, and regions that no client has written are never recovered.
 
 use braid_engine::array::{JobKind, JobRequest, Notice};
 use braid_engine::request::Operation;
@@ -17,10 +17,10 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Longer than two sweeps and a rest: milliseconds.
+/// Milliseconds, longer than two sweeps and a rest.
 const LONG_MS: u64 = 20_000;
 
-/// Every level and layout with a lockless bitmap, a mark for 16 sectors, and nothing written.
+/// Every level and layout with a lockless bitmap, a mark for 16 sectors, all unwritten.
 fn designs() -> Vec<Design> {
     let designs = redundant_designs(8).into_iter();
     designs.map(|design| Design { bit_sectors: 16, lockless: Some(100), ..design }).collect()
@@ -40,14 +40,13 @@ fn for_designs(count: u64, first: u64, story: impl Fn(Design, u64)) {
     });
 }
 
-/// One write, alone, and no time passes with it.
+/// One write alone, and no time passes.
 fn wrote(story: &mut Script, start: u64, sectors: u64) {
     let id = story.issue(WRITE, start, sectors);
     story.run_without_time();
     assert_eq!(story.answer(id), Some(Ok(())));
 }
 
-/// The marks of a disk's bitmap.
 fn marks(story: &Script, disk: usize) -> Vec<MarkState> {
     let superblock = story.world.superblock_on(disk).expect("it is a member");
     let bitmap = open::bitmap(&story.world.disks[disk], &superblock).expect("it has a bitmap");
@@ -56,12 +55,12 @@ fn marks(story: &Script, disk: usize) -> Vec<MarkState> {
     (0..bitmap.bits.count()).map(|mark| marks.state(&bitmap.bits, mark)).collect()
 }
 
-/// Marks that are not unwritten, by their state.
+/// The states of all marks that are not unwritten.
 fn written(story: &Script, disk: usize) -> Vec<MarkState> {
     marks(story, disk).into_iter().filter(|mark| !mark.is_unwritten()).collect()
 }
 
-/// What was written is read as it was, whichever member is missing.
+/// Written bytes are read back, whichever member is missing.
 fn check_every_loss(design: &Design, seed: u64, prepare: impl Fn(&mut Script)) {
     for disk in 0..usize::from(design.slots) {
         let mut story = opened(*design, seed, true);
@@ -81,7 +80,7 @@ fn the_first_write_to_a_run_says_need_sync() {
         for disk in 0..usize::from(design.slots) {
             assert_eq!(written(&story, disk), [MarkState::NeedSync], "{design:?}");
         }
-        // However long nobody writes there.
+        // However long no client writes there.
         story.pass_time(LONG_MS);
         story.rest();
         assert_eq!(written(&story, 0), [MarkState::NeedSync], "{design:?}: nobody has synced it");
@@ -112,7 +111,7 @@ fn what_was_written_is_synced_after_a_while() {
     });
 }
 
-/// Several writes to one row, so that one that modified parity would have something to modify.
+/// Several writes to one row, so that an rmw would have old parity to modify.
 fn several_writes(story: &mut Script) {
     let capacity = story.capacity();
     for (start, sectors) in [(0, 2), (9, 3), (1, 2), (18, 4), (capacity - 3, 3), (capacity - 9, 2)]
@@ -126,7 +125,7 @@ fn nothing_written_is_lost_where_parity_was_never_made_to_fit() {
     for_designs(1, 5_120_000, |design, seed| check_every_loss(&design, seed, several_writes));
 }
 
-/// The array is stopped before anything was synced, and goes on.
+/// The array stops before anything was synced, and goes on.
 fn goes_on_unsynced(design: Design, seed: u64) {
     check_every_loss(&design, seed, |story| {
         wrote(story, 0, 3);
@@ -143,7 +142,8 @@ fn what_was_not_synced_when_it_was_stopped_is_not_believed_to_be() {
     for_designs(1, 5_130_000, goes_on_unsynced);
 }
 
-/// A new member comes: it is made what clients have written, synced or not, and keeps its own bytes elsewhere.
+/// A new member: recovery gives it what clients have written, synced or not, and leaves its own
+/// bytes elsewhere.
 fn a_new_member_comes(design: Design, seed: u64) {
     let mut story = opened(design, seed, false);
     let disk = seed as usize % usize::from(design.slots);
@@ -154,7 +154,7 @@ fn a_new_member_comes(design: Design, seed: u64) {
     story.settle();
     story.world.joins(disk, false);
     story.rest();
-    // While it is away nothing is synced; then it is.
+    // During its absence nothing is synced; then the array is.
     for _ in 0..4 {
         story.pass_time(LONG_MS);
         story.rest();
@@ -163,7 +163,7 @@ fn a_new_member_comes(design: Design, seed: u64) {
         Notice::JobEnded { progress, .. } if progress.kind == JobKind::Recovery => Some(*progress),
         _ => None,
     });
-    // A work is as long as a band, or a mark.
+    // One piece of work is as long as a band, or a mark.
     let job = job.expect("it was recovered");
     assert!(job.written <= 32, "{design:?}: no client has written most of it: {job:?}");
     for other in (0..usize::from(design.slots)).filter(|other| *other != disk) {
@@ -181,7 +181,7 @@ fn a_member_that_comes_is_not_made_what_no_client_has_written() {
     for_designs(2, 5_140_000, a_new_member_comes);
 }
 
-/// A check is about what clients have written and redundancy agrees in.
+/// A check reads only regions that clients have written and where redundancy agrees.
 fn a_check_finds_nothing(design: Design, seed: u64) {
     let mut story = opened(design, seed, false);
     wrote(&mut story, 0, 3);
@@ -198,7 +198,8 @@ fn a_check_leaves_out_what_was_never_made_to_agree() {
     for_designs(2, 5_150_000, a_check_finds_nothing);
 }
 
-/// Two members have bad blocks, one of them here and there: where only the other has, what the first holds is not solved for.
+/// Two members have bad blocks, the first only here and there. Where only the second has one, the
+/// first's bytes are not solved for.
 fn two_members_lack_some(design: Design, seed: u64) {
     if design.level != Level::Raid6 {
         return;
@@ -222,13 +223,15 @@ fn two_members_lack_some(design: Design, seed: u64) {
     story.read_all();
 }
 
-/// All that either of them lacked was solved for in both: parity was made to fit that, and not what the other member held.
+/// Regression: sectors that either member lacked were solved for in both. Parity then fitted the
+/// result, not the bytes that the other member held.
 #[test]
 fn parity_fits_what_members_hold_between_their_bad_blocks() {
     for_designs(10, 5_195_000, two_members_lack_some);
 }
 
-/// Somebody ran the array and did not keep its bitmap: it says of long ago that nothing is in doubt.
+/// Another program ran the array without keeping its bitmap, which is stale and says that all
+/// agrees.
 fn was_not_kept(story: &mut Script, design: &Design) {
     for disk in 0..usize::from(design.slots) {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -241,7 +244,7 @@ fn was_not_kept(story: &mut Script, design: &Design) {
     story.world.keeps_bits.clear();
 }
 
-/// The array goes on with all disks, and no job does anything.
+/// The array goes on with all disks, its jobs paused.
 fn goes_on(story: &mut Script, design: Design, seed: u64) {
     let presented: Vec<usize> = (0..usize::from(design.slots)).collect();
     let mut manner = Scene::new(design, seed).manner;
@@ -249,7 +252,7 @@ fn goes_on(story: &mut Script, design: Design, seed: u64) {
     story.world.open_as(&presented, manner);
 }
 
-/// What was stopped cleanly has no parity that is known any more.
+/// With a stale bitmap, even after a clean stop, no parity is known to be right.
 fn nobody_kept_it(design: Design, seed: u64) {
     check_every_loss(&design, seed, |story| {
         assert!(story.stop());
@@ -259,7 +262,7 @@ fn nobody_kept_it(design: Design, seed: u64) {
     });
 }
 
-/// After a crash nobody kept it; then it is made anew, and power is cut in the middle of that.
+/// A crash, and a stale bitmap; then it is made anew, and power is cut in the middle of that.
 fn is_made_anew_by_halves(design: Design, seed: u64) {
     let design = Design { lockless: Some(0), ..design };
     let mut random = Random::new(seed ^ 0x1ead);
@@ -287,7 +290,8 @@ fn where_it_was_not_kept_nothing_counts_as_synced() {
     for_designs(1, 5_160_000, nobody_kept_it);
 }
 
-/// Clients write, give it up and write some of it again; in the end all that nobody needs is unwritten, and nothing else.
+/// Clients write, trim, and write some of it again. In the end exactly the trimmed regions are
+/// unwritten.
 fn is_given_up(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x7e1f);
     let mut story = opened(design, seed, random.chance(50));
@@ -330,7 +334,8 @@ fn what_clients_give_up_is_unwritten() {
     for_designs(4, 5_180_000, is_given_up);
 }
 
-/// A client writes where it gave up, at any moment until the mark says so; then a member is lost.
+/// A client writes to a trimmed region, at any moment until its mark says so; then a member is
+/// lost.
 fn is_written_after_it_was_given_up(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x7e20);
     let mut story = opened(design, seed, random.chance(50));

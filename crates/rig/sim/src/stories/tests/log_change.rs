@@ -1,4 +1,4 @@
-//! Parity logs that are made, and given up, while clients write.
+//! Parity logs that are created and removed while clients write.
 
 use braid_engine::array::LogRefusal;
 
@@ -13,7 +13,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Logs are made, or given up.
+/// Logs are created, or removed.
 fn changes(story: &mut Script, makes: bool) {
     story.world.changes_logs(makes).expect("they can be changed");
 }
@@ -22,7 +22,7 @@ fn are_settled(story: &Script) -> bool {
     story.world.engine.machines.array.are_logs_settled()
 }
 
-/// Whether each disk has a log, by its superblock or its head.
+/// Whether each disk has a log, by its superblock or the log's head.
 fn have_logs(story: &Script) -> Vec<bool> {
     let has_log = |disk: usize| {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -53,8 +53,8 @@ fn comes_and_goes(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut at any step of a change, and disks are withheld: what was flushed is there if a log was, and the array is one with a log
-/// or one without.
+/// Power is cut at any step of a change, and disks are withheld. If there was a log, flushed writes
+/// are readable. The array then has a log or none.
 fn is_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x10c);
     let mut story = opened(design, seed);
@@ -72,7 +72,7 @@ fn is_cut_off(design: Design, seed: u64) {
         let withheld =
             if random.chance(60) { some_disks(&design, &mut random) } else { Vec::new() };
         let may_fail = !withheld.is_empty() && !is_logged && !is_said_both_ways;
-        // What is given up counts until nothing is written any more, and what is made is made then.
+        // A removed log counts until no write is in flight; a created one is made at that moment.
         let may_fail = may_fail || is_said_both_ways && makes && !withheld.is_empty();
         if !starts_without(&mut story, &withheld, may_fail) {
             return;
@@ -81,7 +81,7 @@ fn is_cut_off(design: Design, seed: u64) {
     }
 }
 
-/// A write that began without a log holds it up, and so it is over when superblocks tell of the log.
+/// A write that began without a log delays its creation, and is done when superblocks name the log.
 fn made_while_it_is_written(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, false);
@@ -102,7 +102,7 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A log is given up, and superblocks cannot say so yet: whatever is written is in it.
+/// A log is removed, and superblocks cannot say so yet: all writes are still logged.
 fn given_up_and_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x10d);
     let mut story = opened(design, seed);
@@ -121,7 +121,7 @@ fn given_up_and_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, false);
 }
 
-/// What was given up stays so, and what was made is there, when the array is started again.
+/// Removal and creation last over a restart.
 fn is_so_after_a_restart(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     for makes in [false, true] {
@@ -143,8 +143,8 @@ fn is_so_after_a_restart(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut in the middle of writes to sectors that a member's bad-block log names: they are not replayed, and parity says what they
-/// are, also when parity logs are given up then.
+/// Power is cut during writes to sectors in a member's bad-block log. Replay skips them and parity
+/// says their content, also when parity logs are removed then.
 fn named_and_given_up(design: Design, seed: u64) {
     let mut scene = Scene::new(design, seed);
     scene.manner.jobs_paused = false;
@@ -160,7 +160,8 @@ fn named_and_given_up(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// The simulator wanted what such a log names to fit as soon as there were no parity logs any more.
+/// Regression: the simulator expected sectors in such a log to agree as soon as there were no
+/// parity logs.
 #[test]
 fn what_was_not_replayed_is_made_of_parity_after_logs_are_given_up() {
     for_seeds(4, |seed| {
@@ -170,7 +171,7 @@ fn what_was_not_replayed_is_made_of_parity_after_logs_are_given_up() {
     });
 }
 
-/// Not what it was made with: the other kind has no room on these disks.
+/// The same kind of log as at creation: the other has no room on these disks.
 #[test]
 fn a_log_comes_and_goes_while_clients_write() {
     for_seeds(2, |seed| {

@@ -1,7 +1,9 @@
-//! The crash matrix: arrays with each policy are cut off in the middle of writes, and started without as many members as the level bears.
+//! The crash matrix: arrays with each policy are cut off during writes, and started without as many
+//! members as the level tolerates.
 //!
-//! What is counted is starts that are refused, with the ranges named, and starts that are served; in these each sector that nobody was
-//! writing is compared with what stood there, and the first that is wrong fails the test. `BRAID_MATRIX=1000` has so many crashes of each.
+//! It counts refused starts, with the ranges that they name, and served ones. In these it compares
+//! each sector that no client was writing with its content before; the first wrong sector fails the
+//! test. `BRAID_MATRIX=1000` sets the crashes of each.
 
 use braid_assembly::Refusal;
 use braid_geometry::Level;
@@ -13,7 +15,7 @@ use crate::create::Design;
 use crate::disk::Ills;
 use crate::random::Random;
 
-/// How what may be in doubt after a crash is known.
+/// How the array knows which regions are in doubt after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Nothing,
@@ -24,13 +26,13 @@ enum Policy {
     Journal,
 }
 
-/// What became of some crashes.
+/// Counts over some crashes.
 #[derive(Default)]
 struct Row {
     crashes: u64,
     served: u64,
     refused: u64,
-    /// Sectors that a refusal names, and all there are.
+    /// Sectors that refusals name, and the total.
     named: u64,
     all: u64,
 }
@@ -41,7 +43,6 @@ fn crashes() -> u64 {
     std::env::var("BRAID_MATRIX").ok().and_then(|count| count.parse().ok()).unwrap_or(CRASHES)
 }
 
-/// Arrays of a level with a policy.
 fn designs(level: Level, policy: Policy) -> Vec<Design> {
     let of_level = |design: &Design| design.level == level && design.slots > 2;
     let plain = redundant_designs(8).into_iter().filter(of_level);
@@ -52,7 +53,7 @@ fn designs(level: Level, policy: Policy) -> Vec<Design> {
             Policy::Bitmap => Design { bit_sectors: 8, ..design },
             Policy::Llbitmap => Design { bit_sectors: 8, lockless: Some(60), ..design },
             Policy::Ppl => Design { log_sectors, log_is_ring: true, ..design },
-            // A lap of a few records.
+            // A few records fill the log's ring.
             Policy::Log => Design { log_sectors: 4 * log_sectors, log_is_own: true, ..design },
             Policy::Journal => Design { journal_blocks: design.journal_blocks_min(), ..design },
         }
@@ -64,7 +65,7 @@ fn designs(level: Level, policy: Policy) -> Vec<Design> {
     plain.map(with_policy).filter(has_room).collect()
 }
 
-/// Clients write, all ends in the middle of it, and the array is started with members withheld.
+/// Clients write and are cut off, and the array starts with members withheld.
 fn cut_off(design: Design, seed: u64, row: &mut Row) {
     let mut random = Random::new(seed ^ 0x3a7);
     let mut scene = Scene::new(design, seed);

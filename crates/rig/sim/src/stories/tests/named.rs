@@ -1,5 +1,6 @@
-//! What bad-block logs name is made again where the others can give it, and what a member does not take costs its sector, and not the
-//! member. Logs are long here: power is cut while several of their sectors are written.
+//! Bad-block logs: their sectors are rewritten from the other members, and a failed write costs its
+//! sector, not its member. Logs are long here: power is cut while several of their sectors are
+//! written.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Levels and layouts with members of so many rows.
+/// Levels and layouts, with members of so many rows.
 fn designs(rows: u64) -> [Design; 5] {
     [
         design(Level::Raid1, 0, 8, 2, rows),
@@ -34,7 +35,7 @@ pub(super) fn every_other(design: &Design, first: u64) -> Vec<Range<u64>> {
     (first..used).step_by(2).map(|sector| sector..sector + 1).collect()
 }
 
-/// What assembly would find logs to name, of a disk's data area.
+/// Ranges of a disk's data area that its log names, as assembly would read it.
 fn named(story: &Script, disk: usize) -> Vec<Range<u64>> {
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
@@ -58,7 +59,8 @@ fn asked(seed: u64) -> (JobRequest, JobKind) {
     }
 }
 
-/// A block that a log named was read around for ever, unless a client happened to write it: the next loss took it.
+/// Regression: reads went around a logged block for ever, unless a client happened to write it, and
+/// the next loss took it.
 #[test]
 fn what_a_log_names_is_made_again_by_a_check() {
     for_seeds(10, made_again);
@@ -68,7 +70,7 @@ fn made_again(seed: u64) {
     let design = designs(32)[seed as usize % 5];
     let mut scene = Scene::new(design, 7_400_000 + seed);
     let disk = seed as usize % usize::from(design.slots);
-    // More than two sectors of a log.
+    // Needs more than two sectors of a log.
     scene.bad_blocks = vec![(disk, every_other(&design, 0))];
     let mut story = scene.open();
     let (request, kind) = asked(seed);
@@ -84,7 +86,8 @@ fn made_again(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
-/// Two members had a bad block in one row, in other sectors of it: nothing of the row was looked at.
+/// Regression: two members had a bad block in different sectors of one row, and the whole row was
+/// skipped.
 #[test]
 fn two_members_with_bad_blocks_in_one_row_are_made_again() {
     for_seeds(10, in_one_row);
@@ -126,7 +129,7 @@ fn a_check_is_over_when_logs_say_what_it_did() {
     });
 }
 
-/// A sector that could be written no more put its member out, and with it all that was still good.
+/// Regression: a sector that failed its write put its member out, with all its good sectors.
 #[test]
 fn a_sector_that_takes_no_write_costs_itself() {
     for_seeds(20, stuck);
@@ -142,8 +145,8 @@ fn stuck(seed: u64) {
     story.stuck_sector(1, 20);
     let by_client = seed / 10 % 2 == 1;
     if by_client {
-        // A read that fails is made of the others, and what could not be read is written again. Several at once, so that each copy of
-        // a mirror is asked for it.
+        // A failed read is served from the others, and its sector is rewritten. Several reads at
+        // once, so that each copy of a mirror is asked.
         for sector in 0..story.capacity() {
             let ids: Vec<_> = (0..6).map(|_| story.issue(Operation::Read, sector, 1)).collect();
             story.settle();
@@ -170,7 +173,7 @@ fn stuck(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
-/// Checks, with or without a try, and gives how much is named then.
+/// Checks, with or without a retry; returns how many sectors are still named.
 fn left_by(story: &mut Script, request: JobRequest) -> u64 {
     story.request(request);
     story.request(JobRequest::Resume);
@@ -184,7 +187,7 @@ fn left_by(story: &mut Script, request: JobRequest) -> u64 {
     progress.named
 }
 
-/// An array whose first disks have logs that name the same rows: as many that no row with them can be had.
+/// An array in which the logs of so many disks name the same rows that these rows are lost.
 fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
     let lost = [
         (design(Level::Raid1, 0, 8, 2, 9), 2),
@@ -200,7 +203,8 @@ fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
     (scene, disks)
 }
 
-/// Logs of several members named the same sound sectors: reads of them failed for ever, and a check could do nothing about it.
+/// Regression: logs of several members named the same sound sectors. Reads of them failed for ever,
+/// and a check did not help.
 #[test]
 fn what_logs_name_in_vain_is_tried_and_named_no_more() {
     for_seeds(12, |seed| {
@@ -220,7 +224,8 @@ fn what_logs_name_in_vain_is_tried_and_named_no_more() {
     });
 }
 
-/// What is tried and does not agree with the rest stays named, and so does what cannot be read: nobody could say that the rest is right.
+/// Retried sectors that disagree with the rest stay named, and so do unreadable ones: the rest is
+/// not known to be right.
 #[test]
 fn what_is_tried_in_vain_stays_named() {
     for_seeds(16, |seed| {
@@ -240,14 +245,15 @@ fn what_is_tried_in_vain_stays_named() {
             .collect();
         assert_eq!(left, all.iter().sum::<u64>(), "{design:?}");
         assert_eq!(all.remove(0), 4, "{design:?}");
-        // The other parity speaks for those that could be read.
+        // The other parity confirms the sectors that were readable.
         let is_spoken = design.level == Level::Raid6 && is_unreadable;
         let expected = if is_spoken { 0 } else { 4 };
         assert!(all.iter().all(|left| *left == expected), "{design:?}: {all:?}");
     });
 }
 
-/// A check reads several blocks at once, and while it does, a client comes across the bad sector in them, which takes no write.
+/// A check reads several blocks at once. Meanwhile a client meets a bad sector in them whose
+/// rewrite fails.
 fn named_while_it_is_read(seed: u64) {
     let mut scene = Scene::new(design(Level::Raid5, 2, 32, 4, 2), 7_900_000 + seed).write_through();
     scene.errors_allowed = true;
@@ -276,13 +282,13 @@ fn named_while_it_is_read(seed: u64) {
     story.read_all();
 }
 
-/// The blocks were read one by one then, also the one that was not to be read any more.
+/// Regression: the check then read the blocks singly, also the one that was named meanwhile.
 #[test]
 fn what_is_named_while_a_check_reads_it_is_not_read_again() {
     for_seeds(16, named_while_it_is_read);
 }
 
-/// Where no log is kept there is nothing to note it down in.
+/// Without a log the sector cannot be recorded.
 #[test]
 fn without_a_log_what_takes_no_write_puts_its_member_out() {
     for_seeds(4, |seed| {
@@ -299,7 +305,8 @@ fn without_a_log_what_takes_no_write_puts_its_member_out() {
     });
 }
 
-/// A member was filled, and what the log of another named could be made from then on: it stayed named until somebody asked.
+/// Regression: the recovery of one member made a sector readable that another's log named. It
+/// stayed named until the next check.
 #[test]
 fn what_is_named_is_made_again_when_a_member_is_filled() {
     for_seeds(6, filled);
@@ -325,8 +332,8 @@ fn filled(seed: u64) {
     story.read_all();
 }
 
-/// A log of several sectors is written while clients write what it names, and power is cut just then: a block that it named, and was
-/// to name still, was believed.
+/// Regression: power was cut while a log of several sectors was written, and clients wrote its
+/// blocks. A block that was named before and after was believed.
 #[test]
 fn a_long_log_that_is_torn_names_what_it_did() {
     for_seeds(40, torn);
@@ -345,7 +352,7 @@ fn torn(seed: u64) {
     let used = story.world.geometry.used_sectors(Slot(disk as u16));
     let rounds = 1 + random.below(6);
     for round in 0..rounds {
-        // Here and there, so that records are taken out, and cut in two.
+        // Here and there, so that records are removed or split.
         let mut written = 0;
         while written < 24 {
             let at = MemberSector(random.below(used));
@@ -377,13 +384,13 @@ fn torn(seed: u64) {
     }
 }
 
-/// A log that is full, or nearly so: records of one sector and of several, with holes between them.
+/// A full log, or almost: records of one sector and of several, with holes between them.
 fn long_log(design: &Design, seed: u64) -> Vec<Range<u64>> {
     let mut random = Random::new(seed ^ 0x10_10);
     let used = design.rows * u64::from(design.chunk_sectors);
     let (mut at, mut ranges) = (0, Vec::new());
     let length_max = *random.pick(&[1, 3, 5]);
-    // Now and then just what fills its sectors.
+    // Some of these counts exactly fill sectors of the log.
     let count = *random.pick(&[62, 63, 64, 126, 127, 128, 500]);
     while at + length_max < used && ranges.len() < count {
         let length = 1 + random.below(length_max);
@@ -393,7 +400,7 @@ fn long_log(design: &Design, seed: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The sector of the array that lies there, if it is data.
+/// The array's sector at a place of a disk, if it is data.
 fn logical(geometry: &Geometry, disk: usize, at: MemberSector) -> Option<u64> {
     let slot = Slot(disk as u16);
     match geometry {
@@ -408,7 +415,6 @@ fn logical(geometry: &Geometry, disk: usize, at: MemberSector) -> Option<u64> {
     }
 }
 
-/// What is told where bugs are planted.
 #[cfg(braid_sim_hooks)]
 pub(in super::super) fn tell() {
     (0..16).for_each(named_while_it_is_read);

@@ -1,4 +1,5 @@
-//! What parity logs promise, md's and our own: after a crash at any moment, whoever is missing then, nothing is lost that was kept.
+//! Parity logs, md's and our own: after a crash at any moment, whichever members are missing, no
+//! kept write is lost.
 
 use braid_engine::array::MemberView;
 use braid_geometry::Level;
@@ -11,11 +12,12 @@ use crate::disk::Ills;
 use crate::fault::Mishap;
 use crate::random::Random;
 
-/// Clients that write little, and much of it to few rows.
+/// Clients that write little at a time, and mostly to few rows.
 pub(super) const WRITES: Mix =
     Mix { reads: 5, writes: 80, zeroes: 5, trims: 2, flushes: 8, ..Mix::ALL };
 
-/// Levels with parity, of any layout, with a log of their own: one with room for a record, or for a few. RAID-5 with md's, too.
+/// Levels with parity, of any layout, with our own log of one record or a few; RAID-5 with md's,
+/// too.
 pub(super) fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
         matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
@@ -38,7 +40,7 @@ pub(super) fn designs() -> Vec<Design> {
     plain.flat_map(kinds).filter(has_room).collect()
 }
 
-/// Disks to be withheld, as many as the level bears at most.
+/// Disks to withhold, at most as many as the level tolerates.
 pub(super) fn some_disks(design: &Design, random: &mut Random) -> Vec<usize> {
     let most = if design.level == Level::Raid6 { 2 } else { 1 };
     let mut all: Vec<usize> = (0..usize::from(design.slots)).collect();
@@ -54,8 +56,8 @@ pub(super) fn opened(design: Design, seed: u64) -> Script {
     scene.open()
 }
 
-/// The array is cut off, and started again without some disks, or with all; all that can be had of it is read. False if it may not be
-/// started so, as somebody was out already, or may be.
+/// Cuts the array off, starts it without these disks, and reads everything readable. False if the
+/// start is refused, which is allowed if a member was out, or may have been.
 pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: bool) -> bool {
     let power = story.random.chance(60);
     story.begins_anew();
@@ -72,7 +74,7 @@ pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: b
             story.read_all();
             true
         }
-        // Somebody was out already, or may be.
+        // A member was out already, or may have been.
         Err(refusal) => {
             assert!(may_fail, "the level bears that: {refusal:?}");
             false
@@ -80,7 +82,7 @@ pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: b
     }
 }
 
-/// Clients write, and in the middle of it all ends.
+/// Clients write, and power or process ends in the middle.
 fn written_and_cut(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x991);
     let mut story = opened(design, seed);
@@ -95,7 +97,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// The log of one member cannot be written: it is out before the band is written.
+/// The log of one member fails its writes: it is out before the band is written.
 fn does_not_take_a_record(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x992);
     let mut story = opened(design, seed);
@@ -103,14 +105,14 @@ fn does_not_take_a_record(design: Design, seed: u64) {
     let disk = random.below(u64::from(design.slots)) as usize;
     story.befall(disk, Mishap::SuperblocksFail);
     story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 5 + random.below(60));
-    // Superblocks may say that it is out, or not.
+    // Superblocks may say that it is out, or not yet.
     story.world.unsure.insert(disk);
     let other =
         (disk + 1 + random.below(u64::from(design.slots) - 1) as usize) % usize::from(design.slots);
     starts_without(&mut story, &[other], true);
 }
 
-/// Two columns of a row that have another between them are written, and that is missing then.
+/// Two columns of a row are written, and the column between them is missing at the start.
 fn columns_apart(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x993);
     let mut story = opened(design, seed);
@@ -129,7 +131,7 @@ fn columns_apart(design: Design, seed: u64) {
     starts_without(&mut story, &[map.data_slot(1).index()], false);
 }
 
-/// A disk comes whose log would say what is not so.
+/// A disk joins whose old log is wrong by now.
 fn comes_and_is_logged(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x994);
     let mut story = opened(design, seed);
@@ -147,7 +149,8 @@ fn comes_and_is_logged(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, false);
 }
 
-/// Parity without a member is not logged. Its new member is made of what others have in their caches, and then power is cut.
+/// Parity of a missing member is not logged. Its successor is recovered from bytes in other
+/// members' caches; then power is cut.
 fn parity_comes_and_power_goes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x997);
     let mut story = opened(design, seed);
@@ -170,8 +173,8 @@ fn parity_comes_and_power_goes(design: Design, seed: u64) {
     starts_without(&mut story, &[other], true);
 }
 
-/// Somebody who knows nothing of our own log goes on after a crash, as md would, and ends in order or in the middle of a write: what the log
-/// names is long over.
+/// After a crash a server without our own log, like md, goes on with the array. It stops cleanly or
+/// during a write. The log's records are stale by then.
 fn others_write_since(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x996);
     let mut story = opened(design, seed);
@@ -190,7 +193,8 @@ fn others_write_since(design: Design, seed: u64) {
     }
     story.world.others_percent = 0;
     let withheld = some_disks(&design, &mut random);
-    // Dirty and without a log that counts nobody starts it. A resync may not have ended.
+    // Dirty, degraded and without a counting log, the array does not start. A resync may be
+    // unfinished.
     let says_clean = |disk| {
         story.world.superblock_on(disk).is_some_and(|superblock| superblock.state.is_clean())
     };
@@ -200,7 +204,7 @@ fn others_write_since(design: Design, seed: u64) {
     }
 }
 
-/// What was being written cannot be read when the array is started, and can be later.
+/// The sectors of writes in flight are unreadable at the start, and readable later.
 fn cannot_be_read_for_now(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x995);
     let mut story = opened(design, seed);
@@ -284,7 +288,8 @@ fn a_member_that_comes_has_an_empty_log() {
     });
 }
 
-/// As long as parity need not fit, logs hold no record, and the array is resynced as if it had none; then they are kept.
+/// While parity need not agree, logs hold no record, and a start resyncs as without logs;
+/// afterwards they are kept.
 #[test]
 fn logs_are_kept_from_when_all_agrees() {
     for_seeds(2, |seed| {
@@ -310,7 +315,7 @@ fn logs_are_kept_from_when_all_agrees() {
                     .superblock_on(0)
                     .is_some_and(|superblock| superblock.state.log_counts.is_some())
             };
-            // Ours counts from the first write on to the end.
+            // Our own log counts from the first write to the stop.
             if design.log_is_own && counts(&story) {
                 assert_eq!(records(&story), usize::from(design.slots), "{design:?}");
             }

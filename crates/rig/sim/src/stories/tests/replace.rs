@@ -1,4 +1,5 @@
-//! Members that are replaced while they serve: whatever befalls them meanwhile, nothing is lost, and what has a place holds all.
+//! Replacement of members in service: whatever fails meanwhile, no byte is lost, and each slot's
+//! member holds its content.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, MemberId, Notice};
 use braid_engine::cause::Asked;
@@ -37,7 +38,8 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobEnd> {
     })
 }
 
-/// At rest: whoever has a slot holds what geometry and the definition of parity say, as far as it says that it holds it.
+/// At rest: each member in a slot holds what geometry and the definition of parity say, below its
+/// recovery offset.
 fn check_seats(story: &mut Script) {
     let content = story.read_all();
     let expected = image(&story.world.geometry, &content);
@@ -63,7 +65,7 @@ fn check_seats(story: &mut Script) {
     }
 }
 
-/// Every level and layout; clients write all the while.
+/// Every level and layout, while clients write.
 #[test]
 fn a_member_is_replaced_while_it_serves() {
     for_seeds(3, |seed| {
@@ -96,7 +98,7 @@ fn a_member_is_replaced_while_it_serves() {
     });
 }
 
-/// What cannot be read of a member that is replaced is made of the others.
+/// Sectors that the replaced member cannot read are solved for from the others.
 #[test]
 fn bad_sectors_of_a_member_do_not_end_its_replacement() {
     for_seeds(20, |seed| {
@@ -119,7 +121,8 @@ fn bad_sectors_of_a_member_do_not_end_its_replacement() {
     });
 }
 
-/// A disk whose reads fail now and then: each is corrected, and no person says anything. It is copied while it lives.
+/// A disk whose reads fail now and then. Each read is corrected; no operator intervenes. It is
+/// copied while it works.
 #[test]
 fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
     for_seeds(10, |seed| {
@@ -159,7 +162,7 @@ fn is_read(event: &Event) -> bool {
     }
 }
 
-/// The member that is copied is slow, which is why a person wants it replaced: it is read around.
+/// An operator replaces a member because it is slow; the copy reads around it.
 #[test]
 fn a_member_that_sits_out_is_replaced_all_the_same() {
     for_seeds(20, |seed| {
@@ -169,7 +172,7 @@ fn a_member_that_sits_out_is_replaced_all_the_same() {
         story.issue(Operation::Write { durable: true }, 0, 1);
         story.run_without_time();
         story.watch(SitOut { min_ms: 150, ..SitOut::default() });
-        // Superblocks and flushes would wait for it.
+        // Hold only reads: superblocks and flushes would wait for it.
         story.hold(|event| event.waits_for() == Some(MemberId(1)) && is_read(event));
         while !story.sits_out(1) {
             story.issue(Operation::Read, 8, 8);
@@ -194,7 +197,8 @@ fn whatever_happens_while_a_member_is_replaced_nothing_is_lost() {
     for_seeds(600, replaced_whatever_happens);
 }
 
-/// One thing or two go wrong at some step; then power is cut, or the process killed, or it goes on; and at the end all is well.
+/// One or two failures at some step; then power is cut, the process killed, or the run goes on. At
+/// the end all is well.
 fn replaced_whatever_happens(seed: u64) {
     let mut random = Random::new(seed ^ 0x4e91);
     let designs = redundant_designs(*random.pick(&CHUNKS[..2]));
@@ -207,7 +211,7 @@ fn replaced_whatever_happens(seed: u64) {
     let third = (old + 1 + random.below(slots - 1) as usize) % usize::from(design.slots);
     story.replaces(old, spare);
     if random.chance(70) {
-        // Each disk's bands take a few steps: most of them are under way still.
+        // Each disk's bands take a few steps: most of them are still in flight.
         story.world.allow_little(seed);
     }
     let ills = [
@@ -224,7 +228,7 @@ fn replaced_whatever_happens(seed: u64) {
         0 | 1 => {}
         2 | 3 => harmed.push((old, step, *random.pick(&ills))),
         4 => harmed.push((spare, step, *random.pick(&ills))),
-        // Its place is a member's only once it has it; both may go.
+        // The spare is a member only from the moment it takes the slot; both disks may fail.
         5 => {
             harmed.push((spare, step, *random.pick(&ills)));
             harmed.push((old, step + random.below(200), *random.pick(&ills)));
@@ -256,20 +260,20 @@ fn replaced_whatever_happens(seed: u64) {
             }
         }
     }
-    // The old one may be gone for good by then.
+    // The old disk may be gone for good by then.
     let gone = random.chance(30).then_some(old).filter(|_| third_is_well);
     goes_on(story, spare, gone);
 }
 
-/// All disks are there again but the one that is gone, and well: what was begun is gone on with, and whoever has a place holds
-/// all.
+/// All disks except `gone` are back and sound: the replacement goes on, and each slot's member
+/// holds its content.
 fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
     let world = &mut story.world;
     let victims = world.engine.plan.victims.clone();
     world.unsure.extend(&victims);
     for disk in &mut world.disks {
         disk.ills = Ills::default();
-        // What cannot be read is not to be had as long as parity may not agree.
+        // Unreadable sectors cannot be computed while parity may not agree.
         disk.bad.clear();
     }
     let all: Vec<usize> = (0..=spare).filter(|disk| Some(*disk) != gone).collect();
@@ -277,14 +281,14 @@ fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
         return assert!(!victims.is_empty() || gone.is_some(), "{refusal}");
     }
     story.begins_anew();
-    // Where redundancy does not agree yet, members do not hold what is read.
+    // Before redundancy agrees, members may differ from what clients read.
     story.request(JobRequest::Resume);
     story.rest();
     assert!(story.world.read_all().is_some(), "all of it can be read");
     check_seats(&mut story);
 }
 
-/// What random moments meet too seldom.
+/// Stories that random moments meet too seldom.
 #[cfg(braid_sim_hooks)]
 pub(in super::super) fn tell() {
     (0..60).for_each(replaced_whatever_happens);
@@ -299,7 +303,8 @@ fn a_kill_while_the_place_changes_leaves_one_that_holds_all() {
     for_seeds(40, killed_while_the_place_changes);
 }
 
-/// Superblocks are being written by which the new one has the place: some say so, and some do not.
+/// Killed during the update that gives the slot to the replacement: some superblocks say so, and
+/// others do not.
 fn killed_while_the_place_changes(seed: u64) {
     let shapes = [(Level::Raid1, 0, 2), (Level::Raid5, 2, 4), (Level::Raid10, 0x102, 4)];
     let (level, layout, slots) = shapes[seed as usize % shapes.len()];
@@ -319,7 +324,7 @@ fn a_write_that_a_replacement_has_missed_is_not_answered_before_it_is_out() {
     for_seeds(40, one_write_is_missed);
 }
 
-/// A replacement fails one write, and nothing else.
+/// A replacement fails one write, and no other.
 fn one_write_is_missed(seed: u64) {
     let shapes = [(Level::Raid1, 0, 2), (Level::Raid5, 2, 4), (Level::Raid10, 0x102, 4)];
     let (level, layout, slots) = shapes[seed as usize % shapes.len()];
@@ -351,7 +356,8 @@ fn after_an_interruption_a_replacement_is_filled_from_its_start() {
     for_seeds(20, one_write_is_cut_off);
 }
 
-/// A write reaches the member and not its replacement, behind whose offset it lies; then the process is killed.
+/// A write below the replacement's offset reaches the member and not the replacement; then the
+/// process is killed.
 fn one_write_is_cut_off(seed: u64) {
     let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_900_000 + seed);
     scene.manner.jobs_paused = true;
@@ -381,8 +387,8 @@ fn what_was_flushed_is_on_a_replacement_that_stands_in_after_a_power_cut() {
     for_seeds(40, it_stands_in_after_a_power_cut);
 }
 
-/// The old one is gone for good when power is back: of the new one counts what its offset says, and there it has all that was
-/// flushed. In half of the stories it has missed a write before.
+/// The old disk is gone when power returns. The replacement counts up to its offset, and has all
+/// flushed writes there. In half of the stories it missed a write before.
 fn it_stands_in_after_a_power_cut(seed: u64) {
     let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_800_000 + seed);
     scene.manner.jobs_paused = true;
@@ -401,7 +407,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     let superblock = story.world.superblock_on(2).expect("it has one");
     let saved = superblock.device.recovery_offset_sectors.expect("it is not over");
     assert!(saved >= 16, "saved where it was paused: {saved}");
-    // The first flush of a run is everyone's.
+    // The first flush of a run reaches every member.
     story.flush_alone().expect("nothing fails");
     let first = story.issue(WRITE, 0, 8);
     story.run_without_time();
@@ -412,7 +418,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     story.run_without_time();
     assert!(story.went_well(&[first, second]), "the member has both");
     story.world.disks[2].ills = Ills::default();
-    // Left alone the array would turn clean, and flush everything.
+    // Without load the array would turn clean, and flush every member.
     let flush = story.flush();
     story.run_without_time();
     assert!(story.went_well(&[flush]), "what counts as in has them");
@@ -420,7 +426,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     goes_on(story, 2, Some(0));
 }
 
-/// A replacement that failed a flush is as good as none, whatever its superblock says.
+/// A replacement that failed a flush is not used, whatever its superblock says.
 #[test]
 fn a_replacement_that_fails_is_out_and_the_member_stays() {
     for_seeds(20, |seed| {
@@ -436,7 +442,7 @@ fn a_replacement_that_fails_is_out_and_the_member_stays() {
         story.rest();
         assert_eq!(story.seats(), [Some(0), Some(1)]);
         assert!(!replaced(&story), "{asked:?}");
-        // Unless it failed before superblocks said that it is one.
+        // Unless it failed before superblocks named it as one.
         if story.heard(|one| matches!(one, Notice::Replacing { .. })) {
             assert!(story.is_out(2), "{asked:?}");
             assert_eq!(ended(&story, JobKind::Replace), Some(JobEnd::TargetLost));

@@ -1,5 +1,5 @@
-//! Arrays that are started although some of what a member lacks may read wrong, because a person said so: what else was being written is
-//! resynced, and a loss that comes later costs nothing more.
+//! Arrays that an operator starts although some sectors of a lacking member may read wrong. Other
+//! writes in flight are resynced, and a later loss costs nothing more.
 
 use braid_assembly::Refusal;
 use braid_engine::array::JobRequest;
@@ -13,16 +13,17 @@ use crate::create::Design;
 use crate::disk::Ills;
 use crate::random::Random;
 
-/// What a member lacks when all ends.
+/// The part that a member lacks at the end.
 #[derive(Clone, Copy, Debug)]
 enum Lacks {
-    /// What its recovery has not come to.
+    /// Everything beyond its recovery offset.
     Rest,
-    /// Everything: it is not there.
+    /// Everything: it is missing.
     All,
 }
 
-/// All ends in the middle of writes while a member lacks something, and is started with the risk accepted. Whether it was refused at first.
+/// Power or process ends during writes while a member lacks something. The array starts with the
+/// risk accepted. Returns whether it was refused at first.
 fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
     let mut random = Random::new(seed ^ 0x715c);
     let slots = usize::from(design.slots);
@@ -56,7 +57,7 @@ fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
     let is_whole = story.world.standing().occupants.iter().all(Option::is_some);
     assert!(is_whole || matches!(lacks, Lacks::All), "the recovery goes on after the resync");
     assert!(story.stop(), "nothing is in doubt any more");
-    // What it starts with is compared on the disks.
+    // A clean start compares the disks.
     let rest: Vec<usize> = there.into_iter().filter(|disk| *disk != lost).collect();
     let opened = story.world.open(&rest, true);
     opened.expect("a clean array bears the loss");
@@ -64,8 +65,9 @@ fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
     true
 }
 
-/// A RAID-5 was killed while clients wrote below the offset of a recovery, and was started with the risk accepted. The recovery went on,
-/// nothing below its offset was resynced, and the next loss gave wrong bytes without an error.
+/// Regression: a RAID-5 was killed during writes below a recovery offset, and was started with the
+/// risk accepted. The recovery went on without a resync below its offset, and the next loss gave
+/// wrong bytes without an error.
 #[test]
 fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
     let mut accepted = 0;
@@ -85,8 +87,8 @@ fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
     assert!(accepted > 30, "{accepted} starts were refused at first");
 }
 
-/// Started without one member and cut off before the superblocks said so, then without another: refused both times, and both times what is
-/// promised is read.
+/// Starts without one member, is cut off before superblocks say so, then starts without another.
+/// Both starts are refused at first, and both read what is promised.
 fn lives_on_without_another(design: Design, seed: u64) -> bool {
     let slots = usize::from(design.slots);
     let (first, second) = (seed as usize % slots, (seed as usize + 1) % slots);
@@ -110,8 +112,9 @@ fn lives_on_without_another(design: Design, seed: u64) -> bool {
     true
 }
 
-/// A member that was missing at the start with the risk accepted was there at the next, and another was missing: the simulator had
-/// forgotten what was being written when it all began, and took its bytes for wrong.
+/// Regression: a member missing at the risky start was present at the next, and another was
+/// missing. The simulator had forgotten the writes in flight of the first crash, and took their
+/// bytes for wrong.
 #[test]
 fn a_risk_is_accepted_again_without_another_member() {
     let mut accepted = 0;

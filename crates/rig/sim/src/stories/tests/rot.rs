@@ -1,4 +1,4 @@
-//! Bit rot: what a check says of it, and what a repair makes of it.
+//! Bit rot: what a check reports, and what a repair changes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::script::{Script, WRITE};
 const CHUNK: u64 = 8;
 const SLOTS: u64 = 6;
 
-/// A RAID-6 of a few bytes in every chunk, at rest.
+/// A RAID-6 at rest with a few bytes in every chunk.
 fn filled(seed: u64, rows: u64) -> Script {
     let mut scene = Scene::new(design(Level::Raid6, 2, 8, 6, rows), seed).write_through();
     scene.manner.jobs_paused = false;
@@ -40,7 +40,7 @@ fn done(story: &mut Script, request: JobRequest) -> JobProgress {
     progress
 }
 
-/// Disk and row of what was located, with what was done about it.
+/// Disk and row of each located chunk, and whether it was repaired.
 fn located(story: &Script) -> BTreeSet<(u16, u64, bool)> {
     let located = story.world.engine.notices.iter().filter_map(|notice| match notice {
         Notice::Found(Found::Rot { slot, start, fate, .. }) => {
@@ -51,7 +51,7 @@ fn located(story: &Script) -> BTreeSet<(u16, u64, bool)> {
     located.collect()
 }
 
-/// A hundred stripes with a rotten chunk each, data, P or Q.
+/// A hundred stripes with a rotten chunk each: data, P or Q.
 #[test]
 fn a_hundred_rotten_chunks_are_located_and_repaired() {
     for_seeds(3, |seed| rotten_chunks_are_mended(seed, 100));
@@ -100,7 +100,7 @@ fn of_two_rotten_chunks_none_is_guessed() {
         assert_eq!((repair.located, repair.written, repair.ambiguous), (0, 0, 400));
         assert!(located(&story).is_empty());
         assert!((0..6).all(|disk| story.data(disk) == before[disk]), "nothing is written");
-        // As it was.
+        // Restore the chunks.
         for (disk, row, held) in held {
             let start = story.world.taint.data_offset + row * CHUNK;
             story.world.disks[disk].put(start, &held, true);
@@ -109,7 +109,8 @@ fn of_two_rotten_chunks_none_is_guessed() {
     });
 }
 
-/// Parity rots, and clients write beside the repair: by difference, which hands rotten parity on until it is repaired.
+/// Parity rots, and clients write during the repair: an rmw carries rotten parity on until it is
+/// repaired.
 #[test]
 fn rotten_parity_is_repaired_while_clients_write() {
     for_seeds(20, |seed| {
@@ -138,7 +139,8 @@ fn rotten_parity_is_repaired_while_clients_write() {
     });
 }
 
-/// The rotten member is lost before it is repaired: the repair ends, and what it held is made of the others.
+/// The rotten member is lost before its repair: the repair ends, and its content is solved for from
+/// the others.
 #[test]
 fn a_repair_whose_member_is_lost_ends() {
     for_seeds(20, |seed| {
@@ -154,7 +156,8 @@ fn a_repair_whose_member_is_lost_ends() {
         }
         story.settle();
         story.rest();
-        // One that is over has repaired all; the others found the member gone, some by a write that failed.
+        // A completed repair has repaired all; the others found the member gone, some by a failed
+        // write.
         let is_over = |notice: &Notice| matches!(notice, Notice::JobEnded { progress, .. } if progress.kind == JobKind::Repair);
         assert!(story.heard(is_over));
         story.ends_well();

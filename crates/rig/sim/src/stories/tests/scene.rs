@@ -1,4 +1,4 @@
-//! What a story begins with: an array on its disks, and how it is run.
+//! The start of a story: an array on its disks, and the manner in which it runs.
 
 use std::ops::Range;
 
@@ -18,13 +18,13 @@ use crate::random::Random;
 use crate::trace::Trace;
 use crate::world::World;
 
-/// The event count that every story begins with.
+/// The event count at the start of every story.
 pub(super) const EVENTS: u64 = 40;
 
-/// More stripes than that are never asked for.
+/// No scene has more stripes.
 const STRIPES_MAX: u32 = 40;
 
-/// Numbers from this one on make for superblocks of two sectors.
+/// Device numbers from here on need superblocks of two sectors.
 const LONG_FROM: u16 = 300;
 
 /// 4 KiB, 64 KiB, and 256 KiB where the stripe unit is smaller than the chunk.
@@ -35,19 +35,19 @@ pub(super) struct Scene {
     pub(super) design: Design,
     pub(super) seed: u64,
     pub(super) manner: Manner,
-    /// Disks that are not there.
+    /// Absent disks.
     pub(super) missing: Vec<usize>,
-    /// What superblocks say: redundancy agrees before this sector.
+    /// The superblocks' resync offset: redundancy agrees below this sector.
     pub(super) resync_offset: u64,
-    /// A disk that holds what it should only below this sector of its data area.
+    /// A disk in recovery, and its offset in the data area.
     pub(super) recovering: Option<(usize, u64)>,
-    /// Another one.
+    /// A second disk in recovery.
     pub(super) recovering_too: Option<(usize, u64)>,
     /// Disks with a bad-block log, and sectors of their data areas.
     pub(super) bad_blocks: Vec<(usize, Vec<Range<u64>>)>,
-    /// Disks whose logs name sectors that are sound.
+    /// Disks whose logs name sound sectors.
     pub(super) named_in_vain: Vec<usize>,
-    /// Whether answers may be errors.
+    /// Whether requests may fail.
     pub(super) errors_allowed: bool,
 }
 
@@ -56,8 +56,8 @@ impl Scene {
         let mut random = Random::new(seed);
         let stripes = *random.pick(&[1, 2, 8]);
         let tuning = Tuning { stripes, mode: CacheMode::WriteThrough, ..Tuning::default() };
-        // In a quarter of the stories superblocks tear, and are written in waves.
-        // That of a journal has no other beside it: no order of waves could make up for it.
+        // In a quarter of the stories superblocks tear, and are written in waves. A journal's
+        // superblock is single: no order of waves could make up for a torn one.
         let is_long = seed % 4 == 3 && design.journal_blocks == 0;
         let first_number = if is_long { LONG_FROM } else { 0 };
         let scene = Self {
@@ -87,14 +87,14 @@ impl Scene {
         if random.chance(60) { scene.write_back() } else { scene }
     }
 
-    /// The same, answering writes when the members have them, with stripes as high as can be.
+    /// Write-through, with the highest stripes allowed.
     pub(super) fn write_through(mut self) -> Self {
         self.manner.cache.unit_sectors_max = 128;
         self.manner.cache.tuning.mode = CacheMode::WriteThrough;
         self
     }
 
-    /// The same with a cache that answers early, in a manner that the seed chooses.
+    /// Write-back, with a tuning that the seed chooses.
     pub(super) fn write_back(mut self) -> Self {
         let mut random = Random::new(self.seed ^ 0xcac4e);
         let unit_sectors_max = *random.pick(&[2, 8, 128]);
@@ -123,7 +123,7 @@ impl Scene {
         self
     }
 
-    /// The array as this scene has it, started.
+    /// Starts the scene's array.
     pub(super) fn open(&self) -> Script {
         let cut = Cut { straight: true, ..Cut::default() };
         let mut world =
@@ -134,7 +134,7 @@ impl Scene {
         world.others_percent = 0;
         world.open_as(&presented, self.manner);
         for side in &mut world.engine.machines.shards {
-            // What is in memory at first is nothing that a shard may count on.
+            // A shard must not rely on the initial content of memory.
             side.arena.fill(0x5A);
         }
         world.engine.plan.errors_allowed = self.errors_allowed;
@@ -142,7 +142,7 @@ impl Scene {
         Script::new(world, Random::new(self.seed ^ 0x5ce7e))
     }
 
-    /// Makes the disks what the scene says.
+    /// Writes the scene onto the disks.
     fn lay_out(&self, world: &mut World) {
         let data_offset = world.taint.data_offset;
         for (disk, ranges) in &self.bad_blocks {
@@ -188,7 +188,7 @@ impl Scene {
     }
 }
 
-/// An array of `slots` members of `rows` chunks.
+/// An array of `slots` members with `rows` chunks each.
 pub(super) fn design(
     level: Level,
     layout: u32,
@@ -199,7 +199,7 @@ pub(super) fn design(
     Design { level, layout, slots, chunk_sectors, rows, version: Version::V1_2, ..smallest() }
 }
 
-/// Every level and layout that keeps anything twice, with `chunk_sectors`.
+/// Every level and layout with redundancy, with `chunk_sectors`.
 pub(super) fn redundant_designs(chunk_sectors: u32) -> Vec<Design> {
     let rows = (128 / u64::from(chunk_sectors)).clamp(2, 9);
     let of = |level, layout, slots| design(level, layout, chunk_sectors, slots, rows);
@@ -217,7 +217,7 @@ pub(super) fn redundant_designs(chunk_sectors: u32) -> Vec<Design> {
     all
 }
 
-/// A design of each way of keeping anything twice, small.
+/// One small design for each kind of redundancy.
 pub(super) fn one_of_each() -> [Design; 4] {
     [
         design(Level::Raid1, 0, 8, 2, 9),

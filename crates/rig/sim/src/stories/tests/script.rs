@@ -1,4 +1,5 @@
-//! A world in which a story says what comes next; the schedule in between is the seed's.
+//! A world that a story drives: the story says each next event, the seed schedules what lies
+//! between.
 //!
 //! ```text
 //!   issue, flush ──▶ world ──▶ answers          befall, plan: what goes wrong, at once or at some step
@@ -6,10 +7,12 @@
 //!              hold ──▼──┘ release              events that do not happen for now are set aside
 //! ```
 //!
-//! Time passes only when a story lets it: [`Script::run_without_time`] does all that can happen now, [`Script::tick`] goes to
-//! the next moment that a machine named, [`Script::settle`] does both until nothing is left.
+//! Time passes only when a story lets it: [`Script::run_without_time`] runs all events of the
+//! current moment, [`Script::tick`] goes to the next moment that a machine named,
+//! [`Script::settle`] does both until nothing is left.
 //!
-//! Besides what every world checks, each step checks I3 and I5 as they are written ([`Script::check_told`]).
+//! Besides the checks of every world, each step checks I3 and I5 literally
+//! ([`Script::check_told`]).
 
 use std::collections::BTreeSet;
 
@@ -28,15 +31,15 @@ use crate::random::Random;
 use crate::schedule::Event;
 use crate::world::{Did, World};
 
-/// More steps than any story takes: beyond, something goes round in circles.
+/// A story with more steps than this loops.
 const STEPS_MAX: u64 = 400_000;
 
-/// Times that time passes before a shard that still is busy is no more waited for.
+/// Ticks to wait for a shard that stays busy.
 const TICKS_MAX: u32 = 100;
 
 pub(super) const WRITE: Operation = Operation::Write { durable: false };
 
-/// What clients ask for, and how often.
+/// Kinds and numbers of client requests.
 #[derive(Clone, Copy)]
 pub(super) struct Mix {
     pub(super) reads: u64,
@@ -62,13 +65,13 @@ impl Mix {
 
 pub(super) struct Script {
     pub(super) world: World,
-    /// For what the story itself leaves to chance.
+    /// For choices that the story leaves to chance.
     pub(super) random: Random,
     is_held: Box<dyn Fn(&Event) -> bool>,
     set_aside: Vec<Event>,
     /// Redundancy agreed when the story began.
     was_clean: bool,
-    /// Sectors of disks that hold what nobody wrote: a repair changes them, whatever superblocks say.
+    /// Rotten sectors of disks: a repair changes them, whatever superblocks say.
     rotten: BTreeSet<(usize, u64)>,
 }
 
@@ -80,13 +83,13 @@ impl Script {
         Self { world, random, is_held, set_aside, was_clean, rotten }
     }
 
-    /// These events do not happen until [`Self::release`], or until others are held instead.
+    /// Holds these events back until [`Self::release`] or the next `hold`.
     pub(super) fn hold(&mut self, is_held: impl Fn(&Event) -> bool + 'static) {
         self.release();
         self.is_held = Box::new(is_held);
     }
 
-    /// No disk does anything that a shard asks for.
+    /// Holds all member requests back.
     pub(super) fn hold_io(&mut self) {
         self.hold(|event| matches!(event, Event::Io(_)));
     }
@@ -98,7 +101,7 @@ impl Script {
         }
     }
 
-    /// What is held, and under way all the same.
+    /// Held events, which still count as in flight.
     pub(super) fn held(&self) -> &[Event] {
         &self.set_aside
     }
@@ -111,7 +114,7 @@ impl Script {
         did
     }
 
-    /// Until nothing can happen without time, or without what is held.
+    /// Runs until nothing can happen without time or a release.
     pub(super) fn run_without_time(&mut self) {
         self.world.engine.slow.time_stands = true;
         while self.step(false) != Did::Nothing {}
@@ -124,7 +127,7 @@ impl Script {
         self.check_told();
     }
 
-    /// Long enough for an array that is left alone to turn clean.
+    /// Long enough for an idle array to turn clean.
     pub(super) fn rest(&mut self) {
         for _ in 0..12 {
             self.run_without_time();
@@ -133,7 +136,7 @@ impl Script {
         self.run_without_time();
     }
 
-    /// So much time passes, with all that happens in it.
+    /// Lets this much time pass, with all its events.
     pub(super) fn pass_time(&mut self, milliseconds: u64) {
         let end = self.world.clock.now.plus_milliseconds(milliseconds);
         self.run_without_time();
@@ -147,7 +150,7 @@ impl Script {
         self.run_without_time();
     }
 
-    /// Until everything is answered and no shard has anything left to do.
+    /// Runs until every request is answered and every shard is idle.
     pub(super) fn settle(&mut self) {
         let mut ticks = 0;
         loop {
@@ -156,7 +159,7 @@ impl Script {
             if is_answered && is_quiet && self.is_idle() {
                 return;
             }
-            // A member that sits out is probed for as long as it does.
+            // A member that sits out is probed all the time.
             if is_answered && ticks > TICKS_MAX && !self.world.engine.slow.sitting_out.is_empty() {
                 self.run_without_time();
                 break;
@@ -190,15 +193,15 @@ impl Script {
         })
     }
 
-    /// No request will come any more; until the array has stopped. Whether it says it is clean.
+    /// Stops the array; returns whether it says it is clean.
     pub(super) fn stop(&mut self) -> bool {
         self.tell_to_stop();
         self.settle();
         self.world.has_stopped()
     }
 
-    /// A story in which no client noticed anything: what is on the disks is right, the array stops clean, and all of it is there
-    /// again after a restart.
+    /// Ends a story in which no client noticed anything: the disks are right, the array stops
+    /// clean, and everything reads right after a restart.
     pub(super) fn ends_well(mut self) {
         self.check_members();
         assert!(self.stop(), "what is left stops clean");
@@ -211,8 +214,8 @@ impl Script {
         assert!(world.read_all().is_some(), "all of it can be read");
     }
 
-    /// Power is cut, and what is left is read: what was flushed is there. False if the array cannot be started, which is right
-    /// only where a disk has come to harm.
+    /// Power is cut, and everything is read: flushed writes are there. False if the array does not
+    /// start, which is right only if a disk has failed.
     pub(super) fn loses_power(mut self) -> bool {
         let world = &mut self.world;
         world.crash(true);
@@ -242,47 +245,47 @@ impl Script {
         self.world.engine.clients.answers.get(&id).copied()
     }
 
-    /// Whether all of these were answered well.
+    /// Whether all of these requests succeeded.
     pub(super) fn went_well(&self, ids: &[RequestId]) -> bool {
         ids.iter().all(|id| self.answer(*id) == Some(Ok(())))
     }
 
-    /// One flush, and what came of it.
+    /// Flushes and waits.
     pub(super) fn flush_alone(&mut self) -> Result<(), Refused> {
         let id = self.flush();
         self.settle();
         self.answer(id).expect("it settled")
     }
 
-    /// One write, alone, and what came of it.
+    /// Writes and waits.
     pub(super) fn write(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
         let id = self.issue(WRITE, start, sectors);
         self.settle();
         self.answer(id).expect("it settled")
     }
 
-    /// One read, alone, and what came of it. The model looks at the bytes.
+    /// Reads and waits; the model checks the bytes.
     pub(super) fn read(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
         let id = self.issue(Operation::Read, start, sectors);
         self.settle();
         self.answer(id).expect("it settled")
     }
 
-    /// Issues a write and lets everything happen but time; whether it was answered well.
+    /// Issues a write and runs without time; returns whether it succeeded.
     pub(super) fn try_write(&mut self, start: u64, sectors: u64) -> bool {
         let id = self.issue(WRITE, start, sectors);
         self.run_without_time();
         self.went_well(&[id])
     }
 
-    /// Issues a read and lets everything happen but time; its answer.
+    /// Issues a read and runs without time; returns its answer.
     pub(super) fn try_read(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
         let id = self.issue(Operation::Read, start, sectors);
         self.run_without_time();
         self.answer(id).expect("nothing else is needed for it")
     }
 
-    /// The bytes that a read will give are kept for [`Self::take_kept`].
+    /// Keeps the bytes of a read for [`Self::take_kept`].
     pub(super) fn keep(&mut self, id: RequestId) {
         self.world.engine.clients.flights.get_mut(&id).expect("just issued").keep = true;
     }
@@ -295,7 +298,7 @@ impl Script {
         self.world.engine.payloads.remove(&id);
     }
 
-    /// The whole array, as clients read it.
+    /// The whole array as clients read it.
     pub(super) fn read_all(&mut self) -> Vec<u8> {
         const LENGTH: u64 = 1000;
         let capacity = self.capacity();
@@ -311,7 +314,7 @@ impl Script {
         content
     }
 
-    /// Clients ask for what `mix` says, until all is answered.
+    /// Issues the requests of `mix`, until all are answered.
     pub(super) fn run(&mut self, mix: &Mix) {
         let mut left = mix.requests;
         while left > 0 {
@@ -328,7 +331,7 @@ impl Script {
         self.settle();
     }
 
-    /// So many steps of it, and no further: what is under way then stays so.
+    /// Runs so many steps of `mix`; the rest stays in flight.
     pub(super) fn begin_mix(&mut self, mix: &Mix, steps: u64) {
         for _ in 0..steps {
             let may_issue = self.world.engine.clients.in_flight_whole() < mix.in_flight_max;
@@ -338,7 +341,8 @@ impl Script {
         }
     }
 
-    /// The world has been started again, and may have had a first flush that failed: [`Self::check_told`] does not know of it.
+    /// After a restart, whose first flush may have failed: [`Self::check_told`] does not know of
+    /// that.
     pub(super) fn begins_anew(&mut self) {
         self.set_aside.clear();
         self.was_clean = false;
@@ -362,20 +366,20 @@ impl Script {
         let capacity = self.capacity();
         let longest = *self.random.pick(&[1, 4, 16, 64, 400]);
         let sectors = (1 + self.random.below(longest)).min(capacity);
-        // Half of the requests meet near the start, so that they overlap.
+        // Half of the requests are near the start, so that they overlap.
         let room = capacity - sectors + 1;
         let room = if self.random.chance(50) { room.min(40) } else { room };
         let start = self.random.below(room);
         self.issue(operation, start, sectors);
     }
 
-    /// Something happens to a disk, now.
+    /// A mishap of a disk, now.
     pub(super) fn befall(&mut self, disk: usize, mishap: Mishap) {
         self.expect_harm(disk);
         self.world.befall(Fault { step: 0, disk, mishap, ordinal: 0 });
     }
 
-    /// The same, so many steps from now.
+    /// A mishap of a disk, so many steps from now.
     pub(super) fn plan(&mut self, steps: u64, disk: usize, mishap: Mishap) {
         self.expect_harm(disk);
         let step = self.world.clock.step + steps;
@@ -387,7 +391,7 @@ impl Script {
         self.world.trust();
     }
 
-    /// Other bytes in a chunk, which nobody wrote; what it held.
+    /// Rots a chunk; returns what it held.
     pub(super) fn rots(
         &mut self,
         disk: usize,
@@ -402,14 +406,14 @@ impl Script {
         held
     }
 
-    /// A sector that can be read no more, and takes no write.
+    /// A sector that fails reads and writes.
     pub(super) fn stuck_sector(&mut self, disk: usize, sector: u64) {
         self.bad_sector(disk, sector);
         let at = self.world.taint.data_offset + sector;
         self.world.disks[disk].stuck.insert(at);
     }
 
-    /// A sector of a disk's data area cannot be read until it is written.
+    /// A sector of a disk's data area that fails reads until it is written.
     pub(super) fn bad_sector(&mut self, disk: usize, sector: u64) {
         self.befall(disk, self.bad_at(sector));
     }
@@ -418,7 +422,7 @@ impl Script {
         Mishap::BadSectors { start: self.world.taint.data_offset + sector, sectors: 1 }
     }
 
-    /// Plans `count` mishaps of the first `steps` steps, all of them on `disks`.
+    /// Plans `count` mishaps of `disks` within the first `steps` steps.
     pub(super) fn plan_mishaps(&mut self, disks: &[usize], count: u64, steps: u64) {
         for _ in 0..count {
             let disk = *self.random.pick(disks);
@@ -456,14 +460,14 @@ impl Script {
         self.world.befall(Fault { step: 0, disk: 0, mishap: Mishap::Tunes(tuning), ordinal: 0 });
     }
 
-    /// A person asks something of the jobs.
+    /// An operator's request to the jobs.
     pub(super) fn request(&mut self, request: JobRequest) {
         self.world.bad_logs.are_tried |= request == JobRequest::RetryBad;
         self.world.engine.machines.array.handle_job_request(self.world.clock.now, request);
         self.world.drain_array();
     }
 
-    /// A person wants a disk replaced by one that waits.
+    /// An operator replaces a disk by a spare.
     pub(super) fn replaces(&mut self, disk: usize, spare: usize) {
         let (old, new, now) = (self.member(disk), self.member(spare), self.world.clock.now);
         let array = &mut self.world.engine.machines.array;
@@ -471,14 +475,14 @@ impl Script {
         self.world.drain_array();
     }
 
-    /// Which disk has each slot, by what shards know.
+    /// The disk of each slot, by the shards' view.
     pub(super) fn seats(&self) -> Vec<Option<usize>> {
         let view = &self.world.engine.machines.shards[0].view;
         let disk = |id: MemberId| self.world.disk_index(id);
         view.slots.iter().map(|slot| slot.as_ref().map(|member| disk(member.id))).collect()
     }
 
-    /// A person has a member fail.
+    /// An operator has a member fail.
     pub(super) fn fails_by_person(&mut self, disk: usize) {
         let (id, now) = (self.member(disk), self.world.clock.now);
         let plan = &mut self.world.engine.plan;
@@ -499,7 +503,7 @@ impl Script {
         self.world.geometry.capacity_sectors()
     }
 
-    /// What the engine calls a disk.
+    /// The engine's name of a disk.
     pub(super) fn member(&self, disk: usize) -> MemberId {
         let members = &self.world.engine.machines.members;
         let id = members.iter().rposition(|member| member.disk == disk);
@@ -530,7 +534,7 @@ impl Script {
         self.heard(|notice| matches!(notice, Notice::Broken { .. }))
     }
 
-    /// Whether the array has said that this disk is out.
+    /// Whether the array has reported this disk as out.
     pub(super) fn is_out(&self, disk: usize) -> bool {
         let id = self.member(disk);
         self.heard(|notice| match notice {
@@ -544,7 +548,7 @@ impl Script {
         self.heard(|notice| matches!(notice, Notice::MemberOut { .. }))
     }
 
-    /// What the members' superblocks say on the disks, slot by slot: events, and whether clean.
+    /// Each slot's superblock on its disk: events, and whether clean.
     pub(super) fn superblocks(&self) -> Vec<(u64, bool)> {
         (0..usize::from(self.world.geometry.slots())).map(|disk| self.superblock(disk)).collect()
     }
@@ -568,7 +572,8 @@ impl Script {
         self.world.disks[disk].has_unflushed()
     }
 
-    /// At rest: every member that is in holds exactly what geometry and the definition of parity say.
+    /// At rest: every member in service holds exactly what geometry and the definition of parity
+    /// say.
     pub(super) fn check_members(&mut self) {
         let content = self.read_all();
         let expected = image(&self.world.geometry, &content);
@@ -590,19 +595,19 @@ impl Script {
         }
     }
 
-    /// Disks of members that occupy a slot and have not been said to be out.
+    /// Disks of members in slots that are not reported as out.
     fn disks_in_slots(&self) -> Vec<usize> {
         let members = self.world.engine.machines.members.iter().map(|member| member.disk);
         let is_in = |disk: &usize| !self.world.is_spare(*disk) && !self.is_out(*disk);
         members.filter(is_in).collect()
     }
 
-    /// Whether a superblock says clean, or is about to. One that cannot be told anything does not count.
+    /// Whether a superblock says clean, or is about to. An unwritable superblock does not count.
     pub(super) fn says_clean(&self) -> bool {
         let engine = &self.world.engine;
         let is_told = engine.machines.members.iter().enumerate().any(|(id, member)| {
             let ills = &self.world.disks[member.disk].ills;
-            // One that came back has two names, and the first is over.
+            // A returned member has two ids, and the first is over.
             let is_over = self.member(member.disk) != MemberId(id as u16);
             let is_member = !self.world.is_spare(member.disk) && !self.is_out(member.disk);
             let promises = !is_over && member.superblock.state.role != Role::Spare;
@@ -616,9 +621,9 @@ impl Script {
         is_told || engine.pending.iter().chain(&self.set_aside).any(is_turning)
     }
 
-    /// The first sector of a disk that its superblock says is not recovered.
+    /// The first sector of a disk that its superblock calls not recovered.
     fn recovered_end(&self, disk: usize) -> u64 {
-        // One that came back has two names, and the first is over.
+        // A returned member has two ids, and the first is over.
         let mut members = self.world.engine.machines.members.iter();
         let member = members.rfind(|member| member.disk == disk).expect("it is in");
         let Superblock { state, device, .. } = &member.superblock;
@@ -649,12 +654,13 @@ impl Script {
         self.world.bad_logs.names(disk, &(at..at + 1))
     }
 
-    /// While any superblock says clean, or is about to, no member is being written, and what was written is not volatile (I3,
-    /// I5); a repair is no such write, for it changes nothing that is believed; nor is what makes a member hold what its superblock says it does
-    /// not, nor what makes redundancy agree where a lockless bitmap says that it does not: what clients have written it leaves as it is.
+    /// While any superblock says clean, or is about to, no write to a member is in flight and no
+    /// written sector is volatile (I3, I5). Not counted: a repair, which changes only bytes that
+    /// are not believed; writes beyond a member's recovery offset; and, where a lockless bitmap
+    /// says unsynced, a resync, which leaves client data as it is.
     fn check_told(&mut self) {
         let has_intent = self.world.geometry.level().family() != Family::Direct;
-        // Where there is a journal superblocks say clean while members are written.
+        // With a journal, superblocks say clean while members are written.
         let is_told = self.world.metadata.design.journal_blocks == 0;
         if !has_intent || !is_told || !self.was_clean || !self.says_clean() {
             return;
@@ -667,7 +673,7 @@ impl Script {
         let writes = vectors.flatten().filter(|(_, io)| io.operation.is_write()).copied();
         for (shard, io) in writes.collect::<Vec<_>>() {
             let (disk, start) = self.world.place_of(&io);
-            // What a member that has left may still write is never believed.
+            // Late writes of a member that has left are never believed.
             let has_left = self.world.engine.left.contains(&io.member);
             if has_left || self.is_unsynced(disk, start) {
                 continue;

@@ -1,5 +1,5 @@
-//! A member stalls: no read waits for it, nothing that was abandoned comes back into an answer, and it is read
-//! again when it is well.
+//! A member stalls: no read waits for it, no abandoned read changes an answer, and it is read again
+//! when it responds.
 
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::buffer::Buffer;
@@ -14,10 +14,9 @@ use super::script::{Script, WRITE};
 use crate::fault::Mishap;
 use crate::schedule::Event;
 
-/// The disk that stalls; it is the member of that number, for all before it are there.
+/// The disk that stalls; its member has the same number, since all disks before it are present.
 const SLOW: usize = 1;
 
-/// Half a second.
 const LONG_MS: u64 = 500;
 
 fn is_of(event: &Event, disk: usize) -> bool {
@@ -35,14 +34,14 @@ fn stall(story: &mut Script) {
     story.hold(|event| is_of(event, SLOW));
 }
 
-/// Whether a disk is to read what a write needs.
+/// Whether an event is a disk read that a write needs.
 fn reads_for_a_write(event: &Event) -> bool {
     let is_block =
         |operation| matches!(operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
     matches!(event, Event::Io(vector) if vector.parts.iter().any(|(_, io)| is_block(io.operation)))
 }
 
-/// Writes that were asked of disks and are not done.
+/// Writes that disks have received and not completed.
 fn writes_under_way(story: &Script) -> usize {
     let pending = story.world.engine.pending.iter();
     let waiting = story.world.engine.elevators.waiting();
@@ -50,7 +49,7 @@ fn writes_under_way(story: &Script) -> usize {
         + waiting.filter(|io| io.operation.is_write()).count()
 }
 
-/// The same scene with an open gate and nothing under way, where members are watched.
+/// The scene with an open gate and nothing in flight; members are watched.
 fn opened(scene: &Scene) -> Script {
     let mut story = scene.open();
     story.issue(Operation::Write { durable: true }, 0, 1);
@@ -70,7 +69,7 @@ fn ask_for_all(story: &mut Script, step: u64) -> Vec<RequestId> {
     starts.map(|start| story.issue(Operation::Read, start, step.min(capacity - start))).collect()
 }
 
-/// Until it is read again.
+/// Releases the member and waits until it is read again.
 fn recover(mut story: Script) {
     story.release();
     for _ in 0..40 {
@@ -102,7 +101,7 @@ const LEVELS: [(Level, u16); 6] = [
     (Level::Raid6, 5),
 ];
 
-/// Reads that are under way when the member stalls, and reads that come then.
+/// Reads in flight when the member stalls, and reads that arrive later.
 #[test]
 fn reads_go_around_a_stalled_member() {
     for (level, slots) in LEVELS {
@@ -119,7 +118,7 @@ fn reads_go_around_a_stalled_member() {
             let counters = story.counters();
             assert!(counters.abandoned_reads > 0, "{level}");
             assert!(counters.reads_around > around);
-            // Without any more time.
+            // No time passes.
             let later = ask_for_all(&mut story, 3);
             story.run_without_time();
             assert!(story.went_well(&later), "{level}");
@@ -128,7 +127,7 @@ fn reads_go_around_a_stalled_member() {
     }
 }
 
-/// What the disks hold is other bytes, or what it was.
+/// Inverts all bytes on the disks, or restores them.
 fn flip(story: &mut Script) {
     for disk in 0..story.world.disks.len() {
         let range = story.data_bytes(disk);
@@ -136,7 +135,8 @@ fn flip(story: &mut Script) {
     }
 }
 
-/// The late read finds other bytes on its member than those that were answered, and a payload that is gone.
+/// The late read finds other bytes on its member than those that were answered, and its payload is
+/// gone.
 #[test]
 fn a_late_read_changes_no_answer() {
     for (level, slots) in LEVELS {
@@ -161,7 +161,7 @@ fn a_late_read_changes_no_answer() {
     }
 }
 
-/// A write is stuck on the member, in every state of the cache; a read does not wait for it.
+/// A write hangs on the member, in every state of the cache; a read does not wait for it.
 #[test]
 fn reads_pass_a_stuck_write() {
     for (level, slots) in LEVELS {
@@ -192,7 +192,7 @@ fn reads_pass_a_stuck_write() {
     }
 }
 
-/// A raid5 that writes through, with one shard, whose member sits out.
+/// A write-through RAID-5 with one shard and a member that sits out.
 fn read_around(seed: u64) -> Script {
     let scene = small(Level::Raid5, 4, seed).write_through().with_shards(1);
     let mut story = opened(&scene);
@@ -203,13 +203,13 @@ fn read_around(seed: u64) -> Script {
     story
 }
 
-/// Nothing is written to a band that is read beside its stripe, or what is solved for would be a mixture.
+/// A read beside a stripe keeps writes out of its band, or solving would mix old and new columns.
 #[test]
 fn a_write_waits_for_reads_beside_it() {
     const OTHER: usize = 2;
     for_seeds(8, |seed| {
         let mut story = read_around(seed);
-        // One of the others holds up a read beside the stripe of the first row.
+        // The other member holds up a read beside the stripe of the first row.
         story.hold(|event| is_of(event, SLOW) || is_of(event, OTHER));
         let reads = ask_for_all(&mut story, 24);
         story.run_without_time();
@@ -230,12 +230,13 @@ fn a_write_waits_for_reads_beside_it() {
     });
 }
 
-/// A block that is written again and again: a read of another column of its row, whose member sits out, has its turn.
+/// Endless writes of one block: a read of another column of its row, whose member sits out, gets
+/// its turn.
 #[test]
 fn a_read_is_let_in_between_two_writes_of_its_band() {
     for_seeds(8, |seed| {
         let mut story = read_around(seed);
-        // The first row: sectors 8 to 15 are on the member that stalls, and 0 to 7 are not.
+        // The first row: the stalling member has sectors 8 to 15, and not 0 to 7.
         let mut writes = [0, 1].map(|start| (start, story.issue(WRITE, start, 1)));
         let (read, mut rewritten) = (story.issue(Operation::Read, 8, 4), 0);
         while !story.went_well(&[read]) {
@@ -252,7 +253,7 @@ fn a_read_is_let_in_between_two_writes_of_its_band() {
     });
 }
 
-/// One member is missing, another misses writes and is not out yet, since a third holds the batch up.
+/// One member is missing. Another fails writes and is not out yet, since a third delays the batch.
 #[test]
 fn reads_go_around_a_stalled_and_a_failing_member() {
     for_seeds(12, |seed| {
@@ -281,7 +282,7 @@ fn reads_go_around_a_stalled_and_a_failing_member() {
     });
 }
 
-/// A level that cannot do without one more reads the member, however long it takes.
+/// An array that cannot lose one more member reads it, however long it takes.
 #[test]
 fn a_member_that_is_needed_does_not_sit_out() {
     for_seeds(4, |seed| {
@@ -298,7 +299,7 @@ fn a_member_that_is_needed_does_not_sit_out() {
     });
 }
 
-/// It can be turned off at any time.
+/// An operator turns sitting out off at any time.
 #[test]
 fn turned_off_nobody_sits_out() {
     for_seeds(4, |seed| {
@@ -319,15 +320,15 @@ fn turned_off_nobody_sits_out() {
     });
 }
 
-/// A bad sector is read, solved for and written again, and that write hangs, as a disk does that looks for a new place for it. A
-/// write of another column of the row waits for it; a read must not.
+/// A bad sector is solved for and rewritten, and that write hangs, as on a disk that remaps a
+/// sector. A write of another column of the row waits for it; a read must not.
 #[test]
 fn reads_pass_a_stuck_repair() {
     for_seeds(4, |seed| {
         let mut story = opened(&small(Level::Raid5, 4, seed).write_through().with_shards(1));
         story.bad_sector(SLOW, 2);
         story.hold(|event| is_of(event, SLOW) && is_write(event));
-        // The first row: sectors 8 to 15 are on the member.
+        // The first row: sectors 8 to 15 are on the stalling member.
         let first = story.issue(Operation::Read, 8, 4);
         story.run_without_time();
         assert!(story.went_well(&[first]));

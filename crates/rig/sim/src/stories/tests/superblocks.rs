@@ -1,4 +1,5 @@
-//! What superblocks say, and when: the invariants I3, I4 and I5 as stories, and the event count.
+//! Content and order of superblock writes: the invariants I3, I4 and I5 as stories, and the event
+//! count.
 
 use braid_engine::array::{JobRequest, MemberId, Notice};
 use braid_geometry::Level;
@@ -20,7 +21,7 @@ fn open(level: Level, layout: u32, seed: u64) -> Script {
     Scene::new(design(level, layout, 8, 4, 4), seed).write_through().open()
 }
 
-/// Superblocks say active, and what is asked of members next waits.
+/// Superblocks say active, and the next member requests are held.
 fn active_with_io_held(level: Level, layout: u32, seed: u64) -> Script {
     let mut story = open(level, layout, seed);
     story.issue(WRITE, 0, 1);
@@ -64,7 +65,7 @@ fn missed_write_waits_for_superblocks() {
             story.run_without_time();
             story.befall(0, Mishap::WritesFail);
             story.hold(superblock_of(2));
-            // All of it, so that slot 0 gets its share whatever the layout.
+            // A write of the whole array, so that slot 0 gets a part in any layout.
             let write = story.issue(WRITE, 0, story.capacity());
             story.run_without_time();
             let told = story.world.superblock_on(1).expect("it is written");
@@ -103,7 +104,7 @@ fn clean_only_after_drain_and_flush() {
     }
 }
 
-/// The same when it is told to stop: what is under way is finished first.
+/// A stop finishes writes in flight first.
 #[test]
 fn stop_waits_for_writes_under_way() {
     for (level, layout) in levels() {
@@ -139,7 +140,8 @@ fn clean_and_active_leave_events_where_they_were() {
                 assert_eq!(story.superblocks(), [(EVENTS, true); 4], "{level}");
             }
             assert!(story.world.disks[SPARE].seen == asleep, "a spare sleeps");
-            // A loss counts up, and from then on every change does, and wakes the spare.
+            // A loss increases the event count; from then on every change does, and wakes the
+            // spare.
             story.befall(0, Mishap::Dies);
             story.issue(WRITE, 0, story.capacity());
             story.run_without_time();
@@ -157,7 +159,7 @@ fn clean_and_active_leave_events_where_they_were() {
     }
 }
 
-/// A member whose superblock cannot be written is as lost as one that misses a write.
+/// A member whose superblock cannot be written is as lost as one that fails a write.
 #[test]
 fn member_that_cannot_be_told_is_out_before_the_gate_opens() {
     for (level, layout) in levels() {
@@ -171,7 +173,7 @@ fn member_that_cannot_be_told_is_out_before_the_gate_opens() {
     }
 }
 
-/// A spare of version 0.90 holds all that a lost member held, and power is cut while superblocks say so.
+/// A spare of version 0.90 is fully recovered, and power is cut while superblocks say so.
 pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     let (level, layout) = [(Level::Raid1, 0), (Level::Raid5, 2)][seed as usize % 2];
     let slots = if level == Level::Raid1 { 2 } else { 4 };
@@ -182,7 +184,7 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     (scene.missing, scene.design.first_number) = (vec![lost], 0);
     let mut story = scene.open();
     story.request(JobRequest::Resume);
-    // Those of one member wait, and with them all whose turn comes later; or those of all.
+    // One member's superblock is held, and all later ones with it; or those of all members.
     let waits = seed as usize / 8 % (usize::from(slots) + 1);
     story.hold(move |event| {
         let Event::Superblock { member, state, .. } = event else { return false };
@@ -200,7 +202,8 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     assert!(there + 1 >= usize::from(slots), "{there} are there");
 }
 
-/// The same where an update is under way as the recovery ends: it began before, and says that the spare does not hold all.
+/// The same with an update in flight as the recovery ends: it began before, and says that recovery
+/// is unfinished.
 fn says_later_that_it_holds_all(seed: u64) {
     let (level, layout, slots) =
         [(Level::Raid1, 0, 2), (Level::Raid10, 0x102, 4)][seed as usize % 2];
@@ -237,14 +240,15 @@ fn says_later_that_it_holds_all(seed: u64) {
     assert!(!is_told, "superblocks did not say so yet");
 }
 
-/// A recovery counted as told when an update was through that began before its end, and the next was written as if the member's own
-/// superblock said already that it holds all: power that was cut then left too few.
+/// Regression: an update that began before a recovery's end counted as if it told of that end. The
+/// next update then assumed that the member's own superblock says *recovered*, and a power cut left
+/// too few members.
 #[test]
 fn an_array_survives_a_power_cut_after_a_recovery_that_ended_in_an_update() {
     for_seeds(40, says_later_that_it_holds_all);
 }
 
-/// All superblocks of the array were written at once, and power that was cut then left none.
+/// Regression: all superblocks were written at once, and a power cut left none.
 #[test]
 fn an_array_survives_a_power_cut_as_a_recovery_ends() {
     for_seeds(80, says_that_it_holds_all);

@@ -1,5 +1,5 @@
-//! What cannot be read anywhere costs its sector, and not the rebuild: it is named in the bad-block log of the member that
-//! lacks it, and is good again when a client has written it.
+//! Sectors that no member can give cost themselves, and not the rebuild. The bad-block log of the
+//! recovering member names them until a client writes them.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// An array whose member on `disk` is to be filled, and sectors of it that nobody else can give.
+/// An array with an unfilled member on `disk`, and sectors of it that no other member can give.
 struct Unfilled {
     story: Script,
     disk: usize,
     lost: Vec<u64>,
 }
 
-/// Sectors that are read from nowhere: what makes them is bad on every other disk.
+/// Makes a sector unreadable everywhere: each other disk's sector of its row is bad.
 fn lose(story: &mut Script, (disk, sector): (usize, u64)) {
     let (geometry, place) = (story.world.geometry.clone(), MemberSector(sector));
     match &geometry {
@@ -69,7 +69,7 @@ fn recovered(story: &Script) -> Option<(JobProgress, JobEnd)> {
     })
 }
 
-/// What assembly would find a log to name, of a disk's data area.
+/// Ranges of a disk's data area that its log names, as assembly would read it.
 fn named(story: &Script, disk: usize) -> Vec<Range<u64>> {
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
@@ -79,7 +79,7 @@ fn named(story: &Script, disk: usize) -> Vec<Range<u64>> {
     occupant.bad_sectors()
 }
 
-/// Writes everything, in rows.
+/// Writes the whole array, row by row.
 fn write_all(story: &mut Script) {
     let geometry = story.world.geometry.clone();
     let width = match &geometry {
@@ -95,7 +95,8 @@ fn write_all(story: &mut Script) {
     assert_eq!(story.flush_alone(), Ok(()));
 }
 
-/// One unreadable sector of another member ended a rebuild, and the array stayed degraded for ever.
+/// Regression: one unreadable sector of another member ended a rebuild, and the array stayed
+/// degraded for ever.
 #[test]
 fn a_rebuild_goes_on_beyond_what_cannot_be_read() {
     for_seeds(3, beyond);
@@ -117,7 +118,7 @@ fn beyond(seed: u64) {
         let sectors: u64 = named.iter().map(|range| range.end - range.start).sum();
         assert_eq!(progress.unmade, sectors, "what was given up is what is named");
         assert!(sectors <= lost.len() as u64, "it costs its sector: {named:?}");
-        // All else is there: the model looks at what can be read.
+        // All other sectors are readable; the model checks them.
         let mut unread = 0;
         for sector in 0..story.capacity() {
             match story.read(sector, 1) {
@@ -131,7 +132,8 @@ fn beyond(seed: u64) {
     }
 }
 
-/// A sector that a client had written stayed bad; the next loss took what had been promised.
+/// Regression: a sector stayed bad after a client's write, and the next loss took the acknowledged
+/// bytes.
 #[test]
 fn what_is_written_over_a_bad_block_is_good_again() {
     for_seeds(3, written_over);
@@ -156,7 +158,8 @@ fn written_over(seed: u64) {
     }
 }
 
-/// Clients write all the while, and power is cut anywhere: a log says no less than it must.
+/// Clients write all the while, and power is cut anywhere: a log names at least the sectors that
+/// are bad.
 #[test]
 fn power_is_cut_while_sectors_are_given_up() {
     for_seeds(12, cut_off);
@@ -179,9 +182,9 @@ fn cut_off(seed: u64) {
         let victims = world.engine.plan.victims.clone();
         world.unsure.extend(&victims);
         let all: Vec<usize> = (0..world.disks.len()).collect();
-        // What could not be read can be now: all of it is there.
+        // The unreadable sectors are readable now, so all data is.
         let Ok(array) = world.open(&all, false) else { continue };
-        // Parity that may not fit makes up for no block that is named.
+        // Parity in doubt cannot replace a block that a log names.
         let is_named = array.slots.iter().flatten().any(|one| !one.bad_records.is_empty());
         let is_doubtful = array.dirty && world.geometry.level().family() == Family::Stripe;
         if !(is_named && is_doubtful) {
@@ -190,7 +193,7 @@ fn cut_off(seed: u64) {
     }
 }
 
-/// A member without room for it: the rebuild ends, as it did, and says why.
+/// A member without room for a log: the rebuild ends, and reports the cause.
 #[test]
 fn without_a_log_a_rebuild_ends_at_what_cannot_be_read() {
     for_seeds(4, without_a_log);
@@ -199,7 +202,7 @@ fn without_a_log_a_rebuild_ends_at_what_cannot_be_read() {
 fn without_a_log(seed: u64) {
     let design =
         Design { version: braid_ondisk::Version::V0_90, ..design(Level::Raid5, 2, 8, 4, 9) };
-    // That version cannot say how far a member is: it is a spare.
+    // Version 0.90 has no recovery offset: the disk is a spare.
     let design = Design { spares: 1, ..design };
     let mut scene = Scene::new(design, 6_400_000 + 4 * seed);
     (scene.missing, scene.errors_allowed) = (vec![1], true);
@@ -211,7 +214,8 @@ fn without_a_log(seed: u64) {
     assert_eq!(end, JobEnd::Unreadable);
 }
 
-/// A replacement lacks what neither its member nor the others can give, and takes the place all the same.
+/// A replacement lacks sectors that neither its member nor the others can give, and takes the slot
+/// all the same.
 #[test]
 fn a_replacement_lacks_what_nobody_can_give() {
     for_seeds(12, |seed| {
@@ -243,7 +247,7 @@ fn a_job_waits_for_the_log_that_names_what_it_gives_up() {
     for_seeds(8, waits_for_its_log);
 }
 
-/// The log is not written for now: what it is to name must not count as done.
+/// The log's write is held: sectors that it will name must not count as recovered.
 fn waits_for_its_log(seed: u64) {
     let designs = [design(Level::Raid1, 0, 8, 2, 9), design(Level::Raid5, 2, 8, 4, 9)];
     let design = designs[seed as usize % designs.len()];
@@ -262,7 +266,8 @@ fn a_log_that_is_being_written_is_believed_until_it_is() {
     for_seeds(8, being_written);
 }
 
-/// Clients have written everything, and the log is not written for now: it may still name a block after a power cut.
+/// Clients have written everything, and the log's write is held: after a power cut it may still
+/// name a block.
 fn being_written(seed: u64) {
     let designs = [design(Level::Raid1, 0, 8, 2, 9), design(Level::Raid5, 2, 8, 4, 9)];
     let design = designs[seed as usize % designs.len()];
@@ -278,7 +283,7 @@ fn being_written(seed: u64) {
     story.flush();
     story.rest();
     assert!(!named(&story, disk).is_empty(), "it is being written");
-    // A read of what the log names is noticed by the world.
+    // The world checks reads of sectors that the log names.
     for start in 0..capacity {
         story.issue(Operation::Read, start, 1);
     }
@@ -294,13 +299,13 @@ fn a_member_that_was_further_keeps_what_it_holds() {
     for_seeds(8, further);
 }
 
-/// Two members are filled; one holds half of a block that cannot be made.
+/// Two members are filled; one already holds half of a block that cannot be recovered.
 fn further(seed: u64) {
     let mut scene = Scene::new(design(Level::Raid6, 2, 8, 5, 9), 6_700_000 + seed);
     (scene.recovering, scene.recovering_too) = (Some((1, 0)), Some((3, 44)));
     scene.errors_allowed = true;
     let mut story = scene.open();
-    // What the second holds already is lost to the first where two more cannot be read.
+    // Two more unreadable columns: the first lacks sectors that the second already holds.
     for (disk, sector) in [(0, 45), (0, 40), (2, 40), (0, 41), (2, 41)] {
         story.bad_sector(disk, sector);
     }
@@ -311,7 +316,8 @@ fn further(seed: u64) {
     assert_eq!(named(&story, 3), std::slice::from_ref(&(45..46)));
 }
 
-/// A spare came while the job was under way, and lacked the sector as well: the rebuild ended, and was not tried again.
+/// Regression: a spare joined during the job and lacked the sector as well. The rebuild ended, and
+/// was not tried again.
 #[test]
 fn a_second_spare_that_comes_meanwhile_does_not_end_a_rebuild() {
     for_seeds(8, |seed| {
@@ -331,7 +337,8 @@ fn a_second_spare_that_comes_meanwhile_does_not_end_a_rebuild() {
     });
 }
 
-/// Two members are replaced at once. What one of them can give is copied, though the other cannot be read there.
+/// Two members are replaced at once. Readable sectors of one are copied, though the other is
+/// unreadable there.
 #[test]
 fn what_can_be_copied_is_not_given_up_with_what_cannot() {
     for_seeds(8, |seed| {
@@ -351,7 +358,7 @@ fn what_can_be_copied_is_not_given_up_with_what_cannot() {
     });
 }
 
-/// Each of two copies is bad in another sector of a block: all of it can be made.
+/// Each of two copies has another bad sector in a block: together they give all of it.
 #[test]
 fn sectors_of_a_block_are_made_from_whoever_holds_them() {
     for_seeds(8, |seed| {
@@ -371,7 +378,8 @@ fn sectors_of_a_block_are_made_from_whoever_holds_them() {
     });
 }
 
-/// A client writes what is being named, and then it cannot be read elsewhere again: what was promised is there.
+/// A client writes a sector while the log records it, and later other members lose it again: the
+/// acknowledged bytes are there.
 #[test]
 fn what_is_written_while_it_is_named_is_not_named_again() {
     for_seeds(8, |seed| {
@@ -396,8 +404,8 @@ fn what_is_written_while_it_is_named_is_not_named_again() {
     });
 }
 
-/// A sector that is named, and another of its row that cannot be read: a resync ended there for ever, and above it nothing was
-/// redundant any more.
+/// Regression: a row had a sector in a log and another that was unreadable. A resync ended there
+/// for ever, and nothing beyond was redundant any more.
 #[test]
 fn a_resync_goes_on_beyond_what_cannot_be_read() {
     for_seeds(8, resync_goes_on);
@@ -409,7 +417,7 @@ fn resync_goes_on(seed: u64) {
     let mut scene = Scene::new(design, 7_300_000 + seed);
     (scene.resync_offset, scene.errors_allowed) = (0, true);
     let mut story = scene.open();
-    // No disk can be read there.
+    // This sector is unreadable on every disk.
     (0..usize::from(design.slots)).for_each(|disk| story.bad_sector(disk, 21));
     story.request(JobRequest::Resume);
     story.rest();
@@ -428,7 +436,6 @@ fn resync_goes_on(seed: u64) {
     story.read_all();
 }
 
-/// What is told where bugs are planted.
 #[cfg(braid_sim_hooks)]
 pub(in super::super) fn tell() {
     (0..2).for_each(beyond);
