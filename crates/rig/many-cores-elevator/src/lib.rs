@@ -1,7 +1,9 @@
-//! The shipped elevator on a modelled machine: the same calls, each of which takes time and has the lines it needs come.
+//! The shipped elevator on a modelled machine: each call takes time and fetches the cache lines
+//! that it touches.
 //!
-//! Where it stands: in the place of `braid_elevator`, for code that is compiled a second time (`crates/rig/many-cores-dispatch`) and
-//! for the lab's states before it. It decides nothing: every call is the shipped one's.
+//! Where it stands: it replaces `braid_elevator` in code that `crates/rig/many-cores-dispatch`
+//! compiles a second time, and in the lab's earlier designs of it. It decides nothing: every call
+//! goes to the shipped one.
 #![forbid(unsafe_code)]
 
 pub use braid_elevator::{
@@ -10,55 +12,55 @@ pub use braid_elevator::{
 };
 use braid_many_cores::{Content, Cost, own_line, own_state, work};
 
-/// See the crate.
+/// The modelled elevator.
 #[derive(Debug)]
 pub struct Elevator(braid_elevator::Elevator);
 
 impl Content for Elevator {}
 
 impl Elevator {
-    /// An empty one.
+    /// An empty elevator.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self(braid_elevator::Elevator::new(settings))
     }
 
-    /// What it is set to.
+    /// Its settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         self.0.settings()
     }
 
-    /// Sets it anew.
+    /// Changes its settings.
     pub fn set(&mut self, settings: Settings) {
         self.0.set(settings);
     }
 
-    /// What it did.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.counters()
     }
 
-    /// Entries that wait, of reads and of everything else.
+    /// Waiting entries: reads, and all others.
     #[must_use]
     pub fn waiting(&self) -> (usize, usize) {
         self.0.waiting()
     }
 
-    /// Of which kind something waits.
+    /// The kinds with waiting entries.
     #[must_use]
     pub fn waits(&self) -> Allowed {
         self.0.waits()
     }
 
-    /// Dispatches that are out, of reads and of everything else.
+    /// Dispatches in flight: reads, and all others.
     #[must_use]
     pub fn out(&self) -> (u32, u32) {
         self.0.out()
     }
 
-    /// The entries of a dispatch that is out.
+    /// The entries of a dispatch in flight.
     pub fn parts(&self, tag: Tag) -> impl Iterator<Item = &Entry> {
         self.0.parts(tag)
     }
@@ -70,7 +72,7 @@ impl Elevator {
         self.0.handle_insert(now_ns, entry, place);
     }
 
-    /// What the member is to do next.
+    /// The member's next dispatch.
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
         self.come(None);
         work(Cost::Choose);
@@ -79,7 +81,7 @@ impl Elevator {
         Some(dispatch)
     }
 
-    /// The same while both kinds may go, at most `count_max` times.
+    /// Up to `count_max` dispatches, while both kinds are allowed.
     pub fn poll_run(
         &mut self,
         now_ns: u64,
@@ -102,7 +104,7 @@ impl Elevator {
         self.0.handle_done(tag);
     }
 
-    /// What it is and, of its entries, this one.
+    /// Fetches its state, and the line of this entry.
     fn come(&self, entry: Option<EntryId>) {
         own_state(self);
         if let Some(EntryId(id)) = entry {

@@ -1,6 +1,6 @@
-//! The standard library's atomics, each access of which takes the modelled time.
+//! The standard library's atomics, each access of which takes modelled time.
 //!
-//! They are as large as those, so that what shares a line in the product shares one here.
+//! They have the same sizes, so that variables share a cache line here if they do in the product.
 
 pub use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use crate::world;
 
 macro_rules! atomics {
     ($($name:ident($value:ty),)*) => {$(
-        /// See the module.
+        /// An atomic of the modelled machine.
         #[derive(Debug, Default)]
         pub struct $name(std::sync::atomic::$name);
 
@@ -20,32 +20,32 @@ macro_rules! atomics {
                 Self(std::sync::atomic::$name::new(value))
             }
 
-            /// Reads it.
+            /// Reads the value.
             pub fn load(&self, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Load);
                 self.0.load(order)
             }
 
-            /// Writes it; a locked instruction where the order is total.
+            /// Writes the value; a locked instruction if the order is total.
             pub fn store(&self, value: $value, order: Ordering) {
                 let is_total = order == Ordering::SeqCst;
                 world::access(Line::of(self), if is_total { Access::Change } else { Access::Store });
                 self.0.store(value, order);
             }
 
-            /// Writes it; what it was.
+            /// Writes the value; returns the old one.
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.swap(value, order)
             }
 
-            /// Leaves these bits only; what it was.
+            /// Keeps only these bits; returns the old value.
             pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_and(value, order)
             }
 
-            /// Adds bits; what it was.
+            /// Sets bits; returns the old value.
             pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_or(value, order)
@@ -59,13 +59,13 @@ atomics! { AtomicBool(bool), AtomicU32(u32), AtomicU64(u64), AtomicUsize(usize),
 macro_rules! numbers {
     ($($name:ident($value:ty),)*) => {$(
         impl $name {
-            /// Adds; what it was.
+            /// Adds; returns the old value.
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_add(value, order)
             }
 
-            /// Subtracts; what it was.
+            /// Subtracts; returns the old value.
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 world::access(Line::of(self), Access::Change);
                 self.0.fetch_sub(value, order)

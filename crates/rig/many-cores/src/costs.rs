@@ -1,14 +1,14 @@
-//! What things take on the modelled machine, and where each figure is from.
+//! Times of the modelled machine, and the source of each figure.
 //!
-//! Where it stands: read by everything else here. Times are picoseconds, so that fractions of a nanosecond add up to the
-//! same everywhere.
+//! All other parts read them. Times are picoseconds, so that fractions of a nanosecond add up
+//! exactly.
 
 /// One figure of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// A load or a store of a line that the core has.
+    /// A load or a store of a line in the core's own cache.
     Own,
-    /// A locked instruction on a line that the core has for itself.
+    /// A locked instruction on a line that the core owns exclusively.
     Locked,
     /// A line from a core of the same cluster.
     Near,
@@ -16,11 +16,11 @@ pub enum Cost {
     Far,
     /// A line from the other socket.
     Remote,
-    /// One turn of a loop that spins.
+    /// One turn of a spin loop.
     Pause,
-    /// A call of the kernel's that lets others run, when there are none.
+    /// A `sched_yield` when no other thread can run.
     Yield,
-    /// A call of the kernel's that wakes a sleeper.
+    /// A system call that wakes a sleeper.
     Wake,
     /// From that call until the sleeper runs.
     Asleep,
@@ -32,11 +32,11 @@ pub enum Cost {
     Choose,
     /// One tag freed.
     Done,
-    /// What a thread does for a request of its own, outside everything that is shared.
+    /// Work of a thread for its own request, outside all shared state.
     Client,
 }
 
-/// All of them.
+/// All figures.
 pub const COSTS: [Cost; 14] = [
     Cost::Own,
     Cost::Locked,
@@ -57,29 +57,30 @@ pub const COSTS: [Cost; 14] = [
 /// How a thread waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// As the standard library's: it spins a hundred turns, then sleeps in the kernel.
+    /// The standard library's: spins a hundred turns, then sleeps in the kernel.
     Futex,
-    /// As the kernel's own: those who wait stand in a queue, each spins on a line of its own, and the lock is handed on.
+    /// The kernel's own: waiters queue, each spins on its own line, and the holder hands the lock
+    /// on.
     Queue,
 }
 
-/// The machine.
+/// The modelled machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     ps: [u64; COSTS.len()],
-    /// Lines of an elevator's own state that move when another core comes to own it.
+    /// Lines of an elevator's state that move when another core takes it over.
     pub state_lines: u64,
     /// Cores that share a last-level cache.
     pub cluster_cores: usize,
     /// Cores of a socket.
     pub socket_cores: usize,
-    /// How locks are waited for.
+    /// How threads wait for locks.
     pub waiting: Waiting,
 }
 
 impl Costs {
-    /// Two sockets of 128 cores, in clusters of eight: as large as the largest servers with two sockets are, with the times
-    /// of a smaller one of the same family that was measured in public.
+    /// Two sockets of 128 cores, in clusters of eight. Its size is that of the largest servers with
+    /// two sockets; its times were measured in public on a smaller one of the same family.
     #[must_use]
     pub fn server() -> Self {
         Self {
@@ -91,32 +92,32 @@ impl Costs {
         }
     }
 
-    /// What it takes, in picoseconds.
+    /// The figure in picoseconds.
     #[must_use]
     pub fn ps(&self, cost: Cost) -> u64 {
         self.ps[cost as usize]
     }
 
-    /// The same with another figure.
+    /// Replaces one figure.
     #[must_use]
     pub fn with(mut self, cost: Cost, ps: u64) -> Self {
         self.ps[cost as usize] = ps;
         self
     }
 
-    /// The same with more or fewer lines of an elevator's own.
+    /// Replaces the number of lines of an elevator's state.
     #[must_use]
     pub fn with_state_lines(self, state_lines: u64) -> Self {
         Self { state_lines, ..self }
     }
 
-    /// The same with other locks.
+    /// Replaces the kind of locks.
     #[must_use]
     pub fn with_waiting(self, waiting: Waiting) -> Self {
         Self { waiting, ..self }
     }
 
-    /// What it takes to have a line of another core's.
+    /// Time to transfer a line from another core.
     pub(crate) fn transfer_ps(&self, from: usize, to: usize) -> u64 {
         self.ps(if from / self.cluster_cores == to / self.cluster_cores {
             Cost::Near
@@ -129,7 +130,7 @@ impl Costs {
 }
 
 impl Cost {
-    /// What it is called in a table.
+    /// Its name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -186,5 +187,5 @@ impl Cost {
     }
 }
 
-/// What the elevator takes for an entry, a dispatch, a tag.
+/// The elevator's times for an entry, a dispatch, a tag.
 const HERE_PS: [u64; 3] = [38_000, 55_000, 9_000];

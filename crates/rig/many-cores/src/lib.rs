@@ -1,18 +1,19 @@
-//! A machine of many cores, as a model: the locks and atomics that the product names, in virtual time.
+//! A model of a machine with many cores: the product's locks and atomics in virtual time.
 //!
-//! Where it stands: in the place of `braid_concurrency`, for code that is compiled a second time (`crates/rig/many-cores-dispatch`). In the
-//! lab only. What runs is the product's own code; what is modelled is what it takes: who has which cache line, what it takes
-//! to have it, who sleeps, who is woken when.
+//! Where it stands: it replaces `braid_concurrency` in code that `crates/rig/many-cores-dispatch`
+//! compiles a second time, only in the lab. The product's own code runs; the model adds the time of
+//! cache-line transfers, sleeping and waking.
 //!
 //! ```text
-//!   dispatcher ─┐                           ┌─ lines  (who has it, who stands behind)
-//!   elevator  ──┼─▶ Mutex, atomics, thread ─┼─ queues (who holds which lock)         ─▶ a time for each core
-//!   the lab   ──┘   (names of braid_concurrency)   └─ world  (whose time is least goes next)
+//!   dispatcher ─┐                           ┌─ lines  (which core has each, who waits)
+//!   elevator  ──┼─▶ Mutex, atomics, thread ─┼─ queues (which thread holds which lock)   ─▶ a time for each core
+//!   the lab   ──┘   (names of braid_concurrency)   └─ world  (the thread with the least time goes next)
 //! ```
 //!
-//! What it does not do: order memory weakly (the models in `crates/io/dispatch` do), run two threads on a core, or know of
-//! anything that was not named to it; instructions between two accesses take no time unless somebody says so ([`work`]).
-//! It is as good as its figures ([`Costs`]), each of which says where it is from.
+//! Not modelled: weak memory order (the models in `crates/io/dispatch` do that), two threads on a
+//! core, and memory outside these types. Instructions between two accesses take no time, except
+//! those that call [`work`]. The model is as good as its figures ([`Costs`]), each of which names
+//! its source.
 #![forbid(unsafe_code)]
 
 pub mod atomic;

@@ -1,34 +1,34 @@
-//! Cache lines: who has each of them, and what it takes to have it.
+//! Cache lines: which core holds each, and the time of a transfer.
 //!
-//! A line is either one core's, to write, or several cores', to read. Who wants it and has it not gets it from another, and
-//! whoever wants it meanwhile stands behind. Reads of a line that a core of the same cluster has are served from there.
+//! A line belongs to one core for writing, or to several for reading. A core that lacks it gets it
+//! from another; further cores wait behind it. If a core of the same cluster holds a line, that
+//! core serves reads.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::costs::{Cost, Costs};
 
-/// Cores at most.
 const CORES_MAX: usize = 256;
 
-/// A line of memory, by its address; or one that stands for what a vector holds or a struct points to.
+/// A line of memory by its address, or a stand-in for memory behind a vector or a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Line(usize, usize);
 
 impl Line {
     const BYTES: usize = 64;
 
-    /// The line where this lies.
+    /// The line of a value's address.
     pub(crate) fn of<T>(value: &T) -> Self {
         Self(std::ptr::from_ref(value).addr() / Self::BYTES, 0)
     }
 
-    /// One of those that belong to `owner` and lie elsewhere.
+    /// A stand-in line of memory that belongs to `owner` and lies elsewhere.
     pub(crate) fn held_by<T>(owner: &T, index: usize) -> Self {
         Self(std::ptr::from_ref(owner).addr(), 1 + index)
     }
 
-    /// Which lines of an array's these bytes of it are in.
+    /// Indices of the lines of a buffer that hold these bytes.
     pub(crate) fn indices(bytes: Range<usize>) -> Range<usize> {
         match bytes.is_empty() {
             true => 0..0,
@@ -37,7 +37,7 @@ impl Line {
     }
 }
 
-/// What is done to a line.
+/// Kinds of access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Load,
@@ -46,7 +46,7 @@ pub(crate) enum Access {
     Change,
 }
 
-/// By core, a bit.
+/// A bit for each core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cores([u64; CORES_MAX / 64]);
 
@@ -74,16 +74,16 @@ impl Cores {
 struct State {
     holders: Cores,
     is_exclusive: bool,
-    /// From when on it can go to another.
+    /// The time from which another core can get it.
     free_ps: u64,
 }
 
-/// All lines that were touched.
+/// All touched lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(HashMap<Line, State>);
 
 impl Lines {
-    /// When a core that touches `count` lines that move together at a time has done so.
+    /// The time at which a core's access to `count` lines that move together is done.
     pub(crate) fn access(
         &mut self,
         costs: &Costs,
@@ -100,11 +100,11 @@ impl Lines {
         }
         let others = state.holders.all().filter(|other| *other != core);
         let distances = others.map(|other| costs.transfer_ps(other, core));
-        // A write waits for the last of those who must let go; a read is served by the nearest.
+        // A write waits for the farthest holder to let go; the nearest holder serves a read.
         let move_ps = if is_load { distances.min() } else { distances.max() }.unwrap_or(0) * count;
         let start_ps = now_ps.max(state.free_ps);
         let end_ps = start_ps + move_ps;
-        // One who has it answers reads one after the other.
+        // A holder serves reads one after the other.
         let busy_ps = if is_load { move_ps.min(costs.ps(Cost::Near)) } else { move_ps };
         state.free_ps = start_ps + busy_ps;
         if !is_load {

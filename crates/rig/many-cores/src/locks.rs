@@ -1,7 +1,8 @@
-//! Locks that take the modelled time. What they protect is in one of the standard library's, which nobody ever waits for.
+//! Locks that take modelled time. Their content is in standard library locks, for which no thread
+//! ever waits.
 //!
-//! What stands behind a lock moves as well: of a vector, the lines that were written are remembered, and who empties it must
-//! have them.
+//! The memory behind a lock's content moves as well: the model remembers which lines of a vector
+//! were written, and the thread that empties it must fetch them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
@@ -14,9 +15,9 @@ use crate::world;
 /// Turns of a spin loop before a thread sleeps, as in the standard library.
 const SPINS: u32 = 100;
 
-/// What moves with a lock's content, beside the line that the lock is in.
+/// Memory that moves with a lock's content, beside the lock's own line.
 pub trait Content {
-    /// Bytes elsewhere, from its first on.
+    /// Bytes that it has elsewhere.
     fn bytes(&self) -> usize {
         0
     }
@@ -28,11 +29,11 @@ impl<T> Content for Vec<T> {
     }
 }
 
-/// A lock that is waited for.
+/// A lock that threads wait for.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
-/// It is held.
+/// A held lock.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: Content> {
     lock: &'a Mutex<T>,
@@ -41,12 +42,12 @@ pub struct MutexGuard<'a, T: Content> {
 }
 
 impl<T: Content> Mutex<T> {
-    /// One that nobody has.
+    /// A free lock.
     pub const fn new(value: T) -> Self {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// Waits for it.
+    /// Waits for the lock.
     ///
     /// # Errors
     /// Never, as a panic ends the whole run.
@@ -55,10 +56,10 @@ impl<T: Content> Mutex<T> {
         Ok(self.guard())
     }
 
-    /// Has it if nobody does.
+    /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Somebody does.
+    /// Another thread holds it.
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         if !try_take(&self.0) {
             return Err(TryLockError::WouldBlock);
@@ -77,7 +78,7 @@ impl<T: Content> Drop for MutexGuard<'_, T> {
         let Some(inner) = self.inner.take() else { return };
         let (before, after) = (self.bytes, inner.bytes());
         drop(inner);
-        // What was put in is written; what was taken out is read.
+        // Added bytes are written; removed ones are read.
         let (bytes, access) = match before < after {
             true => (before..after, Access::Store),
             false => (after..before, Access::Load),
@@ -89,11 +90,11 @@ impl<T: Content> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// A lock that is tried.
+/// A lock that threads only try.
 #[derive(Debug, Default)]
 pub struct TryMutex<T>(std::sync::Mutex<T>);
 
-/// It is held.
+/// A held lock.
 #[derive(Debug)]
 pub struct TryMutexGuard<'a, T> {
     lock: &'a TryMutex<T>,
@@ -101,12 +102,12 @@ pub struct TryMutexGuard<'a, T> {
 }
 
 impl<T> TryMutex<T> {
-    /// One that nobody has.
+    /// A free lock.
     pub const fn new(value: T) -> Self {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// Waits for it.
+    /// Waits for the lock.
     ///
     /// # Errors
     /// Never, as a panic ends the whole run.
@@ -115,10 +116,10 @@ impl<T> TryMutex<T> {
         Ok(self.guard())
     }
 
-    /// Has it if nobody does.
+    /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Somebody does.
+    /// Another thread holds it.
     pub fn try_lock(&self) -> TryLockResult<TryMutexGuard<'_, T>> {
         if !try_take(&self.0) {
             return Err(TryLockError::WouldBlock);
@@ -164,7 +165,7 @@ fn address<T>(lock: &std::sync::Mutex<T>) -> usize {
     std::ptr::from_ref(lock).addr()
 }
 
-/// The word's value before it is made `to` where it is `from`.
+/// Makes the word `to` if it is `from`; returns the old value.
 fn exchange<T>(lock: &std::sync::Mutex<T>, from: Word, to: Word) -> Word {
     world::access(Line::of(lock), Access::Change);
     let change = |world: &mut world::World| {
@@ -210,7 +211,7 @@ fn spin<T>(lock: &std::sync::Mutex<T>) -> Word {
     let mut left = SPINS;
     loop {
         let word = load(lock);
-        // Where somebody sleeps already, spinning is for nothing.
+        // No spinning if a thread sleeps already.
         if word != Word::Taken || left == 0 {
             return word;
         }
@@ -233,7 +234,7 @@ fn spin_and_sleep<T>(lock: &std::sync::Mutex<T>) {
         }
         world::spend(Cost::Yield, 1);
         world::turn();
-        // The kernel looks once more before it lets a thread sleep.
+        // The kernel checks the word again before it lets a thread sleep.
         let sleeps = world::with(|world| {
             let thread = world.current();
             let lock = world.queues.lock(address(lock));
@@ -258,7 +259,7 @@ fn stand_in_line<T>(lock: &std::sync::Mutex<T>) {
         lock.word = Word::Taken;
         stands
     });
-    // Whoever lets go hands it on, so that it is ours when we run again.
+    // The holder hands the lock on, so this thread has it when it runs again.
     if stands == Some(true) {
         world::sleep();
     }

@@ -1,25 +1,24 @@
-//! Who holds which lock, and who waits for it.
+//! The holder of each lock, and its waiters.
 
 use std::collections::{HashMap, VecDeque};
 
-/// A lock's word.
+/// The value of a lock's word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Word {
     #[default]
     Free,
     Taken,
-    /// And somebody may sleep.
+    /// Taken, and a thread may sleep.
     Wanted,
 }
 
-/// One lock.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
     pub(crate) word: Word,
     pub(crate) sleepers: VecDeque<usize>,
 }
 
-/// All locks that were touched, by address.
+/// All touched locks, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Queues(HashMap<usize, Lock>);
 

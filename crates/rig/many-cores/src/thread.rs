@@ -6,32 +6,32 @@ use crate::costs::Cost;
 use crate::lines::{Access, Line};
 use crate::world;
 
-/// Which thread it is.
+/// A thread's number.
 pub type ThreadId = usize;
 
-/// A thread that others may wake.
+/// A handle that wakes a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread(ThreadId);
 
-/// The one that runs; the first where none does.
+/// The running thread, or the first if none runs.
 #[must_use]
 pub fn current() -> Thread {
     Thread(world::current().unwrap_or(0))
 }
 
-/// A number of this thread's, dealt out one after the other.
+/// The number of the running thread.
 #[must_use]
 pub fn thread_number() -> usize {
     world::current().unwrap_or(0)
 }
 
-/// Lets others run.
+/// Lets other threads run.
 pub fn yield_now() {
     world::spend(Cost::Yield, 1);
     world::turn();
 }
 
-/// Sleeps until it is woken, unless it was already.
+/// Sleeps until another thread wakes it; returns at once after an earlier wake.
 pub fn park() {
     world::spend(Cost::Locked, 1);
     world::turn();
@@ -48,13 +48,13 @@ pub fn park() {
 }
 
 impl Thread {
-    /// Its name.
+    /// Its number.
     #[must_use]
     pub fn id(self) -> ThreadId {
         self.0
     }
 
-    /// Wakes it, or has its next attempt to sleep end at once.
+    /// Wakes the thread, or makes its next park return at once.
     pub fn unpark(self) {
         let is_parked = |world: &mut world::World| world.parking[self.0].1;
         world::spend(Cost::Locked, 1);
@@ -74,54 +74,54 @@ impl Thread {
     }
 }
 
-/// A moment of the modelled time.
+/// A moment of modelled time.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// By the clock of the thread that runs.
+    /// The time of the running thread.
     #[must_use]
     pub fn now() -> Self {
         world::spend(Cost::Clock, 1);
         Self(world::now_ps())
     }
 
-    /// The time since then.
+    /// The time since this moment.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos((Self::now().0 - self.0) / 1000)
     }
 }
 
-/// Picoseconds since the start, at no cost.
+/// Picoseconds since the start; free of modelled cost.
 #[must_use]
 pub fn now_ps() -> u64 {
     world::now_ps()
 }
 
-/// The same in nanoseconds.
+/// Nanoseconds since the start; free of modelled cost.
 #[must_use]
 pub fn now_ns() -> u64 {
     now_ps() / 1000
 }
 
-/// The thread works for so long, on nothing that is shared.
+/// The thread works so long without touching shared state.
 pub fn work_ps(ps: u64) {
     world::spend_ps(ps);
 }
 
-/// The same, as long as one thing takes.
+/// The thread works for the time of `cost`.
 pub fn work(cost: Cost) {
     world::spend(cost, 1);
 }
 
-/// What a struct is and points to comes to this core, as many lines as the machine says.
+/// Moves the state of a struct to this core, as many lines as the machine says.
 pub fn own_state<T>(owner: &T) {
     let lines = world::with(|world| world.costs.state_lines);
     world::access_many(Line::held_by(owner, 0), Access::Store, lines.unwrap_or(0));
 }
 
-/// One line that belongs to it comes to this core.
+/// Moves one line that belongs to `owner` to this core.
 pub fn own_line<T>(owner: &T, index: usize) {
     world::access(Line::held_by(owner, 1 + index), Access::Store);
 }

@@ -1,4 +1,5 @@
-//! The machine: cores, each with one thread and a time of its own, and the order in which they touch what they share.
+//! The machine: cores, each with one thread and its own time, and the order of their accesses to
+//! shared state.
 //!
 //! ```text
 //!   run ─▶ coroutines ─▶ the least time goes next ─▶ its code, up to the next access to something shared ─┐
@@ -6,9 +7,9 @@
 //!               └──────────────── time + what the access took ◀── lines, locks ◀──────────────────────────┘
 //! ```
 //!
-//! All threads are coroutines of one thread of the operating system. One runs until it comes to something shared while
-//! another's time is earlier; then that one runs. So accesses take place in the order of time, ties in that of threads, and
-//! a run is the same everywhere [check: the_same_run_twice_is_the_same].
+//! All threads are coroutines of one system thread. One runs until its next access to shared state;
+//! then the thread with the earliest time goes on. So accesses happen in order of time, ties in
+//! order of threads, and every run is the same [check: the_same_run_twice_is_the_same].
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -20,15 +21,15 @@ use crate::queues::Queues;
 
 /// Stack of a thread, in words.
 const STACK_WORDS: usize = 16 << 10;
-/// How far apart threads start, so that they do not march in step.
+/// Threads start this far apart, so that they do not march in step.
 const STAGGER_PS: u64 = 37_000;
 
-/// What is modelled while a run lasts.
+/// The state of the model during a run.
 pub(crate) struct World {
     pub(crate) costs: Costs,
     /// By thread, which is its core.
     times_ps: Vec<u64>,
-    /// Those that could run, but the one that does.
+    /// Runnable threads, except the running one.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
     current: usize,
     lines: Lines,
@@ -41,32 +42,32 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Looks at the world, if there is one and a thread of it runs.
+/// Calls `look` on the world, if a thread of one runs.
 pub(crate) fn with<R>(look: impl FnOnce(&mut World) -> R) -> Option<R> {
     WORLD.with_borrow_mut(|world| world.as_mut().map(look))
 }
 
-/// Whose turn it is, if a thread of a world runs.
+/// The running thread, if it belongs to a world.
 pub(crate) fn current() -> Option<usize> {
     with(|world| world.current)
 }
 
-/// The time of the thread that runs, in picoseconds.
+/// The time of the running thread, in picoseconds.
 pub(crate) fn now_ps() -> u64 {
     with(|world| world.times_ps[world.current]).unwrap_or(0)
 }
 
-/// It takes so long.
+/// Adds the time of `cost`, so many times.
 pub(crate) fn spend(cost: Cost, times: u64) {
     with(|world| world.times_ps[world.current] += world.costs.ps(cost) * times);
 }
 
-/// The same in picoseconds.
+/// Adds picoseconds.
 pub(crate) fn spend_ps(ps: u64) {
     with(|world| world.times_ps[world.current] += ps);
 }
 
-/// Lets all run whose time is earlier. What comes after it up to the next call is done at one moment.
+/// Runs all threads with an earlier time. The code up to the next call happens at one moment.
 pub(crate) fn turn() {
     let is_behind = with(|world| {
         let own = (world.times_ps[world.current], world.current);
@@ -81,7 +82,7 @@ pub(crate) fn turn() {
     }
 }
 
-/// Runs on when it is this thread's turn: in a turn, or after [`World::wake`].
+/// Returns when it is this thread's turn: in a turn, or after [`World::wake`].
 #[allow(
     deprecated,
     reason = "its heir must be handed down to where a thread waits: into the code that is modelled"
@@ -90,12 +91,12 @@ pub(crate) fn sleep() {
     generator::yield_with(());
 }
 
-/// A thread touches a line, when it is its turn.
+/// A thread touches a line in its turn.
 pub(crate) fn access(line: Line, access: Access) {
     access_many(line, access, 1);
 }
 
-/// Several lines that always move together.
+/// Touches several lines that always move together.
 pub(crate) fn access_many(line: Line, access: Access, count: u64) {
     if current().is_none() {
         return;
@@ -121,7 +122,7 @@ impl World {
         self.current
     }
 
-    /// A sleeper runs again, so long after now.
+    /// Makes a sleeper run `after_ps` from now.
     pub(crate) fn wake(&mut self, thread: usize, after_ps: u64) {
         let time_ps = self.times_ps[thread].max(self.times_ps[self.current] + after_ps);
         self.times_ps[thread] = time_ps;
@@ -129,7 +130,7 @@ impl World {
     }
 }
 
-/// Runs so many threads, each on a core of its own.
+/// Runs so many threads, each on its own core.
 ///
 /// # Panics
 /// When all of them sleep, and when one of them panics.

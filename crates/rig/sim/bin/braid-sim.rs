@@ -1,6 +1,6 @@
 //! The command `braid-sim`: one seed, or many.
 //!
-//! The only part of the simulator that looks at a clock, to say how fast it was.
+//! Only this part of the simulator reads a clock, to print its speed.
 
 mod planted;
 
@@ -31,10 +31,10 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
 with hooks (RUSTFLAGS=\"--cfg braid_sim_hooks\"), run --shake lets the engine make rare choices,
 and fails if a path that matters was never taken (--marks is the same)";
 
-/// How long a failing seed is made smaller.
+/// Time limit for shrinking a failing seed.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 
-/// Panics say nothing while a seed is made smaller: there are hundreds.
+/// Panics print nothing during shrinking: there are hundreds.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Failing worlds after which `run --no-shrink` stops.
@@ -48,7 +48,7 @@ struct Arguments {
     is_small: bool,
     is_histories: bool,
     bounds: Bounds,
-    /// Of one run; its seed is the first of many.
+    /// Settings of one run; its seed is the first of many.
     settings: Settings,
     seconds: Option<u64>,
     is_twice: bool,
@@ -57,7 +57,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Cycles asked for, or the usual number.
+    /// The requested cycles, or the usual number.
     fn cycles_or(&self, usual: u64) -> u64 {
         if self.settings.cycles == 0 { usual } else { self.settings.cycles }
     }
@@ -138,8 +138,8 @@ fn simulate_as_asked() -> Result<(), String> {
     })
 }
 
-/// Simulates; a checker's panic becomes an error that names the command to see it again, and mostly
-/// one with less in it.
+/// Simulates; turns a checker's panic into an error with the command that repeats it, and mostly a
+/// smaller one.
 fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String> {
     catch_unwind(|| simulate(settings)).map_err(|_| {
         let (seed, command) = (settings.seed, settings.command());
@@ -150,7 +150,7 @@ fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String>
     })
 }
 
-/// Makes a failing run smaller and shows what is left of it, one line per event.
+/// Shrinks a failing run and prints the rest, one line per event.
 fn make_smaller(settings: &Settings) {
     let began = Instant::now();
     eprintln!("making it smaller, for at most {} s", SHRINK_TIME.as_secs());
@@ -204,7 +204,7 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
         };
         match try_simulate(&settings, arguments.keeps_size) {
             Ok(report) => total.add(&report.tally),
-            // Who wants no smaller one wants to know how many there are.
+            // Without shrinking, go on and count failures.
             Err(text) if arguments.keeps_size && failed.len() < FAILED_MAX => {
                 eprintln!("{text}");
                 failed.push(seed);
@@ -219,16 +219,17 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
     if arguments.settings.is_shaken { print_marks() } else { Ok(()) }
 }
 
-/// A world fails at the first thing that is lost, wrong, stuck, or answered before its time.
+/// A world fails at the first lost, wrong, stuck or premature answer.
 fn print_failed(failed: &[u64]) -> Result<(), String> {
     println!("{:>12} losses (worlds that failed)", failed.len());
     if failed.is_empty() { Ok(()) } else { Err(format!("seeds that failed: {failed:?}")) }
 }
 
-/// Legal states that chance may leave out of a run that is long enough, as long as something else was done in each place.
+/// Legal states that a long run may miss by chance, if it visited another state in each place.
 const STATES_LEFT_TO_CHANCE: usize = 3;
 
-/// How many of the legal states were visited; an error if a run that is long enough left more out than chance may, or all of a place.
+/// Prints how many legal states were visited. An error if a long run missed more than chance
+/// explains, or all of a place.
 fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
     let (legal, never) = (legal_states(), never_visited(tally));
     println!("{:>12} of {legal} legal states visited", legal - never.len());
@@ -244,12 +245,12 @@ fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
     Err(format!("never visited: {never}"))
 }
 
-/// How often each path that matters was taken; an error if one never was.
+/// Prints how often each marked path was taken; an error if one never was.
 fn print_marks() -> Result<(), String> {
     if !braid_sim_hooks::ARE_HERE {
         return Err("this build has no marks: RUSTFLAGS=\"--cfg braid_sim_hooks\"".to_owned());
     }
-    // What only a person asks for is in stories, not in random worlds.
+    // Random worlds have no operator; stories take the paths that need one.
     braid_sim::stories::tell();
     let visits = braid_sim_hooks::visits();
     for (point, count) in Point::ALL.iter().zip(&visits.points) {
@@ -264,7 +265,7 @@ fn print_marks() -> Result<(), String> {
     if never.is_empty() { Ok(()) } else { Err(format!("never reached: {}", never.join(", "))) }
 }
 
-/// Histories of clones, halves and strangers, until there were as many starts.
+/// Histories of clones, halves and foreign disks, up to the requested number of starts.
 fn run_histories(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
     let (mut total, mut seed) = (Tally::default(), arguments.settings.seed);

@@ -1,8 +1,9 @@
-//! `braid-sim planted`: every planted bug in turn, until the simulator notices it.
+//! `braid-sim planted`: hunts each planted bug until the simulator notices it.
 //!
-//! Only in a build with `--cfg braid_sim_hooks`. Random worlds, seed after seed, and then the stories, histories and small worlds,
-//! chapter by chapter; or first the chapter that is known to notice. Who noticed is known by the file that panicked: a checker,
-//! the model, or an assertion of the product itself.
+//! Only in a build with `--cfg braid_sim_hooks`. It runs random worlds, seed after seed, then
+//! stories, histories and small worlds, chapter by chapter. Bugs with a known chapter begin with
+//! that. The file that panicked tells what noticed: a checker, the model, or an assertion of the
+//! product.
 
 use std::cell::LazyCell;
 use std::fmt::{Display, Formatter};
@@ -14,16 +15,15 @@ use braid_sim::small::{self, Bounds};
 use braid_sim::{Settings, histories, simulate, stories};
 use braid_sim_hooks::Bug;
 
-/// How to build what can plant.
+/// How to build with hooks.
 const HOW: &str = "this build has no hooks; with them:\n  \
     RUSTFLAGS=\"--cfg braid_sim_hooks\" cargo run --release -p braid-sim --target-dir target/hooks -- planted";
-/// Cycles of one world.
 const CYCLES: u64 = 20;
-/// Seeds until a bug counts as not caught, unless `--seeds` says otherwise.
+/// Seeds for each bug, unless `--seeds` says otherwise.
 const SEEDS_DEFAULT: u64 = 8_000;
-/// Histories of who is believed, after them.
+/// Histories for each bug, after the stories.
 const HISTORIES: u64 = 500;
-/// Bugs that random worlds do not meet, or hardly ever, and the chapter that notices each.
+/// Bugs that random worlds meet hardly ever, and the chapter that notices each.
 const TOLD: &[(Bug, &str)] = &[
     (Bug::AheadBeforeMade, "ahead"),
     (Bug::BadBlockClearedEarly, "unmade"),
@@ -64,27 +64,27 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::WeakEvidenceBelieved, "repair"),
 ];
 
-/// What of the small worlds is tried after the random ones found nothing.
+/// The part of the small worlds that is tried after random worlds found nothing.
 const SMALL: Bounds =
     Bounds { tellings_max: 1, failures_max: 1, states_max: 1, part: (0, 12), ..Bounds::ALL };
 
-/// The last panic: file and words.
+/// The last panic: file and message.
 static NOTICED: Mutex<Option<(String, String)>> = Mutex::new(None);
 
-/// Which bugs, and how long each is looked for.
+/// The bugs to hunt, and the limits.
 struct Hunt {
     /// Seeds for each bug.
     seeds: u64,
     from: u64,
-    /// For all of them together.
+    /// For all bugs together.
     limit: Option<Duration>,
-    /// Only every so manieth bug, from which on: several processes share the list.
+    /// Every n-th bug, and the first: several processes share the list.
     part: (u64, u64),
-    /// Only this one.
+    /// Only this bug.
     name: Option<String>,
-    /// Another process has told the stories with nothing planted.
+    /// Another process has run the control.
     is_controlled: bool,
-    /// Nothing is hunted: the stories are told with nothing planted.
+    /// Only the control: the stories without a planted bug.
     is_control: bool,
 }
 
@@ -137,7 +137,6 @@ impl Hunt {
     }
 }
 
-/// A bug that was noticed.
 struct Catch {
     by: String,
     words: String,
@@ -145,12 +144,11 @@ struct Catch {
     cycles: u64,
 }
 
-/// Where a bug was noticed.
 #[derive(Clone, Copy)]
 enum Place {
-    /// The random worlds of this seed.
+    /// Random worlds of this seed.
     Seed(u64),
-    /// What this chapter tells.
+    /// The chapter of this name.
     Chapter(&'static str),
 }
 
@@ -170,7 +168,8 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
         return Err(HOW.to_owned());
     }
     std::panic::set_hook(Box::new(note));
-    // A process chooses its parity kernel once, by a test of itself, which a bug planted there fails for all that follow.
+    // A process chooses its parity kernel once, by a self-test. A planted bug would make that test
+    // fail for the whole process.
     assert!((0..10).all(holds_without), "nothing is planted yet");
     if hunt.is_control {
         let holds = holds_without(1) && catch_unwind(told).is_ok();
@@ -185,7 +184,8 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let is_late = || hunt.limit.is_some_and(|limit| began.elapsed() >= limit);
     let bugs = hunt.bugs();
     let mut free = Vec::new();
-    // The control of what is caught without a seed, made once, after worlds with rare choices as all hunts are.
+    // The control for catches without a seed, made once. It follows random worlds with rare
+    // choices, as hunts do.
     let control = || hunt.is_controlled || holds_without(1) && catch_unwind(told).is_ok();
     let told_holds = LazyCell::new(control);
     println!(
@@ -224,8 +224,8 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     if free.is_empty() { Ok(()) } else { Err(format!("not caught: {}", free.join(", "))) }
 }
 
-/// Random worlds, then the chapters; the other way round, its own chapter before all others, for what is known to be met in
-/// stories only: that is a matter of time, and changes nothing of who notices.
+/// Random worlds, then the chapters. For a bug with a known chapter: that one first, then the other
+/// chapters, then random worlds. The order only saves time.
 fn hunt_one(bug: Bug, hunt: &Hunt, is_late: &dyn Fn() -> bool) -> Option<Catch> {
     let mut cycles = 0;
     let told = TOLD.iter().find(|(told, _)| *told == bug).map(|(_, chapter)| *chapter);
@@ -237,7 +237,6 @@ fn hunt_one(bug: Bug, hunt: &Hunt, is_late: &dyn Fn() -> bool) -> Option<Catch> 
     own.into_iter().chain(others).find_map(hunt_chapter).or_else(drawn)
 }
 
-/// The stories, histories and small worlds.
 fn chapters() -> impl Iterator<Item = (&'static str, fn())> {
     let others: [(&str, fn()); 2] = [
         ("histories", || (0..HISTORIES).for_each(|seed| _ = histories::explore(seed))),
@@ -247,12 +246,12 @@ fn chapters() -> impl Iterator<Item = (&'static str, fn())> {
 }
 
 fn hunt_chapter((name, tell): (&'static str, fn())) -> Option<Catch> {
-    // A random world before may have left rare choices switched on, under which not every step of a story is as told.
+    // A random world may have left rare choices switched on, which would change steps of a story.
     braid_sim_hooks::steady();
     catch_unwind(tell).err().map(|_| caught(Place::Chapter(name), 0))
 }
 
-/// All chapters, with nothing planted.
+/// All chapters, with no bug planted.
 fn told() {
     braid_sim_hooks::steady();
     chapters().for_each(|(_, tell)| tell());
@@ -276,12 +275,12 @@ fn settings(seed: u64) -> Settings {
     Settings { seed, cycles: CYCLES, is_shaken: seed % 2 == 1, ..Settings::default() }
 }
 
-/// The control: the seed that caught a bug holds when nothing is planted.
+/// The control: the seed that caught a bug holds without it.
 fn holds_without(seed: u64) -> bool {
     catch_unwind(|| simulate(&settings(seed))).is_ok()
 }
 
-/// Who noticed, from the panic that was noted.
+/// Names the checker, from the noted panic.
 fn caught(place: Place, cycles: u64) -> Catch {
     let noticed = NOTICED.lock().expect("no thread panics while holding it").take();
     let (file, words) = noticed.unwrap_or_default();

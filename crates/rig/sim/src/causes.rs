@@ -1,10 +1,10 @@
 //! Causes: each reported failure matches a failure that a disk was made to have.
 //!
 //! Where it stands: disks fail in [`crate::world`] and [`crate::restart`]. These note each failure
-//! here, and pass its number to the engine like an error number of the operating system, so no
-//! failure can stand for another. A notice or answer names a cause, and it must match the disk, the
-//! operation and the sectors of that failure. A member leaves only for a failure that a member must
-//! not survive.
+//! here, and pass its number to the engine like an error number of the operating system. So no
+//! failure can stand for another. A notice or answer names a cause, which must match the disk,
+//! operation and sectors of that failure. A member leaves only for a failure that it must not
+//! survive.
 
 mod world;
 

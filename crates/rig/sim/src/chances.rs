@@ -100,7 +100,7 @@ impl Chances {
         if self.cycle < self.cut.plain_cycles { Order::Fixed(Fixed::PLAIN) } else { order }
     }
 
-    /// The length of a request, or the shorter one of the cut.
+    /// The length of a request, capped by the cut.
     pub(crate) fn length(&self, bytes: u64) -> u64 {
         self.cut.sectors_max.map_or(bytes, |max| bytes.min(max * SECTOR as u64))
     }

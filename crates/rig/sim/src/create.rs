@@ -203,7 +203,7 @@ impl Design {
         (self.log_is_own && fits).then_some(OwnLogPlace { size_sectors, is_many })
     }
 
-    /// Place of the log on a disk with this superblock, if any.
+    /// The log's place on a disk with this superblock.
     pub(crate) fn log_place(&self, superblock: &Superblock) -> Option<LogPlace> {
         let own = || self.own_log(superblock).map(LogPlace::Own);
         superblock.intent.ppl.map(LogPlace::Ppl).or_else(own)

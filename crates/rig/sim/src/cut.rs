@@ -22,7 +22,7 @@ pub enum Kind {
     Fault,
 }
 
-/// The number of a cycle, or of one of its requests or faults.
+/// Names a cycle, or a request or fault in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Number {
     /// The cycle, from 0.
@@ -86,7 +86,7 @@ impl Cut {
             || self.only.as_ref().is_some_and(|only| !only.contains(&number))
     }
 
-    /// Takes an argument of the command, if it is one of these; `value` returns the word after it.
+    /// Takes an argument of the command if the cut has it; `value` returns the word after it.
     ///
     /// # Errors
     /// The reason why the value is invalid.

@@ -274,9 +274,8 @@ impl World {
         self.model.unpin();
     }
 
-    /// The trust in a read that ends now. The array writes a sector that it could not read back
-    /// from another copy, which makes copies alike. That write can be in a cache, and be lost with
-    /// it.
+    /// The trust in a read that ends now. The array rewrites an unreadable sector from another
+    /// copy, which makes copies alike. The rewrite may still be in a cache, and get lost with it.
     pub(crate) fn trust_now(&self) -> Trust {
         let trust = self.engine.trust;
         Trust { lasts: trust.firmly || self.disks.iter().all(Disk::is_flushed), ..trust }

@@ -248,7 +248,7 @@ impl History {
                 let mut others = (0..self.devices.len()).filter(is_silent);
                 others.any(|other| self.devices[other].is_twin_of(device))
             };
-            // All disks that are not clones in place of a member are of one branch.
+            // All disks except clones that replace a member belong to one branch.
             let (instead, own): (Vec<usize>, Vec<usize>) =
                 chosen.iter().partition(|i| is_instead(i));
             let is_of_one = own.iter().all(|index| answered(index) == answered(&own[0]));

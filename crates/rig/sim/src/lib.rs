@@ -122,7 +122,7 @@ impl Settings {
         format!("braid-sim --seed {seed} --cycles {cycles}{smallest}{shaken}{cut}")
     }
 
-    /// Takes an argument of the command, if it is one of these; `value` returns the word after it.
+    /// Takes an argument of the command if the settings have it; `value` returns the word after it.
     ///
     /// # Errors
     /// The reason why the value is invalid.

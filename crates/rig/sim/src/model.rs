@@ -38,7 +38,7 @@ const CURRENT: u64 = u64::MAX;
 
 /// The write of what is on stable storage.
 const STABLE: u64 = 0;
-/// The write of a sector that can be in a cache, when no client waits for it any more.
+/// A write that no client waits for any more, while its sector can be in a cache.
 const UNAWAITED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -357,8 +357,8 @@ impl Model {
         }
     }
 
-    /// The process ended, the disks did not: writes in flight, and acknowledged ones that are held
-    /// (`is_held`), can be there or not. `None` if a cache file keeps all acknowledged writes.
+    /// The process ends, the disks do not. Writes in flight, and acknowledged ones that are held
+    /// (`is_held`), may be lost or not. `None` if a cache file keeps all acknowledged writes.
     pub(crate) fn lose_process(&mut self, now: u64, is_held: Option<&dyn Fn(u64) -> bool>) {
         for (cell, given_up) in self.cells.iter_mut().zip(&mut self.given_up) {
             if cell.iter().any(|entry| entry.answered.is_none()) {

@@ -1,12 +1,12 @@
 //! Parity logs in the simulator, md's and our own: how they are written and torn, and replayed at a
 //! start.
 //!
-//! An array interrupted in the middle of its writes is replayed onto the disks as a server does it,
-//! and a power cut can interrupt the replay. Then the checker of clean arrays must find parity
-//! right everywhere.
+//! An array interrupted during its writes is replayed onto the disks as by a server, and a power
+//! cut can interrupt the replay. Then the checker of clean arrays must find parity right
+//! everywhere.
 //!
-//! At some starts our own logs are unknown, as to other servers, whose writes bypass them:
-//! superblocks then no longer say that they count.
+//! Some starts ignore our own logs, as other servers do, whose writes bypass them. Superblocks then
+//! no longer say that they count.
 //!
 //! # Invariants
 //! - Where logs were kept, replay makes an uncleanly stopped array clean, whichever members are

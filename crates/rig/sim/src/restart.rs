@@ -289,8 +289,8 @@ impl World {
         harmed
     }
 
-    /// Writes superblocks that must be on members before the array starts. Returns the disks that
-    /// could not be written, and can be missed.
+    /// Writes the superblocks that members need before the array starts. Returns the disks whose
+    /// writes failed and that the level can miss.
     fn level(
         &mut self,
         assembled: &AssembledArray,
@@ -399,8 +399,8 @@ impl World {
         self.keeps_bits.remove(&disk);
     }
 
-    /// The new machines take over. Disks outside them are out once a write is acknowledged. The
-    /// machines are told of the disks that could not be levelled.
+    /// The new machines take over. Disks outside them are out after the first acknowledged write.
+    /// The machines learn which disks could not be levelled.
     fn join(&mut self, machines: Machines, presented: &[usize], untold: &[usize]) {
         let chosen: BTreeSet<usize> = disks_of(&machines).into_iter().collect();
         if presented.len() == self.disks.len() {

@@ -593,7 +593,7 @@ impl World {
         (member.disk, member.data_offset() + io.sector.0)
     }
 
-    /// The disk does one request of a vector, and will report it; returns whether it succeeded.
+    /// Executes one request of a vector and queues its completion; returns whether it succeeded.
     pub(crate) fn do_part(&mut self, shard: usize, io: &MemberIo) -> bool {
         let result = self.act(shard, io).map_err(|kind| {
             let (_, start) = self.place_of(io);

@@ -1,10 +1,10 @@
-//! What the simulator stands on: pure crates, and nothing that could make a seed mean two things.
+//! The simulator's dependencies: pure crates, and none that could make a seed mean two things.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Ours, and what the pure ones among them may take from the registry. Macros run when it is built.
+/// Our crates, and the registry's crates that pure ones may use. Macros run at build time.
 const ALLOWED: [&str; 22] = [
     "braid-sim",
     "braid-assembly",

@@ -1,50 +1,53 @@
-//! What a test needs of the machine, and what becomes of it where that is not there.
+//! Requirements of a test on the machine, and the consequence if one is missing.
 //!
-//! Where it stands: under the tests of crates that meet the world; in no product. A test that cannot run calls [`skip`]
-//! (or [`needs!`], for programs), which prints `SKIPPED: why` past the test harness, and returns.
+//! Where it stands: under the tests of crates that touch the real world; in no product. A test that
+//! cannot run calls [`skip`] (or [`needs!`], for programs), which prints `SKIPPED: why` past the
+//! test harness, and returns.
 //!
-//! A test that passes without running looks like one that passed. So `cargo xtask test` looks for itself what the machine
-//! has ([`found`]), not by the code that the tests use, and says so in [`VARIABLE`]; a test that is skipped for want of
-//! something on that list fails. It counts the others, and names them in its summary.
+//! A skipped test looks like one that passed. So `cargo xtask test` finds out what the machine has
+//! ([`found`]), without the code that the tests use, and passes it in [`VARIABLE`]. A test that
+//! skips for want of something on that list fails. The command counts the other skips, and names
+//! them in its summary.
 //!
 //! ```text
 //!   xtask: found() ─▶ BRAID_TEST_MUST_RUN=programs,loop-devices,... ─▶ test: skip(what, why) ─▶ panic | SKIPPED: why
 //! ```
 //!
 //! Invariants
-//! - What the machine has is no reason to skip [check: a_test_that_could_run_is_not_skipped].
+//! - A present requirement is no reason to skip [check: a_test_that_could_run_is_not_skipped].
 #![forbid(unsafe_code)]
 
 use std::fs::{File, read_to_string};
 use std::io::Write;
 use std::path::Path;
 
-/// What `cargo xtask test` found on the machine: names of [`Need`]s, between commas.
+/// The variable in which `cargo xtask test` passes its findings: names of [`Need`]s, between
+/// commas.
 pub const VARIABLE: &str = "BRAID_TEST_MUST_RUN";
 
-/// How the line of a skipped test begins.
+/// Prefix of a skipped test's line.
 pub const MARK: &str = "SKIPPED: ";
 
-/// Where programs of administrators are that a user's PATH may not have.
+/// Folders of administrators' programs that a user's PATH may lack.
 const MORE_FOLDERS: &str = "/usr/sbin:/sbin";
 
-/// What a test may miss.
+/// A requirement that may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// A program; `cargo xtask test` installs all of them.
     Program,
-    /// Loop devices that can be attached, and file systems that can be mounted.
+    /// Loop devices, and mounts of file systems on them.
     LoopDevices,
-    /// A file system of this process's own that can be mounted.
+    /// A mount of this process's own FUSE file system.
     Fuse,
     /// io_uring.
     Rings,
-    /// A property of the machine that nothing looks for beforehand.
+    /// A property of the machine that `cargo xtask test` does not look for.
     Other,
 }
 
 impl Need {
-    /// Its name in [`VARIABLE`]; none for what is on no list.
+    /// Its name in [`VARIABLE`]; `None` if it is on no list.
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::Program => Some("programs"),
@@ -61,7 +64,8 @@ impl Need {
 pub fn found() -> String {
     let is_root = rustix::process::geteuid().is_root();
     let opens = |path| File::options().read(true).write(true).open(path).is_ok();
-    // Who may use io_uring: the setting is there since Linux 6.6, and a filter of system calls may forbid it as well.
+    // Permission for io_uring: the setting exists since Linux 6.6; a filter of system calls may
+    // forbid it as well.
     let disabled = read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let is_filtered = !status.lines().any(|line| line == "Seccomp:\t0");
@@ -80,15 +84,15 @@ fn must_run(found: &str, need: Need) -> bool {
     need.name().is_some_and(|name| found.split(',').any(|one| one == name))
 }
 
-/// Says that this test does not run, and why.
+/// Reports that this test does not run, and why.
 ///
 /// # Panics
-/// If the machine has what it misses.
+/// If the machine has what the test misses.
 #[track_caller]
 pub fn skip(need: Need, why: &str) {
     let found = std::env::var(VARIABLE).unwrap_or_default();
     assert!(!must_run(&found, need), "not to be skipped here ({VARIABLE}={found}): {why}");
-    // Past the harness, which keeps what a test prints if it passes.
+    // Past the harness, which swallows the output of passed tests.
     writeln!(std::io::stdout(), "{MARK}{why}").expect("standard output is open");
 }
 
@@ -108,7 +112,7 @@ pub fn are_installed(programs: &[&str]) -> bool {
     missing.inspect(|program| skip(Need::Program, &format!("no {program}"))).is_none()
 }
 
-/// Ends a test early, and says why, if a program is not installed.
+/// Ends a test early, with the reason, if a program is not installed.
 #[macro_export]
 macro_rules! needs {
     ($($program:literal),+) => {

@@ -66,8 +66,8 @@ impl World {
         }
     }
 
-    /// Checks that a member request stays inside the part of a member that the array uses, and goes
-    /// to the member that the shard's view has there (I6).
+    /// Checks that a member request stays inside the array's part of a member. It must also go to
+    /// the member of the shard's view (I6).
     pub(crate) fn check_io(&self, shard: usize, io: &MemberIo) {
         let view = &self.engine.machines.shards[shard].view;
         let is_in = match io.operation.is_write() {

@@ -136,7 +136,7 @@ impl World {
             Some(old) => array.handle_member_returned(now, old, newcomer),
             None => array.handle_member_added(now, newcomer, wanted),
         };
-        // Refused or not: from now on, acknowledged writes do not prove that it is in.
+        // Refused or not: from now on acknowledged writes do not prove membership.
         self.came.insert(id);
         if added.is_err() {
             // The array takes no more writes: the disk does not belong to it.

@@ -90,7 +90,7 @@ pub struct Explored {
     pub crash_points: u64,
     /// Crash points that differ from all others of the same array.
     pub crash_points_distinct: u64,
-    /// Of those, the ones (with one loss) whose subsets were cut down.
+    /// Crash points (with one loss) whose subsets were cut down.
     pub cut_down: u64,
     /// Crash point, subset and loss.
     pub states: u64,

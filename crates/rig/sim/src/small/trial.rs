@@ -1,9 +1,8 @@
 //! One state: assembled, started, read, checked.
 //!
-//! The disks of the trial stay from state to state and only sectors that differ are copied. What
-//! assembly decides depends on the superblocks of the disks that are there and on nothing else, so
-//! a decision, once made and checked, is used for every state with the same superblocks; the array
-//! is started anew and read through the engine for each.
+//! The disks of the trial stay from state to state, and only differing sectors are copied. Assembly
+//! decides by the superblocks of the present disks alone. So a checked decision serves every state
+//! with the same superblocks. Each state starts the array anew and reads it through the engine.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,7 +34,6 @@ pub(super) struct State<'a> {
     pub(super) is_kill: bool,
 }
 
-/// What became of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Served,
@@ -53,7 +51,7 @@ pub(super) struct Trial {
 impl Trial {
     pub(super) fn new(design: &Design) -> Self {
         let mut world = new_world(design);
-        // What is on the disks is to stay from state to state.
+        // No job may change the disks between states.
         world.may_have_jobs = false;
         Self { world, held: Vec::new(), decisions: BTreeMap::new() }
     }

@@ -1,4 +1,5 @@
-//! What the world makes of lies: which sectors may be wrong, and whether the offline check finds them.
+//! Tracks effects of lying disks: which sectors may be wrong, and whether the offline check finds
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use crate::model::ANYTHING;
 use crate::world::World;
 
 impl World {
-    /// Takes note of what became of a disk's lies.
+    /// Records the consequences of a disk's lies.
     pub(crate) fn hear_of_lies(&mut self, disk: usize) {
         let changes = std::mem::take(&mut self.disks[disk].lies.changes);
         for (sector, change) in changes {
@@ -30,7 +31,7 @@ impl World {
         }
     }
 
-    /// The strip of a tainted sector is doubtful.
+    /// Marks the strip of a tainted sector as doubtful.
     fn doubt(&mut self, disk: usize, sector: u64) {
         let column = self.taint.column(disk, sector);
         let strip = column.and_then(|(slot, sector)| strip(&self.geometry, slot, sector));
@@ -39,7 +40,7 @@ impl World {
         }
     }
 
-    /// The array wrote to a disk: did it write what belongs there?
+    /// Checks whether the array wrote the right bytes to a disk.
     pub(crate) fn assess_write(&mut self, disk: usize, (start, sectors): (u64, u64)) {
         if !self.disks[disk].lies.changes.is_empty() {
             self.hear_of_lies(disk);
@@ -55,7 +56,7 @@ impl World {
             if !is_polluted && !self.taint.doubtful.contains(&strip) {
                 continue;
             }
-            // A read under way may have seen what was there, or that it could not be read.
+            // A read in flight may have returned the old content, or a read error.
             self.taint.changed.insert((disk, sector), self.clock.step);
             if let Some(logical) = logical {
                 self.assess(logical);
@@ -63,7 +64,7 @@ impl World {
         }
     }
 
-    /// Whether the array itself wrote wrong bytes to a sector.
+    /// Records whether the array itself wrote wrong bytes to a sector.
     fn assess(&mut self, logical: u64) {
         let mut is_polluted = false;
         for (slot, place) in places(&self.geometry, logical) {
@@ -86,7 +87,7 @@ impl World {
         }
     }
 
-    /// Whether a read of a sector that began at step `began` may have given wrong bytes.
+    /// Whether a read of a sector that began at step `began` may have returned wrong bytes.
     pub(crate) fn may_be_wrong(&self, logical: u64, began: u64) -> bool {
         if self.taint.polluted.contains(&logical) {
             return true;
@@ -103,13 +104,13 @@ impl World {
         })
     }
 
-    /// Whether what is computed for a column may be wrong. Only parity computes.
+    /// Whether the bytes computed for a column may be wrong. Only parity computes.
     fn is_computed_wrongly(&self, place: MemberSector) -> bool {
         matches!(self.geometry, Geometry::Stripe(_)) && self.taint.doubtful.contains(&place.0)
     }
 
-    /// Whether a column was read from its disk for sure. One bad sector makes a whole range of the
-    /// chunk be computed, and a disk that sits out is read around.
+    /// Whether a column was certainly read from its disk. For one bad sector the engine computes a
+    /// whole range of the chunk, and it reads around a disk that sits out.
     fn is_healthy(&self, (slot, disk): (Slot, usize), place: MemberSector, began: u64) -> bool {
         let Geometry::Stripe(stripe) = &self.geometry else { return true };
         let start = self.taint.data_offset + stripe.row_start(stripe.row_of(place)).0;
@@ -123,7 +124,7 @@ impl World {
             && self.engine.machines.shards.iter().all(is_viewed)
     }
 
-    /// Whether any value of this sector's may have come from a lie: such values settle nothing.
+    /// Whether any value of this sector may come from a lie: such values prove nothing.
     pub(crate) fn is_doubtful(&self, logical: u64) -> bool {
         self.taint.polluted.contains(&logical)
             || places(&self.geometry, logical).into_iter().any(|(slot, place)| {
@@ -132,18 +133,18 @@ impl World {
             })
     }
 
-    /// Whether what a disk says about itself is not what it was told last.
+    /// Whether a disk's superblock differs from the last one written to it.
     pub(crate) fn is_superblock_tainted(&self, disk: usize) -> bool {
         self.disks[disk].lies.is_tainted(self.taint.superblock.clone())
     }
 
-    /// Clients write these sectors.
+    /// Records that clients write these sectors.
     pub(crate) fn rows_are_asked(&mut self, (start, sectors): (u64, u64)) {
         let rows = rows_of(&self.geometry, (start, sectors));
         self.taint.asked.iter_mut().for_each(|asked| asked.extend(rows.iter().copied()));
     }
 
-    /// A disk has flushed in truth: only what is under way can be lost from now on.
+    /// A disk has really flushed: from now on it can lose only writes in flight.
     pub(crate) fn flushed_in_truth(&mut self, disk: usize) {
         let flights = self.engine.clients.flights.values();
         let writes = flights.filter(|flight| flight.request.operation.is_write());
@@ -152,8 +153,8 @@ impl World {
         self.taint.asked[disk] = ranges.flat_map(|range| rows_of(&self.geometry, range)).collect();
     }
 
-    /// A disk has lost power. What it claimed to be durable and lost was written since it last
-    /// flushed in truth, or is its superblock.
+    /// A disk has lost power. Sectors that it reported durable and lost were written since its last
+    /// real flush, or are its superblock.
     pub(crate) fn check_confined(&self, disk: usize) {
         let changes = self.disks[disk].lies.changes.iter();
         for (sector, _) in changes.filter(|(_, change)| *change == Change::Tainted) {
@@ -164,8 +165,8 @@ impl World {
         }
     }
 
-    /// The array is at rest and about to start: what is known of lies is brought up to date, and the
-    /// offline check is held against it.
+    /// The array is about to start: updates the knowledge of lies, and holds the offline check
+    /// against it.
     pub(crate) fn take_stock(&mut self, assembled: &AssembledArray, presented: &[usize]) {
         if !self.taint.may_lie && self.taint.is_calm() {
             return;
@@ -192,11 +193,11 @@ impl World {
             }
         }
         logicals.into_iter().for_each(|logical| self.assess(logical));
-        // What is in a cache may still be undone.
+        // A power cut may still undo writes in a cache.
         let is_stable = !self.disks.iter().any(Disk::has_unflushed);
         self.check_offline(is_stable);
         if is_stable {
-            // A disk that is away may come back with what it held before.
+            // A disk that is away may return with its old content.
             let Self { taint, geometry, .. } = self;
             let Taint { cleansed, occupants, .. } = taint;
             let is_away = |(slot, _): (Slot, MemberSector)| occupants[slot.index()].is_none();
@@ -204,8 +205,8 @@ impl World {
         }
     }
 
-    /// The offline check sees every tainted sector that is alone in its strip; strips that are whole
-    /// again are believed again.
+    /// The offline check must find every tainted sector that is alone in its strip. Strips that
+    /// agree again are believed again.
     fn check_offline(&mut self, is_stable: bool) {
         let slots: Vec<Option<(usize, u64)>> = self
             .taint
@@ -256,7 +257,7 @@ impl World {
         });
     }
 
-    /// Everything was written anew: `content` is what every member agrees on, right or wrong.
+    /// Everything was rewritten: `content` is what all members agree on, right or wrong.
     pub(crate) fn agree_on(&mut self, content: &[u8]) {
         for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
             if self.model.may_read(sector, ANYTHING, u64::MAX) {
@@ -270,7 +271,7 @@ impl World {
                     self.taint.cleansed.remove(&sector);
                 }
                 None => {
-                    // What was read wrongly is what redundancy is made of: md cannot know.
+                    // Redundancy is made from wrongly read bytes as well: md cannot know.
                     assert!(self.may_be_wrong(sector, 0), "sector {sector} was rebuilt wrongly");
                     self.taint.polluted.insert(sector);
                     self.tally.count("sectors-rebuilt-wrong");

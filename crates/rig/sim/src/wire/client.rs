@@ -1,7 +1,7 @@
-//! The client's end: what it says, and what it makes of the replies.
+//! The client's end: sends requests and checks replies.
 //!
-//! Replies are checked here: the error that was due, data and extents of the right length, nothing
-//! acknowledged that the array has not answered. What data must be, the model says.
+//! Each reply has the expected error, and data or extents of the right length. No request is
+//! acknowledged before the array answers it. The model checks the data.
 
 use braid_engine::request::RequestId;
 use braid_nbd_proto::{ClientEvent, Command, ErrorCode, Extent, wire};
@@ -14,7 +14,7 @@ use crate::model::End;
 use crate::world::World;
 
 impl ClientEnd {
-    /// Where in the data of a read its byte `offset` of the array is.
+    /// The place in a read's data of the array's byte `offset`.
     fn place_of(&self, cookie: u64, offset: u64) -> usize {
         let asked = self.asked.get(&cookie).expect("the session knows who asked");
         let Command::Read { offset: first, .. } = asked.command else {
@@ -32,7 +32,7 @@ impl ClientEnd {
 }
 
 impl World {
-    /// The client says something, now or when it has negotiated.
+    /// The client sends something, now or after the negotiation.
     pub(crate) fn say(&mut self, index: usize, say: Say) {
         let at = self.clock.step;
         let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
@@ -53,12 +53,12 @@ impl World {
             Say::Crooked(crooked) => {
                 let style = self.connection(index).client.style;
                 let (mut header, error) = crooked.header(cookie, size_bytes);
-                // An extended reply tells the offset, and the stand-in below has none.
+                // An extended reply has the offset, and the stand-in below has none.
                 if style.is_extended() && header.offset != 0 {
                     return self.say(index, Say::Crooked(Crooked::UnknownFlag));
                 }
                 self.tally.count("nbd-crooked");
-                // Whatever the wire carries, the client waits for an answer without data.
+                // For any command, the client session waits for an answer without data.
                 let stand_in = self.connection(index).client.session.submit(cookie, Command::Flush);
                 stand_in.expect("a flush can always be asked for");
                 let connection = self.connection(index);
@@ -116,7 +116,7 @@ impl World {
         let at = self.clock.step;
         let connection = self.connection(index);
         let Ok(header) = connection.client.session.submit(cookie, command) else {
-            // It needs a feature that this client did not negotiate.
+            // The request needs a feature that this client did not negotiate.
             self.tally.count("nbd-not-negotiated");
             return;
         };
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// The connection breaks: no client waits any more for what is under way.
+    /// The connection breaks: no client waits for its requests in flight any more.
     pub(super) fn cut(&mut self, index: usize) {
         self.tally.count("nbd-cut");
         self.note("cut", [index as u64, 0, 0]);

@@ -1,10 +1,11 @@
-//! Clients behind the NBD protocol: both shipped sessions, and a wire that delivers as the seed says.
+//! Clients behind the NBD protocol: both shipped sessions, and a wire that delivers as the seed
+//! says.
 //!
-//! Where it stands: a connection takes the place of a socket, its two ends and the threads around
-//! them. What the server does with a request is `frontend-nbd` and the command's `DiskExport`,
-//! without their threads: the session admits, [`crate::call`] is the volume, the session's codec
-//! answers. The client's half is `ClientSession`, which notices replies that it does not wait for,
-//! answers given twice, and data that is missing or comes twice.
+//! Where it stands: a connection replaces a socket, its two ends and the threads around them. The
+//! server's part is `frontend-nbd` and the command's `DiskExport`, without their threads: the
+//! session admits, [`crate::call`] is the volume, the session's codec answers. The client's part is
+//! `ClientSession`, which notices unexpected and double replies, and data that is missing or comes
+//! twice.
 //!
 //! ```text
 //!   client ── to_server: any fragments ──▶ ServerSession ── request ──▶ call ──▶ the array
@@ -12,11 +13,11 @@
 //!     └──────── to_client: any fragments ◀──────┴──── ReplyCodec ◀───────┘
 //! ```
 //!
-//! The model learns of an answer when the client has it: an acknowledgement that comes too early is
-//! a false one. A connection may break anywhere. What it asked is then there or not; a write whose
-//! payload was not received wholly is not there.
+//! The model learns of an answer when the client has it: a premature acknowledgement is a false
+//! one. A connection may break anywhere. A request in flight may then have happened or not; a write
+//! without its whole payload has not.
 //!
-//! Not simulated: TLS (there is none), deadlines, limits of what is in flight per connection.
+//! Not simulated: TLS (there is none), deadlines, limits of requests in flight per connection.
 //!
 //! # Invariants
 //! - Every cookie is answered once [check: every_command_is_answered_over_any_wire].
@@ -38,15 +39,15 @@ use braid_nbd_proto::{
 use crate::call::{Call, CallError};
 use crate::random::Random;
 
-/// What a client says on its connection.
+/// An action of a client on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Say {
     Ask(Command),
-    /// A request that must be refused.
+    /// A request that the server must refuse.
     Crooked(Crooked),
     /// Bytes that are no request.
     Garbage,
-    /// A write of which only so many bytes are sent before the connection breaks.
+    /// A write whose connection breaks after so many bytes.
     Part {
         offset: u64,
         length: u32,
@@ -54,11 +55,11 @@ pub(crate) enum Say {
     },
     /// The connection breaks.
     Cut,
-    /// The client takes its leave.
+    /// The client disconnects as the protocol says.
     Disconnect,
 }
 
-/// A way to ask wrongly.
+/// Kinds of invalid requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crooked {
     UnknownCommand,
@@ -85,7 +86,7 @@ impl Crooked {
         Self::ZeroesBeyond,
     ];
 
-    /// Its header for an export of this size, and the answer that is due.
+    /// Its header for an export of this size, and the expected answer.
     fn header(self, cookie: u64, size_bytes: u64) -> (RequestHeader, ErrorCode) {
         let (kind, flags, offset, length) = match self {
             Self::UnknownCommand => (77, 0, 0, 512),
@@ -104,7 +105,7 @@ impl Crooked {
     }
 }
 
-/// Bytes on their way.
+/// Bytes on the wire.
 #[derive(Debug, Default)]
 struct Pipe {
     bytes: Vec<u8>,
@@ -135,7 +136,7 @@ impl Pipe {
     }
 }
 
-/// How long fragments are.
+/// Lengths of fragments.
 #[derive(Clone, Copy, Debug)]
 enum Fragments {
     Whole,
@@ -148,7 +149,7 @@ impl Fragments {
         let below = |bound: usize, random: &mut Random| 1 + random.below(bound as u64) as usize;
         match self {
             Self::Whole => left,
-            // Not so short that a long payload takes for ever.
+            // Long enough that a long payload ends.
             Self::Short if left < 600 => below(left.min(29), random),
             Self::Short | Self::Any => below(left, random),
         }
@@ -163,22 +164,21 @@ enum State {
     Closed,
 }
 
-/// What a client waits for.
+/// A request that a client waits for.
 #[derive(Debug)]
 struct Asked {
     id: RequestId,
     command: Command,
-    /// The step at which it was asked.
+    /// The step at which it was sent.
     at: u64,
-    /// The error that is due, whatever the array does.
+    /// The error that it must get, whatever the array does.
     refusal: Option<ErrorCode>,
     data: Vec<u8>,
     has_extents: bool,
-    /// The array has answered.
+    /// The array's answer.
     outcome: Option<(Call, Result<(), CallError>)>,
 }
 
-/// The server's end.
 struct ServerEnd {
     session: ServerSession,
     negotiated: Option<Negotiated>,
@@ -188,18 +188,17 @@ struct ServerEnd {
     serving: usize,
 }
 
-/// The client's end.
 struct ClientEnd {
     session: ClientSession,
     is_ready: bool,
-    /// How it writes, once it is ready.
+    /// How it encodes requests after the negotiation.
     style: Style,
     is_read_only: bool,
-    /// Said before the negotiation is over.
+    /// Actions before the end of the negotiation.
     backlog: VecDeque<Say>,
     asked: BTreeMap<u64, Asked>,
     next_cookie: u64,
-    /// Where the next bytes of a read's data go: its cookie and their place.
+    /// The read whose data comes next: its cookie, and the place of the next bytes.
     filling: Option<(u64, usize)>,
 }
 
@@ -214,12 +213,12 @@ pub(crate) struct Connection {
     ending: Ending,
 }
 
-/// Whether what ends the connection has been said.
+/// Whether and how the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,
     Said,
-    /// It breaks when the server has everything that was sent.
+    /// It breaks when the server has received all sent bytes.
     Breaks,
 }
 
@@ -228,7 +227,7 @@ impl Connection {
         self.state == State::Open && self.ending == Ending::No
     }
 
-    /// Nothing more comes of it; what its client still waited for.
+    /// Closes it; returns the requests that its client still waited for.
     fn close(&mut self) -> Vec<Asked> {
         self.state = State::Closed;
         self.ending = Ending::Said;
@@ -251,7 +250,7 @@ impl Connection {
         self.state == State::Closed || (is_quiet && self.unanswered() == 0)
     }
 
-    /// When the oldest read was asked for.
+    /// The step at which the oldest open read was sent.
     pub(crate) fn oldest_read(&self) -> Option<u64> {
         let is_read = |asked: &&Asked| matches!(asked.command, Command::Read { .. });
         self.client.asked.values().filter(is_read).map(|asked| asked.at).min()

@@ -1,4 +1,4 @@
-//! The server's end: the shipped session, and what the front end and the command do around it.
+//! The server's end: the shipped session, and the parts of front end and command around it.
 //!
 //! Where it stands: `frontend-nbd/connection` and the command's `DiskExport` without threads and
 //! sockets. Commands become requests in bytes, faults become error values; both tables are mirrored
@@ -17,7 +17,7 @@ use crate::world::World;
 /// Extents in a reply, as the front end limits them.
 const EXTENTS_MAX: usize = 1024;
 
-/// The command as a request in bytes; none for what does not go to the array's sectors.
+/// The command as a request in bytes; `None` if it does not reach the array's sectors.
 fn in_bytes(command: Command) -> Option<ByteRequest> {
     let (operation, offset, length) = match command {
         Command::Read { offset, length, .. } => (ByteOperation::Read, offset, length.into()),
@@ -35,7 +35,7 @@ fn in_bytes(command: Command) -> Option<ByteRequest> {
     Some(ByteRequest { operation, offset, length })
 }
 
-/// What a client is told, as `DiskExport` in the command and the front end map it.
+/// The client's error code, as `DiskExport` and the front end map it.
 pub(super) fn code(error: CallError) -> ErrorCode {
     match error {
         CallError::Denied(Denial::OutOfRange) => ErrorCode::Invalid,
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// What the server's session asks for, as the front end's reader does it.
+    /// Serves the session's requests, as the front end's reader does.
     pub(super) fn hear_server(&mut self, index: usize) {
         while let Some(event) = self.connection(index).server.session.poll_event() {
             let connection = self.connection(index);
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// A request was received wholly, as the front end's reader starts it.
+    /// Starts a wholly received request, as the front end's reader does.
     fn serve(&mut self, index: usize, request: Request, payload: Vec<u8>) {
         let (echo, Request { cookie, command }) = (request.echo(), request);
         let connection = self.connection(index);

@@ -1,4 +1,4 @@
-//! What the world does with connections: it makes them, carries their bytes, and ends them.
+//! Connections in the world: it opens them, carries their bytes, and ends them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::world::World;
 
 impl World {
-    /// A client connects; its plan and the fragments come from `random`.
+    /// A client connects; `random` gives its plan and the fragments.
     pub(crate) fn connect(&mut self, random: &mut Random) -> usize {
         self.tally.count("nbd-connections");
         let structured_replies = random.chance(75);
@@ -23,7 +23,7 @@ impl World {
             export: if is_read_only { "look" } else { *random.pick(&["", "array"]) }.to_owned(),
             goal: *random.pick(&[Goal::Transmit, Goal::Transmit, Goal::TransmitByExportName]),
             structured_replies,
-            // Not drawn: each seed is to be the world that it was.
+            // Not drawn, so that old seeds keep their worlds.
             extended_headers: structured_replies && index % 2 == 1,
             allocation_context: structured_replies && random.chance(70),
         };
@@ -62,7 +62,7 @@ impl World {
         index
     }
 
-    /// Whether its client may say more on it.
+    /// Whether its client may send more.
     pub(crate) fn is_open(&self, index: usize) -> bool {
         self.engine.clients.connections[index].is_open()
     }
@@ -71,13 +71,13 @@ impl World {
         &mut self.engine.clients.connections[index]
     }
 
-    /// Whether any bytes are on their way.
+    /// Whether any bytes are on a wire.
     pub(crate) fn has_bytes_on_wires(&self) -> bool {
         let mut connections = self.engine.clients.connections.iter();
         connections.any(|connection| connection.has_bytes() != (false, false))
     }
 
-    /// Some bytes arrive, at one end of one connection.
+    /// Delivers some bytes at one end of one connection.
     pub(crate) fn deliver_some(&mut self) {
         let mut open = Vec::new();
         for (index, connection) in self.engine.clients.connections.iter().enumerate() {
@@ -106,7 +106,7 @@ impl World {
         self.end_if_over(index);
     }
 
-    /// Closes what nothing more can come of.
+    /// Closes a connection from which nothing more can come.
     fn end_if_over(&mut self, index: usize) {
         let connection = self.connection(index);
         let (to_server, to_client) = connection.has_bytes();

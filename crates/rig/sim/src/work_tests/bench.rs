@@ -18,7 +18,6 @@ use braid_geometry::{ChunkRow, Geometry, Level, LogicalSector, Shape};
 pub(crate) const CHUNK: u32 = 8;
 pub(crate) const ROWS: u64 = 64;
 
-/// A shard of one array over members in memory, whose requests and computations end when a test says so.
 pub(crate) struct Bench {
     pub(crate) geometry: Geometry,
     pub(crate) shard: Shard,
@@ -29,14 +28,14 @@ pub(crate) struct Bench {
     pub(crate) computations: VecDeque<Computation>,
     pub(crate) outcomes: BTreeMap<WorkId, Outcome>,
     pub(crate) found: Vec<Found>,
-    /// Members that take writes and do nothing.
+    /// Members that acknowledge writes and lose them.
     pub(crate) deaf: Vec<MemberId>,
     /// Members that fail writes.
     pub(crate) stubborn: Vec<MemberId>,
     pub(crate) replies: usize,
-    /// Members that cannot be read.
+    /// Members that fail reads.
     pub(crate) bad: Vec<MemberId>,
-    /// Sectors that cannot be read until they are written.
+    /// Sectors that fail reads until they are written.
     pub(crate) bad_sectors: BTreeSet<(MemberId, u64)>,
     pub(crate) now: u64,
 }
@@ -48,7 +47,7 @@ impl Bench {
         })
     }
 
-    /// With members of which `change` says how they are.
+    /// `change` sets the state of the members.
     pub(crate) fn with_view(level: Level, slots: u16, change: impl FnOnce(&mut ArrayView)) -> Self {
         let shape = Shape {
             level,
@@ -109,7 +108,7 @@ impl Bench {
         bench
     }
 
-    /// What the array holds of a sector in one of its places.
+    /// The bytes of an array's sector in one of its copies.
     pub(crate) fn held(&self, sector: u64, copy: usize) -> &[u8] {
         let (slot, place) = places(&self.geometry, sector)[copy];
         &self.members[usize::from(slot.0)][bytes(place.0, 1)]
@@ -169,7 +168,7 @@ impl Bench {
     pub(crate) fn ask_for(&mut self, id: u64, row: u64, task: Task) {
         let start = row * u64::from(self.shard.block_sectors());
         let block = u64::from(self.shard.block_sectors());
-        // The last work on copies ends where the array does.
+        // The last work on copies ends with the array.
         let sectors = match &self.geometry {
             Geometry::Mirror(mirror) => block.min(mirror.capacity_sectors() - start),
             _ => block,
@@ -196,7 +195,7 @@ impl Bench {
         self.drain();
     }
 
-    /// Lets a request or a computation end: the one at `chosen`, of all that are out.
+    /// Completes the request or computation at `chosen`, of all in flight.
     pub(crate) fn end(&mut self, chosen: usize) {
         let now = self.tick();
         let block_bytes = bytes(0, u64::from(self.shard.block_sectors())).len();
@@ -252,12 +251,11 @@ impl Bench {
         assert!(self.shard.is_idle(), "nothing is under way, so nothing waits");
     }
 
-    /// Compares one row, alone.
     pub(crate) fn compare(&mut self, row: u64) -> Outcome {
         self.carry_out(row, Task::Compare)
     }
 
-    /// Does one row, alone.
+    /// Does one task on one row, alone.
     pub(crate) fn carry_out(&mut self, row: u64, task: Task) -> Outcome {
         self.ask_for(1000 + row, row, task);
         self.run();

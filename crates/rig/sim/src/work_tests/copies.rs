@@ -1,4 +1,4 @@
-//! On levels with copies.
+//! Background work on levels with copies.
 
 use super::bench::{Bench, CHUNK};
 use crate::members::{SECTOR, bytes, places};
@@ -12,7 +12,7 @@ use braid_geometry::{Level, LogicalSector};
 const LEVELS: [(Level, u16); 4] =
     [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid10, 5)];
 
-/// Works that cover the array.
+/// Pieces of work that cover the array.
 fn works(bench: &Bench) -> u64 {
     bench.geometry.capacity_sectors().div_ceil(u64::from(bench.shard.block_sectors()))
 }
@@ -72,7 +72,7 @@ fn a_comparison_counts_what_is_not_as_the_first_copy() {
     }
 }
 
-/// Levelled from another copy than clients were told, a mirror told two stories.
+/// Regression: resync chose another copy than reads had, and clients read two contents.
 #[test]
 fn a_mirror_is_levelled_with_what_was_read() {
     for (level, slots) in LEVELS {
@@ -85,7 +85,7 @@ fn a_mirror_is_levelled_with_what_was_read() {
                 let (slot, place) = all[random.below(all.len() as u64) as usize];
                 bench.members[usize::from(slot.0)][bytes(place.0, 1)].fill(random.next() as u8);
             }
-            // A sector is bad in one of its copies, so that another has it.
+            // Each sector is bad in one copy at most, so that another has it.
             for _ in 0..10 {
                 let sector = random.below(capacity);
                 let all = places(&bench.geometry, sector);
@@ -98,7 +98,7 @@ fn a_mirror_is_levelled_with_what_was_read() {
                     bench.bad_sectors.insert((MemberId(slot.0), place.0));
                 }
             }
-            // Read without mending: what was told is what the rule says.
+            // Reads without repair return the copy that the rule names.
             let told: Vec<u8> = (0..capacity)
                 .flat_map(|sector| {
                     let all = places(&bench.geometry, sector);
@@ -139,7 +139,7 @@ fn a_lost_copy_is_recovered_from_another() {
             let mut before = bench.members.clone();
             bench.members[usize::from(lost)].fill(0x99);
             let (_, written) = sum(&mut bench, Task::Recover);
-            // What lies behind the last copy is nobody's.
+            // Bytes behind the last copy are unused.
             let used = u64::from(written);
             let run = bytes(0, used);
             assert_eq!(
@@ -162,7 +162,7 @@ fn a_copy_that_no_other_can_give_is_not_recovered() {
     assert!(bench.shard.is_idle());
 }
 
-/// A block that was read before a client's write, and written after it, would put old bytes over new ones.
+/// Resync must not overwrite a client's write with a block that it read before.
 #[test]
 fn mirrors_are_levelled_under_writes() {
     for seed in 0..400 {
@@ -184,7 +184,7 @@ fn mirrors_are_levelled_under_writes() {
             match random.below(5) {
                 0 if written < 20 => {
                     written += 1;
-                    // Each chunk once: in which order two writes end is the shard's.
+                    // Each chunk once: the shard may end two writes in either order.
                     let chunk = written * 7 % chunks;
                     bench.write(written, chunk * u64::from(CHUNK), random.next() as u8);
                     fills.insert(chunk, bench.payloads[&RequestId(written)].data[0]);

@@ -1,4 +1,4 @@
-//! On levels with parity.
+//! Background work on levels with parity.
 
 use braid_engine::effect::MemberIo;
 use braid_engine::ids::MemberId;
@@ -64,7 +64,7 @@ fn what_cannot_be_read_is_not_compared() {
     assert_eq!(bench.compare(3), Outcome::Compared(Difference::default()));
 }
 
-/// A write that was half done while its band was read would differ.
+/// A comparison between data and parity writes of one batch would find a difference.
 #[test]
 fn a_band_is_compared_between_two_writes() {
     for seed in 0..400 {
@@ -75,7 +75,7 @@ fn a_band_is_compared_between_two_writes() {
             match random.below(4) {
                 0 if written < 12 => {
                     written += 1;
-                    // Two rows, of which one is compared: some writes meet it, some do not.
+                    // Two rows, one of which is compared: some writes meet it, some do not.
                     let start = random.below(6) * u64::from(CHUNK);
                     bench.write(written, start, random.next() as u8);
                 }
@@ -96,7 +96,7 @@ fn a_band_is_compared_between_two_writes() {
     }
 }
 
-/// A job that asks for much at once took all places, and a client's read of a lost member waited for it.
+/// Regression: a job took all stripes, and a client's read of a lost member waited for it.
 #[test]
 fn background_work_leaves_places_for_clients() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
@@ -123,7 +123,7 @@ fn background_work_leaves_places_for_clients() {
     };
     bench.shard.handle_piece(now, piece);
     bench.drain();
-    // Its own member fails it twice: read past the stripes, and as one column of its band.
+    // Its own member fails twice: in the read past the stripes, and as one column of its band.
     (0..2).for_each(|_| bench.end(bench.ios.len() - 1));
     let newcomers = bench.ios.iter().skip(asked).collect::<Vec<_>>();
     assert_eq!(newcomers.len(), 3, "the others of its row are read at once: {newcomers:?}");
@@ -135,7 +135,8 @@ fn background_work_leaves_places_for_clients() {
     assert!((0..ROWS).all(|row| bench.outcomes.contains_key(&WorkId(row))), "and all work is done");
 }
 
-/// Work that bands with a batch had kept out was not counted: it took every place when the batches ended.
+/// Regression: work that waited for a band's batch was not counted. It took every stripe when the
+/// batches ended.
 #[test]
 fn work_that_was_kept_out_leaves_places_for_clients() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
@@ -150,7 +151,7 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
         let is_work = |io: &&MemberIo| bench.shard.purpose_of(io) == purpose;
         let starts = bench.ios.iter().filter(is_work).map(|io| io.sector.0);
         most = most.max(starts.collect::<std::collections::BTreeSet<_>>().len());
-        // What a client waits for first, so that much work begins before any ends.
+        // Requests of clients end first, so that much work begins before any ends.
         let is_client = |io: &MemberIo| bench.shard.purpose_of(io) != purpose;
         let chosen = bench.ios.iter().position(is_client);
         let computes = bench.computations.front().map(|_| bench.ios.len());
@@ -160,8 +161,8 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
     assert_eq!(bench.outcomes.len(), 24);
 }
 
-/// A job's reads wait behind those of clients, for seconds where an elevator lets clients go first; a client's write of the band
-/// waited with them.
+/// Regression: a job's reads wait behind those of clients, under an elevator for seconds. A
+/// client's write of their band waited as well.
 #[test]
 fn idle_work_gives_its_band_up_to_a_write() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
@@ -314,7 +315,7 @@ fn background_work_and_writes_leave_what_both_want() {
         if recovers {
             bench.members[usize::from(lost)][run.clone()].fill(0x99);
         } else {
-            // Parity of all three rows is wrong, and no data.
+            // Parity of all three rows is wrong; data is right.
             for row in 0..3 {
                 let map = stripe.row_map(ChunkRow(row));
                 let slot =
@@ -329,7 +330,8 @@ fn background_work_and_writes_leave_what_both_want() {
             match random.below(4) {
                 0 if written < 12 => {
                     written += 1;
-                    // Nine chunks in three rows, each written at most twice: in which order they end is the shard's.
+                    // Nine chunks in three rows, each written at most twice: the shard decides the
+                    // order.
                     let start = (written - 1) % 9 * u64::from(CHUNK);
                     let fill = u8::try_from((written - 1) % 9).expect("small");
                     bench.write(written, start, fill);
@@ -355,7 +357,8 @@ fn background_work_and_writes_leave_what_both_want() {
     }
 }
 
-/// Rotten parity that a write had read stayed in its stripe's block, and the next write made new parity of it.
+/// Regression: an rmw left rotten parity in its stripe's block, and the next write computed with
+/// it.
 #[test]
 fn parity_that_was_made_anew_is_not_taken_from_an_old_block() {
     let mut bench = Bench::new(Level::Raid5, 8, None);

@@ -1,4 +1,4 @@
-//! What is rotten: found, told, and mended where that can be known.
+//! Rot: found, reported, and repaired if the other columns prove which one is wrong.
 
 use braid_engine::ids::MemberId;
 use braid_engine::work::{Difference, Fate, Found, Outcome, RotKind, Task, WorkId};
@@ -8,7 +8,7 @@ use super::bench::{Bench, CHUNK, ROWS};
 use crate::members::{bytes, places};
 use crate::random::Random;
 
-/// All of them, for builds in which bugs are planted.
+/// All of them, for builds with planted bugs.
 #[cfg(braid_sim_hooks)]
 pub(crate) fn tell() {
     for story in [
@@ -35,14 +35,14 @@ fn stripe(bench: &Bench) -> StripeGeometry {
     stripe
 }
 
-/// Garbage in sectors of a row.
+/// Writes garbage to sectors of a row.
 fn rot(bench: &mut Bench, random: &mut Random, slot: u16, (row, from, sectors): (u64, u32, u32)) {
     let start = row * u64::from(CHUNK) + u64::from(from);
     let run = bytes(start, u64::from(sectors));
     bench.members[usize::from(slot)][run].iter_mut().for_each(|byte| *byte = random.next() as u8);
 }
 
-/// One bit.
+/// Flips one bit.
 fn flip(bench: &mut Bench, slot: u16, row: u64, sector: u32) {
     let at = bytes(row * u64::from(CHUNK) + u64::from(sector), 1).start + 100;
     bench.members[usize::from(slot)][at] ^= 0x40;
@@ -115,7 +115,8 @@ pub(crate) fn two_rotten_chunks_are_never_guessed_at() {
     }
 }
 
-/// Each sector of two chunks is wrong by one byte's value throughout: by chance some sectors name a third chunk.
+/// Two chunks, each wrong by one byte value throughout: by chance some sectors accuse a third
+/// chunk.
 #[cfg_attr(test, test)]
 pub(crate) fn two_filled_chunks_are_believed_in_no_sector() {
     let mut random = Random::new(11);
@@ -132,7 +133,8 @@ pub(crate) fn two_filled_chunks_are_believed_in_no_sector() {
     }
 }
 
-/// Sectors of one stripe in which different chunks are rotten: each that has proof enough is mended, one bit is not.
+/// Sectors of one stripe with different rotten chunks: each with enough evidence is repaired, a
+/// single bit is not.
 #[cfg_attr(test, test)]
 pub(crate) fn a_sector_beside_another_chunks_rot_needs_proof_of_its_own() {
     let mut random = Random::new(5);
@@ -148,7 +150,7 @@ pub(crate) fn a_sector_beside_another_chunks_rot_needs_proof_of_its_own() {
     assert!(bench.members == right, "the bit was left, and nothing else");
 }
 
-/// One parity tells that something is wrong, and not what.
+/// One parity shows a difference, but not the wrong column.
 #[cfg_attr(test, test)]
 pub(crate) fn one_parity_names_nobody() {
     for (level, slots) in [(Level::Raid4, 3), (Level::Raid5, 4)] {
@@ -166,7 +168,7 @@ pub(crate) fn one_parity_names_nobody() {
     }
 }
 
-/// Where a write was interrupted, the newest data looks rotten.
+/// After an interrupted write the newest data looks rotten.
 #[cfg_attr(test, test)]
 pub(crate) fn nothing_is_named_where_parity_is_in_doubt() {
     let mut random = Random::new(5);
@@ -195,7 +197,7 @@ pub(crate) fn nothing_is_said_beside_a_member_that_lacks_the_band() {
     }
 }
 
-/// A check made more of the others than it had to; and what it made was not compared.
+/// Regression: a check solved for more than the bad sectors, and did not compare the result.
 #[cfg_attr(test, test)]
 pub(crate) fn what_cannot_be_read_is_made_of_the_others_if_these_agree() {
     for (level, slots) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -213,7 +215,7 @@ pub(crate) fn what_cannot_be_read_is_made_of_the_others_if_these_agree() {
             assert!(bench.found.is_empty());
         }
     }
-    // One is bad and another is rotten: who is right is not known.
+    // One column is unreadable and another rotten: no column is proven right.
     let mut random = Random::new(5);
     for (bad, rotten) in (0..5).flat_map(|bad| (0..5).map(move |rotten| (bad, rotten))) {
         if bad == rotten {
@@ -240,13 +242,14 @@ pub(crate) fn what_a_member_does_not_take_is_not_called_repaired() {
     bench.found.clear();
     bench.stubborn.push(MemberId(2));
     bench.deaf.clear();
-    // It is named, and not believed any more; the rest of the array is looked at all the same.
+    // The sector is named and not believed any more; the repair goes on with the rest of the array.
     let outcome = bench.carry_out(1, Task::Repair);
     assert_eq!(outcome, Outcome::Checked { differing: 16, written: 0 });
     assert_eq!(fates(&bench), [Some(Fate::Left)]);
 }
 
-/// Clients write while their bands are repaired: in whatever order things end, each write is there, and parity fits.
+/// Clients write while their bands are repaired: in any order of completions each write lasts, and
+/// parity agrees.
 #[cfg_attr(test, test)]
 pub(crate) fn repairs_and_writes_leave_what_both_want() {
     for seed in 0..400 {
@@ -257,7 +260,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
         for sector in 0..2 * row {
             data.extend_from_slice(bench.held(sector, 0));
         }
-        // Chunks are written but those that rot: what is written over rot is another story.
+        // Writes spare the rotten chunks: a write over rot is another test.
         let rotten = random.below(8) as u16;
         rot(&mut bench, &mut random, rotten, (0, 0, CHUNK));
         let is_rotten = |bench: &Bench, start: u64| {
@@ -265,7 +268,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
             slot.0 == rotten && place.0 < u64::from(CHUNK)
         };
         let (mut written, mut asked) = (0, 0);
-        // First some writes, so that there are blocks; or the repair.
+        // First some writes, so that blocks exist; or the repair.
         let writes = random.below(10);
         while written < writes || asked < 2 || bench.out() > 0 {
             match random.below(4) {
@@ -288,7 +291,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
             }
         }
         assert!(bench.shard.is_idle(), "seed {seed}");
-        // A write that made parity of all of a row has taken the rot over before it was found: then data agrees with it.
+        // An rcw before the repair has taken the rot into parity: data and parity agree.
         let is_mended = bench.found.iter().any(|found| matches!(found, Found::Rot { .. }));
         for sector in 0..2 * row {
             let is_right = bench.held(sector, 0) == &data[bytes(sector, 1)];
@@ -303,7 +306,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
     }
 }
 
-/// A write that comes at any moment of a repair takes no rotten parity over, though what it reads comes before what the repair
+/// A write at any moment of a repair must not use rotten parity, even if it reads before the repair
 /// writes.
 #[cfg_attr(test, test)]
 pub(crate) fn a_write_of_a_band_that_is_repaired_reads_what_is_right() {
@@ -329,14 +332,15 @@ pub(crate) fn a_write_of_a_band_that_is_repaired_reads_what_is_right() {
     }
 }
 
-/// What was rotten stayed in the block of a stripe, and the next write made parity of it.
+/// Regression: rotten bytes stayed in the block of a stripe, and the next write computed parity
+/// with them.
 #[cfg_attr(test, test)]
 pub(crate) fn what_was_repaired_is_not_taken_from_an_old_block() {
     let mut random = Random::new(3);
     let mut bench = Bench::new(Level::Raid6, 5, None);
     let stripe = stripe(&bench);
     let map = stripe.row_map(ChunkRow(0));
-    // A write of a part of the first chunk, by difference: the block has its old bytes. The second chunk is rotten.
+    // An rmw of a part of the first chunk: the block keeps old bytes. The second chunk is rotten.
     bench.write(1, 0, 1);
     bench.run();
     rot(&mut bench, &mut random, map.data_slot(1).0, (0, 0, CHUNK));
@@ -348,7 +352,7 @@ pub(crate) fn what_was_repaired_is_not_taken_from_an_old_block() {
         bench.run();
         assert_eq!(bench.compare(0), AGREES);
     }
-    // Of many columns one is written by difference, which keeps rotten parity in its block.
+    // With many columns one is written by rmw, which keeps rotten parity in its block.
     for of_p in [true, false] {
         let mut bench = Bench::new(Level::Raid6, 8, None);
         let map = self::stripe(&bench).row_map(ChunkRow(0));
@@ -420,7 +424,7 @@ pub(crate) fn two_copies_are_never_guessed_at() {
     }
 }
 
-/// Three copies that all differ, and a copy that cannot be read beside two that do.
+/// Three copies that all differ; and two that differ beside an unreadable one.
 #[cfg_attr(test, test)]
 pub(crate) fn copies_without_a_majority_are_left() {
     let mut bench = Bench::new(Level::Raid1, 3, None);

@@ -1,13 +1,13 @@
 //! Writes of clients as md makes them with a write journal, as the ordered requests to each disk.
 //!
-//! - In write-through mode a stripe's data and parity go into one meta block. When that and all
-//!   before it are durable, the members are written.
-//! - In write-back mode data alone goes into the journal. Later parity follows, with data that came
-//!   meanwhile. Then the members are written, and the journal records the stripe as flushed, which
+//! - In write-through mode one meta block takes a stripe's data and parity. When that block and all
+//!   before it are durable, md writes the members.
+//! - In write-back mode the journal takes data alone. Parity follows later, with data that came
+//!   meanwhile. Then md writes the members, and the journal records the stripe as flushed, which
 //!   says nothing about the members' caches.
 //!
-//! Now and then members are flushed and the tail moves. The writer knows the layout from its
-//! definition, not from the engine.
+//! Now and then members are flushed and the tail moves. The writer follows the layout's definition,
+//! not the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 

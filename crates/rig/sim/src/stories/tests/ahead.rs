@@ -40,7 +40,7 @@ fn begun(seed: u64) -> (Script, usize) {
     (story, disk)
 }
 
-/// The last sector of the array that is on a disk, and its place there.
+/// The last sector of the array on a disk, and its place there.
 fn last_on(story: &Script, disk: usize) -> (u64, MemberSector) {
     let found = (0..story.capacity()).rev().find_map(|sector| {
         let (slot, place) = places(&story.world.geometry, sector)[0];

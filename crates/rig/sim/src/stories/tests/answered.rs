@@ -1,5 +1,5 @@
-//! Acknowledged writes whose copies outlive the process: which of them the next server finds, in
-//! which order, and when it believes them.
+//! Acknowledged writes whose copies outlive the process: the next server's choice of copies, their
+//! order, and its reasons to believe them.
 
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};

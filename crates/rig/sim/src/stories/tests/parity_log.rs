@@ -56,8 +56,8 @@ pub(super) fn opened(design: Design, seed: u64) -> Script {
     scene.open()
 }
 
-/// Cuts the array off, starts it without these disks, and reads everything readable. False if the
-/// start is refused, which is allowed if a member was out, or may have been.
+/// Cuts the array off, starts it without these disks, and reads every readable sector. False if the
+/// start is refused, which is legal only after the possible loss of a member.
 pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: bool) -> bool {
     let power = story.random.chance(60);
     story.begins_anew();

@@ -1,4 +1,4 @@
-//! The start of a story: an array on its disks, and the manner in which it runs.
+//! The start of a story: an array on its disks, and its settings.
 
 use std::ops::Range;
 
