@@ -1,7 +1,7 @@
 //! `cargo xtask models`: runs the hand-overs between threads under every schedule, or very many.
 //!
-//! Builds the combiner and the scheduler, the runtime and the NBD server against loom and against
-//! shuttle instead of the standard library's threads, in a target folder of their own, and runs
+//! Builds the combiner, the scheduler, the runtime and the NBD server against loom, and against
+//! shuttle, instead of the standard library's threads. It uses a separate target folder and runs
 //! their models. Each model prints its number of schedules, and the report is the sum. One
 //! checker's models run while the other's are built.
 

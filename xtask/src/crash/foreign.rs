@@ -1,9 +1,9 @@
 //! fio as an independent client.
 //!
-//! It writes each block of its part of the array at most once, at random, with a checksum and a
-//! number in it, and syncs every few writes. Its log lists the acknowledged blocks. After the crash
-//! it reads back every block that it had begun (`verify_state_load`) and names each mismatch. A
-//! mismatch is legal only for a block in flight.
+//! fio writes each block of its part of the array at most once, in random order, with a checksum
+//! and a number in it. It syncs every few writes, and its log lists the acknowledged blocks. After
+//! the crash it reads back every block that it had begun (`verify_state_load`) and names each
+//! mismatch. A mismatch is legal only for a block in flight.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -69,8 +69,8 @@ impl Foreign {
         self.folder.join(LOG).exists() && self.folder.join(STATE).exists()
     }
 
-    /// Reads the blocks back; returns how many acknowledged blocks are intact. If unsynced blocks
-    /// may be lost, any of the last ones may be.
+    /// Reads the blocks back; returns how many acknowledged blocks are intact. `may_lose_unsynced`
+    /// permits the loss of the last, unsynced ones.
     pub(super) fn verify(&self, may_lose_unsynced: bool) -> Result<u64> {
         let mut answered = self.answered()?;
         let may_be_lost = if may_lose_unsynced { UNSYNCED_MAX } else { 0 };

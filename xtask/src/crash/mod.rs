@@ -56,7 +56,8 @@ pub(crate) struct Options {
     /// Only rounds in which jobs are killed, at every percent of each
     #[arg(long)]
     jobs: bool,
-    /// Only the crash matrix: each policy on each level with parity, so many crashes of each, started without members
+    /// Only the crash matrix: each policy on each level with parity, started without members; this
+    /// many crashes of each
     #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds", "jobs"])]
     matrix: Option<u64>,
     /// With the development build, not the release build

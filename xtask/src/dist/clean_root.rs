@@ -1,6 +1,8 @@
-//! The package where nothing else is: installed into a root that debootstrap makes, used there, and removed again.
+//! Tries the package in an empty root: debootstrap makes the root, the package is installed, used
+//! and removed.
 //!
-//! There is no systemd in such a root. What the unit would start is started as the unit says: by its user, with its words.
+//! Such a root has no systemd. The test starts the unit's programs itself, with the unit's user and
+//! arguments.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +12,8 @@ use anyhow::{Result, ensure};
 
 use super::{copied, done, said};
 
-/// In the root: makes an array, has it configured by `braid scan`, serves it as the unit would, and stops it.
+/// In the root: creates an array, configures it by `braid scan`, serves it as the unit would, and
+/// stops it.
 const USE: &str = r#"
 set -eu
 rm -rf /srv/disks /var/lib/braid /etc/braid
@@ -40,11 +43,12 @@ test -e /var/lib/braid
 dpkg --purge braid
 "#;
 
-/// Makes the root, and does all that.
+/// Makes the root, and runs the test in it.
 pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     let root = out.join("root");
     if !root.join("bin/sh").exists() {
-        // As few packages as have a user, a shell and setpriv, and what makes the user.
+        // The smallest set of packages with users, a shell, setpriv, and the tool that creates
+        // users.
         let include = "--include=systemd,libgcc-s1";
         done(
             Command::new("debootstrap").args(["--variant=minbase", include, "bookworm"]).arg(&root),
@@ -52,7 +56,7 @@ pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     }
     copied(package, &root.join("braid.deb"), 0o644)?;
     fs::write(root.join("use.sh"), USE)?;
-    // Name spaces of its own: what it mounts and starts is gone when it ends.
+    // Own namespaces: their end removes all mounts and processes.
     let within = "mount -t proc proc \"$1/proc\" && mount -t sysfs sys \"$1/sys\" && mount --rbind /dev \"$1/dev\" && exec chroot \"$1\" sh /use.sh";
     let mut used = Command::new("unshare");
     used.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", within, "sh"]).arg(&root);

@@ -1,4 +1,4 @@
-//! The package of Debian's: control file, scripts, sums; and what lintian says of it.
+//! Debian's package: control file, scripts, checksums; lintian judges it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,17 +12,17 @@ use super::{copied, done, said, written};
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// What makes the user.
+/// Packages that create the user.
 const SYSUSERS: &str = "systemd | systemd-standalone-sysusers | systemd-sysusers";
 
-/// Of lintian's tags, those that are about where a package comes from and where it goes: it is no part of Debian, and closes no bug of
-/// theirs; and an address there is none.
+/// lintian's tags about origin and destination of a package. This one is no part of Debian and
+/// closes no Debian bug, and the project has no mail address.
 const NOT_OURS: &str = "initial-upload-closes-no-bugs,bogus-mail-host";
 
-/// Who is asked about it.
+/// The package's maintainer field.
 const MAINTAINER: &str = "the braid authors <braid@example.invalid>";
 
-/// Makes the package of a folder.
+/// Builds the package of a folder.
 pub(super) fn package(
     root: &Path,
     stage: &Path,
@@ -73,7 +73,7 @@ pub(super) fn package(
     Ok(package)
 }
 
-/// What the program needs of the system, by what it is linked with.
+/// The packages that the program needs, from the libraries that it links.
 fn depends(stage: &Path, processor: Processor) -> Result<String> {
     let objdump = format!("{}objdump", processor.tools()?);
     let linked = said(
@@ -105,7 +105,7 @@ fn bytes_in(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What lintian says has to be nothing.
+/// Fails if lintian prints anything.
 pub(super) fn judged(package: &Path) -> Result<()> {
     let mut lintian = Command::new("lintian");
     lintian

@@ -1,4 +1,5 @@
-//! The package in a machine of its own, with systemd and udev: installed, two commands to a served array, and the machine restarted.
+//! Tries the package in a virtual machine with systemd and udev: installed, two commands to a
+//! served array, and a reboot.
 //!
 //! ```text
 //!   debootstrap ─▶ root (kept) ─▶ disk: + braid.deb, guest.sh and a unit that runs it
@@ -6,7 +7,7 @@
 //!   start 2: the rule sees the members, the unit serves ─▶ the same bytes; also with a member failed, after kill -9, rebuilt ─▶ removed
 //! ```
 //!
-//! Software emulation, as all guests here: some minutes.
+//! Software emulation, as all guests here: it takes some minutes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -24,7 +25,7 @@ const MEMORY_MIB: u32 = 1024;
 const DISK_BYTES: u64 = 2 << 30;
 const MEMBERS: usize = 4;
 const MEMBER_BYTES: u64 = 64 << 20;
-/// A start of systemd's is a minute or two where every instruction is emulated, beside other work longer.
+/// An emulated start of systemd takes a minute or two, on a busy machine longer.
 const LIMIT: Duration = Duration::from_secs(420);
 
 const SCRIPT: &str = include_str!("guest.sh");
@@ -38,11 +39,11 @@ StandardOutput=tty
 StandardError=tty
 TTYPath=/dev/ttyS0
 ";
-/// What holds after its second start, in this order.
+/// Successes that the guest reports after its second start, in this order.
 const SAID: [&str; 4] =
     ["after a restart of the machine", "with a member failed", "after kill -9", "rebuilt"];
 
-/// Makes the machine, and does all that.
+/// Makes the machine, and runs the test in it.
 pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     let begun = Instant::now();
     let root = out.join("machine-root");
@@ -92,7 +93,7 @@ pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A disk with all of it.
+/// A disk with root, package and script.
 fn disk(package: &Path, root: &Path, out: &Path) -> Result<PathBuf> {
     copied(package, &root.join("braid.deb"), 0o644)?;
     fs::write(root.join("drill.sh"), SCRIPT)?;

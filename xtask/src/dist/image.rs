@@ -1,4 +1,5 @@
-//! The image for containers (OCI): the static program, and where it keeps what it keeps. Made by umoci, without privileges.
+//! The container image (OCI): the static program and its state folders. umoci makes it without
+//! privileges.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use anyhow::{Context, Result, ensure};
 use super::target::Processor;
 use super::{done, said};
 
-/// The folders of a container: sockets, and what is kept. Both may be volumes.
+/// A container's folders for sockets and for state. Both can be volumes.
 const FOLDERS: [&str; 2] = ["run/braid", "var/lib/braid"];
 
-/// Makes the archive of an image, which `skopeo copy oci-archive:PATH …` and `podman load` take.
+/// Makes the archive of an image, for `skopeo copy oci-archive:PATH …` and `podman load`.
 pub(super) fn archive(
     stage: &Path,
     (out, version): (&Path, &str),
@@ -64,7 +65,7 @@ pub(super) fn archive(
     Ok(archive)
 }
 
-/// Unpacks the archive as a container would have it, and has its program make an array and examine it.
+/// Unpacks the archive as a container would; its program creates an array and examines it.
 pub(super) fn used(
     archive: &Path,
     (out, version): (&Path, &str),

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what is installed of braid, as packages, an archive, an image for containers, and a list of what it is made of.
+//! `cargo xtask dist`: packages, an archive, a container image, and a bill of materials.
 //!
 //! ```text
 //!   braid for glibc ─▶ stage ─▶ braid_VERSION-1_ARCH.deb    ─▶ lintian ─▶ --clean-root, --guest: installed, used, removed
@@ -10,8 +10,8 @@
 //!   stage: usr/bin, manual pages, completions, unit, rule, user, docs
 //! ```
 //!
-//! For each processor that is asked for ([`target`]). Everything that is written by words of the command is asked of the command itself: pages by `braid manual`, completions by
-//! `COMPLETE=SHELL braid`.
+//! For each requested processor ([`target`]). The program itself prints all texts about its
+//! commands: pages by `braid manual`, completions by `COMPLETE=SHELL braid`.
 
 mod clean_root;
 mod deb;
@@ -32,22 +32,23 @@ use crate::build::{Profile, Program};
 use crate::tidy;
 use target::{Library, Processor};
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to
+    /// The folder for the packages
     #[arg(long, value_name = "FOLDER", default_value = "target/dist")]
     out: PathBuf,
-    /// Make the package of Debian's alone, of this program, and build none
+    /// Make only Debian's package, of this program, without a build
     #[arg(long, value_name = "PATH", conflicts_with = "arch")]
     braid: Option<PathBuf>,
-    /// Processors, instead of this one alone
+    /// Processors, instead of this machine's
     #[arg(long, value_name = "PROCESSOR")]
     arch: Vec<Processor>,
-    /// Install the package in a root of its own (made with debootstrap; as root), serve an array there, and remove it
+    /// Install the package in a root of its own (made with debootstrap; as root), serve an array
+    /// there, and remove it
     #[arg(long)]
     clean_root: bool,
-    /// Install the package in a machine of its own (made with debootstrap, as root; emulated), restart that, kill the server there
+    /// Install the package in a virtual machine (made with debootstrap, as root; emulated), reboot
+    /// it, kill the server there
     #[arg(long)]
     guest: bool,
 }
@@ -60,14 +61,14 @@ impl Args {
     }
 }
 
-/// Shells, what their files are called, and where those go.
+/// Shells, the names of their completion files, and the folders for them.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/braid"),
     ("zsh", "usr/share/zsh/vendor-completions/_braid"),
     ("fish", "usr/share/fish/vendor_completions.d/braid.fish"),
 ];
 
-/// Files of the repository, and where they go.
+/// Files of the repository, and their places.
 const FILES: [(&str, &str); 7] = [
     ("packaging/systemd/braid@.service", "usr/lib/systemd/system/braid@.service"),
     ("packaging/systemd/braid.sysusers", "usr/lib/sysusers.d/braid.conf"),
@@ -81,7 +82,7 @@ const FILES: [(&str, &str); 7] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     let root = tidy::repository_root()?;
     let out = std::path::absolute(&args.out)?;
-    // It says its words itself: what is built for another processor could not.
+    // This machine's program prints the texts: one for another processor cannot run here.
     let speaker = match &args.braid {
         Some(braid) => fs::canonicalize(braid).with_context(|| braid.display().to_string())?,
         None => Program::Braid.built(Profile::Dist)?,
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What the static program comes in.
+/// Packs the static program as .rpm, archive and image.
 fn packed(stage: &Path, (out, version): (&Path, &str), processor: Processor) -> Result<()> {
     let name = format!("braid-{}-{}.tar.gz", version, processor.of_debian());
     let archive = out.join(name);
@@ -134,7 +135,7 @@ fn packed(stage: &Path, (out, version): (&Path, &str), processor: Processor) -> 
     image::used(&archive, (out, version), processor)
 }
 
-/// The version that a program says it has.
+/// A program's version, as it prints it.
 fn version(braid: &Path) -> Result<String> {
     let said = said(Command::new(braid).arg("--version"))?;
     let version = said.trim().rsplit(' ').next().unwrap_or_default().to_owned();
@@ -142,8 +143,8 @@ fn version(braid: &Path) -> Result<String> {
     Ok(version)
 }
 
-/// Puts everything where it is installed, in a folder: a program, and what the other one says of both. What it has for debuggers goes
-/// into a file beside, if there is to be one.
+/// Lays out the stage: the program `braid`, and the texts that `speaker` prints. Debug information
+/// goes into the file `debug`, if there is one.
 fn staged(
     root: &Path,
     (speaker, braid): (&Path, &Path),
@@ -167,7 +168,7 @@ fn staged(
         let mut asked = Command::new(speaker);
         let text = said(asked.env("COMPLETE", shell).arg("--"))?;
         ensure!(text.contains("braid"), "there is no completion for {shell}");
-        // What asks is the program that is installed, not the one that was packaged.
+        // Completions call the installed program, not the packaged one.
         let text = text.replace(&speaker.display().to_string(), "braid");
         written(&stage.join(to), &text)?;
     }
@@ -183,7 +184,8 @@ fn staged(
     Ok(stage)
 }
 
-/// Takes out of a program what it does not run by. The file that has it is named in the program, and found beside it.
+/// Strips a program. `debug` gets the debug information, and the program names that file, which
+/// debuggers find beside it.
 fn stripped(program: &Path, debug: Option<&Path>, tools: &str) -> Result<()> {
     let objcopy = format!("{tools}objcopy");
     if let Some(debug) = debug {
@@ -199,7 +201,7 @@ fn stripped(program: &Path, debug: Option<&Path>, tools: &str) -> Result<()> {
     Ok(())
 }
 
-/// Everything may be read by everybody, whatever the umask of whoever packages it is.
+/// Makes everything readable for all users, whatever the umask.
 fn opened(folder: &Path) -> Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(folder)? {
@@ -226,14 +228,14 @@ fn written(to: &Path, text: &str) -> Result<()> {
     fs::write(to, text).with_context(|| to.display().to_string())
 }
 
-/// Runs it; it has to end well.
+/// Runs a command, which must succeed.
 fn done(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())
 }
 
-/// What it prints; it has to end well.
+/// Output of a command, which must succeed.
 fn said(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

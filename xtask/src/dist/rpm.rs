@@ -1,4 +1,5 @@
-//! The package of RPM's: a spec with the files of the stage, built by rpmbuild; installed in a folder, run there, and erased.
+//! RPM's package: rpmbuild makes it from a spec with the stage's files. It is installed in a
+//! folder, run there, and erased.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::target::Processor;
 use super::{done, said, written};
 
-/// What happens where it is installed: the user, the unit and the rule are known from then on.
+/// The installation makes user, unit and rule known to the system.
 const SPEC: &str = "\
 %global debug_package %{nil}
 %global __os_install_post %{nil}
@@ -38,7 +39,7 @@ if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then systemctl stop 'braid@*.se
 @files@
 ";
 
-/// Makes the package of a folder.
+/// Builds the package of a folder.
 pub(super) fn package(
     stage: &Path,
     (out, version): (&Path, &str),
@@ -66,7 +67,7 @@ pub(super) fn package(
     Ok(out.join(format!("braid-{}-1.{kernel}.rpm", version)))
 }
 
-/// All files of a folder, by their paths in it.
+/// Paths of all files in a folder.
 fn files_of(folder: &Path, stage: &Path, files: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -80,7 +81,7 @@ fn files_of(folder: &Path, stage: &Path, files: &mut Vec<String>) -> Result<()> 
     Ok(())
 }
 
-/// Installs it in a folder of its own, without its scripts, has it say its version there, and erases it.
+/// Installs it in a folder of its own, without its scripts, asks its version, and erases it.
 pub(super) fn used(package: &Path, out: &Path, processor: Processor) -> Result<()> {
     let root = out.join("rpm-root");
     if root.exists() {
@@ -93,7 +94,7 @@ pub(super) fn used(package: &Path, out: &Path, processor: Processor) -> Result<(
         command
     };
     done(&mut rpm(&["--initdb"]))?;
-    // Whatever the processor; of the system its scripts want a shell, and nothing else does.
+    // For any processor. Only the scripts depend on the system: they need a shell.
     done(rpm(&["--install", "--noscripts", "--nodeps", "--ignorearch"]).arg(package))?;
     let program = root.join("usr/bin/braid");
     let version = said(processor.running(&program)?.arg("--version"))?;

@@ -1,4 +1,4 @@
-//! What the program is made of: a bill of materials in CycloneDX's JSON, of what cargo would link.
+//! The program's bill of materials: the packages that cargo links, in CycloneDX's JSON.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::build::command;
 
-/// The bill of the packages that `braid` is linked of.
 pub(super) fn of_lock(root: &Path, version: &str) -> Result<String> {
     let output = command(&["metadata", "--format-version=1", "--locked"])
         .current_dir(root)
@@ -28,7 +27,7 @@ fn bill(metadata: &Value, version: &str) -> Option<Value> {
             continue;
         }
         let node = nodes.iter().find(|node| node["id"] == id)?;
-        // A dependency of tests and of build scripts alone is not in the program.
+        // Dependencies of tests and build scripts are not in the program.
         let is_linked = |one: &&Value| {
             one["dep_kinds"]
                 .as_array()

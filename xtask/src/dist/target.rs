@@ -1,11 +1,12 @@
-//! Processors that braid is packaged for, and building for them.
+//! Processors for which braid is packaged, and builds for them.
 //!
 //! ```text
 //!   glibc    what a package of Debian's links to: this processor's by its own compiler, another's by a cross compiler
 //!   static   no library at all (musl): the archive, the .rpm, the image; runs on whatever kernel has io_uring or threads
 //! ```
 //!
-//! Programs of another processor run here under qemu-user, which knows no io_uring: they serve with `--io threads`.
+//! Programs of another processor run here under qemu-user, which has no io_uring: they serve with
+//! `--io threads`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,6 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::build::{self, Profile, Program};
 use crate::tidy;
 
-/// A processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Processor {
     #[value(name = "x86-64")]
@@ -23,16 +23,16 @@ pub(crate) enum Processor {
     Aarch64,
 }
 
-/// What a program is linked with.
+/// The C library of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
     Glibc,
-    /// musl's, which is part of the program.
+    /// musl, linked into the program.
     Static,
 }
 
 impl Processor {
-    /// The one that this runs on.
+    /// This machine's processor.
     pub(crate) fn own() -> Result<Self> {
         match std::env::consts::ARCH {
             "x86_64" => Ok(Self::X86_64),
@@ -41,7 +41,7 @@ impl Processor {
         }
     }
 
-    /// Debian's word for it, and that of images.
+    /// Debian's name for it, and that of images.
     pub(super) const fn of_debian(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",
@@ -49,7 +49,7 @@ impl Processor {
         }
     }
 
-    /// The kernel's word for it, and RPM's.
+    /// The kernel's name for it, and RPM's.
     pub(super) const fn of_kernel(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -65,13 +65,13 @@ impl Processor {
         format!("{}-unknown-linux-{library}", self.of_kernel())
     }
 
-    /// What comes before the names of its compiler and of tools that look into its programs; empty for this processor's own.
+    /// The prefix of its cross compiler and binary tools; empty for this machine's processor.
     pub(super) fn tools(self) -> Result<String> {
         let of = |word: &str| format!("{word}-linux-gnu-");
         Ok(if self == Self::own()? { String::new() } else { of(self.of_kernel()) })
     }
 
-    /// A command that runs a program of this processor here.
+    /// A command that runs its programs here.
     pub(crate) fn running(self, program: &Path) -> Result<Command> {
         if self == Self::own()? {
             return Ok(Command::new(program));
@@ -82,13 +82,13 @@ impl Processor {
         Ok(command)
     }
 
-    /// What runs its programs on another processor, with the folder of its libraries.
+    /// The emulator of its programs, with the folder of its libraries.
     fn emulator(self) -> [String; 3] {
         let kernel = self.of_kernel();
         [format!("qemu-{kernel}-static"), "-L".to_owned(), format!("/usr/{kernel}-linux-gnu")]
     }
 
-    /// Cargo with the words of its command, and a compiler and a runner for this processor's programs.
+    /// Cargo with these arguments, and a compiler and a runner for this processor.
     pub(crate) fn cargo(self, words: &[&str], library: Library) -> Result<Command> {
         let triple = self.triple(library);
         is_there(&triple)?;
@@ -96,7 +96,7 @@ impl Processor {
         command.args(["--target", &triple]);
         let compiler = format!("{}gcc", self.tools()?);
         let key = triple.to_uppercase().replace('-', "_");
-        // Without calls into libgcc, which a program that has its library in itself is not linked with.
+        // No calls into libgcc, which static programs do not link.
         let words = if self == Self::Aarch64 { "-mno-outline-atomics" } else { "" };
         command
             .env(format!("CC_{}", triple.replace('-', "_")), &compiler)
@@ -110,7 +110,7 @@ impl Processor {
         Ok(command)
     }
 
-    /// braid for it.
+    /// Builds braid for it.
     pub(crate) fn built(self, library: Library, profile: Profile) -> Result<PathBuf> {
         if self == Self::own()? && library == Library::Glibc {
             return Program::Braid.built(profile);
@@ -124,13 +124,13 @@ impl Processor {
     }
 }
 
-/// The standard library for it has to be installed.
+/// Fails unless its standard library is installed.
 fn is_there(triple: &str) -> Result<()> {
     let installed = Command::new("rustup")
         .current_dir(tidy::repository_root()?)
         .args(["target", "list", "--installed"])
         .output();
-    // Without rustup there is no way to see.
+    // Without rustup that is unknown.
     let Ok(installed) = installed else { return Ok(()) };
     let installed = String::from_utf8_lossy(&installed.stdout).into_owned();
     ensure!(

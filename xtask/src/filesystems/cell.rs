@@ -1,4 +1,4 @@
-//! One file system on one array through one door: its phases, and what must hold after each.
+//! One file system on one array through one door: its phases, and the conditions after each.
 //!
 //! ```text
 //! healthy ── a member is lost ── it is rebuilt ── the server is killed ── the end
@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! - before a kill no program that writes sees an error, whatever the members do (`Living::under_load`);
-//! - after the kill, every file that was promised is there, and so is all that was synced before (`Living::verify`);
+//! - before a kill no writing program sees an error, whatever the members do
+//!   (`Living::under_load`);
+//! - after the kill, every promised file and all bytes synced before are there (`Living::verify`);
 //! - the file system's checker finds nothing, after the kill and at the end (`Living::check`).
 
 use std::path::{Path, PathBuf};
@@ -27,19 +28,19 @@ use crate::programs::output;
 use crate::server::{Server, Started, control_of};
 use crate::tidy;
 
-/// So fast is a rebuild, that it is in the middle of something.
+/// Slow enough that a loss or kill comes in the middle of a rebuild.
 const REBUILD_PACE: &str = "64M";
-/// Longer than a server takes to see that a member is gone.
+/// Longer than a server takes to notice that a member is gone.
 const LOSS_LIMIT: Duration = Duration::from_secs(20);
-/// How long a load goes on before something happens to it.
+/// Time of load before the next event.
 const BEFORE: Duration = Duration::from_millis(700);
 
-/// An array.
+/// An array's level and shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) level: &'static str,
     members: usize,
-    /// A file system of XFS needs 300 MiB.
+    /// XFS needs 300 MiB.
     member_size: &'static str,
     lost: usize,
 }
@@ -51,14 +52,14 @@ pub(super) const LEVELS: [Level; 4] = [
     Level { level: "10", members: 4, member_size: "320M", lost: 1 },
 ];
 
-/// What is tried.
+/// One combination to try.
 pub(super) struct Cell {
     pub(super) kind: FileSystem,
     pub(super) level: Level,
     pub(super) door: Door,
 }
 
-/// What was compared.
+/// The amounts that were compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) files: usize,
@@ -83,16 +84,16 @@ impl Cell {
     }
 }
 
-/// A file system that is lived in.
+/// A file system under load, with its array and server.
 struct Living<'a> {
     cell: &'a Cell,
     braid: &'a Path,
     folder: PathBuf,
     members: Vec<PathBuf>,
     promised: Promised,
-    /// How many there were when the server was killed.
+    /// Number of promised files when the server was killed.
     promised_at_kill: usize,
-    /// What was synced before.
+    /// Folders synced before the kill, with their checksums.
     kept: Vec<(PathBuf, Checksums)>,
     // Dropped in this order.
     disk: Option<Disk>,
@@ -131,7 +132,7 @@ impl<'a> Living<'a> {
         Ok(living)
     }
 
-    /// Serves the members, through the door, as a disk that is not mounted.
+    /// Serves the members through the door; the disk is not mounted yet.
     fn start(&mut self) -> Result<()> {
         let file = self.folder.join("disk");
         let mut options = vec!["--job-ceiling", REBUILD_PACE, "--job-latency-factor", "any"];
@@ -196,7 +197,7 @@ impl<'a> Living<'a> {
         Ok(())
     }
 
-    /// SIGKILL to the server, in the middle of everything; then it is served again.
+    /// Kills the server (SIGKILL) under load, and serves the array again.
     fn is_killed(&mut self) -> Result<()> {
         let folder = self.mounted().join("killed");
         let ending = AtomicBool::new(false);
@@ -208,7 +209,7 @@ impl<'a> Living<'a> {
                 (&self.promised, [folder.join("promised"), folder.join("marks")]);
             let [place, marks] = places;
             let ending = &ending;
-            // Both end with the errors that a dead disk gives.
+            // Both end with the errors of a dead disk.
             let writer = scope.spawn(move || promised.write(&place, ending));
             let marker = scope.spawn(move || Program::FsMark { files: 40_000 }.run(&marks));
             std::thread::sleep(2 * BEFORE);
@@ -231,7 +232,7 @@ impl<'a> Living<'a> {
         self.check()
     }
 
-    /// Everything once more, from the array and no cache; then in order to the end.
+    /// Verifies everything from the array, past all caches, and ends in order.
     fn end(mut self, is_trimmed: bool) -> Result<Outcome> {
         self.under_load("last", |_| Ok(()))?;
         self.check()?;
@@ -249,7 +250,7 @@ impl<'a> Living<'a> {
         Ok(Outcome { files, promised, bytes, is_trimmed })
     }
 
-    /// Writes into a new folder, and lets something happen in the middle; keeps the checksums of what was written.
+    /// Writes into a new folder, and runs `event` in the middle; keeps checksums of the files.
     fn under_load(
         &mut self,
         name: &str,
@@ -275,7 +276,7 @@ impl<'a> Living<'a> {
                 others.into_iter().map(|other| other.join().expect("no panic")).collect();
             ending.store(true, Ordering::Relaxed);
             let written = writer.join().expect("no panic");
-            // What happened explains what the others met.
+            // An error of the event explains errors of the others.
             happened.and(others.map(|_| ())).and(written)
         });
         self.promised = promised;
@@ -288,7 +289,8 @@ impl<'a> Living<'a> {
         Ok(())
     }
 
-    /// All files that must be there, read from the array: the file system is mounted anew for it. Bytes of those that were promised.
+    /// Reads all files that must be there from the array, after a new mount. Returns the bytes of
+    /// promised files.
     fn verify(&mut self) -> Result<u64> {
         self.disk().unmount()?;
         self.disk().mount()?;
@@ -299,14 +301,14 @@ impl<'a> Living<'a> {
         Ok(bytes)
     }
 
-    /// Unmounted, checked by its own checker, and mounted again.
+    /// Unmounts, runs the file system's checker, and mounts again.
     fn check(&mut self) -> Result<()> {
         self.disk().unmount()?;
         self.disk().check()?;
         self.disk().mount()
     }
 
-    /// What `braid VERB` says of the served array.
+    /// The JSON answer of `braid VERB` about the served array.
     fn ask(&self, verb: &str, arguments: &[&str]) -> Result<Value> {
         let mut command = Command::new(self.braid);
         command.args(["--json", verb]).arg(control_of(&self.folder)).args(arguments);

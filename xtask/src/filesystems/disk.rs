@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 
 use crate::programs::{output, run};
 
-/// Another program may still look at a file system for a moment.
+/// Another program may have the file system open for a moment.
 const UNMOUNT_TRIES: u32 = 100;
 
-/// What is on the array.
+/// File systems to put on the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum FileSystem {
     Ext4,
@@ -29,7 +29,7 @@ impl FileSystem {
     }
 }
 
-/// A loop device over a file, asked to go past the page cache to it.
+/// A loop device over a file, with direct I/O.
 pub(super) struct Disk {
     device: String,
     kind: FileSystem,
@@ -38,7 +38,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// `folder` is where it is mounted.
+    /// `folder` is the mount point.
     pub(super) fn attach(file: &Path, kind: FileSystem, folder: &Path) -> Result<Self> {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show", "--direct-io=on"]).arg(file);
@@ -46,7 +46,7 @@ impl Disk {
         Ok(Self { device, kind, folder: folder.to_owned(), is_mounted: false })
     }
 
-    /// Makes the file system, with what its maker chooses.
+    /// Makes the file system, with the defaults of its maker.
     pub(super) fn make(&self) -> Result<()> {
         let (program, options): (_, &[&str]) = match self.kind {
             FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F"]),
@@ -56,7 +56,7 @@ impl Disk {
         run(Command::new(program).args(options).arg(&self.device))
     }
 
-    /// A file system that was not unmounted replays its log here.
+    /// Mounts it; a file system that was not unmounted replays its log here.
     pub(super) fn mount(&mut self) -> Result<()> {
         let mut command = Command::new("mount");
         run(command.args(["-t", self.kind.word()]).arg(&self.device).arg(&self.folder))?;
@@ -76,7 +76,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What the file system's own checker says of it, unmounted; it changes nothing.
+    /// Runs the file system's own checker on the unmounted disk, without changes.
     pub(super) fn check(&self) -> Result<()> {
         let (program, options): (_, &[&str]) = match self.kind {
             FileSystem::Ext4 => ("e2fsck", &["-f", "-n"]),
@@ -86,7 +86,7 @@ impl Disk {
         run(Command::new(program).args(options).arg(&self.device))
     }
 
-    /// Tells the disk what is free; whether the door can be told.
+    /// Discards free space; returns whether the door passes discards on.
     pub(super) fn trim(&self) -> Result<bool> {
         match run(Command::new("fstrim").arg(&self.folder)) {
             Ok(()) => Ok(true),
@@ -95,7 +95,6 @@ impl Disk {
         }
     }
 
-    /// The loop device lets go of the file.
     pub(super) fn detach(mut self) -> Result<()> {
         ensure!(!self.is_mounted, "{} is mounted", self.device);
         let device = std::mem::take(&mut self.device);
@@ -105,7 +104,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // After a failure. What cannot be undone is said by what comes after, and by `mount` and `losetup`.
+        // After a failure. `mount` and `losetup` name leftovers.
         if self.is_mounted {
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.folder));
         }

@@ -1,4 +1,4 @@
-//! How an array becomes a file: braid's own FUSE door, or nbdfuse over NBD.
+//! Doors that make an array a file: braid's own FUSE, or nbdfuse over NBD.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,10 +8,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::programs::run;
 
-/// Longer than it takes a file to appear, or to go.
+/// Longer than a file takes to appear or vanish.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Door {
     /// `serve --fuse`
@@ -29,22 +28,23 @@ impl Door {
     }
 }
 
-/// The array as a file. It goes when this is dropped.
+/// The array as a file, until this is dropped.
 pub(super) struct Opened {
     pub(super) file: PathBuf,
-    /// What keeps it, where it is not the server.
+    /// The program that provides the file, unless the server does.
     daemon: Option<Child>,
 }
 
 impl Opened {
-    /// The array of a running server as `file`, which its own door has made already or is told to another program.
+    /// The array of a running server as `file`. Its own door has made it already; otherwise nbdfuse
+    /// gets the path.
     pub(super) fn new(door: Door, file: &Path, socket: &Path) -> Result<Self> {
         let mut opened = Self { file: file.to_owned(), daemon: None };
         if door == Door::Nbdfuse {
             std::fs::write(file, b"")?;
             let mut command = Command::new("nbdfuse");
             command.arg(file).arg(format!("nbd+unix:///?socket={}", socket.display()));
-            // It says each request that a killed server did not answer.
+            // nbdfuse logs each request that a killed server did not answer.
             let words = std::fs::File::create(file.with_extension("nbdfuse"))?;
             command.stdin(Stdio::null()).stderr(words);
             opened.daemon = Some(command.spawn().context("nbdfuse")?);
@@ -62,7 +62,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Ends it. braid's own file ends with its server, and what that leaves when it is killed the next one takes away.
+    /// Ends the door. braid's own file ends with its server; the next server removes the leftovers
+    /// of a killed one.
     pub(super) fn end(mut self, was_killed: bool) -> Result<()> {
         let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
         run(Command::new("fusermount3").arg("-u").arg(&self.file))?;
@@ -75,7 +76,7 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
-            // After a failure; what is still mounted is named by `mount`.
+            // After a failure; `mount` names what is still mounted.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

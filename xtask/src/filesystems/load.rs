@@ -1,7 +1,7 @@
-//! What lives in a file system: files that were promised, fs_mark, dbench, and a copy of this source tree.
+//! Load on a file system: promised files, fs_mark, dbench, and a copy of this source tree.
 //!
-//! A file is *promised* once it, and then the folder that names it, were synced: from then on a file system must have it,
-//! whoever is killed. The promise is taken back before the file is removed.
+//! A file is *promised* once it, and then its folder, were synced: from then on a file system must
+//! have it, whichever process is killed. The promise is withdrawn before the file is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,14 +16,14 @@ use fastrand::Rng;
 
 use crate::programs::{output, run};
 
-/// Threads that write files to be promised.
+/// Threads that write promised files.
 const WRITERS: u64 = 3;
-/// Files that each of them has at a time.
+/// Files of each thread at a time.
 const FILES_MAX: usize = 150;
-/// The longest of them.
+/// The longest file.
 const FILE_BYTES_MAX: usize = 200_000;
 
-/// What is in a promised file: what this seed makes.
+/// Content of a promised file, made from a seed.
 #[derive(Clone, Copy, Debug)]
 struct Content {
     seed: u64,
@@ -49,8 +49,8 @@ impl Promised {
         self.files.lock().expect("no writer panics").len()
     }
 
-    /// Writes files into a new folder until it is told to end; an error ends it as well, and is right once a server
-    /// may be dead.
+    /// Writes files into a new folder until `ending`. An error ends it as well, and is legal once a
+    /// server may be dead.
     pub(super) fn write(&self, folder: &Path, ending: &AtomicBool) -> Result<()> {
         std::fs::create_dir(folder)?;
         let written = std::thread::scope(|scope| {
@@ -92,7 +92,7 @@ impl Promised {
         Ok(())
     }
 
-    /// Each is there, and is what was written; how many bytes that is.
+    /// Checks that each promised file has its content; returns the number of bytes.
     pub(super) fn verify(&self) -> Result<u64> {
         let mut bytes = 0;
         for (path, content) in &*self.files.lock().expect("no writer panics") {
@@ -123,7 +123,7 @@ impl Checksums {
         self.lines.len()
     }
 
-    /// The same files with the same bytes; names what differs.
+    /// Compares files and bytes; the error names the differences.
     pub(super) fn compare(&self, found: &Self) -> Result<()> {
         let lacking: Vec<_> = self.lines.difference(&found.lines).collect();
         let other: Vec<_> = found.lines.difference(&self.lines).collect();
@@ -136,13 +136,13 @@ impl Checksums {
     }
 }
 
-/// A program of somebody else's that writes.
+/// A foreign program that writes.
 pub(super) enum Program<'a> {
     /// Small files, each synced, by four threads
     FsMark { files: u32 },
-    /// What office workers do to a file server
+    /// Requests of office workers to a file server
     Dbench { seconds: u32 },
-    /// A source tree is copied, and compared with where it came from
+    /// A copy of a source tree, compared with its origin
     Copy { tree: &'a Path },
 }
 
@@ -155,7 +155,8 @@ impl Program<'_> {
                 let mut command = Command::new("fs_mark");
                 let each = (files / 4).to_string();
                 command.args(["-k", "-S", "1", "-s", "20000", "-t", "4", "-n", &each]);
-                // A path must be shorter than 40 bytes, and a log is left where it is run.
+                // fs_mark's paths must be shorter than 40 bytes, and it leaves a log in its working
+                // folder.
                 command.args(["-d", ".", "-l", "/dev/null"]).current_dir(folder);
                 command
             }

@@ -1,4 +1,5 @@
-//! `cargo xtask filesystems`: file systems live on arrays, while members die, rebuilds run and the server is killed.
+//! `cargo xtask filesystems`: file systems live on arrays, while members die, rebuilds run and the
+//! server is killed.
 //!
 //! ```text
 //! mod          which cells; the table
@@ -8,9 +9,9 @@
 //!    | load        what lives in it: files that were promised, fs_mark, dbench, a source tree
 //! ```
 //!
-//! File systems are the running kernel's. All that is written is written by programs that nobody here wrote, but for the
-//! promised files: those are written here, because what a file system has promised (a file that was synced) is known by
-//! nobody else. Needs root, loop devices and /dev/fuse; says which is missing. On a failure the files are kept.
+//! File systems are the running kernel's. Foreign programs make all load except the promised files:
+//! only the writer knows what a file system has promised (a synced file). Needs root, loop devices
+//! and /dev/fuse, and names the missing one. On a failure the files are kept.
 
 mod cell;
 mod disk;
@@ -27,7 +28,6 @@ use cell::{Cell, LEVELS, Outcome};
 use disk::FileSystem;
 use door::Door;
 
-/// What the command line asks for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only this file system
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// Only through this door
     #[arg(long, value_enum)]
     door: Option<Door>,
-    /// With the program that the tests have built, not that for release
+    /// With the development build, not the release build
     #[arg(long)]
     dev: bool,
 }
@@ -72,7 +72,7 @@ impl Options {
     }
 }
 
-/// What of the machine is missing, or nothing.
+/// The missing requirement of the machine, if any.
 fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may mount".into());
@@ -86,14 +86,14 @@ fn missing() -> Option<String> {
     }
 }
 
-/// How it went, when nothing was wrong.
+/// The end of a run without failures.
 pub(crate) enum Ran {
     Cells(usize),
-    /// What of the machine is missing.
+    /// The missing requirement.
     Skipped(String),
 }
 
-/// Lives in every cell that was asked for.
+/// Runs every requested cell.
 pub(crate) fn run(options: &Options) -> Result<Ran> {
     if let Some(why) = missing() {
         println!("SKIPPED: {why}");

@@ -1,4 +1,4 @@
-//! The array under a guest: made, served, asked, robbed of a member, and killed.
+//! The array under a guest: created, served, deprived of a member, and killed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::programs::output;
 use crate::server::{Server, Started, control_of};
 
-/// What is served.
+/// Members of the served array.
 const MEMBERS: usize = 4;
 const MEMBER_SIZE: &str = "48M";
 
@@ -19,13 +19,13 @@ pub(super) struct Array {
     braid: PathBuf,
     folder: PathBuf,
     members: Vec<PathBuf>,
-    /// Options about where it is, beside the socket.
+    /// Options for the doors, beside the socket.
     doors: Vec<String>,
     server: Option<Server>,
 }
 
 impl Array {
-    /// Makes it in a folder, and serves it there and where these options say.
+    /// Creates it in a folder, and serves it there with these options.
     pub(super) fn create(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Self> {
         let members: Vec<PathBuf> =
             (0..MEMBERS).map(|slot| folder.join(format!("m{slot}"))).collect();
@@ -40,7 +40,7 @@ impl Array {
         Ok(array)
     }
 
-    /// Serves what members it has.
+    /// Serves its present members.
     fn serve(&mut self) -> Result<()> {
         let options: Vec<&str> = self.doors.iter().map(String::as_str).collect();
         self.server = match Server::start(&self.braid, &self.folder, &self.members, &options)? {
@@ -50,23 +50,23 @@ impl Array {
         Ok(())
     }
 
-    /// Where its server listens.
+    /// The socket of its server.
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.join("nbd.sock")
     }
 
-    /// The same for a program that takes a URI.
+    /// The socket as a URI.
     pub(super) fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket().display())
     }
 
-    /// Its size, as `braid status` says it.
+    /// Its size, from `braid status`.
     pub(super) fn size_bytes(&self) -> Result<u64> {
         let status = self.ask("status", &[])?;
         status["arrays"][0]["size_bytes"].as_u64().with_context(|| status.to_string())
     }
 
-    /// What its members take of their file system.
+    /// Bytes that its members occupy in their file system.
     pub(super) fn taken_bytes(&self) -> Result<u64> {
         let sizes = self.members.iter().map(|member| Ok(member.metadata()?.blocks() * 512));
         sizes.sum()
@@ -79,7 +79,7 @@ impl Array {
         self.expect_state("degraded")
     }
 
-    /// Fails unless `braid status` says this of it.
+    /// Fails unless `braid status` reports this state.
     pub(super) fn expect_state(&self, state: &str) -> Result<()> {
         let status = self.ask("status", &[])?;
         ensure!(status["arrays"][0]["state"] == state, "not {state}: {status}");
@@ -92,12 +92,12 @@ impl Array {
         self.serve()
     }
 
-    /// Ends it in order.
+    /// Stops the server in order.
     pub(super) fn stop(mut self) -> Result<()> {
         self.server.take().context("it serves")?.stop()
     }
 
-    /// What `braid VERB` says of it.
+    /// The JSON answer of `braid VERB`.
     pub(super) fn ask(&self, verb: &str, arguments: &[&str]) -> Result<Value> {
         let mut command = Command::new(&self.braid);
         command.args(["--json", verb]).arg(control_of(&self.folder)).args(arguments);

@@ -1,4 +1,4 @@
-//! The file system that a guest has left on an array, read by this machine's programs.
+//! Reads the file system that a guest left on an array, with this machine's programs.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::array::Array;
 use crate::programs::{output, run};
 
-/// Checks the file system that begins there, and the files in `/work` against what the guest noted in `/sums`; how many there are.
+/// Checks the file system at this offset, and compares the files in `/work` with the guest's notes
+/// in `/sums`; returns how many.
 pub(super) fn compare(array: &Array, folder: &Path, start_bytes: u64) -> Result<usize> {
     let (disk, system) = (folder.join("after.img"), folder.join("system.img"));
     run(Command::new("nbdcopy").arg(array.uri()).arg(&disk))?;

@@ -6,8 +6,8 @@
 //! 1 MiB..        the partition: /boot, /bin, /first (the first process)
 //! ```
 //!
-//! boot.img looks for the next part in sector 1 unless told otherwise, and grub-mkimage writes into the core how long it is, so
-//! that nothing has to be installed by a program that would want to see devices.
+//! boot.img loads the next part from sector 1 by default, and grub-mkimage writes the core's length
+//! into it. So no GRUB installer has to run, which would look for devices.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -20,30 +20,30 @@ use crate::oracle::{Archive, add_modules, add_programs, find_kernel};
 use crate::programs::{output, run};
 
 const SECTOR_BYTES: u64 = 512;
-/// Where the partition begins.
+/// Start of the partition.
 pub(super) const PARTITION_BYTES: u64 = 1 << 20;
-/// Its size, which the array has room for.
+/// Size of the root file system; the array has room for it.
 const ROOT_BYTES: u64 = 128 << 20;
-/// Of boot.img: what is behind is the table of partitions.
+/// boot.img's code; behind it follows the partition table.
 const BOOT_CODE_BYTES: usize = 440;
-/// Where the first entry of the table is, and what ends the sector.
+/// Place of the table's first entry, and the signature at the end of the sector.
 const ENTRY_OFFSET: u64 = 446;
 const SIGNATURE: (u64, [u8; 2]) = (510, [0x55, 0xaa]);
-/// Kinds of partition, and of one that is booted.
+/// Partition type of Linux, and the mark of a bootable one.
 const KIND_LINUX: u8 = 0x83;
 const ACTIVE: u8 = 0x80;
-/// Cylinder, head and sector for who has more of them than fit.
+/// Cylinder, head and sector of a place beyond their range.
 const BEYOND: [u8; 3] = [0xfe, 0xff, 0xff];
 
 const GRUB: &str = "/usr/lib/grub/i386-pc";
-/// The parts that the core has in it: it finds all others on the disk, where there are none.
+/// GRUB modules inside the core, which finds all others on the disk; this disk has none.
 const GRUB_PARTS: [&str; 5] = ["biosdisk", "part_msdos", "ext2", "linux", "normal"];
 const GRUB_ORDERS: &str = "linux /boot/vmlinuz console=ttyS0 quiet loglevel=3 panic=-1 oops=panic
 initrd /boot/initrd
 boot
 ";
 
-/// In this order each finds what it needs already inserted.
+/// In order of insertion: each module after its dependencies.
 const MODULES: [&str; 11] = [
     "virtio_ring",
     "virtio",
@@ -61,7 +61,7 @@ const BUSYBOX: &str = "/usr/bin/busybox";
 const INIT: &str = include_str!("guest/init.sh");
 const ROUNDS: &str = include_str!("guest/rounds.sh");
 
-/// Makes `disk.img` in a folder; `first` is the script that is its first process.
+/// Makes `disk.img` in a folder; the script `first` is its first process.
 pub(super) fn make(folder: &Path, first: &str) -> Result<PathBuf> {
     let root = folder.join("root");
     for name in ["bin", "boot/grub", "dev", "proc", "tmp", "work"] {
@@ -131,7 +131,7 @@ fn write_disk(path: &Path, core: &[u8], partition: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One entry of the table: a partition that is booted from.
+/// A table entry of a bootable partition.
 fn entry(start_bytes: u64, length_bytes: u64) -> Result<[u8; 16]> {
     let sectors = |bytes: u64| u32::try_from(bytes / SECTOR_BYTES).map(u32::to_le_bytes);
     let mut entry = [0; 16];

@@ -1,10 +1,11 @@
-//! A virtual machine and a talk with it: lines over its console, both ways.
+//! A virtual machine and a dialogue over its console: lines, both ways.
 //!
-//! Software emulation, one processor, as the oracle's guests and for the same reasons (`oracle/guest.rs`). What the guest says
-//! to be heard begins with `@@`; everything else on the console is kept for the message of a failure.
+//! Software emulation and one processor, as in the oracle's guests and for the same reasons
+//! (`oracle/guest.rs`). The guest's messages begin with `@@`; the rest of the console is kept for
+//! the message of a failure.
 //!
-//! Invariants: the QEMU process has ended when the value is dropped; a guest that says nothing, panics or ends early is an error with
-//! the end of what it said.
+//! Invariants: the QEMU process has ended when the value is dropped. A guest that says nothing,
+//! panics or ends early is an error, with the end of its console.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -13,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What marks a line as meant for us.
+/// Prefix of the guest's messages.
 const MARK: &str = "@@";
-/// So many of the last lines explain a failure.
+/// Last lines of the console in a failure's message.
 const TAIL_LINES: usize = 30;
 
-/// So long a round or an ending may take: some seconds on two idle cores.
+/// Time limit of a round, and of the end: it takes seconds on two idle cores.
 pub(crate) const ROUND_LIMIT: Duration = Duration::from_secs(90);
-/// Rounds between two things that happen to a guest.
+/// Rounds between two events.
 const ROUNDS: usize = 3;
 
 /// A running machine.
@@ -32,7 +33,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Starts one with so much memory, which vhost-user has to share, and what else it has.
+    /// Starts one with so much memory (shared, for vhost-user) and these devices.
     pub(crate) fn start(memory_mib: u32, devices: &[String]) -> Result<Self> {
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"]);
@@ -57,14 +58,14 @@ impl Machine {
         Ok(Self { child, console, input, said: Vec::new() })
     }
 
-    /// Waits for a line that begins with this word; the rest of it.
+    /// Waits for a line that begins with this word; returns the rest of it.
     pub(crate) fn hear(&mut self, word: &str, limit: Duration) -> Result<String> {
         let begun = Instant::now();
         loop {
             match self.console.recv_timeout(limit.saturating_sub(begun.elapsed())) {
                 Ok(line) => {
                     self.said.push(line.clone());
-                    // Behind what the firmware left on the line.
+                    // The firmware may have left bytes on the line.
                     let Some((_, words)) = line.split_once(MARK) else { continue };
                     if let Some(rest) = words.strip_prefix(word) {
                         return Ok(rest.trim().to_owned());
@@ -81,22 +82,22 @@ impl Machine {
         }
     }
 
-    /// Waits for so many rounds that began after this.
+    /// Waits for so many rounds that begin after this call.
     pub(crate) fn hear_rounds(&mut self) -> Result<()> {
-        // The first may have been said before.
+        // The first report may be of an earlier round.
         for _ in 0..=ROUNDS {
             self.hear("ROUND", ROUND_LIMIT)?;
         }
         Ok(())
     }
 
-    /// Says a line to it.
+    /// Sends a line to the guest.
     pub(crate) fn say(&mut self, word: &str) -> Result<()> {
         writeln!(self.input, "{word}").context("the guest's console")?;
         self.input.flush().context("the guest's console")
     }
 
-    /// Waits until it has switched off.
+    /// Waits until the guest has switched off.
     pub(crate) fn ended(mut self, limit: Duration) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -117,7 +118,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both fail only if it has ended already, which is what is wanted.
+        // Both fail only if it has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

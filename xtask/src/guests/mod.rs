@@ -11,8 +11,9 @@
 //! guest/*.sh   what runs inside
 //! ```
 //!
-//! What is shown is that other people's programs and a real kernel go on while members fail and the server is killed, and that
-//! every file has the bytes that it was given. Nothing here needs root, KVM or a module on this machine. On a failure the files are kept.
+//! Foreign programs and a real kernel must go on while members fail and the server is killed, and
+//! every file must keep its bytes. Nothing here needs root, KVM or a module on this machine. On a
+//! failure the files are kept.
 
 mod array;
 mod files;
@@ -28,25 +29,24 @@ use anyhow::Result;
 
 use crate::build::Program;
 
-/// What the command line asks for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only this scene
     #[arg(long, value_enum)]
     only: Option<Scene>,
-    /// This program, not the one that the tests have built
+    /// This program, not the development build
     #[arg(long, value_name = "PATH")]
     braid: Option<PathBuf>,
 }
 
 impl Options {
-    /// Everything, for `cargo xtask test`.
+    /// All scenes, for `cargo xtask test`.
     pub(crate) fn short() -> Self {
         Self { only: None, braid: None }
     }
 }
 
-/// One machine and what becomes of it.
+/// One machine and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Scene {
     /// It boots from the array, by vhost-user-blk of qemu-storage-daemon
@@ -71,7 +71,7 @@ impl Scene {
     }
 }
 
-/// How many scenes went well.
+/// Runs the scenes; returns how many.
 pub(crate) fn run(options: &Options) -> Result<usize> {
     let braid = match &options.braid {
         Some(path) => path.clone(),

@@ -1,17 +1,18 @@
-//! A guest whose kernel is the client: its nbd driver, told by nbd-client, with ext4 on it.
+//! A guest whose kernel is the client: its nbd driver, set up by nbd-client, with ext4 on it.
 //!
 //! ```text
 //! members ─ braid serve ─ NBD by TCP on 127.0.0.1 ─ QEMU's user network (10.0.2.2) ─ nbd-client ─ /dev/nbd0 ─ ext4
 //! ```
 //!
-//! What the driver was told of the array is looked at, and whether `fstrim` makes holes in the members. A member is failed while files
-//! are written. Then the guest unmounts, the server is killed and served again at the same port, and the driver is told once more. Mounted it would
-//! not do: what is asked while nobody is there fails at once, since nbd-client has no word for the driver's patience, and its `-persist` ends when the
-//! kernel says that the connection is gone (seen with 3.24 and Linux 6.1).
+//! Checks the driver's parameters, and that `fstrim` makes holes in the members. A member fails
+//! while files are written. Then the guest unmounts, the server is killed and served again at the
+//! same port, and the driver is set up once more. The guest must unmount first: requests without a
+//! server fail at once, since nbd-client cannot set the driver's patience. Its `-persist` ends when
+//! the kernel reports the connection as gone (seen with 3.24 and Linux 6.1).
 //!
 //! Invariants:
-//! - every file that the guest has synced has the bytes that it meant to write, for the guest and for this machine
-//!   (`run` fails otherwise, and so does a guest that sees an error).
+//! - every file that the guest has synced has its bytes, for the guest and for this machine (`run`
+//!   fails otherwise, and so does a guest that sees an error).
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -26,12 +27,13 @@ use crate::oracle::{Archive, add_modules, add_programs, find_kernel};
 
 const MEMORY_MIB: u32 = 384;
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
-/// Where QEMU's user network has this machine's loopback.
+/// This machine's loopback in QEMU's user network.
 const HOST: &str = "10.0.2.2";
-/// What the guest's file of 24 MiB takes of members, with parity, is 32 MiB; this much of it has to go.
+/// The guest's file of 24 MiB occupies 32 MiB of members, with parity; trim must free at least this
+/// much.
 const TRIMMED_BYTES_MIN: u64 = 24 << 20;
 
-/// In this order each finds what it needs already inserted.
+/// In order of insertion: each module after its dependencies.
 const MODULES: [&str; 14] = [
     "virtio_ring",
     "virtio",
@@ -52,7 +54,6 @@ const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/sbin/nbd-client", "/usr/s
 const INIT: &str = include_str!("guest/nbd_client.sh");
 const ROUNDS: &str = include_str!("guest/rounds.sh");
 
-/// The scene.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let uri = format!("nbd://127.0.0.1:{port}/");
@@ -106,7 +107,7 @@ pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     array.stop()
 }
 
-/// Size, sector, FUA, the longest discard, cache: as the driver was told by nbd-client.
+/// Checks the driver's parameters: size, sector, FUA, longest discard, cache.
 fn check_shape(shape: &str, size_bytes: u64) -> Result<()> {
     let mut words = shape.splitn(5, ' ');
     let mut word = || words.next().context("a word");
@@ -118,7 +119,7 @@ fn check_shape(shape: &str, size_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The kernel and what it starts from.
+/// The kernel and its initramfs.
 fn start_files(folder: &Path, port: u16) -> Result<(PathBuf, PathBuf)> {
     let (kernel, modules) = find_kernel()?;
     let mut archive = Archive::new();

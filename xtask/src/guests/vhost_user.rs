@@ -1,17 +1,19 @@
-//! A guest that boots from the array by vhost-user-blk: braid's own, or what qemu-storage-daemon makes of NBD.
+//! A guest that boots from the array by vhost-user-blk: braid's own, or qemu-storage-daemon's over
+//! NBD.
 //!
 //! ```text
 //! members ─ braid serve ┬────────────────────────────── vhost-user-blk ─ QEMU: firmware, GRUB, Linux, its root
 //!                       └─ NBD ─ qemu-storage-daemon ─ vhost-user-blk ─ QEMU: the same
 //! ```
 //!
-//! While the guest writes, a member is failed; a little later the server is killed and served again, which is a pause for the
-//! guest: by the daemon's `reconnect-delay`, or since QEMU connects again and has kept what was in flight. In the end the file
-//! system is read from the array by this machine's programs.
+//! While the guest writes, a member fails. A little later the server is killed and served again,
+//! which the guest sees as a pause: the daemon has `reconnect-delay`, and QEMU itself connects
+//! again and resubmits requests in flight. In the end this machine's programs read the file system
+//! from the array.
 //!
 //! Invariants:
-//! - every file that the guest has synced has the bytes that it meant to write, for the guest and for this machine
-//!   (`run` fails otherwise, and so does a guest that sees an error).
+//! - every file that the guest has synced has its bytes, for the guest and for this machine (`run`
+//!   fails otherwise, and so does a guest that sees an error).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -28,16 +30,17 @@ use crate::programs::{output, run as run_program};
 use crate::server::send;
 
 const MEMORY_MIB: u32 = 384;
-/// GRUB reads a kernel by the firmware: a tenth of it on two idle cores.
+/// GRUB reads a kernel by the firmware, which takes a tenth of this on two idle cores.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// So long the daemon's guest waits for a server that is away.
+/// The daemon waits so long for a server.
 const RECONNECT_SECONDS: u32 = 60;
 
 const FIRST: &str = include_str!("guest/root.sh");
 
-/// The scene with the daemon between.
+/// The scene with the daemon.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
-    // The daemon connects again and does not know that what was answered early is lost, so nothing may be.
+    // A daemon that reconnects does not know of lost acknowledged writes, so no write may be
+    // answered early.
     let array = booting(braid, folder, &["--cache", "writethrough"])?;
     let daemon = Daemon::start(&array.socket(), folder.join("vhost.sock"))?;
     let array = live(array, &devices(&daemon.socket, ""))?;
@@ -45,7 +48,7 @@ pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     compare(array, folder)
 }
 
-/// The scene with nothing between.
+/// The scene without the daemon.
 pub(super) fn run_own(braid: &Path, folder: &Path) -> Result<()> {
     let socket = folder.join("vhost.sock");
     let path = socket.to_str().context("a path of text")?;
@@ -54,7 +57,7 @@ pub(super) fn run_own(braid: &Path, folder: &Path) -> Result<()> {
     compare(array, folder)
 }
 
-/// An array with a disk on it that boots.
+/// An array with a bootable disk on it.
 fn booting(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Array> {
     let disk = image::make(folder, FIRST)?;
     let array = Array::create(braid, folder, doors)?;
@@ -63,14 +66,14 @@ fn booting(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Array> {
     Ok(array)
 }
 
-/// What gives a machine the disk, to boot from.
+/// QEMU's options for the disk.
 fn devices(socket: &Path, reconnect: &str) -> Vec<String> {
     let socket = format!("socket,id=disk,path={}{reconnect}", socket.display());
     let device = "vhost-user-blk-pci,chardev=disk,num-queues=1,bootindex=0";
     ["-chardev", &socket, "-device", device].map(str::to_owned).to_vec()
 }
 
-/// The option by which this QEMU connects again: it was named anew in version 9.2, and the old name went later.
+/// This QEMU's option for reconnecting: version 9.2 renamed it, and the old name went later.
 fn reconnect() -> Result<&'static str> {
     let said = output(Command::new("qemu-system-x86_64").arg("--version"))?;
     let major = said.split("version ").nth(1).and_then(|rest| rest.split('.').next());
@@ -78,7 +81,7 @@ fn reconnect() -> Result<&'static str> {
     Ok(if major >= 10 { ",reconnect-ms=500" } else { ",reconnect=1" })
 }
 
-/// The guest's life; the array that it leaves.
+/// Runs the guest to its end; returns its array.
 fn live(mut array: Array, devices: &[String]) -> Result<(Array, String)> {
     let begun = Instant::now();
     let mut machine = Machine::start(MEMORY_MIB, devices)?;
@@ -98,7 +101,7 @@ fn live(mut array: Array, devices: &[String]) -> Result<(Array, String)> {
     Ok((array, files))
 }
 
-/// The guest's files, read by this machine.
+/// Reads the guest's files with this machine's programs.
 fn compare((array, files): (Array, String), folder: &Path) -> Result<()> {
     array.expect_state("degraded")?;
     let same = files::compare(&array, folder, PARTITION_BYTES)?;
@@ -107,14 +110,14 @@ fn compare((array, files): (Array, String), folder: &Path) -> Result<()> {
     array.stop()
 }
 
-/// A running qemu-storage-daemon. It is killed when this is dropped.
+/// A running qemu-storage-daemon. A drop kills it.
 struct Daemon {
     child: Child,
     socket: PathBuf,
 }
 
 impl Daemon {
-    /// Starts it on an NBD server's socket, and waits until a machine can come.
+    /// Starts it on an NBD server's socket, and waits until it accepts a machine.
     fn start(nbd: &Path, socket: PathBuf) -> Result<Self> {
         let mut command = Command::new("qemu-storage-daemon");
         command.arg("--blockdev").arg(format!(

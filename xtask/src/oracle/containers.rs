@@ -1,22 +1,23 @@
-//! Containers whose metadata is not md's, made by the real mdadm: Intel's (IMSM) and DDF, with volumes of every level that braid
-//! reads in them, healthy and in states that rescue must judge.
+//! Containers with foreign metadata, made by the real mdadm: Intel's (IMSM) and DDF. Their volumes
+//! have every level that braid reads in them, healthy and in states that rescue must judge.
 //!
-//! Stands beside `states`; fixtures go to `oracle/containers`. Two things are other than for md's own arrays. mdadm wants whole
-//! disks, so each member is a loop device over its region. And one disk is in several volumes, so a member's data area begins
-//! at its first sector and all volumes lie in it: volume N is stamped with generation N, so that a sector tells its volume.
+//! Stands beside `states`; fixtures go to `oracle/containers`. They differ from md's own arrays in
+//! two ways. mdadm wants whole disks, so each member is a loop device over its region. And one disk
+//! is in several volumes, so a member's data area begins at its first sector and holds all volumes.
+//! Volume N is stamped with generation N, so that a sector tells its volume.
 
 use super::drive::Member;
 use super::golden::Golden;
 use super::guest::{Case, Ending};
 
-/// Room for the data of the volumes and, with Intel, for what it keeps back.
+/// Room for the volumes' data and Intel's reserved area.
 const IMSM_SECTORS: u64 = 49_152;
-/// DDF keeps 32 MiB at the end of each disk for itself.
+/// DDF reserves 32 MiB at the end of each disk.
 const DDF_SECTORS: u64 = 81_920;
-/// What is looked at as data, from the first sector on; metadata lies behind it in both formats.
+/// Data area from the first sector on; both formats keep metadata behind it.
 const DATA_KIB: u64 = 7168;
 
-/// A story: name, metadata, members, and what happens, with what it shows.
+/// A story: name, metadata, members, shell, and its purpose.
 struct Story(&'static str, &'static str, usize, &'static str, &'static str);
 
 const STORIES: &[Story] = &[
@@ -118,7 +119,7 @@ const CUTS: &[Story] = &[
     ),
 ];
 
-/// Words of these stories.
+/// Shell functions of these stories.
 const WORDS: &str = r#"
 export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1 MDADM_NO_SYSTEMCTL=1
 C=/dev/md100
@@ -176,9 +177,9 @@ dirty() {
 }
 "#;
 
-/// What comes before a story.
+/// Shell before each story.
 fn start(metadata: &str, members: usize) -> String {
-    // What a case before this may have left.
+    // Removes leftovers of the case before.
     let mut script = format!(
         "for old in $(seq 0 7); do losetup -d /dev/loop$old 2>/dev/null || true; done\nCOUNT={members}\nALL=\n"
     );
@@ -193,7 +194,7 @@ fn start(metadata: &str, members: usize) -> String {
         + &format!("mdadm --create $C --run --metadata={metadata} --raid-devices={members} $ALL\n")
 }
 
-/// What comes after one that ends in good order.
+/// Shell after a story with a clean stop.
 const STOP: &str = r"
 for number in 2 1; do
     [ -e /sys/block/md$number ] && mdadm --wait-clean /dev/md$number && mdadm --stop /dev/md$number
@@ -203,7 +204,7 @@ sync
 for loop in $ALL; do losetup -d $loop; done
 ";
 
-/// Every story as a fixture to be made.
+/// Every story as a fixture.
 pub(crate) fn containers() -> Vec<Golden> {
     let stopped = STORIES.iter().map(|story| golden(story, Ending::PowerOff));
     stopped.chain(CUTS.iter().map(|story| golden(story, Ending::Cut))).collect()

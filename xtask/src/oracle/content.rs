@@ -1,7 +1,7 @@
-//! What an array holds after the oracle's writes, computed on the host.
+//! The array's content after the oracle's writes, computed on the host.
 //!
-//! The guest's agent wrote streams of `oracle/pattern.rs`; the same streams are laid down here, to
-//! be compared with what md and braid read, and to be written by braid.
+//! The guest's agent writes streams of `oracle/pattern.rs`. The host computes the same streams, to
+//! compare them with the reads of md and braid, and to write them through braid.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use super::host;
 use super::pattern;
 use super::script::SCRIBBLES;
 
-/// The odd places that a stream is written to in an array of `bytes`: offset and length.
+/// The scattered places that a stream is written to in an array of `bytes`: offset and length.
 pub(crate) fn scribbles(seed: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     pattern::scribbles(seed, bytes, SCRIBBLES)
 }
 
-/// Length bytes of a stream from an offset on.
+/// `length` bytes of a stream from an offset on.
 pub(crate) fn stream(seed: u64, offset: u64, length: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(length)?];
     pattern::stream(seed, offset, &mut bytes);
@@ -42,7 +42,7 @@ pub(crate) fn scribble(content: &mut [u8], seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// SHA-256 of a content; `folder` is for a passing file.
+/// SHA-256 of a content; `folder` is for a temporary file.
 pub(crate) fn sha256(folder: &Path, content: &[u8]) -> Result<String> {
     let path = tempfile::NamedTempFile::new_in(folder)?;
     std::fs::write(&path, content)?;

@@ -1,9 +1,8 @@
-//! Writes a `newc` cpio archive, the form in which a kernel takes its first file system.
+//! Writes a `newc` cpio archive, the form of a kernel's initramfs.
 //!
-//! Stands below `initramfs`; knows no kernel and no RAID.  It does not read archives and does not
-//! keep owners or times: all is root's and of the year 1970, so equal input makes equal bytes.
-//! Archives may be joined end to end (the kernel unpacks each in turn), which is how a job joins a
-//! cached base.
+//! Stands below `initramfs`; knows no kernel and no RAID. It reads no archives and keeps no owners
+//! or times: every file is root's and of the year 1970, so equal input makes equal bytes. Archives
+//! can be joined end to end (the kernel unpacks each in turn); so a job follows a cached base.
 
 /// An archive being written.
 pub(crate) struct Archive {
@@ -25,12 +24,11 @@ impl Archive {
         self.entry(path, DIRECTORY, &[]);
     }
 
-    /// A file that may be run.
+    /// An executable file.
     pub(crate) fn file(&mut self, path: &str, content: &[u8]) {
         self.entry(path, PROGRAM, content);
     }
 
-    /// A symbolic link.
     pub(crate) fn link(&mut self, path: &str, target: &str) {
         self.entry(path, LINK, target.as_bytes());
     }

@@ -1,10 +1,9 @@
 //! Turns member images that md wrote into the text of a fixture.
 //!
-//! The array's content is stamps (`oracle/pattern.rs`), so each sector of a member tells which
-//! logical sector it is. What is no stamp is tried as P (XOR of the other members' sectors at the
-//! same place), then as Q (powers of g, each tried), and is otherwise kept as its word. No layout
-//! is known here: which member holds parity, and which power of g each data member has in Q, is
-//! what md did.
+//! The array's content is stamps (`oracle/pattern.rs`), so each sector of a member tells its
+//! logical sector. A sector without a stamp is tried as P (XOR of the other members' sectors at the
+//! same place), then as Q (powers of g, each tried). Otherwise the text keeps its word. No layout
+//! is known here: the text follows md, which chose the parity members and the powers of g.
 //!
 //! Invariant: the text read back gives the images byte for byte; `text` checks it each time.
 
@@ -18,13 +17,12 @@ use super::fixture::{Content, Fixture, Member, Run, times_power};
 use super::host;
 use super::pattern::{SECTOR, unstamp};
 
-/// An image and where its data area lies, in sectors.
+/// An image and the place of its data area, in sectors.
 pub(crate) struct Source {
-    /// The image.
     pub(crate) path: PathBuf,
     /// Sectors before the data area.
     pub(crate) data_start: usize,
-    /// Sectors of the data area; what lies outside is kept as bytes.
+    /// Sectors of the data area; all others are kept as bytes.
     pub(crate) data_sectors: usize,
 }
 
@@ -56,7 +54,7 @@ pub(crate) fn text(facts: &[(String, String)], sources: &[Source]) -> Result<Str
     Ok(text)
 }
 
-/// The word of each sector of the data area; `None` where a sector is no repeated word.
+/// The word of each sector of the data area; `None` if the sector is no repeated word.
 fn words(image: &[u8], source: &Source) -> Vec<Option<u64>> {
     let sectors = image.chunks(SECTOR).skip(source.data_start);
     let sectors = sectors.take(source.data_sectors);
@@ -68,8 +66,7 @@ fn words(image: &[u8], source: &Source) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// Stretches of bytes that are not zero, outside the data area or inside it where there is no
-/// repeated word.
+/// Stretches of non-zero bytes outside the data area, or inside it without a repeated word.
 fn raw(
     image: &[u8],
     source: &Source,
@@ -96,10 +93,11 @@ fn raw(
     stretches
 }
 
-/// Sectors of a member that are the sum of others, and of which.
+/// Sectors that are the sum of other members, with these members.
 type Sums = BTreeMap<u64, Vec<usize>>;
 
-/// For each member where it is the sum of the others and no word: the last of them that is none, as the others say what it is.
+/// For each member, its sectors that are no word and the sum of the other members. Per place it is
+/// the last such member; the others define it.
 fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) -> Vec<Sums> {
     let mut all = vec![Sums::new(); images.len()];
     let sectors = columns.iter().map(Vec::len).min().unwrap_or(0);
@@ -123,7 +121,7 @@ fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) ->
     all
 }
 
-/// The byte that all are, if they are all one byte.
+/// The value of all bytes, if they are equal.
 fn one_byte(bytes: &[u8]) -> Option<u8> {
     let first = bytes.first()?;
     bytes.iter().all(|byte| byte == first).then_some(*first)
@@ -151,7 +149,7 @@ fn runs(columns: &[Vec<Option<u64>>], sums: &Sums, index: usize) -> Vec<Run> {
     runs
 }
 
-/// Whether this content goes on where the run ends.
+/// Whether this content continues the run.
 fn extends(run: &Run, next: &Content) -> bool {
     match (&run.content, next) {
         (
@@ -194,8 +192,8 @@ fn explain(
     Content::Words(vec![word])
 }
 
-/// The stamped words at this place on the other members, each logical sector once: where two
-/// members have the same one (a copy made in recovery), the later generation counts.
+/// The stamped words at this place on the other members, each logical sector once. If two members
+/// have the same one (a copy made in recovery), the later generation counts.
 fn stamped(columns: &[Vec<Option<u64>>], index: usize, at: usize) -> Vec<(usize, u64)> {
     let mut data: Vec<(usize, u64, u8, u64)> = Vec::new();
     for (member, column) in columns.iter().enumerate().filter(|(member, _)| *member != index) {
@@ -262,10 +260,10 @@ fn write(facts: &[(String, String)], fixture: &Fixture) -> Result<String> {
     Ok(text)
 }
 
-/// Zeroes in a row that are worth a line of their own.
+/// Zeroes in a row that justify a line of their own.
 const ZEROES_MIN: usize = 12;
 
-/// What is left of bytes between long rows of zeroes, and where.
+/// Pieces of bytes between long rows of zeroes, with their offsets.
 fn pieces(bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let mut pieces: Vec<(usize, usize)> = Vec::new();
     for at in (0..bytes.len()).filter(|at| bytes[*at] != 0) {
@@ -298,7 +296,7 @@ fn content(content: &Content) -> String {
     }
 }
 
-/// `folder/name.txt` gets this text.
+/// Writes the text to `folder/name.txt`.
 pub(crate) fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
     let path = folder.join(format!("{name}.txt"));
     std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))

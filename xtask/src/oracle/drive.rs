@@ -1,8 +1,9 @@
-//! One big drive that carries every member of a boot, each in a region of its own.
+//! One big drive with every member of a boot, each in a region of its own.
 //!
-//! A PC has slots for about 28 virtio drives and a boot has hundreds of members, so members are
-//! regions of one sparse file; the guest makes a block device of each (`addpart`).  Knows offsets
-//! and lengths, nothing of arrays.  Copies keep holes: a stretch of zeros is not written.
+//! A PC has slots for about 28 virtio drives, and a boot has hundreds of members. So members are
+//! regions of one sparse file; the guest makes a block device of each (`addpart`). This module
+//! knows offsets and lengths, and no arrays. Copies keep holes: they do not write stretches of
+//! zeros.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -10,22 +11,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// Bytes in a sector.
 const SECTOR: u64 = 512;
 /// Regions start at multiples of this many sectors.
 const ALIGN: u64 = 2048;
-/// Members up to 1 GiB come out of the guest.
+/// Members up to 1 GiB are extracted from the drive.
 const EXTRACT_SECTORS_MAX: u64 = 1 << 21;
-/// The largest stretch that is looked at as a whole when holes are sought.
+/// Copies look for holes in stretches of this size.
 const GRAIN: usize = 16 << 10;
 const BUFFER: usize = 1 << 20;
 
 /// A member of a case, as the drive begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    /// Its size in sectors.
+    /// Size.
     pub(crate) sectors: u64,
-    /// What it holds at first; zeros if `None`.
+    /// Initial content; zeros if `None`.
     pub(crate) image: Option<PathBuf>,
 }
 
@@ -43,16 +43,14 @@ impl Member {
     }
 }
 
-/// Where a member lies on the big drive, in sectors.
+/// A member's place on the big drive, in sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
-    /// First sector.
     pub(crate) start: u64,
-    /// Length.
     pub(crate) length: u64,
 }
 
-/// Gives each member of each case its region; the regions and the sectors of the whole drive.
+/// Assigns each member a region; returns the regions and the sectors of the whole drive.
 pub(crate) fn plan(cases: &[Vec<Member>]) -> (Vec<Vec<Region>>, u64) {
     let mut next = ALIGN;
     let mut regions = Vec::new();
@@ -108,7 +106,7 @@ pub(crate) fn extract(drive: &File, regions: &[Region], folder: &Path) -> Result
     Ok(())
 }
 
-/// Copies bytes into a file that reads as zeros there.
+/// Copies bytes into a file that has a hole there.
 fn copy(source: &File, from: u64, target: &File, to: u64, bytes: u64) -> Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut done = 0;

@@ -1,6 +1,6 @@
 //! `cargo xtask oracle --make-fixtures`: from stories and layouts to `oracle/fixtures/*.txt`.
 //!
-//! Stands between `golden` and `states` (what is made), `suite` (where) and `describe` (the text).
+//! `golden` and `states` say what is made, `suite` boots, `describe` writes the text.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::report::{CaseReport, Report};
 use super::states;
 use super::suite::Bench;
 
-/// What the kernel says of an array, in this order in the text.
+/// The kernel's facts about an array, in the order of the text.
 const FACTS: [&str; 9] = [
     "metadata_version",
     "raid_disks",
@@ -27,14 +27,14 @@ const FACTS: [&str; 9] = [
     "array_state",
 ];
 
-/// Makes every fixture whose name has the word, and writes it to `target`; their number.
+/// Makes every fixture with this word in its name, and writes it to `target`; returns how many.
 pub(crate) fn make(bench: &Bench, word: &str, target: &Path) -> Result<usize> {
     let mut all = golden::layouts();
     all.extend(states::states());
     make_of(bench, all, word, target)
 }
 
-/// The same of these.
+/// The same for these fixtures.
 pub(crate) fn make_of(
     bench: &Bench,
     mut all: Vec<Golden>,
@@ -94,8 +94,8 @@ fn one(golden: &Golden, report: &Report, folder: &Path, target: &Path) -> Result
     describe::save(target, name, &describe::text(&facts, &sources)?)
 }
 
-/// Where a member's data lies: by the kernel's word when the array was made, or, for a member that
-/// came later, as it lies on the others.
+/// The place of a member's data, by the kernel's report at creation. For a member that came later:
+/// the place on the others.
 fn source(case: &CaseReport, folder: &Path, index: usize) -> Result<Source> {
     let facts = case.values.get(&format!("member.{index}"));
     let facts = facts.or_else(|| case.values.get("member.0")).context("no member has facts")?;
@@ -108,14 +108,14 @@ fn source(case: &CaseReport, folder: &Path, index: usize) -> Result<Source> {
         host::examine(&path).with_context(|| format!("examining member {index}"))?;
     }
     let (start, sectors) = (offset.parse::<usize>()?, kib.parse::<usize>()? * 2);
-    // Data that are being moved to before where they were.
+    // A reshape may move data to a lower offset.
     let lowest =
         case.values.get("data_lowest").map(|lowest| lowest.parse::<usize>()).transpose()?;
     let data_start = lowest.unwrap_or(start);
     Ok(Source { path, data_start, data_sectors: sectors + start - data_start })
 }
 
-/// mdadm examines no file for metadata that is not md's.
+/// mdadm examines no files with foreign metadata.
 fn case_is_container(case: &CaseReport) -> bool {
     case.values.keys().any(|word| word.starts_with("volume."))
 }

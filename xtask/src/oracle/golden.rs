@@ -1,9 +1,8 @@
-//! The golden fixtures: which small arrays md makes for the daily tests, and the states they are
-//! left in.
+//! The golden fixtures: small arrays that md makes for the daily tests, and their states.
 //!
-//! `layouts` is one array for each way that bytes can lie; `states` is what assembly must judge:
-//! members failed, stale, spare, half-way through something, with lists and bitmaps, and arrays
-//! whose machine lost power. Content is stamps, so that the text of a fixture holds everything.
+//! `layouts` has one array for each way that bytes can lie. `states` has cases for assembly:
+//! members failed, stale, spare or half recovered, with bad-block logs and bitmaps, and arrays
+//! after a power cut. Content is stamps, so that the text of a fixture holds everything.
 
 use super::drive::Member;
 use super::guest::{Case, Ending};
@@ -11,20 +10,19 @@ use super::matrix::{RAID5_LAYOUTS, RAID6_LAYOUTS, RAID10_LAYOUTS};
 use super::script;
 use super::spec::{ArraySpec, Level, Making};
 
-/// A fixture to be made.
 #[derive(Clone, Debug)]
 pub(crate) struct Golden {
-    /// Its members and script; the name is the fixture's.
+    /// Members and script; the name is the fixture's.
     pub(crate) case: Case,
-    /// What it shows, in a sentence.
+    /// Its purpose, in a sentence.
     pub(crate) about: String,
-    /// How its boot ends.
+    /// The end of its boot.
     pub(crate) ending: Ending,
     /// mdadm's words for level and layout.
     pub(crate) level: &'static str,
 }
 
-/// Device sectors where the superblock is at the start, and where it is at the end.
+/// Device sectors with the superblock at the start, and at the end.
 const AT_START: u64 = 4240;
 const AT_END: u64 = 2320;
 const CHUNK_KIB: u32 = 32;
@@ -97,7 +95,7 @@ fn unequal(all: &mut Vec<Golden>) {
         );
         all.push(golden);
     }
-    // Names must differ where only sizes do.
+    // Arrays that differ only in size need different names.
     for index in 1..all.len() {
         let name = all[index].case.name.clone();
         if all[..index].iter().any(|other| other.case.name == name) {

@@ -1,14 +1,15 @@
 //! One boot of a real kernel with md: cases in, report and member images out.
 //!
-//! Stands above `initramfs` (what is booted), `drive` (where members lie) and `report` (what was
-//! said); knows QEMU, processes and deadlines, and nothing of RAID: a case is members and a script.
-//! KVM is never asked for: software emulation is the same on every host, and is fast enough for
-//! arrays of a few MiB. A guest has one processor: with more, QEMU has to make every locked operation and barrier of the
-//! kernel a real one, which costs a quarter of the time; cores are used by booting several guests.
+//! Stands above `initramfs` (the booted system), `drive` (places of members) and `report` (the
+//! guest's output). It knows QEMU, processes and deadlines, and no RAID: a case is members and a
+//! script. KVM is never used: software emulation is the same on every host, and fast enough for
+//! arrays of a few MiB. A guest has one processor: with more, QEMU must execute every locked
+//! operation and barrier of the kernel as a real one, which costs a quarter of the time. Several
+//! guests at a time use the cores.
 //!
-//! Invariants: the QEMU process that was started here has ended when `run` returns, whatever
-//! happened (`Boot::drop`); a kernel panic, an early end and a passed deadline are errors that say
-//! so, with the end of the console's text.
+//! Invariants: the QEMU process has ended when `run` returns, whatever happened (`Boot::drop`). A
+//! kernel panic, an early end and a passed deadline are errors that say so, with the end of the
+//! console's text.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -26,7 +27,7 @@ use super::report::Report;
 /// Regions that one drive can have at a time (the kernel's limit is 255 partitions).
 const REGIONS_MAX: usize = 250;
 
-/// Some members and what the guest is to do with them.
+/// Some members, and the guest's script for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     /// Unique within a job; letters, digits, `-`, `_` and `.`.
@@ -40,24 +41,23 @@ pub(crate) struct Case {
 /// How a boot ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Each case's arrays are stopped when it ends; at last the guest switches off.
+    /// Each case stops its arrays; at last the guest switches off.
     PowerOff,
-    /// Arrays are left running, and the machine resets without a sync, as in a power cut. What is under way at drives is done.
+    /// Arrays keep running, and the machine resets without a sync, as in a power cut. Drives
+    /// complete requests in flight.
     Cut,
-    /// Arrays are left running and being written, and QEMU is killed: what is under way at drives is lost, too.
+    /// Arrays keep running under writes, and QEMU is killed: drives lose requests in flight.
     Killed,
 }
 
-/// All that one boot does.
+/// The work of one boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    /// In this order.
     pub(crate) cases: Vec<Case>,
-    /// How it ends.
     pub(crate) ending: Ending,
-    /// A script that runs longer is killed.
+    /// Time limit of a script.
     pub(crate) case_seconds: u32,
-    /// A boot that lasts longer is killed.
+    /// Time limit of the boot.
     pub(crate) boot_seconds: u64,
 }
 
@@ -69,7 +69,7 @@ impl Job {
     }
 }
 
-/// A machine that can be booted again and again.
+/// A machine for repeated boots.
 pub(crate) struct Guest {
     initramfs: Initramfs,
 }
@@ -89,7 +89,7 @@ impl Guest {
     ///
     /// A case whose script failed is no error here: its report says so.
     pub(crate) fn run(&self, job: &Job, folder: &Path) -> Result<Report> {
-        // What an earlier boot said must not be taken for this one's words.
+        // An earlier boot's output must not count as this one's.
         std::fs::remove_dir_all(folder).ok();
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let members: Vec<_> = job.cases.iter().map(|case| case.members.clone()).collect();
@@ -103,7 +103,7 @@ impl Guest {
         std::fs::remove_file(folder.join("initrd"))?;
         let report = read_text(&folder.join("report")).and_then(|text| Report::parse(&text));
         if let Err(failure) = outcome {
-            // Its report may end anywhere, so it may not parse; the failure is what counts.
+            // The report may be cut off anywhere and not parse; the failure counts.
             return Err(failure.context(where_it_was(&report.unwrap_or_default())));
         }
         let report = report?;
@@ -117,20 +117,20 @@ impl Guest {
     }
 }
 
-/// One case whose array is being written when QEMU is killed.
+/// One case whose array is written when QEMU is killed.
 pub(crate) struct Storm<'a> {
     /// `$M1`, `$M2`, ... of the script, each a drive of its own, written in place.
     pub(crate) images: &'a [PathBuf],
-    /// So many writes a second are carried out at each, so that others wait there.
+    /// Each drive is throttled to so many writes a second, so that writes queue there.
     pub(crate) writes_per_second: u32,
-    /// Shell, as of a case; it leaves the writer behind in the background.
+    /// Shell of the case; it leaves the writer in the background.
     pub(crate) script: &'a str,
     /// From the end of the script to the kill.
     pub(crate) lasting: Duration,
 }
 
 impl Guest {
-    /// Boots, runs the script, and pulls the plug in the middle of what it left behind.
+    /// Boots, runs the script, and kills QEMU while the writer runs.
     pub(crate) fn storm(&self, storm: &Storm<'_>, folder: &Path) -> Result<()> {
         std::fs::remove_dir_all(folder).ok();
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
@@ -189,7 +189,7 @@ fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
     for (index, (case, regions)) in job.cases.iter().zip(regions).enumerate() {
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         ensure!(case.name.chars().all(allowed), "{} is no name for a case", case.name);
-        // Numbers are used in turn, so that a case that hangs takes no later case with it.
+        // Numbers are used in turn, so that a hanging case does not block a later one.
         if job.ending == Ending::PowerOff && taken + regions.len() > REGIONS_MAX {
             taken = 0;
         }
@@ -207,10 +207,10 @@ fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// A file that the guest has as a drive.
+/// A file as a drive of the guest.
 struct Drive {
     image: PathBuf,
-    /// 0: as many as there are.
+    /// 0 for no limit.
     writes_per_second: u32,
 }
 
@@ -219,7 +219,7 @@ impl Drive {
         Self { image: image.to_owned(), writes_per_second: 0 }
     }
 
-    /// As QEMU wants it said.
+    /// QEMU's options for it.
     fn words(&self, id: usize) -> String {
         let limit = match self.writes_per_second {
             0 => String::new(),
@@ -264,7 +264,7 @@ impl Boot {
         Ok(Self { child, folder: folder.to_owned() })
     }
 
-    /// Until the guest has said a word.
+    /// Waits until the guest has printed a word.
     fn wait_for_word(&self, word: &str, limit: Duration) -> Result<()> {
         let begun = Instant::now();
         while !read_text(&self.folder.join("report")).is_ok_and(|said| said.contains(word)) {
@@ -297,7 +297,7 @@ impl Boot {
 
 impl Drop for Boot {
     fn drop(&mut self) {
-        // Both fail only if the process has ended already, which is what is wanted.
+        // Both fail only if the process has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

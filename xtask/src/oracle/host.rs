@@ -1,7 +1,6 @@
-//! What the host's own programs say of images: mdadm's `--examine` and coreutils' `sha256sum`.
+//! Output of the host's own programs about images: mdadm's `--examine` and coreutils' `sha256sum`.
 //!
-//! mdadm reads superblocks of plain files as well as of devices, so the field-for-field comparison
-//! needs no boot.
+//! mdadm reads superblocks of plain files as of devices, so the comparison of fields needs no boot.
 
 use std::path::Path;
 use std::process::Command;

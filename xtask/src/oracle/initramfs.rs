@@ -1,9 +1,9 @@
-//! The guest's first file system: a kernel's md modules, busybox, mdadm and the oracle's scripts.
+//! The guest's initramfs: a kernel's md modules, busybox, mdadm and the oracle's scripts.
 //!
-//! Stands between the host's packages and `guest`.  Everything is taken from the host as it is
-//! installed (Debian: linux-image-amd64, busybox-static, mdadm, e2fsprogs, lvm2, fdisk, util-linux) except the agent, which
-//! is built here by `rustc`.  Nothing is downloaded.  The base archive is cached; a job's scripts
-//! follow it as a second archive.
+//! Stands between the host's packages and `guest`. All files come from the host as installed
+//! (Debian: linux-image-amd64, busybox-static, mdadm, e2fsprogs, lvm2, fdisk, util-linux), except
+//! the agent, which `rustc` builds here. Nothing is downloaded. The base archive is cached; a job's
+//! scripts follow it as a second archive.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::cpio::Archive;
 
-/// In this order each module finds what it needs already inserted.
+/// In order of insertion: each module after its dependencies.
 const MODULES: [&str; 27] = [
     "virtio_ring",
     "virtio",
@@ -44,7 +44,7 @@ const MODULES: [&str; 27] = [
     "raid456",
 ];
 
-/// Host programs that the guest gets, each with the libraries it names.
+/// Host programs for the guest, packed with their libraries.
 const PROGRAMS: [&str; 5] =
     ["/sbin/mdadm", "/sbin/mdmon", "/usr/bin/addpart", "/usr/bin/delpart", "/usr/bin/busybox"];
 
@@ -56,16 +56,16 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("library.sh", include_str!("guest/library.sh")),
 ];
 
-/// What a guest has beyond what all have.
+/// Additions to a guest's usual content.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct More {
-    /// Names of modules, each after what it needs.
+    /// Names of modules, each after its dependencies.
     pub(crate) modules: &'static [&'static str],
     /// Paths of programs.
     pub(crate) programs: &'static [&'static str],
 }
 
-/// A kernel and the archive it starts from.
+/// A kernel and its archive.
 pub(crate) struct Initramfs {
     /// The kernel image that QEMU loads.
     pub(crate) kernel: PathBuf,
@@ -76,7 +76,8 @@ pub(crate) struct Initramfs {
 impl Initramfs {
     /// Finds the newest installed kernel that has md, and packs the base archive.
     ///
-    /// `cache` keeps the agent between runs; it is made if it is not there. These modules and programs come on top.
+    /// `cache` keeps the agent between runs, and is made if missing. `more` adds modules and
+    /// programs.
     pub(crate) fn build(cache: &Path, more: &More) -> Result<Self> {
         std::fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
         let (kernel, modules) = find_kernel()?;
@@ -112,12 +113,12 @@ pub(crate) fn find_kernel() -> Result<(PathBuf, PathBuf)> {
     )
 }
 
-/// Packs modules of a kernel, as far as they are below `root`, and the order to insert them in.
+/// Packs a kernel's modules, those below `root`, and the order of their insertion.
 pub(crate) fn add_modules(archive: &mut Archive, root: &Path, names: &[&str]) -> Result<()> {
     let mut order = String::new();
     for name in names {
         let Some(path) = find_module(root, name) else {
-            // A later kernel may have it built in, or (linear) no longer have it at all.
+            // A later kernel may have the module built in, or (linear) have dropped it.
             continue;
         };
         let content = match path.extension().and_then(|ending| ending.to_str()) {
@@ -150,7 +151,7 @@ fn find_module(folder: &Path, name: &str) -> Option<PathBuf> {
     folders.iter().find_map(|folder| find_module(folder, name))
 }
 
-/// Packs programs with the libraries that they name, and what busybox stands for and none of them does.
+/// Packs programs with their libraries, and busybox's links for all other names.
 pub(crate) fn add_programs(archive: &mut Archive, programs: &[&str]) -> Result<()> {
     let mut libraries = BTreeSet::new();
     for &program in programs {
@@ -204,7 +205,7 @@ fn build_agent(cache: &Path) -> Result<Vec<u8>> {
     std::fs::read(&program).with_context(|| format!("reading {}", program.display()))
 }
 
-/// Runs a program to its end; its standard output, or an error with its own words.
+/// Runs a program; returns its standard output, or an error with its message.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let result = command.output().with_context(|| format!("running {name}"))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask oracle`: a real kernel's md, held against braid, both ways.
+//! `cargo xtask oracle`: a real kernel's md against braid, both ways.
 //!
 //! ```text
 //! matrix, golden, states     which arrays, and what happens to them
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Knows mdadm, QEMU and files. It never loads a module, makes a device or needs root on the host:
-//! everything that md touches is inside the guest.
+//! md runs only in the guest.
 
 mod braid;
 mod containers;
@@ -60,17 +60,16 @@ pub(crate) use initramfs::find_kernel;
 
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// What the guest starts with, in the folder of images.
+/// The guest's parts, in the folder of images.
 const CACHE: &str = "cache";
 /// Boots at a time, unless said otherwise.
 const BOOTS_DEFAULT: usize = 2;
-/// Days until every array and every part had its turn in `cargo xtask test`.
+/// Days until `cargo xtask test` has run every array and every part.
 const SHARES: u8 = 4;
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only arrays whose name has this in it
+    /// Only arrays whose name contains this
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
     /// Only every fourth array and every fourth part, from this one on
@@ -79,7 +78,7 @@ pub(crate) struct Options {
     /// Boots at a time
     #[arg(long, value_name = "N", default_value_t = BOOTS_DEFAULT)]
     boots: usize,
-    /// Where images go, a few GiB: target/oracle, unless said otherwise
+    /// The folder for images, a few GiB: target/oracle, unless said otherwise
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
     /// Write-intent bitmaps, and logs that come and go, alone, without the arrays
@@ -91,22 +90,23 @@ pub(crate) struct Options {
     /// The judge's own trial in full, which takes minutes more
     #[arg(long)]
     proofs: bool,
-    /// Say which arrays there are
+    /// List the arrays
     #[arg(long)]
     list: bool,
     /// Make fixtures instead
     #[arg(long, conflicts_with_all = ["list", "proofs", "bitmaps"])]
     make_fixtures: bool,
-    /// Make those of containers that are not md's instead: oracle/containers
+    /// Make those of foreign containers instead: oracle/containers
     #[arg(long, conflicts_with_all = ["list", "proofs", "bitmaps", "make_fixtures"])]
     make_containers: bool,
-    /// Where fixtures go: oracle/fixtures, unless said otherwise
+    /// The folder for fixtures: oracle/fixtures, unless said otherwise
     #[arg(long, value_name = "PATH", requires = "make_fixtures")]
     fixtures: Option<PathBuf>,
 }
 
 impl Options {
-    /// For `cargo xtask test`: a quarter of the arrays and of the parts today, another one tomorrow. All of them take ten minutes more.
+    /// For `cargo xtask test`: each day another quarter of the arrays and parts. All of them take
+    /// ten minutes more.
     fn today() -> Self {
         let days = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
         Self {
@@ -131,14 +131,13 @@ impl Options {
     }
 }
 
-/// Every fourth of them, from the one of this number on; all if there is none.
+/// Every fourth of them, from this number on; all for `None`.
 fn share_of<T>(all: Vec<T>, share: Option<u8>) -> Vec<T> {
     let numbered = all.into_iter().zip((0..SHARES).cycle());
     let due = numbered.filter(|(_, number)| share.is_none_or(|share| share == *number));
     due.map(|(one, _)| one).collect()
 }
 
-/// Runs the oracle.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut specs = matrix::arrays();
     specs.retain(|spec| spec.name.contains(&options.only));
@@ -199,7 +198,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What `cargo xtask test` asks for. Its images, some GiB, are thrown away when all is well, with those that were there before.
+/// The run of `cargo xtask test`. Its images, some GiB, and earlier ones are removed if all is
+/// well.
 pub(crate) fn run_today() -> Result<()> {
     let options = Options::today();
     run(&options)?;

@@ -1,8 +1,8 @@
-//! The judge is judged: md's own arrays pass, and damaged ones do not.
+//! Tests the judge: md's own arrays pass, and damaged ones do not.
 //!
-//! Each array that md made is given back to md as if braid had made it. Untouched, every one must
-//! pass; with one byte of data flipped in one member, content or check must fail; with one
-//! superblock bit flipped, md must not start the array, or start it without that member.
+//! md gets each of its own arrays back as if braid had made it. Every untouched array must pass.
+//! With one byte of data flipped on one member, content or check must fail. With one superblock bit
+//! flipped, md must refuse the array, or start it without that member.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -17,8 +17,8 @@ use super::guest::{Case, Ending, Job};
 use super::spec::Level;
 use super::suite::{Bench, Given, Made, Maker};
 
-/// Every array, untouched; md then writes every third and must find what it wrote. The count of
-/// arrays that passed.
+/// Every array, untouched; md then writes every third and must find its writes. Returns how many
+/// passed.
 pub(crate) fn just(bench: &Bench, made: &[Made]) -> Result<usize> {
     let mut given: Vec<Given> = made.iter().map(|array| give(array, &[])).collect();
     for (array, given) in made.iter().zip(&mut given).step_by(3) {
@@ -40,7 +40,7 @@ pub(crate) fn just(bench: &Bench, made: &[Made]) -> Result<usize> {
     Ok(made.len())
 }
 
-/// One array of each level that has redundancy, with every loss it must survive.
+/// One array of each level with redundancy, with every loss that it must survive.
 pub(crate) fn degraded(bench: &Bench, made: &[Made]) -> Result<usize> {
     let mut seen = BTreeSet::new();
     let mut given = Vec::new();
@@ -92,7 +92,7 @@ pub(crate) fn severe(bench: &Bench, made: &[Made], levels: &[Level]) -> Result<u
     Ok(chosen.len())
 }
 
-/// A script that hangs, one that fails, and a kernel that panics are each reported as that.
+/// Checks that a hanging script, a failing one and a kernel panic are reported as such.
 pub(crate) fn failures(bench: &Bench) -> Result<usize> {
     let case = |name: &str, script: &str| Case {
         name: name.to_owned(),
@@ -130,7 +130,7 @@ pub(crate) fn give(array: &Made, lost: &[usize]) -> Given {
     }
 }
 
-/// First byte of a member's data, by the kernel's own word.
+/// First byte of a member's data, from the kernel's report.
 fn data_start(array: &Made, slot: usize) -> Result<u64> {
     let facts = array.report.value(&format!("member.{slot}"))?;
     let offset = facts.split(' ').nth(1).context("a member's facts are slot, offset, size")?;

@@ -1,4 +1,4 @@
-//! What a boot said, parsed.
+//! The output of a boot, parsed.
 //!
 //! The guest writes lines that start with `@@` on a virtio port (see `guest/run-case.sh`):
 //!
@@ -11,18 +11,18 @@
 //!     @@STATUS number seconds
 //!     @@DONE seconds
 //!
-//! Lines that fit nowhere are errors: a report that cannot be read proves nothing.
+//! A line that does not fit is an error: an unreadable report proves nothing.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 
-/// What one case said.
+/// The output of one case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CaseReport {
     /// Exit status of the case's script; `None` if the guest ended before the script did.
     pub(crate) status: Option<i32>,
-    /// Guest seconds from its start to its end.
+    /// Guest seconds that it took.
     pub(crate) seconds: f64,
     /// Single words and lines: hashes, counts, states.
     pub(crate) values: BTreeMap<String, String>,
@@ -31,17 +31,17 @@ pub(crate) struct CaseReport {
 }
 
 impl CaseReport {
-    /// A value that the script must have reported.
+    /// A value; an error if the script did not report it.
     pub(crate) fn value(&self, key: &str) -> Result<&str> {
         self.values.get(key).map(String::as_str).with_context(|| format!("no value {key}"))
     }
 
-    /// A text that the script must have reported.
+    /// A text; an error if the script did not report it.
     pub(crate) fn text(&self, key: &str) -> Result<&str> {
         self.texts.get(key).map(String::as_str).with_context(|| format!("no text {key}"))
     }
 
-    /// An error, with the guest's own log, unless the script ended well.
+    /// An error with the guest's log, unless the script succeeded.
     pub(crate) fn succeeded(&self) -> Result<()> {
         match self.status {
             Some(0) => Ok(()),
@@ -51,27 +51,27 @@ impl CaseReport {
         }
     }
 
-    /// The end of the script's output and of the kernel's log, where the script failed.
+    /// The end of a failed script's output and of the kernel's log.
     pub(crate) fn log(&self) -> &str {
         self.texts.get("log").map_or("", String::as_str)
     }
 }
 
-/// What one boot said.
+/// The output of one boot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
     /// The kernel's release.
     pub(crate) kernel: String,
     /// Guest seconds until the first case began.
     pub(crate) boot_seconds: f64,
-    /// Whether the guest came to its end by itself.
+    /// Whether the guest ended by itself.
     pub(crate) done: bool,
     /// By name of case.
     pub(crate) cases: BTreeMap<String, CaseReport>,
 }
 
 impl Report {
-    /// Reads the port's bytes; they may end anywhere.
+    /// Parses the port's bytes, which may be cut off anywhere.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut report = Self::default();
         let mut open: Option<(String, CaseReport, f64)> = None;

@@ -1,19 +1,19 @@
-//! The sentences that cases are made of: shell for the guest, from `guest/library.sh`'s words.
+//! Parts of scripts for cases: shell for the guest, with the functions of `guest/library.sh`.
 //!
 //! Knows mdadm's command line; knows no host path and no region.
 
 use super::spec::{ArraySpec, Making};
 
-/// Odd-placed writes after the first filling.
+/// Scattered writes after the first filling.
 pub(crate) const SCRIBBLES: u64 = 12;
 
-/// `$M1 $M2 ...`, without the slots left out.
+/// `$M1 $M2 ...`, except the slots in `without`.
 pub(crate) fn members(count: usize, without: &[usize]) -> String {
     let kept = (0..count).filter(|slot| !without.contains(slot));
     kept.map(|slot| format!("$M{}", slot + 1)).collect::<Vec<_>>().join(" ")
 }
 
-/// Makes the array from zeroed members.
+/// Creates the array on zeroed members.
 pub(crate) fn create(spec: &ArraySpec) -> String {
     let count = spec.members.len();
     let present = members(count, &[]);
@@ -63,12 +63,12 @@ fn default_layout(spec: &ArraySpec) -> String {
     format!("echo {number} >/sys/module/raid0/parameters/default_layout\n")
 }
 
-/// Writes the whole array with stream `seed`, then some places with stream `seed + 1`.
+/// Fills the array with stream `seed`, then some places with stream `seed + 1`.
 pub(crate) fn write(seed: u64) -> String {
     format!("agent fill $A {seed}\n{}", rewrite(seed + 1))
 }
 
-/// Writes some odd places with stream `seed`.
+/// Writes some scattered places with stream `seed`.
 pub(crate) fn rewrite(seed: u64) -> String {
     format!("agent scribble $A {seed} {SCRIBBLES}\n")
 }
@@ -83,8 +83,8 @@ pub(crate) fn forward(spec: &ArraySpec, seed: u64) -> String {
     script
 }
 
-/// Reverse: md reads what another wrote; first read-only (`sha256.readonly`), then its own check
-/// (`mismatch_cnt`, where the level has redundancy).
+/// Reverse: md reads an array that braid wrote, first read-only (`sha256.readonly`). Then it runs
+/// its own check (`mismatch_cnt`, if the level has redundancy).
 pub(crate) fn reverse(spec: &ArraySpec, without: &[usize]) -> String {
     let present = members(spec.members.len(), without);
     let run = if without.is_empty() { "" } else { " --run" };
@@ -98,7 +98,7 @@ pub(crate) fn reverse(spec: &ArraySpec, without: &[usize]) -> String {
 }
 
 /// The way back of a round trip: md reads (`sha256.readonly`), checks, writes some places with
-/// stream `seed`, and tells the new content (`sha256`).
+/// stream `seed`, and reports the new content (`sha256`).
 pub(crate) fn reverse_and_write(spec: &ArraySpec, seed: u64) -> String {
     let mut script = reverse(spec, &[]);
     if !spec.is_redundant() {
@@ -113,8 +113,8 @@ pub(crate) fn reverse_and_write(spec: &ArraySpec, seed: u64) -> String {
     script
 }
 
-/// The array was not stopped: md reads it (`sha256.readonly`), resyncs it once it may write, and
-/// must find nothing wrong then (`mismatch_cnt`).
+/// An array that was not stopped: md reads it (`sha256.readonly`) and resyncs it once it may write.
+/// Then it must find no mismatch (`mismatch_cnt`).
 pub(crate) fn crashed(spec: &ArraySpec) -> String {
     let present = members(spec.members.len(), &[]);
     let mut script = format!("mdadm --assemble --readonly $A {present}\n");
@@ -123,9 +123,9 @@ pub(crate) fn crashed(spec: &ArraySpec) -> String {
     script
 }
 
-/// Some members missed writes: md must start without them (`degraded`), read the content
-/// (`sha256.readonly`), rebuild them (`degraded.rebuilt`, `sha256.rebuilt`) and find nothing wrong
-/// (`mismatch_cnt`).
+/// Some members are stale: md must start without them (`degraded`), read the content
+/// (`sha256.readonly`) and rebuild them (`degraded.rebuilt`, `sha256.rebuilt`). It must find no
+/// mismatch (`mismatch_cnt`).
 pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
     let present = members(spec.members.len(), &[]);
     let mut script = default_layout(spec);
@@ -136,13 +136,13 @@ pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
     }
     script += "rebuilt\nvalue degraded.rebuilt $(cat /sys/block/$D/md/degraded)\n";
     script += "scrub mismatch_cnt\n";
-    // Without the pages that reads have left, and from every member in turn.
+    // Without pages that earlier reads cached, and from every member in turn.
     script += "content sha256.rebuilt\n";
     script
 }
 
-/// md begins to recover the last slot onto one more device, stops at sector `half`, and leaves the array; before, some places
-/// are written with stream `seed` while the slot is empty.
+/// md begins to recover the last slot onto an additional device, stops at sector `half`, and leaves
+/// the array. Before that, it writes some places with stream `seed` while the slot is empty.
 pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let count = spec.members.len();
     let present = members(count, &[]);
@@ -152,8 +152,8 @@ pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
     script + "mdadm --stop $A\n"
 }
 
-/// md begins to replace the last member by one device more, stops at sector `half`, and leaves the array; then some places are
-/// written with stream `seed`.
+/// md begins to replace the last member by an additional device, stops at sector `half`, and leaves
+/// the array. Then it writes some places with stream `seed`.
 pub(crate) fn begin_replace(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let count = spec.members.len();
     let (present, new) = (members(count, &[]), count + 1);
@@ -163,15 +163,16 @@ pub(crate) fn begin_replace(spec: &ArraySpec, seed: u64, half: u64) -> String {
     script + "mdadm --stop $A\n"
 }
 
-/// md begins a resync, stops at sector `half`, and leaves the array; some places are written with stream `seed` meanwhile.
+/// md begins a resync, stops at sector `half`, and leaves the array. Meanwhile it writes some
+/// places with stream `seed`.
 pub(crate) fn begin_resync(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let present = members(spec.members.len(), &[]);
     format!("resync_to {half} {present}\n{}mdadm --stop $A\n", rewrite(seed))
 }
 
-/// Another has left a job half done: md reads the content before (`sha256.readonly`), says where it goes on (`resumed`, from
-/// `file` in the array's folder), ends it by itself (`degraded.ended`, `sha256.ended`) and checks (`mismatch_cnt`). Of so many
-/// devices.
+/// braid has left a job half done on so many devices. md reads the content (`sha256.readonly`) and
+/// reports where it goes on (`resumed`, from `file` in the array's folder). It finishes the job by
+/// itself (`degraded.ended`, `sha256.ended`) and checks (`mismatch_cnt`).
 pub(crate) fn end_job(devices: usize, file: &str) -> String {
     let present = members(devices, &[]);
     let mut script = format!("mdadm --assemble --readonly --run $A {present}\n");

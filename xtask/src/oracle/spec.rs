@@ -1,33 +1,23 @@
-//! What an array is to be, in mdadm's words, and which losses it must survive.
+//! The shape of an array in mdadm's words, and the losses that it must survive.
 //!
-//! Stands below the matrix; knows how to say an array to `mdadm --create` and to `braid create`,
-//! and counts tolerated losses on its own (from the definition of each level, not from braid's
-//! geometry, which it is there to judge).
+//! Stands below the matrix. Writes the arguments of `mdadm --create` and of `braid create`. Counts
+//! tolerated losses from the definition of each level, not from braid's geometry, which it judges.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A RAID level that md has and braid serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// Members one after another.
     Linear,
-    /// Stripes without redundancy.
     Raid0,
-    /// Mirrors.
     Raid1,
-    /// P on the last member.
     Raid4,
-    /// P rotates.
     Raid5,
-    /// P and Q.
     Raid6,
-    /// Copies of chunks.
     Raid10,
 }
 
 impl Level {
-    /// Every level.
     pub(crate) const ALL: [Self; 7] = [
         Self::Linear,
         Self::Raid0,
@@ -53,7 +43,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// How md comes to have the array.
+/// The way in which md gets the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Making {
     /// `mdadm --create` makes it.
@@ -68,30 +58,28 @@ pub(crate) enum Making {
     PatchedFarSets(u32),
 }
 
-/// An array to be made.
+/// An array to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArraySpec {
-    /// Unique; made of the other fields. Its first 24 bytes are the name in the superblock.
+    /// Unique; derived from the other fields. Its first 24 bytes are the name in the superblock.
     pub(crate) name: String,
-    /// Its level.
     pub(crate) level: Level,
-    /// mdadm's word for the layout, where the level has one.
+    /// mdadm's word for the layout, if the level has one.
     pub(crate) layout: Option<&'static str>,
     /// `0.90`, `1.0`, `1.1` or `1.2`.
     pub(crate) metadata: &'static str,
-    /// Chunk in KiB, where the level has one (linear: rounding).
+    /// Chunk in KiB, if the level has one (linear: rounding).
     pub(crate) chunk_kib: Option<u32>,
     /// Device size of each slot, in sectors.
     pub(crate) members: Vec<u64>,
-    /// How md comes to have it.
     pub(crate) making: Making,
-    /// md's `raid0.default_layout` while the array is made and read: what unequal members of a
-    /// superblock without a layout mean.
+    /// md's `raid0.default_layout` while the array is made and read. It decides the layout of
+    /// unequal members whose superblock has none.
     pub(crate) raid0_default: Option<u8>,
 }
 
 impl ArraySpec {
-    /// The words of `mdadm --create`, without devices.
+    /// The arguments of `mdadm --create`, without devices.
     pub(crate) fn create_words(&self) -> String {
         let mut words = format!(
             "--run --metadata={} --level={} --raid-devices={} --homehost=oracle",
@@ -107,7 +95,7 @@ impl ArraySpec {
             words += &format!(" --{word}={chunk}");
         }
         if !matches!(self.level, Level::Linear | Level::Raid0) {
-            // Members begin as zeros, so that parity and copies are right from the start.
+            // Zeroed members: parity and copies agree from the start.
             words += " --assume-clean";
         }
         if self.metadata != "0.90" {
@@ -117,17 +105,17 @@ impl ArraySpec {
         words
     }
 
-    /// Whether `mdadm --create`, and so `braid create`, can be asked for it.
+    /// Whether `mdadm --create`, and so `braid create`, can make it.
     pub(crate) fn can_be_created(&self) -> bool {
         self.making == Making::Mdadm
     }
 
-    /// Whether there is parity or a copy that `check` can compare.
+    /// Whether `check` can compare parity or copies.
     pub(crate) fn is_redundant(&self) -> bool {
         !matches!(self.level, Level::Linear | Level::Raid0)
     }
 
-    /// Every set of slots that may be lost with all data still there, the empty set first.
+    /// Every set of slots that the array can lose without losing data; the empty set first.
     pub(crate) fn tolerated_losses(&self) -> Vec<Vec<usize>> {
         let count = self.members.len();
         let copies = self.copies();
@@ -145,7 +133,7 @@ impl ArraySpec {
             .collect()
     }
 
-    /// For RAID-10, the sets of slots that hold copies of the same chunk.
+    /// The sets of slots that hold copies of one chunk (RAID-10).
     fn copies(&self) -> BTreeSet<BTreeSet<usize>> {
         let count = self.members.len();
         let Some((kind, copies)) = self.layout.and_then(|word| word.split_at_checked(1)) else {
@@ -162,7 +150,7 @@ impl ArraySpec {
                     Making::PatchedFarSets(_) => copies,
                     _ => count,
                 };
-                // The last set takes the slots that fill no set of their own.
+                // The last set also takes the slots that do not fill a set.
                 let begin = (first / set).min(count / set - 1) * set;
                 let end = if begin / set == count / set - 1 { count } else { begin + set };
                 (0..copies).map(|copy| begin + (first - begin + copy) % (end - begin)).collect()
@@ -197,7 +185,7 @@ mod tests {
         assert_eq!(count(Level::Raid6, Some("ls"), 5), 1 + 5 + 10);
         // Two mirror pairs: each pair keeps one of its two, or both.
         assert_eq!(count(Level::Raid10, Some("n2"), 4), 9);
-        // Copies on neighbours in a ring of 5: no two neighbours may go.
+        // Copies on neighbours in a ring of 5: no two neighbours may be lost.
         assert_eq!(count(Level::Raid10, Some("f2"), 5), 11);
         // Near with an odd count is a ring too.
         assert_eq!(count(Level::Raid10, Some("n2"), 5), 11);

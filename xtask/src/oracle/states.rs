@@ -1,7 +1,7 @@
-//! Arrays in the states that assembly must judge, each a short story told to the real md.
+//! Arrays in the states that assembly must judge, each made by a short story with the real md.
 //!
-//! Stands beside `golden`, which holds healthy arrays. Stamps of generation 2 and later are
-//! writes made after something had happened, so that a stale member shows in its content.
+//! Stands beside `golden`, which holds healthy arrays. Stamps of generation 2 and later are writes
+//! after an event, so that a stale member shows in its content.
 
 use super::drive::Member;
 use super::golden::Golden;
@@ -10,10 +10,10 @@ use super::guest::{Case, Ending};
 /// Device sectors of every member here.
 const SECTORS: u64 = 4240;
 
-/// A story: name, level, members on the table, and what happens, with what it shows.
+/// A story: name, level, number of members, shell, and its purpose.
 struct Story(&'static str, &'static str, usize, &'static str, &'static str);
 
-/// Stories whose arrays are stopped in good order. Each step is a line of shell.
+/// Stories with a clean stop. Each step is a line of shell.
 const STORIES: &[Story] = &[
     Story(
         "raid5-stale",
@@ -171,8 +171,8 @@ const STORIES: &[Story] = &[
         "raid5-bad-blocks",
         "raid5",
         4,
-        // Reading a bad block makes raid5 write it again, and it is bad no longer: so nothing is
-        // read after them. The last write is there to have the superblocks written.
+        // Reading a bad block makes raid5 rewrite it, which clears it: so nothing is read
+        // afterwards. The last write makes md write superblocks.
         "make 5 4 1.2; stamp; agent stamp $A 2 0 64; report; bad_blocks 2 '2112 8'; \
          bad_blocks 3 '3072 8'; agent stamp $A 2 0 64; mdadm --stop $A",
         "Member 1 has bad blocks at device sectors 2112+8, member 2 at 3072+8.",
@@ -231,7 +231,7 @@ const STORIES: &[Story] = &[
     ),
 ];
 
-/// Stories that end with a power cut; the arrays are written at that moment and never stopped.
+/// Stories that end with a power cut during writes.
 const CUTS: &[Story] = &[
     Story(
         "raid1-dirty",
@@ -395,7 +395,7 @@ const CUTS: &[Story] = &[
     ),
 ];
 
-/// Words that only stories use.
+/// Shell functions of the stories.
 const WORDS: &str = r#"
 create() { # create LEVEL SLOTS METADATA WORDS...
     level=$1 slots=$2 metadata=$3
@@ -491,7 +491,7 @@ stop() {
 }
 "#;
 
-/// Every story as a fixture to be made.
+/// Every story as a fixture.
 pub(crate) fn states() -> Vec<Golden> {
     let stopped = STORIES.iter().map(|story| golden(story, Ending::PowerOff));
     stopped.chain(CUTS.iter().map(|story| golden(story, Ending::Cut))).collect()

@@ -1,8 +1,8 @@
-//! The suites: which cases go into which boots, and what must be true afterwards.
+//! The suites: distribution of cases over boots, and the conditions afterwards.
 //!
-//! `forward`: md makes arrays and writes them. `reverse`: md is given images and judges them.
-//! Braid's side stands between the two; `proof` puts md itself there, to show that the judge is
-//! just and can say no.
+//! `forward`: md makes arrays and writes them. `reverse`: md gets images and judges them. Braid's
+//! side stands between the two; `proof` puts md itself there, to show that the judge is just and
+//! can say no.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,54 +16,49 @@ use super::report::{CaseReport, Report};
 use super::script;
 use super::spec::ArraySpec;
 
-/// Where and how suites run.
+/// The environment of suites.
 #[derive(Clone)]
 pub(crate) struct Bench {
-    /// Everything goes here.
+    /// The folder for all files.
     pub(crate) folder: PathBuf,
-    /// The machine.
     pub(crate) guest: Arc<Guest>,
-    /// Boots at a time.
     pub(crate) boots: usize,
 }
 
-/// An array that md made and wrote: what braid must read.
+/// An array that md made and wrote, for braid to read.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
-    /// What was asked for.
     pub(crate) spec: ArraySpec,
-    /// One image for each slot, in the order of slots.
+    /// One image for each slot, in slot order.
     pub(crate) images: Vec<PathBuf>,
-    /// Of the whole content, as md reads it.
+    /// Hash of the whole content, as md reads it.
     pub(crate) sha256: String,
     /// Size of the array.
     pub(crate) sectors: u64,
-    /// The first of the two streams that were written (see `script::write`).
+    /// The first of the two written streams (see `script::write`).
     pub(crate) seed: u64,
-    /// All that the guest said.
     pub(crate) report: CaseReport,
 }
 
-/// An array for md to judge: what braid (or md) left behind.
+/// An array of braid (or md), for md to judge.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
-    /// What it claims to be.
+    /// The shape that md must find.
     pub(crate) spec: ArraySpec,
-    /// One image for each slot; `None` for a slot that is lost.
+    /// One image for each slot; `None` for a lost one.
     pub(crate) images: Vec<Option<PathBuf>>,
-    /// Of the content that md must find.
+    /// Hash of the content that md must find.
     pub(crate) sha256: String,
-    /// Write some places with this stream afterwards (the way back of a round trip).
+    /// md writes some places with this stream afterwards (the way back of a round trip).
     pub(crate) rewrite: Option<u64>,
-    /// Slots whose images have missed writes: md must see it, and then rebuild them.
+    /// Slots with stale images: md must notice, and rebuild them.
     pub(crate) stale: Vec<usize>,
-    /// It was not stopped: md must call it dirty and resync it.
+    /// The array was not stopped: md must call it dirty and resync it.
     pub(crate) crashed: bool,
-    /// Who made the array.
     pub(crate) maker: Maker,
 }
 
-/// Who made an array.
+/// The maker of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
     /// `mdadm --create`.
@@ -73,7 +68,8 @@ pub(crate) enum Maker {
 }
 
 impl Given {
-    /// The array's name in failures and cases: an array of braid's has a spec that md's may have.
+    /// The array's name in failures and cases. braid's arrays have names of their own, since md may
+    /// have the same spec.
     pub(crate) fn name(&self) -> String {
         match self.maker {
             Maker::Md => self.spec.name.clone(),
@@ -82,30 +78,29 @@ impl Given {
     }
 }
 
-/// What md says of a given array.
+/// md's verdict on a given array.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// The content, read with the array read-only, is what was expected.
+    /// The content, read from a read-only array, is the expected one.
     pub(crate) same_content: bool,
-    /// `mismatch_cnt` after md's `check`; `None` where there is nothing to compare.
+    /// `mismatch_cnt` after md's `check`; `None` without redundancy.
     pub(crate) mismatches: Option<u64>,
-    /// Hash of the content after md's own writes, if it was to write.
+    /// Hash of the content after md's own writes, if it wrote.
     pub(crate) rewritten: Option<String>,
-    /// The members afterwards, in the order given.
+    /// The members afterwards, in the given order.
     pub(crate) images: Vec<PathBuf>,
-    /// All that the guest said.
     pub(crate) report: CaseReport,
 }
 
 impl Verdict {
-    /// Whether md found nothing wrong.
+    /// Whether md found no fault.
     pub(crate) fn is_good(&self) -> bool {
         self.same_content && self.mismatches.unwrap_or(0) == 0
     }
 }
 
 impl Bench {
-    /// md makes every array and fills it; an array that md cannot make is an error.
+    /// md makes every array and fills it; a failure is an error.
     pub(crate) fn forward(&self, specs: &[ArraySpec]) -> Result<Vec<Made>> {
         let folder = self.folder.join("forward");
         let seeds = (1..).map(|number| number * 100);
@@ -137,7 +132,7 @@ impl Bench {
         made.collect()
     }
 
-    /// md judges every array; an array that md does not start is an error in its place.
+    /// md judges every array; an array that does not start gets an error as its verdict.
     pub(crate) fn reverse(&self, given: &[Given], word: &str) -> Result<Vec<Result<Verdict>>> {
         let folder = self.folder.join(word);
         let mut cases = Vec::new();
@@ -168,7 +163,7 @@ impl Bench {
         Ok(verdicts.collect())
     }
 
-    /// Spreads cases over boots that run at the same time; one report, members in `folder/CASE`.
+    /// Spreads cases over parallel boots; returns one report, and members in `folder/CASE`.
     pub(crate) fn run(&self, cases: Vec<Case>, ending: Ending, folder: &Path) -> Result<Report> {
         self.run_jobs(cases, folder, |pile| Job::new(pile, ending))
     }
@@ -226,7 +221,7 @@ fn verdict(array: &Given, case: &CaseReport, folder: &Path) -> Result<Verdict> {
         degraded == lost.to_string() || (degraded == "none" && lost == 0),
         "md misses {degraded} members, not {lost}"
     );
-    // "resync=PENDING" is what a dirty array shows while it is read-only.
+    // A dirty read-only array shows "resync=PENDING".
     let dirty = case.text("mdstat")?.contains("resync");
     ensure!(dirty == array.crashed, "md calls the array {}", if dirty { "dirty" } else { "clean" });
     if array.crashed {
