@@ -250,7 +250,7 @@ impl<'a> Living<'a> {
         Ok(Outcome { files, promised, bytes, is_trimmed })
     }
 
-    /// Writes into a new folder, and runs `event` in the middle; keeps checksums of the files.
+    /// Writes into a new folder while `happens` runs; keeps checksums of the files.
     fn under_load(
         &mut self,
         name: &str,

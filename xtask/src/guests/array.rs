@@ -25,7 +25,7 @@ pub(super) struct Array {
 }
 
 impl Array {
-    /// Creates it in a folder, and serves it there with these options.
+    /// Creates the array in a folder, and serves it with these options.
     pub(super) fn create(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Self> {
         let members: Vec<PathBuf> =
             (0..MEMBERS).map(|slot| folder.join(format!("m{slot}"))).collect();

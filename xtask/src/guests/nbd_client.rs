@@ -11,8 +11,8 @@
 //! the kernel reports the connection as gone (seen with 3.24 and Linux 6.1).
 //!
 //! Invariants:
-//! - every file that the guest has synced has its bytes, for the guest and for this machine (`run`
-//!   fails otherwise, and so does a guest that sees an error).
+//! - every file that the guest has synced has its bytes, for the guest and for this machine.
+//!   Otherwise `run` fails, as for a guest that sees an error.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! While the guest writes, a member fails. A little later the server is killed and served again,
-//! which the guest sees as a pause: the daemon has `reconnect-delay`, and QEMU itself connects
-//! again and resubmits requests in flight. In the end this machine's programs read the file system
-//! from the array.
+//! which the guest sees as a pause. The daemon has `reconnect-delay`; QEMU itself connects again
+//! and resubmits requests in flight. In the end this machine's programs read the file system from
+//! the array.
 //!
 //! Invariants:
-//! - every file that the guest has synced has its bytes, for the guest and for this machine (`run`
-//!   fails otherwise, and so does a guest that sees an error).
+//! - every file that the guest has synced has its bytes, for the guest and for this machine.
+//!   Otherwise `run` fails, as for a guest that sees an error.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,9 +1,9 @@
 //! Turns member images that md wrote into the text of a fixture.
 //!
 //! The array's content is stamps (`oracle/pattern.rs`), so each sector of a member tells its
-//! logical sector. A sector without a stamp is tried as P (XOR of the other members' sectors at the
-//! same place), then as Q (powers of g, each tried). Otherwise the text keeps its word. No layout
-//! is known here: the text follows md, which chose the parity members and the powers of g.
+//! logical sector. A sector without a stamp may be P: the XOR of the other members' sectors at the
+//! same place. Or it is Q, whose powers of g are tried. Otherwise the text keeps its word. No
+//! layout is known here: the text follows md, which chose the parity members and the powers of g.
 //!
 //! Invariant: the text read back gives the images byte for byte; `text` checks it each time.
 

@@ -1,8 +1,8 @@
-//! What is newer than what is installed, from the distribution's backports, unpacked and not installed: `qemu-utils` beside the QEMU that
-//! is there, and a kernel that has ublk_drv.
+//! Newer packages from the distribution's backports, unpacked and not installed: `qemu-utils`
+//! beside the installed QEMU, and a kernel with ublk_drv.
 //!
-//! apt is given lists of its own, so that the system's stay as they are. Whatever goes wrong is said and is no failure: a test
-//! that finds no such QEMU is skipped, and says why.
+//! apt gets lists of its own, so that the system's stay unchanged. A failure is printed and ends
+//! nothing: a test that misses such a QEMU is skipped with the reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Where it is unpacked; `crates/cli/tests/e2e/extended.rs` looks there.
+/// Folder of the unpacked QEMU, known to `crates/cli/tests/e2e/extended.rs`.
 const FOLDER: &str = "target/newer-qemu";
 
-/// Where a kernel is unpacked that has ublk_drv.
+/// Folder of the unpacked kernel with ublk_drv.
 const KERNEL_FOLDER: &str = "target/newer-kernel";
 
-/// The package that depends on the newest of them; of those for clouds, which have the driver and a third of the size.
+/// The package that depends on the newest kernel for clouds. Those have the driver, and a third of
+/// the usual size.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
-/// Unpacks it if it is not there and the installed one is too old.
+/// Unpacks QEMU if the installed one is too old.
 pub(super) fn fetch_qemu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
     if folder.join("usr/bin/qemu-io").exists() || is_new("qemu-io") {
@@ -31,20 +32,21 @@ pub(super) fn fetch_qemu() {
     }
 }
 
-/// Whether a program of QEMU's is of 8.2 or later.
+/// Whether a program of QEMU's has version 8.2 or later.
 fn is_new(program: &str) -> bool {
     let said = Command::new(program).arg("--version").output();
     let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     said.is_ok_and(|said| version(&said).is_some_and(|version| version >= (8, 2)))
 }
 
-/// Of `qemu-io version 7.2.22 (Debian ...)`.
+/// Parses `qemu-io version 7.2.22 (Debian ...)`.
 fn version(said: &str) -> Option<(u32, u32)> {
     let mut numbers = said.split_once("version ")?.1.split(['.', ' ']).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// A kernel's image (`vmlinuz`) and its modules (below `modules`), in a folder; unpacked if it is not there.
+/// The folder with a kernel's image (`vmlinuz`) and its modules (below `modules`), unpacked on the
+/// first call.
 pub(crate) fn kernel() -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(KERNEL_FOLDER);
     if folder.join("modules").exists() {
@@ -61,7 +63,7 @@ pub(crate) fn kernel() -> Result<PathBuf> {
     let image = format!("boot/vmlinuz-{}", release.file_name().to_string_lossy());
     fs::create_dir_all(&folder)?;
     fs::rename(unpacked.join(image), folder.join("vmlinuz"))?;
-    // The last, by which it is known to be whole.
+    // Renamed last: it marks the folder as complete.
     fs::rename(release.path(), folder.join("modules"))?;
     fs::remove_dir_all(&unpacked)?;
     println!("unpacked a newer kernel in {KERNEL_FOLDER}");
@@ -70,7 +72,7 @@ pub(crate) fn kernel() -> Result<PathBuf> {
 
 fn fetch_and_try_qemu(folder: &Path) -> Result<()> {
     fetch(folder, |_, release| Ok(format!("qemu-utils/{release}-backports")))?;
-    // What it needs is installed with the older one, or it is of no use.
+    // The older QEMU's packages must provide its libraries, or the program does not run.
     let program = folder.join("usr/bin/qemu-io");
     if !is_new(&program.display().to_string()) {
         fs::remove_dir_all(folder)?;
@@ -98,7 +100,7 @@ impl Apt {
     }
 }
 
-/// Unpacks a package of the backports, which is named once they are known.
+/// Unpacks a package of the backports; `name` chooses it from apt's lists.
 fn fetch(folder: &Path, name: impl FnOnce(&Apt, &str) -> Result<String>) -> Result<()> {
     let (site, release) = main_archive()?;
     let work = folder.with_extension("apt");
@@ -140,7 +142,7 @@ fn main_archive() -> Result<(String, String)> {
     let main = said.lines().find_map(|line| {
         let mut words = line.split(' ');
         let (site, release, component) = (words.next()?, words.next()?, words.next()?);
-        // Not its updates, and not its security's.
+        // Not the updates, and not the security archive.
         let is_main = component == "main" && !release.contains('-') && !site.contains("security");
         is_main.then(|| (site.to_owned(), release.to_owned()))
     });

@@ -1,14 +1,16 @@
-//! The rule that no files of a crate go round in a circle: what a file imports stands below it.
+//! Rule: a crate's files import in one direction, without circles.
 //!
 //! ```text
 //! lib.rs ─ mod a; mod b; ─▶ modules, one for each file ─ paths in code ─▶ edges ─▶ circles
 //! ```
 //!
-//! A path leads to the file in which the name is written down: one that a parent only hands on (`pub use child::Name`) leads to
-//! the child, so that parents are composition and no way round; so is a call of a child by its name (`child::run()`). A method that stands in another file than its type is found
-//! where it is called on a value of the type's name (`core.drive(…)`, `self.drive(…)`).
+//! A path leads to the file that defines the name. A parent's re-export (`pub use child::Name`)
+//! leads to the child, so parents are composition and make no circle; so does a call of a child by
+//! its name (`child::run()`). A method in another file than its type is found by calls on a value
+//! of the type's name (`core.drive(…)`, `self.drive(…)`).
 //!
-//! Test code is left out. So is what names do not show: trait objects, and values that are handed up as closures.
+//! Test code is left out, and so are links that names do not show: trait objects, and values passed
+//! up as closures.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,26 +20,27 @@ use super::source::{Source, block_end, word_after, words};
 use super::tree::Tree;
 use super::{Finding, Rule};
 
-/// Circles that stay, by a file of theirs, and why.
+/// Permitted circles, each by one of its files, and why.
 const STAY: [(&str, &str); 1] = [(
     "crates/io/ring/src/worker.rs",
     "a handler is called with the worker, so that it can submit more; the worker keeps handlers until then",
 )];
 
-/// Types whose methods stand each in the file of its layer, so that a call is an import of that file.
+/// Types whose methods are spread over the files of their layers, so that a call is an import of
+/// that file.
 const LAYERED: [&str; 1] = ["Core"];
 
-/// Names that lead to a name.
+/// A path as its names.
 type Names = Vec<String>;
 
 /// A file as a module of its crate.
 struct Module<'a> {
-    /// From the root, which has none.
+    /// Path from the crate's root; empty for the root.
     names: Names,
     source: &'a Source,
-    /// Without tests.
+    /// Text without tests.
     code: String,
-    /// Modules that are written inside it, and where.
+    /// Inline modules, and their places.
     inline: Vec<(Range<usize>, String)>,
     uses: Vec<Use>,
     /// Modules that it declares.
@@ -52,17 +55,17 @@ struct Use {
     is_handed_on: bool,
 }
 
-/// A method that stands in another file than its type.
+/// A method in another file than its type.
 struct Method {
     type_name: String,
     name: String,
     module: usize,
 }
 
-/// From which file to which, and where that is said.
+/// For each file, the files that it imports, and the place of the first import.
 type Edges = Vec<BTreeMap<usize, usize>>;
 
-/// Finds circles of files in every crate, and circles that are said to stay and are gone.
+/// Finds circles of files in every crate, and permitted circles that no longer exist.
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     let mut staying = BTreeSet::new();
     for root in &tree.sources {
@@ -177,13 +180,13 @@ impl<'a> Module<'a> {
         module
     }
 
-    /// The module, of those that are written inside the file as well, that a place belongs to.
+    /// The module of a place, including inline modules.
     fn place(&self, at: usize) -> Names {
         let inside = self.inline.iter().filter(|(range, _)| range.contains(&at));
         self.names.iter().chain(inside.map(|(_, name)| name)).cloned().collect()
     }
 
-    /// A path of this crate from its root; none of another crate's.
+    /// A path of this crate, from its root; `None` for another crate's.
     fn absolute(&self, at: usize, names: Names) -> Option<Names> {
         let mut base = self.place(at);
         let mut rest = names.as_slice();
@@ -196,7 +199,7 @@ impl<'a> Module<'a> {
                     rest = &rest[1..];
                 }
             }
-            // A child's, if it is one: else it leads nowhere.
+            // A child's path; any other leads nowhere.
             _ => {}
         }
         base.extend(rest.iter().cloned());
@@ -204,7 +207,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// The paths of a `use`, each with the name that it goes by.
+/// The paths of a `use`, each with its local name.
 fn expand(prefix: &[String], text: &str, found: &mut Vec<(Names, String)>) {
     let text = text.trim();
     let (head, group) = match text.split_once('{') {
@@ -238,7 +241,7 @@ fn expand(prefix: &[String], text: &str, found: &mut Vec<(Names, String)>) {
     }
 }
 
-/// Every path in the code that is not a `use`: where, and its names.
+/// Every path in the code outside of `use`: its place and names.
 fn paths(code: &str) -> Vec<(usize, Names)> {
     let mut found: Vec<(usize, Names)> = Vec::new();
     let mut end = 0;
@@ -268,7 +271,7 @@ fn edges(modules: &[Module<'_>]) -> Edges {
                 }
             };
             for one in &module.uses {
-                // What is handed on from a child is composition.
+                // A re-export of a child is composition.
                 let is_below = one.names.starts_with(&module.names);
                 if !(one.is_handed_on && is_below) {
                     note(one.at, &one.names);
@@ -304,7 +307,7 @@ fn without_uses(code: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The file in which a name is written down; none for what is not of this crate.
+/// The file that defines a name; `None` if it is not of this crate.
 fn resolve(modules: &[Module<'_>], names: &Names, depth: usize) -> Option<usize> {
     let prefix = |module: &&Module<'_>| names.starts_with(&module.names);
     let longest = modules.iter().filter(prefix).map(|module| module.names.len()).max()?;
@@ -316,16 +319,16 @@ fn resolve(modules: &[Module<'_>], names: &Names, depth: usize) -> Option<usize>
         let further = one.names.iter().chain(&rest[1..]).cloned().collect();
         return resolve(modules, &further, depth + 1);
     }
-    // A child that stands elsewhere (`#[path]`) is shared, and no file of the crate's own.
+    // A child elsewhere (`#[path]`) is shared, and no file of this crate alone.
     (!module.children.contains(name) && defines(module, name)).then_some(index)
 }
 
-/// Whether a file says a name anywhere: it defines it, or a macro of it does.
+/// Whether a file contains a name: the file defines it, or one of its macros does.
 fn defines(module: &Module<'_>, name: &str) -> bool {
     name == "*" || words(&module.code).any(|(_, word)| word == name)
 }
 
-/// Methods that stand in another file than their type.
+/// Methods in another file than their type.
 fn methods(modules: &[Module<'_>]) -> Vec<Method> {
     let mut found = Vec::new();
     for (index, module) in modules.iter().enumerate() {
@@ -345,7 +348,7 @@ fn methods(modules: &[Module<'_>]) -> Vec<Method> {
     found
 }
 
-/// Each `impl` of a type itself: where, and the type's name.
+/// Each inherent `impl`: its place, and the type's name.
 fn inherent_impls(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in words(code).filter(|&(_, word)| word == "impl") {
@@ -372,7 +375,7 @@ fn defines_type(code: &str, name: &str) -> bool {
     })
 }
 
-/// Where a method is called, by what the value is named.
+/// The place of a method's call, by the name of the value.
 fn call(module: &Module<'_>, code: &str, method: &Method) -> Option<usize> {
     let own = inherent_impls(&module.code).iter().any(|(_, name)| *name == method.type_name)
         || defines_type(&module.code, &method.type_name);
@@ -387,7 +390,7 @@ fn call(module: &Module<'_>, code: &str, method: &Method) -> Option<usize> {
     })
 }
 
-/// `ShardMemory` as values of it are named: `shard_memory`.
+/// The usual name of a type's value: `ShardMemory` gives `shard_memory`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for (at, letter) in name.char_indices() {
@@ -426,7 +429,7 @@ fn shortest_circle(edges: &Edges, start: usize) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// What is found in a crate of these files.
+    /// The findings for a crate of these files.
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let source =
             |(path, text): &(&str, &str)| Source::new(format!("crates/x/src/{path}"), text);

@@ -1,10 +1,10 @@
-//! Rules about crates: who may depend on whom.
+//! Rules about crates: permitted dependencies.
 //!
-//! Reads `cargo metadata`, so a dependency that hides behind a feature or a rename is seen. The
-//! table below is the drawing in ARCHITECTURE.md, one row for each crate.
+//! Reads `cargo metadata`, so it sees dependencies behind features and renames. The table below is
+//! the drawing in ARCHITECTURE.md, one row for each crate.
 //!
-//! Normal and build dependencies follow the table. Dev-dependencies may also name pure crates,
-//! but never one that talks to the world: a pure crate's tests stay pure.
+//! Normal and build dependencies follow the table. Dev-dependencies may also name pure crates, but
+//! no others: a pure crate's tests stay pure.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,22 +14,19 @@ use serde_json::Value;
 
 use super::{Finding, Rule};
 
-/// What a crate of the workspace may depend on.
+/// Permitted dependencies of a workspace crate.
 struct Row {
-    /// Package name.
     name: &'static str,
-    /// Workspace crates it may name; `ANY` for all.
+    /// Permitted workspace crates; `ANY` for all.
     workspace: &'static [&'static str],
-    /// Crates from the registry it may name; `ANY` for all.
+    /// Permitted crates of the registry; `ANY` for all.
     registry: &'static [&'static str],
 }
 
 const ANY: &[&str] = &["*"];
-/// What pure crates may take from the registry: nothing that knows the world.
+/// Crates of the registry for pure crates: none that reaches the outside world.
 const PURE_REGISTRY: &[&str] =
-    &["thiserror", "zerocopy", "crc32c", "crc32fast", "rangemap", "slotmap", "smallvec"];
-/// Crates that a dev-dependency may always name: the pure ones, and what a test asks of the machine before it asks anything
-/// else of the world.
+/// Crates that any dev-dependency may name: the pure ones, and `test-needs`.
 const FOR_TESTS: [&str; 13] = [
     "braid-sim-hooks",
     "braid-geometry",
@@ -46,14 +43,14 @@ const FOR_TESTS: [&str; 13] = [
     "braid-test-needs",
 ];
 
-/// Crates of the registry that bring an asynchronous runtime along, and those of ours that may have one.
+/// Crates of the registry with an asynchronous runtime, and our crates that may use them.
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
 const ROWS: [Row; 44] = [
-    // Nothing without the simulator's cfg, hence allowed at the very bottom.
+    // Empty without the simulator's cfg, so the lowest crates may use it.
     Row { name: "braid-sim-hooks", workspace: &[], registry: &[] },
-    // Nothing but an instruction that has no effect.
+    // Only an instruction without effects.
     Row { name: "braid-prefetch", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
@@ -102,10 +99,9 @@ const ROWS: [Row; 44] = [
         registry: PURE_REGISTRY,
     },
     Row { name: "braid-imaging", workspace: &[], registry: PURE_REGISTRY },
-    Row { name: "braid-lvm", workspace: &["braid-byte-reader"], registry: PURE_REGISTRY },
-    // What tests ask of the machine; in no product.
+    // Tests' requirements on the machine; in no product.
     Row { name: "braid-test-needs", workspace: &[], registry: &["rustix"] },
-    // The simulator takes the place of everything that talks to the world.
+    // The simulator replaces all crates that reach the outside world.
     Row {
         name: "braid-sim",
         workspace: &[
@@ -123,14 +119,14 @@ const ROWS: [Row; 44] = [
     },
     // One unsafe call, kept out of the crate that opens members.
     Row { name: "braid-block-ioctl", workspace: &[], registry: &["rustix"] },
-    // What a process gives up; asks the kernel and nobody else.
+    // Drops a process's privileges; talks only to the kernel.
     Row {
         name: "braid-confine",
         workspace: &[],
         registry: &["landlock", "libc", "rustix", "seccompiler", "thiserror"],
     },
     Row { name: "braid-member", workspace: &["braid-block-ioctl"], registry: ANY },
-    // Names for what threads share; the model checkers stand behind them.
+    // Names for shared state of threads; the model checkers are behind them.
     Row { name: "braid-concurrency", workspace: &[], registry: &["loom", "shuttle"] },
     Row { name: "braid-ring", workspace: &["braid-concurrency"], registry: ANY },
     // Threads around a machine; knows no RAID, so that the lab measures it alone.
@@ -139,8 +135,8 @@ const ROWS: [Row; 44] = [
         workspace: &["braid-elevator", "braid-concurrency"],
         registry: ANY,
     },
-    // The lab's: a modelled machine in the place of threads, and the files of the dispatcher compiled on top of it. What
-    // ships names none of them.
+    // The lab's: a modelled machine instead of threads, and the dispatcher's files compiled on it.
+    // No shipped crate names them.
     Row { name: "braid-many-cores", workspace: &["braid-concurrency"], registry: &["generator"] },
     Row {
         name: "braid-many-cores-elevator",
@@ -169,14 +165,14 @@ const ROWS: [Row; 44] = [
         ],
         registry: ANY,
     },
-    // The other end of NBD, by calls that block.
+    // An NBD client with blocking calls.
     Row { name: "braid-nbd-client", workspace: &["braid-nbd-proto"], registry: PURE_REGISTRY },
     Row {
         name: "braid-frontend-nbd",
         workspace: &["braid-nbd-proto", "braid-ring", "braid-concurrency"],
         registry: ANY,
     },
-    // The array is what it serves; nothing of it is known but how to ask.
+    // Serves arrays, of which it knows only the interface.
     Row {
         name: "braid-frontend-fuse",
         workspace: &["braid-fuse-proto", "braid-ring", "braid-runtime"],
@@ -192,17 +188,17 @@ const ROWS: [Row; 44] = [
         workspace: &["braid-virtio-proto", "braid-ring", "braid-runtime"],
         registry: ANY,
     },
-    // Knows values and HTTP; what it tells is given to it.
+    // Knows values and HTTP; the caller gives it the content.
     Row { name: "braid-control", workspace: &[], registry: ANY },
-    // Beside the server, and on no way of data: what notices are, and where they are told.
+    // Beside the server, outside the data path: the notices, and where they are sent.
     Row {
         name: "braid-events",
         workspace: &["braid-console", "braid-control", "braid-geometry", "braid-runtime"],
         registry: ANY,
     },
-    // How braid speaks to a person; knows no array.
+    // braid's dialogue with an operator; knows no array.
     Row { name: "braid-console", workspace: &["braid-control", "braid-member"], registry: ANY },
-    // What is on devices, and which arrays are served; runs none.
+    // Finds the content of devices and the served arrays; runs none.
     Row {
         name: "braid-discovery",
         workspace: &[
@@ -220,7 +216,7 @@ const ROWS: [Row; 44] = [
         ],
         registry: ANY,
     },
-    // The service. It reads no command line, and none of the formats that only a rescue reads.
+    // The service. It reads no command line and no formats that only a rescue needs.
     Row {
         name: "braid-server",
         workspace: &[
@@ -246,7 +242,7 @@ const ROWS: [Row; 44] = [
         ],
         registry: ANY,
     },
-    // Arrays that do not start. It has the server serve what it has opened.
+    // Arrays that do not start. The server serves the opened result.
     Row {
         name: "braid-rescue",
         workspace: &[
@@ -272,7 +268,7 @@ const ROWS: [Row; 44] = [
         registry: ANY,
     },
     Row { name: "braid", workspace: ANY, registry: ANY },
-    // Measures all of them; nothing depends on it, and it on no simulator.
+    // Measures all crates. No crate depends on it; it does not use the simulator.
     Row {
         name: "braid-lab",
         workspace: &[
@@ -323,12 +319,12 @@ pub(super) struct Package {
 
 struct Dependency {
     name: String,
-    /// By path, hence ours; otherwise from the registry.
+    /// Named by path; others are from the registry.
     is_ours: bool,
     is_dev: bool,
 }
 
-/// What `cargo metadata` says about the workspace and everything below it.
+/// Output of `cargo metadata` about the workspace and its dependencies.
 pub(super) fn metadata(root: &Path) -> Result<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -390,9 +386,9 @@ pub(super) fn directions(packages: &[Package], findings: &mut Vec<Finding>) {
 fn complaint(row: &Row, dependency: &Dependency) -> Option<String> {
     let name = dependency.name.as_str();
     let allowed = if dependency.is_ours { row.workspace } else { row.registry };
-    // Errors without a type are for chores, not for anything that ships.
+    // Untyped errors are for chores, not for shipped crates.
     let is_typeless = name == "anyhow" && row.name != "xtask";
-    // Futures are for what no byte of an array goes through.
+    // Futures are for code outside the data path.
     let is_elsewhere = RUNTIMES.contains(&name) && !ASYNCHRONOUS.contains(&row.name);
     let by_table = (allowed == ANY && !is_typeless && !is_elsewhere) || allowed.contains(&name);
     let by_test = dependency.is_dev && (!dependency.is_ours || FOR_TESTS.contains(&name));

@@ -1,8 +1,8 @@
 //! Rules about documents: links resolve, the map is complete, absences and invariants are checked.
 //!
-//! A sentence that says "this never happens" is worth something only if a program would notice.
-//! So each line under `## Absences` in ARCHITECTURE.md ends in `[tidy: rule]` or `[test: name]`,
-//! and a doc comment may end an invariant in `[check: name]`; the names must exist.
+//! "This never happens" is worth something only if a program would notice. So each line under `##
+//! Absences` in ARCHITECTURE.md ends in `[tidy: rule]` or `[test: name]`, and a doc comment may end
+//! an invariant in `[check: name]`; the names must exist.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{Finding, Rule};
 
 const MAP: &str = "ARCHITECTURE.md";
 
-/// Finds relative links to files that are not there.
+/// Finds relative links to missing files.
 pub(super) fn links(document: &Document, root: &Path, findings: &mut Vec<Finding>) {
     if !document.path.ends_with(".md") {
         return;
@@ -62,7 +62,7 @@ fn has_heading(file: &Path, anchor: &str) -> bool {
     })
 }
 
-/// Finds crates that the map does not show and absences that nothing checks.
+/// Finds crates that the map lacks, and absences without a check.
 pub(super) fn architecture(tree: &Tree, packages: &[Package], findings: &mut Vec<Finding>) {
     let Some(map) = tree.document(MAP) else {
         findings.push(Finding::new(Rule::CratesMapped, MAP, 1, "the map is missing"));
@@ -131,7 +131,7 @@ pub(super) fn named_checks(tree: &Tree, findings: &mut Vec<Finding>) {
 fn marks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
     let open = format!("[{kind}: ");
     let inside = text.split(open.as_str()).skip(1).filter_map(|rest| rest.split_once(']'));
-    // A placeholder in a description of the form itself is no name.
+    // A placeholder in a description of the form is no name.
     let names = inside.flat_map(|(names, _)| names.split(',').map(str::trim));
     names.filter(|name| !matches!(*name, "name" | "…")).collect()
 }

@@ -1,9 +1,10 @@
-//! The rule about licences: everything built in can be passed on under MIT or Apache-2.0, and comes from crates.io.
+//! Licence rule: every linked package allows distribution under MIT or Apache-2.0, and comes from
+//! crates.io.
 //!
-//! Weighs what `cargo metadata` says of each package by the list in `deny.toml`, with the parser that `cargo deny` has
-//! (`spdx`). Why not `cargo deny` itself: it is to be had here as source only, and on two cores it is minutes of building for
-//! a second's check; its advisories come from GitHub, which not every machine reaches. Those who have it run
-//! `cargo deny check` on the same file.
+//! Compares `cargo metadata` with the list in `deny.toml`, using the parser of `cargo deny`
+//! (`spdx`). `cargo deny` itself is available here only as source, and builds for minutes on two
+//! cores for a check of a second. Its advisories come from GitHub, which not every machine reaches.
+//! If installed, `cargo deny check` works on the same file.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use spdx::{Expression, Licensee, ParseMode};
 
 use super::{Finding, Rule};
 
-/// Where packages may come from.
+/// The permitted source of packages.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The licences that `deny.toml` allows.
@@ -29,7 +30,7 @@ pub(super) fn allowed(root: &Path) -> Result<Vec<Licensee>> {
     list.iter().map(licensee).collect()
 }
 
-/// Finds packages whose licence is missing or not allowed, or that come from elsewhere.
+/// Finds packages with a missing or forbidden licence, or from another source.
 pub(super) fn check(metadata: &Value, allowed: &[Licensee], findings: &mut Vec<Finding>) {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or("?");
@@ -46,9 +47,9 @@ pub(super) fn check(metadata: &Value, allowed: &[Licensee], findings: &mut Vec<F
     }
 }
 
-/// Whether some choice within the expression uses allowed licences only.
+/// Whether some choice within the expression uses permitted licences only.
 fn is_allowed(expression: &str, allowed: &[Licensee]) -> bool {
-    // Lax: "MIT/Apache-2.0" is how crates said it before Cargo took expressions.
+    // Lax: older crates write "MIT/Apache-2.0".
     let expression = Expression::parse_mode(expression, ParseMode::LAX);
     let is_met = |expression: Expression| {
         expression.evaluate(|wanted| allowed.iter().any(|licensee| licensee.satisfies(wanted)))

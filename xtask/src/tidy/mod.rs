@@ -131,7 +131,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the whole repository; an error names the number of findings, which are printed.
+/// Checks the whole repository and prints the findings; the error has their number.
 pub(crate) fn run() -> Result<()> {
     let root = repository_root()?;
     let (findings, files) = check(&root)?;

@@ -1,18 +1,20 @@
-//! Rules about planted bugs: each is a statement of its own, so that a reader who skips all of them reads the right program.
+//! Rules about planted bugs: each is a statement of its own, so that a reader who skips them reads
+//! the right program.
 //!
-//! Stands on the scanner's view of code. Two statements are taken, and nothing else:
+//! Uses the scanner's view of code. Two statements are permitted, and no others:
 //!
 //! ```text
 //! if planted(Bug::X) { .. }                     no else; more conditions may follow with &&
 //! let name = spoiled(Bug::X, name, wrong);      or without let: what was right before keeps its name
 //! ```
 //!
-//! Knows statements by their boundaries only: a brace or a semicolon before, and what must follow.
+//! Knows statements by their boundaries only: a brace or a semicolon before, and the text that must
+//! follow.
 
 use super::source::{Source, block_end, words};
 use super::{Finding, Rule};
 
-/// The crate that defines them, and asks for them in its own tests.
+/// The crate that defines them, and uses them in its own tests.
 const HOOKS: &str = "crates/core/sim-hooks/";
 
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
@@ -42,7 +44,7 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether the call `at..end(` is the first condition of an `if` that is a statement and has no `else`.
+/// Whether the call `at..end(` is the first condition of an `if` statement without `else`.
 fn is_branch(code: &str, at: usize, end: usize) -> bool {
     let Some(before) = code[..at].trim_end().strip_suffix("if") else { return false };
     let Some((bug, close)) = arguments(code, end) else { return false };
@@ -55,7 +57,7 @@ fn is_branch(code: &str, at: usize, end: usize) -> bool {
         && !code[after..].trim_start().starts_with("else")
 }
 
-/// Whether the call `at..end(` gives a name what it has, or what is wrong.
+/// Whether the call `at..end(` assigns a name its own value or a wrong one.
 fn is_value(code: &str, at: usize, end: usize) -> bool {
     let start = code[..at].rfind(['{', '}', ';']).map_or(0, |boundary| boundary + 1);
     let Some(place) = code[start..at].trim().strip_suffix('=') else { return false };
@@ -66,7 +68,8 @@ fn is_value(code: &str, at: usize, end: usize) -> bool {
     is_bug(bug) && values.starts_with(&kept) && code[close..].trim_start().starts_with(';')
 }
 
-/// What stands in the parentheses that open at `open`, without white space, and one past the closing one.
+/// The text in the parentheses that open at `open`, without white space, and the offset behind
+/// them.
 fn arguments(code: &str, open: usize) -> Option<(String, usize)> {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate().skip(open) {

@@ -1,13 +1,14 @@
-//! Rules about test programs: no file of tests is left out of them.
+//! Rule about test programs: each file of tests belongs to one.
 //!
-//! A crate that names its test programs (`autotests = false`) has one program for many files, because each is linked by itself.
-//! A file that nobody names there would never run, and nobody would be told.
+//! A crate that names its test programs (`autotests = false`) has one program for many files,
+//! because each program is linked separately. A file outside of all programs would never run,
+//! silently.
 
 use super::source::Source;
 use super::tree::{Document, Tree};
 use super::{Finding, Rule};
 
-/// Finds files of tests that are in no program.
+/// Finds test files outside of all programs.
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     for manifest in &tree.documents {
         let Some(folder) = manifest.path.strip_suffix("Cargo.toml") else { continue };

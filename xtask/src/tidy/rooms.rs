@@ -38,15 +38,14 @@ const FORBIDDEN: [&str; 27] = [
     "server",
 ];
 
-/// A file or folder where `unsafe` may stand.
+/// A file or folder that may contain `unsafe`.
 struct Room {
     /// Path from the repository root; a folder ends in `/`.
     path: &'static str,
-    /// Why safe Rust cannot do it. For the reader; printed when the room is empty.
+    /// Why safe Rust is not enough. For the reader; printed when the room is empty.
     reason: &'static str,
 }
 
-/// All of them.
 const ROOMS: [Room; 16] = [
     Room {
         path: "crates/doors/frontend-fuse/src/rings/commands.rs",
@@ -96,7 +95,7 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds rooms that hold no `unsafe`.
+/// Finds rooms without `unsafe`.
 pub(super) fn rooms_exist(tree: &Tree, findings: &mut Vec<Finding>) {
     for room in &ROOMS {
         let used = tree.sources.iter().any(|source| {

@@ -1,7 +1,8 @@
 //! A Rust file split into code, comments and strings, byte for byte.
 //!
-//! Stands below every tidy rule that reads Rust. Tokens come from `proc-macro2`, which procedural macros stand on; what lies
-//! between tokens are comments, which no parser keeps. Nothing here knows grammar.
+//! Stands below every tidy rule that reads Rust. Tokens come from `proc-macro2`, the base of
+//! procedural macros; the text between tokens is comments, which no parser keeps. Nothing here
+//! knows grammar.
 //!
 //! Two views of the same length as the file, so that an offset in one is an offset in all:
 //!
@@ -32,7 +33,7 @@ pub(super) struct Source {
     pub(super) comments: String,
 }
 
-/// What a byte belongs to.
+/// The kind of a byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Code,
@@ -41,7 +42,7 @@ enum Kind {
 }
 
 impl Source {
-    /// Splits `text`; `path` is only carried along.
+    /// Splits `text`; `path` is kept for messages.
     pub(super) fn new(path: impl AsRef<Path>, text: &str) -> Self {
         let kinds = classify(text);
         Self {
@@ -57,18 +58,18 @@ impl Source {
         self.text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count() + 1
     }
 
-    /// The path as it is printed and matched against tables.
+    /// The path for messages and tables.
     pub(super) fn name(&self) -> String {
         self.path.to_string_lossy().replace('\\', "/")
     }
 
-    /// Whether the whole file is test code: under a `tests` folder, or named for it.
+    /// Whether the whole file is test code, by its folder or name.
     pub(super) fn is_test_file(&self) -> bool {
         let name = self.name();
         name.contains("/tests/") || name.ends_with("/tests.rs") || name.ends_with("_tests.rs")
     }
 
-    /// The code view without what only tests have: `#[cfg(test)] mod … { … }`, `#[cfg(all(test, …))] mod …;`.
+    /// The code view without test items: `#[cfg(test)] mod … { … }`, `#[cfg(all(test, …))] mod …;`.
     pub(super) fn production_code(&self) -> String {
         let mut code = self.code.clone().into_bytes();
         let mut from = 0;
@@ -92,7 +93,7 @@ impl Source {
     /// The names of functions under a `#[test]` attribute.
     pub(super) fn test_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        // The second is a test that is told elsewhere as well.
+        // The second marks a test that other builds call as a function.
         for mark in ["#[test]", "#[cfg_attr(test, test)]"] {
             for (at, mark) in self.code.match_indices(mark) {
                 let rest = &self.code[at + mark.len()..];
@@ -161,7 +162,8 @@ fn view(text: &str, kinds: &[Kind], wanted: Kind) -> String {
     String::from_utf8(bytes).expect("kinds change at letter boundaries")
 }
 
-/// What no token covers is a comment, or white space. A file that does not lex is code to its end: it does not compile.
+/// The bytes outside of all tokens are comments or white space. A file that does not lex counts as
+/// code: it does not compile.
 fn classify(text: &str) -> Vec<Kind> {
     let mut kinds = vec![Kind::Comment; text.len()];
     match text.parse::<TokenStream>() {
@@ -174,7 +176,7 @@ fn classify(text: &str) -> Vec<Kind> {
 fn mark(stream: TokenStream, text: &str, kinds: &mut [Kind]) {
     for tree in stream {
         let all = tree.span().byte_range();
-        // The tokens of a documentation comment stand where the comment does.
+        // The tokens of a documentation comment lie at its place.
         if text[all.clone()].starts_with("//") || text[all.clone()].starts_with("/*") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Tidy on the repository itself, and what holds for the rules as a whole.
+//! Tests of tidy: the repository is clean, and properties of all rules.
 
 use super::*;
 

@@ -1,15 +1,17 @@
-//! Rules about words: banned marks, module headers, what the pure crates never say, licences, examples that nobody runs.
+//! Rules about words: banned marks, module headers, forbidden words of pure crates, licences,
+//! examples that no test runs.
 //!
-//! Stands on the scanner's views, so that a banned word in a string (as in this file) is no
-//! finding. Knows no grammar beyond "a word".
+//! Uses the scanner's views, so that a banned word in a string (as in this file) is no finding.
+//! Knows no grammar beyond "a word".
 
 use super::source::{Source, words};
 use super::tree::Document;
 use super::{Finding, Rule};
 
-/// Marks of unfinished work; in comments, code and documents. (Macros that mark it are clippy's affair: Cargo.toml.)
+/// Marks of unfinished work in comments, code and documents. (clippy finds the macros for it:
+/// Cargo.toml.)
 const BANNED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
-/// Crates that compute and never ask the world; their `src`, tests apart.
+/// Crates that compute without the outside world; their `src`, without tests.
 const PURE: [&str; 17] = [
     "external-metadata",
     "signatures",
@@ -29,7 +31,7 @@ const PURE: [&str; 17] = [
     "engine",
     "sim",
 ];
-/// What a pure crate never says: a clock, threads, files, sockets, chance.
+/// Words that a pure crate never contains: clocks, threads, files, sockets, chance.
 const WORLD: [&str; 11] = [
     "Instant::now",
     "SystemTime",
@@ -43,9 +45,9 @@ const WORLD: [&str; 11] = [
     "rand::",
     "RandomState",
 ];
-/// Containers whose order differs from run to run; never in the engine or in the sessions.
+/// Containers whose order differs from run to run: forbidden in the engine and in the sessions.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
-/// Crates whose decisions must repeat to the last bit.
+/// Crates whose decisions must repeat exactly.
 const ORDERED: [&str; 9] = [
     "external-metadata",
     "sim-hooks",
@@ -58,7 +60,7 @@ const ORDERED: [&str; 9] = [
     "sim",
 ];
 
-/// How rustdoc is told that a block is code in Rust, beside a block that is told nothing.
+/// Words that mark a block as Rust code for rustdoc, beside no word at all.
 const EXAMPLES: [&str; 8] = [
     "rust",
     "no_run",
@@ -129,8 +131,8 @@ fn deterministic(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds code in documentation that rustdoc would take for an example. To run those all libraries are built once more, with other
-/// features, which takes minutes of a processor: what an example shows is shown by a test.
+/// Finds code in documentation that rustdoc would run as an example. To run these, all libraries
+/// are built once more with other features, which takes minutes; tests show the same.
 fn examples(source: &Source, findings: &mut Vec<Finding>) {
     let mut is_inside = false;
     for (index, line) in source.text.lines().enumerate() {

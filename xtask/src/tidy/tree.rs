@@ -1,6 +1,6 @@
-//! The repository as tidy reads it: every Rust and Markdown file, outside build outputs.
+//! The repository as tidy reads it: every Rust and Markdown file outside build outputs.
 //!
-//! Walks folders by itself, so that a tree without git history is checked like any other.
+//! Walks folders itself, so that it also checks a tree without git history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) struct Document {
     pub(super) text: String,
 }
 
-/// Everything tidy reads.
+/// All files that tidy reads.
 pub(super) struct Tree {
     /// Rust files, sorted by path.
     pub(super) sources: Vec<Source>,
@@ -25,7 +25,6 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads all of it.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self { sources: Vec::new(), documents: Vec::new() };
         for (path, text) in files(root)? {
@@ -52,7 +51,7 @@ pub(crate) fn repository_root() -> Result<PathBuf> {
     Ok(own.parent().context("xtask stands one folder below the repository root")?.to_path_buf())
 }
 
-/// Every file below a folder that is read here, sorted by path, with its text.
+/// Every readable file below a folder, sorted by path, with its text.
 pub(crate) fn files(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut paths = Vec::new();
     walk(folder, &mut paths)?;

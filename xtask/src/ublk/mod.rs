@@ -1,8 +1,9 @@
 //! `cargo xtask ublk`: braid's ublk door on a real kernel.
 //!
-//! This machine's kernel need not have ublk_drv: one of the distribution's backports that does (6.12) is unpacked under `target` and
-//! booted under QEMU, with braid, fio and one script. What the script asks is written in it (`guest.sh`); here the guest is packed,
-//! started and listened to. Nothing is done to this machine's own kernel, and nothing needs root.
+//! This machine's kernel may lack ublk_drv. So a kernel of the distribution's backports that has it
+//! (6.12) is unpacked under `target`. QEMU boots it with braid, fio and one script (`guest.sh`),
+//! which makes all checks. This module packs and starts the guest and reads its output. It leaves
+//! this machine's own kernel alone, and needs no root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,16 +15,16 @@ use crate::build::Program;
 use crate::oracle::{Archive, add_modules, add_programs};
 use crate::packages;
 
-/// In this order each finds what it needs already inserted. The last one is inserted by the script.
+/// In order of insertion: each module after its dependencies. The script inserts the last one.
 const MODULES: [&str; 1] = ["ublk_drv"];
 
-/// Programs of this machine's that the guest gets beside braid.
+/// This machine's programs that the guest gets beside braid.
 const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/bin/fio", "/sbin/blkdiscard"];
 
-/// What the guest's script says at its end.
+/// The last line of the guest's script.
 const DONE: &str = "@@DONE";
 
-/// How long the guest may take: a tenth of it on two idle cores.
+/// Time limit of the guest: it takes a tenth of this on two idle cores.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const SCRIPT: &str = include_str!("guest.sh");
@@ -39,15 +40,14 @@ if sh /script >/dev/console 2>&1; then echo @@DONE >/dev/console; fi
 poweroff -f
 ";
 
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// This program, not the one that the tests have built
+    /// This program, not the development build
     #[arg(long, value_name = "PATH")]
     braid: Option<PathBuf>,
 }
 
-/// Boots the guest and listens; every line of the script that holds is printed.
+/// Boots the guest, and prints every successful line of its script.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let kernel = packages::newer_kernel().context("a kernel with ublk_drv")?;
     let braid = match &options.braid {
@@ -79,22 +79,21 @@ fn initramfs(kernel: &Path, braid: &Path) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// A process that ends with this value.
 struct Guest(Child);
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Both fail only if it has ended already, which is what is wanted.
+        // Both fail only if it has ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// All that the guest has said on its console. Two processors, so that the device has two queues.
+/// Runs the guest; returns its console output. Two processors, so that the device has two queues.
 fn boot(kernel: &Path, folder: &Path) -> Result<String> {
     let console = folder.join("console");
     let mut qemu = Command::new("qemu-system-x86_64");
-    // Without cmpxchg16b: QEMU 7.2 gets it wrong where there are two processors, and the kernel panics.
+    // Without cmpxchg16b: QEMU 7.2 emulates it wrongly with two processors, and the kernel panics.
     qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,cx16=off", "-smp", "2", "-m", "1024"]);
     qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(folder.join("initrd"));

@@ -17,21 +17,19 @@ use super::super::look::{Device, look};
 /// Bytes read and written at a time; no multiple of any chunk row, so that requests cross them.
 const PIECE: usize = (1 << 20) + 4096;
 
-/// A running array.
 pub(super) struct Array {
     volume: Volume,
 }
 
-/// Members that were opened and looked at, and what assembly makes of them.
+/// Opened and probed members, and assembly's decision.
 pub(super) struct Judged {
     devices: Vec<Box<dyn Member>>,
-    /// What was found on each.
+    /// The findings on each member.
     pub(super) probed: Vec<ProbedMember>,
-    /// The decision.
     pub(super) assembly: Assembly,
 }
 
-/// Looks at images and assembles them.
+/// Probes images and assembles them.
 pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<Judged> {
     let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut devices = Vec::new();
@@ -53,13 +51,13 @@ pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<Judged> {
 }
 
 impl Array {
-    /// Opens the array that the images are, in any order.
+    /// Opens the array of these images, in any order.
     pub(super) fn open(images: &[PathBuf], read_only: bool) -> Result<Self> {
         let defaults = braid_runtime::Options::default();
         Self::open_with(images, &braid_runtime::Options { read_only, ..defaults })
     }
 
-    /// Opens one that has work to do: dirty, recovering, or without a member that comes later.
+    /// Opens an array with open work: dirty, recovering, or without a member that comes later.
     pub(super) fn open_unfinished(
         images: &[PathBuf],
         options: &braid_runtime::Options,
@@ -68,7 +66,7 @@ impl Array {
         Self::open_as(judge(images, false)?, options, tell)
     }
 
-    /// Opens it for writing; while it runs its superblocks stay dirty from the first write on.
+    /// Opens it for writing; its superblocks stay dirty from the first write on.
     pub(super) fn open_to_stay_dirty(images: &[PathBuf]) -> Result<Self> {
         let defaults = braid_runtime::Options::default();
         Self::open_with(images, &braid_runtime::Options { clean_delay_ms: 600_000, ..defaults })
@@ -97,7 +95,7 @@ impl Array {
         });
         let options = braid_runtime::Options {
             shards: 2,
-            // A thousand volumes are opened; each clears its memory.
+            // A thousand volumes are opened, and each clears its memory.
             cache: braid_runtime::Cache { memory_bytes: 8 << 20, ..Default::default() },
             threads_per_member: 2,
             ..options.clone()
@@ -111,12 +109,12 @@ impl Array {
         self.volume.size_bytes() / 512
     }
 
-    /// Members that are missing now.
+    /// Number of missing members.
     pub(super) fn missing(&self) -> usize {
         self.volume.missing_count()
     }
 
-    /// Reads everything; an error tells the first byte that differs.
+    /// Reads and compares everything; the error names the first differing byte.
     pub(super) fn holds(&self, expected: &[u8]) -> Result<()> {
         let bytes = self.volume.size_bytes();
         ensure!(bytes == expected.len() as u64, "braid makes it {bytes} bytes large");
@@ -136,7 +134,7 @@ impl Array {
         Ok(())
     }
 
-    /// All that it holds.
+    /// The whole content.
     pub(super) fn content(&self) -> Result<Vec<u8>> {
         let bytes = usize::try_from(self.volume.size_bytes())?;
         let mut content = Vec::with_capacity(bytes);
@@ -149,7 +147,7 @@ impl Array {
         Ok(content)
     }
 
-    /// The whole array gets a stream.
+    /// Fills the array with a stream.
     pub(super) fn fill(&self, seed: u64) -> Result<()> {
         let bytes = self.volume.size_bytes();
         for offset in (0..bytes).step_by(PIECE) {
@@ -158,7 +156,7 @@ impl Array {
         Ok(())
     }
 
-    /// Some odd places get a stream.
+    /// Writes a stream to some scattered places.
     pub(super) fn scribble(&self, seed: u64) -> Result<()> {
         for (offset, length) in content::scribbles(seed, self.volume.size_bytes()) {
             self.write(seed, offset, length)?;
@@ -166,7 +164,7 @@ impl Array {
         Ok(())
     }
 
-    /// Brings what was answered to the members.
+    /// Writes acknowledged data back to the members.
     pub(super) fn flush(&self) -> Result<()> {
         self.volume.call(ClientRequest::Flush).result.context("flushing")
     }
@@ -178,7 +176,7 @@ impl Array {
         outcome.result.with_context(|| format!("writing {length} bytes at byte {offset}"))
     }
 
-    /// A device joins it, and is recovered.
+    /// Adds a device, which is recovered.
     pub(super) fn add(&self, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
         let newcomer = Newcomer { uuid: [0xad; 16], ..Newcomer::default() };
@@ -186,7 +184,7 @@ impl Array {
         Ok(())
     }
 
-    /// One more device comes, and is to replace the member in this slot.
+    /// Adds a device that replaces the member in this slot.
     pub(super) fn replace(&self, slot: u16, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
         let wish = Wish { slot: Slot(slot), replaces: true };
@@ -196,7 +194,7 @@ impl Array {
         Ok(())
     }
 
-    /// A bitmap is made with a bit for so many bytes, or given up, while it runs.
+    /// Creates a bitmap with so many bytes for each bit, or removes it, while the array runs.
     pub(super) fn change_bitmap(&self, chunk_bytes: Option<u32>) -> Result<()> {
         let planned = chunk_bytes.map(|bytes| self.volume.plan_bitmap(Some(bytes))).transpose()?;
         let wanted = planned.map(|planned| WantedBitmap {
@@ -206,28 +204,28 @@ impl Array {
         Ok(self.volume.change_bitmap(wanted)?)
     }
 
-    /// md's partial parity logs are made, or those given up which there are, while it runs.
+    /// Creates or removes md's partial parity logs while the array runs.
     pub(super) fn change_ppl(&self, is_to_be_there: bool) -> Result<()> {
         Ok(self.volume.change_logs(is_to_be_there.then_some(LogKind::Ppl))?)
     }
 
-    /// Our own parity logs are made while it runs.
+    /// Creates our own parity logs while the array runs.
     pub(super) fn make_own_logs(&self) -> Result<()> {
         Ok(self.volume.change_logs(Some(LogKind::Own))?)
     }
 
-    /// How far its job is, if it has one.
+    /// Progress of its job, if any.
     pub(super) fn job(&self) -> Option<JobProgress> {
         self.volume.job()
     }
 
-    /// Stops it in the middle of a job, which is saved as far as it is.
+    /// Stops it in the middle of a job, whose progress is saved.
     pub(super) fn stop_job(self) {
         self.volume.request_job(JobRequest::Pause);
         self.volume.stop();
     }
 
-    /// Stops it; it must be clean then.
+    /// Stops it; it must be clean afterwards.
     pub(super) fn stop(self) -> Result<()> {
         ensure!(self.volume.stop().clean, "braid does not leave it clean");
         Ok(())

@@ -1,5 +1,5 @@
-//! Write-intent bitmaps: md writes an array, QEMU is killed, and braid goes on by md's bits; and bitmaps that come and go while
-//! the array runs.
+//! Write-intent bitmaps: md writes an array, QEMU is killed, and braid resyncs by md's bits. Also
+//! bitmaps that come and go while the array runs.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs what bits name, reads, stops ─▶ md reads, checks
@@ -9,8 +9,8 @@
 //!
 //! Every second array gets its bitmap by `mdadm --grow`.
 //!
-//! What no bit names is not looked at: that it agrees all the same is what md's check shows. The other way round is in `making`: braid
-//! makes bitmaps, and md gets what a crash leaves.
+//! braid skips regions without a bit; md's check shows that they agree all the same. The opposite
+//! way is in `making`: braid creates bitmaps, and md gets the result of a crash.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -33,12 +33,12 @@ use super::tally::Tally;
 const SHAPES: [(&str, usize); 4] = [("1", 2), ("5", 4), ("6", 5), ("10", 4)];
 /// Sectors of a member.
 const MEMBER_SECTORS: u64 = 49_152;
-/// The streams that the array is filled with, and that the storm writes.
+/// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 73;
 const NEW: u64 = 74;
-/// How long a resync of a few MiB may take here.
+/// Time limit for a resync of a few MiB.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 8] = [
     "crashes of md with a bitmap",
     "bits that md had set",
@@ -50,7 +50,7 @@ pub(super) const COUNTS: [&str; 8] = [
     "bitmaps that md made or removed and braid took",
 ];
 
-/// Makes crashes, has braid go on, and md judge.
+/// Makes crashes; braid goes on, and md judges.
 pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("bitmaps");
     std::fs::remove_dir_all(&folder).ok();
@@ -69,7 +69,7 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     comes_and_goes(bench, &folder, tally)
 }
 
-/// Arrays that md made and filled, stopped in order.
+/// Arrays that md made, filled and stopped in order.
 fn make(bench: &Bench, folder: &Path) -> Result<Vec<Vec<PathBuf>>> {
     let case = |(level, slots): (&str, usize)| {
         let bitmap = "--bitmap=internal --bitmap-chunk=64K";
@@ -94,7 +94,7 @@ fn make(bench: &Bench, folder: &Path) -> Result<Vec<Vec<PathBuf>>> {
     SHAPES.into_iter().map(images).collect()
 }
 
-/// A line that makes an array, with these words.
+/// A script line that creates an array with these options.
 fn create((level, slots): (&str, usize), words: &str) -> String {
     let chunk = if level == "1" { "" } else { "--chunk=64" };
     format!(
@@ -104,7 +104,7 @@ fn create((level, slots): (&str, usize), words: &str) -> String {
     )
 }
 
-/// md is writing when QEMU is killed.
+/// QEMU is killed while md writes.
 fn killed(bench: &Bench, name: &str, made: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     let images = copy(made, &folder.join(name))?;
     let script = format!(
@@ -117,7 +117,7 @@ fn killed(bench: &Bench, name: &str, made: &[PathBuf], folder: &Path) -> Result<
     Ok(images)
 }
 
-/// Braid resyncs what bits name, reads all of it, and stops.
+/// Braid resyncs by the bits, reads everything, and stops.
 fn goes_on(images: &[PathBuf], tally: &Tally) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
@@ -152,7 +152,7 @@ fn goes_on(images: &[PathBuf], tally: &Tally) -> Result<()> {
     array.stop()
 }
 
-/// md reads and checks each.
+/// md reads and checks each array.
 fn judged_by_md(
     bench: &Bench,
     left: &[(String, usize, Vec<PathBuf>)],
@@ -184,23 +184,23 @@ fn judge_one(case: &CaseReport, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// The stream that braid writes before it makes a bitmap, and the one that it writes then.
+/// The streams that braid writes before and after it creates a bitmap.
 const BEFORE: u64 = 75;
 const AFTER: u64 = 76;
-/// What a bit of it is to stand for.
+/// Bytes for each bit of it.
 const CHUNK_BYTES: u32 = 64 << 10;
 
-/// An array that got a bitmap from braid, once as a crash leaves it and once stopped in order.
+/// An array with a bitmap of braid's: as a crash leaves it, and stopped in order.
 struct Got {
     name: String,
     slots: usize,
     crashed: Vec<PathBuf>,
     stopped: Vec<PathBuf>,
-    /// What both hold.
+    /// Hash of the content of both.
     sha256: String,
 }
 
-/// Braid makes a bitmap while it writes, md takes it, and removes it, and braid takes that.
+/// Braid creates a bitmap while it writes; md uses and removes it; braid goes on without it.
 fn comes_and_goes(bench: &Bench, folder: &Path, tally: &Tally) -> Result<()> {
     let bare = folder.join("bare");
     let case = |(level, slots): (&str, usize)| {
@@ -221,7 +221,7 @@ fn comes_and_goes(bench: &Bench, folder: &Path, tally: &Tally) -> Result<()> {
     taken_by_md(bench, &all, folder, tally)
 }
 
-/// Braid makes one while it writes.
+/// Braid creates a bitmap while it writes.
 fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Result<Got> {
     let stopped = copy(images, &folder.join(format!("{name}-stopped")))?;
     let array = Array::open_to_stay_dirty(&stopped)?;
@@ -244,7 +244,8 @@ fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Res
     Ok(Got { name, slots, crashed, stopped, sha256 })
 }
 
-/// md looks at each, reads, checks; and removes the bitmap of those that were stopped, which braid reads.
+/// md examines, reads and checks each array. It removes the bitmap of the stopped ones, which braid
+/// then reads.
 fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
     let look = |slots: usize| {
         format!(
@@ -285,7 +286,7 @@ fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Resu
     Ok(())
 }
 
-/// What md says of a bitmap that braid made.
+/// Checks md's report on a bitmap of braid's.
 fn took(case: &CaseReport, sha256: &str, is_crashed: bool) -> Result<()> {
     case.succeeded()?;
     let bitmap = case.text("bitmap")?;
@@ -304,7 +305,7 @@ fn took(case: &CaseReport, sha256: &str, is_crashed: bool) -> Result<()> {
     Ok(())
 }
 
-/// md has removed it.
+/// Checks an array from which md has removed the bitmap.
 fn has_none(bench: &Bench, images: &[PathBuf], sha256: &str) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;

@@ -1,13 +1,14 @@
-//! The crash matrix beside md: each policy that md has, on each level with parity; md writes, QEMU is killed, and as many members are
-//! withheld as the level bears. Then md starts what is left, by force where it must, and braid reads it.
+//! The crash matrix for md: each of md's policies on each level with parity. QEMU is killed while
+//! md writes, and as many members are withheld as the level tolerates. Then md starts the rest, by
+//! force if needed, and braid reads it.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ images without some members ─┬▶ md assembles, and reads
 //!                                                                               └▶ braid serve --read-only, and what cannot be read is counted
 //! ```
 //!
-//! What is counted is sectors that nobody was writing and that read as something else. The same matrix with braid writing is
-//! `cargo xtask crash-loop --matrix`, and in the simulator.
+//! It counts sectors without a write in flight that read wrong. The same matrix with braid writing
+//! is `cargo xtask crash-loop --matrix`, and in the simulator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,15 +25,15 @@ use super::replaying::untouched;
 use super::tally::Tally;
 use super::{names, present};
 
-/// Policies, with levels that have them.
+/// Policies, and the levels that have them.
 const POLICIES: [(&str, &[u8]); 4] =
     [("resync", &[4, 5, 6]), ("bitmap", &[4, 5, 6]), ("ppl", &[5]), ("journal", &[4, 5, 6])];
 /// Sectors of a member.
 const MEMBER_SECTORS: u64 = 49_152;
-/// The streams that the array is filled with, and that the storm writes.
+/// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 91;
 const NEW: u64 = 92;
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 3] = [
     "crashes of md under a policy",
     "sectors that nobody wrote, wrong under md, by policy",
@@ -58,7 +59,7 @@ impl Kind {
         format!("{}-{}", self.policy, self.level)
     }
 
-    /// Members with data; a journal's device is one more, and comes last.
+    /// Members with data; a journal's device comes behind them.
     fn slots(self) -> usize {
         if self.level == 6 { 5 } else { 4 }
     }
@@ -67,7 +68,7 @@ impl Kind {
         self.slots() + usize::from(self.policy == "journal")
     }
 
-    /// Slots that are withheld from this crash.
+    /// Slots to withhold after this crash.
     fn withheld(self, number: usize) -> Vec<usize> {
         let first = number % self.slots();
         match self.level {
@@ -93,16 +94,16 @@ impl Kind {
     }
 }
 
-/// What is left of a crash.
+/// The images after a crash.
 struct Left {
     name: String,
     kind: Kind,
     images: Vec<PathBuf>,
-    /// Sectors that nobody wrote and that read wrong under braid; and those that cannot be read.
+    /// Unwritten sectors that read wrong under braid, and all unreadable sectors.
     by_braid: (u64, u64),
 }
 
-/// So many crashes of each kind whose name has this in it, and a line for each.
+/// Runs so many crashes of each kind whose name contains `only`, and prints a line for each.
 pub(super) fn run(
     bench: &Bench,
     program: &Program,
@@ -131,7 +132,7 @@ pub(super) fn run(
     judged_by_md(bench, (&kinds, &left), &folder, tally)
 }
 
-/// md is writing when QEMU is killed; then braid reads what is left.
+/// QEMU is killed while md writes; then braid reads the images.
 fn crash(
     bench: &Bench,
     program: &Program,
@@ -155,7 +156,8 @@ fn crash(
     Ok(Left { name, kind, images, by_braid })
 }
 
-/// Of sectors that nobody wrote: those that are wrong, and with all others those that could not be read, which are zeroes.
+/// Wrong ones among the sectors that the storm never writes; and all unreadable sectors, which are
+/// zeroes.
 fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
     let (wrong, _) = pattern::wrong(OLD, NEW, 0, content);
     let (mut unread, mut of_them_untouched) = (0, 0);
@@ -168,7 +170,7 @@ fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
     (wrong - of_them_untouched, unread)
 }
 
-/// md starts each, and a line tells of each policy and level.
+/// md starts each; prints a line for each policy and level.
 fn judged_by_md(
     bench: &Bench,
     (kinds, left): (&[Kind], &[Left]),

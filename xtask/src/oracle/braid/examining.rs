@@ -1,5 +1,5 @@
-//! Field by field: what mdadm says of a superblock, and what braid says of the same bytes; and of
-//! braid's own arrays, what mdadm says of them and of md's arrays of the same shape.
+//! Compares mdadm's and braid's output about one superblock, field by field. For braid's own
+//! arrays, also mdadm's output with that about md's arrays of the same shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::program::Program;
 use super::tally::Tally;
 use crate::each::each;
 
-/// mdadm's words of one superblock, by field.
+/// mdadm's output about one superblock, by field.
 type Fields = BTreeMap<String, String>;
 
 /// Fields that differ between two arrays of one shape.
@@ -30,7 +30,7 @@ const OF_ONE_ARRAY: [&str; 9] = [
     "Preferred Minor",
 ];
 
-/// Fields of mdadm's that `braid examine` has no word for, and why.
+/// Fields of mdadm's that `braid examine` does not print, and why.
 const NOT_SAID: [&str; 10] = [
     "Magic",           // it is one
     "Unused Space",    // the difference of fields that are compared
@@ -44,7 +44,6 @@ const NOT_SAID: [&str; 10] = [
     "this",
 ];
 
-/// Compares everything.
 pub(super) fn compare(
     bench: &Bench,
     program: &Program,
@@ -76,7 +75,8 @@ pub(super) fn compare(
     });
 }
 
-/// mdadm and braid on the same images: fields compared, and mdadm's words.
+/// Runs mdadm and braid on the same images; returns the number of compared fields, and mdadm's
+/// output.
 fn both(program: &Program, images: &[PathBuf]) -> Result<(usize, Vec<Fields>)> {
     let said = program.examine(images)?;
     let members = said["members"].as_array().context("braid examine names no members")?;
@@ -94,17 +94,17 @@ fn both(program: &Program, images: &[PathBuf]) -> Result<(usize, Vec<Fields>)> {
     Ok((count, all))
 }
 
-/// The same fields with the same values as in an array of md's.
+/// Checks for the same fields and values as in an array of md's.
 fn like(ours: &[Fields], theirs: &[PathBuf]) -> Result<usize> {
     let mut count = 0;
     for (slot, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
         let theirs = examine(theirs)?;
-        // md writes a raid10's size again in whole stripes of its layout, once it runs.
+        // md rounds a raid10's size to whole stripes of its layout once it runs.
         let rounds = ours.get("Raid Level").is_some_and(|level| level == "raid10");
-        // mdadm says a raid0's layout only where it is asked for; braid always does.
+        // mdadm writes a raid0's layout only on request; braid always does.
         let more = ours.get("Raid Level").is_some_and(|level| level == "raid0")
             && !theirs.contains_key("Layout");
-        // braid makes a bitmap unless it is told not to, and md's arrays here have none.
+        // braid creates a bitmap by default, and md's arrays here have none.
         let has_bitmap = ours.contains_key("Internal Bitmap");
         let is_free = |word: &str| match word {
             "Internal Bitmap" => has_bitmap,
@@ -141,7 +141,7 @@ fn examine(image: &Path) -> Result<Fields> {
         .collect())
 }
 
-/// Every field that mdadm prints must be one that braid says, with the same value.
+/// braid must print each field of mdadm's, with the same value.
 fn agree(fields: &Fields, superblock: &Value) -> Result<usize> {
     let expected = words_of(superblock)?;
     let mut count = 0;
@@ -162,7 +162,7 @@ fn agree(fields: &Fields, superblock: &Value) -> Result<usize> {
     Ok(count)
 }
 
-/// The part of mdadm's value that carries the fact.
+/// The significant part of mdadm's value.
 fn cut<'a>(word: &str, value: &'a str) -> &'a str {
     match word {
         // "4096 sectors (2.00 MiB 2.10 MB)", "3264 (3.19 MiB 3.34 MB)".
@@ -189,7 +189,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What braid says, in mdadm's words.
+/// braid's output, in mdadm's words.
 fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let (array, state) = (&superblock["array"], &superblock["state"]);
     let version = text(&superblock["version"]);
@@ -204,7 +204,8 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     words.insert("Events", number(&state["events"], "events")?.to_string());
     let clean = state["clean"].as_bool().context("braid examine gives no state")?;
     words.insert("State", if clean { "clean" } else { "active" }.to_owned());
-    // "dangerous" is mdadm's word for a raid0 whose superblock says no layout, and it prints none.
+    // "dangerous" is mdadm's word for a raid0 without a layout in the superblock, and it prints
+    // none.
     if let Some(layout) = array["layout"].as_str().filter(|word| *word != "dangerous") {
         words.insert("Layout", layout.to_owned());
     }
@@ -216,7 +217,7 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// What only 0.90 has, or has in KiB.
+/// Fields that only 0.90 has, or has in KiB.
 fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     let mut words = BTreeMap::new();
     words.insert("UUID", text(&array["uuid"]));
@@ -231,7 +232,7 @@ fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// What only version 1 has, or has in sectors.
+/// Fields that only version 1 has, or has in sectors.
 fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let (array, device) = (&superblock["array"], &superblock["device"]);
     let state = &superblock["state"];
@@ -244,19 +245,19 @@ fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let sectors = |bytes: u64| format!("{} sectors", bytes >> 9);
     let available = number(&device["data_size_bytes"], "data size")?;
     words.insert("Avail Dev Size", sectors(available));
-    // mdadm does not print it with 1.0, where it is 0.
+    // mdadm does not print it for 1.0, where it is 0.
     let offset = number(&device["data_offset_bytes"], "data offset")?;
     if offset > 0 {
         words.insert("Data Offset", sectors(offset));
     }
     words.insert("Super Offset", sectors(number(&superblock["offset_bytes"], "offset")?));
-    // mdadm divides sizes of a raid10, and does not see that md leaves the last chunks unused; the
-    // true size was read from the kernel.
+    // mdadm divides sizes of a raid10, and ignores that md leaves the last chunks unused. The true
+    // size comes from the kernel.
     if let Some(capacity) = array["capacity_bytes"].as_u64().filter(|_| array["level"] != "raid10")
     {
         words.insert("Array Size", format!("{} KiB", capacity >> 10));
     }
-    // mdadm leaves it out where it is the whole data area, and for raid0.
+    // mdadm omits it for raid0, and if it is the whole data area.
     let size = number(&array["member_size_bytes"], "member size")?;
     if size != available && array["level"] != "raid0" {
         words.insert("Used Dev Size", sectors(size));

@@ -1,14 +1,15 @@
-//! Bitmap files: md is killed while it writes arrays whose bitmap is in one, and braid goes on by it; braid is killed so, with its own log
-//! in the file, and md goes on by the bitmap.
+//! Bitmap files: md is killed while it writes arrays with one, and braid resyncs by it. braid is
+//! killed likewise, with its own log in the file, and md resyncs by the bitmap.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs what bits name, stops ─┐
 //!   braid makes and fills ─▶ braid is writing, killed ─┬────────────────────────────────┴▶ md takes array and file, resyncs, reads, checks,
 //!                                                      │                                    writes, stops ─▶ braid reads
-//!                                                      └▶ without each member: braid serve --read-only, nothing that nobody wrote is wrong
+//!                                                      └▶ without each member: braid serve --read-only, no sector without a write is wrong
 //! ```
 //!
-//! md finds the blocks of the file by its file system, here ext2 on a drive of its own, and writes them itself.
+//! md asks the file system, here ext2 on a drive of its own, for the blocks of the file, and writes
+//! them itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,13 +31,13 @@ use super::tally::Tally;
 
 /// Arrays that md makes: level, members, metadata.
 const MDS: [(&str, usize, &str); 2] = [("1", 2, "1.2"), ("5", 4, "1.0")];
-/// Those that braid makes.
+/// Arrays that braid makes.
 const BRAIDS: [(&str, usize, &str); 1] = [("5", 4, "1.0")];
-/// What md writes when it has the array.
+/// The stream that md writes to the array.
 const AFTER: u64 = 79;
-/// The length of a file system for one file.
+/// Size of a file system for one file.
 const FILE_SYSTEM_BYTES: u64 = 8 << 20;
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 8] = [
     "crashes of md with a bitmap file",
     "crashes of braid with a bitmap file",
@@ -48,7 +49,7 @@ pub(super) const COUNTS: [&str; 8] = [
     "bitmap files that md took from braid, and braid from md",
 ];
 
-/// Makes crashes, and has the other go on.
+/// Makes crashes; the other program goes on.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("files");
     std::fs::remove_dir_all(&folder).ok();
@@ -79,7 +80,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     Ok(())
 }
 
-/// Arrays that md made, and was writing when QEMU was killed; braid has resynced what their files name.
+/// Arrays that md made and was writing when QEMU was killed, resynced by braid.
 fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Result<Vec<Left>> {
     let empty = empty_file_system(folder)?;
     let case = |(level, slots, metadata): (&str, usize, &str)| {
@@ -125,7 +126,7 @@ fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Resu
     Ok(left)
 }
 
-/// Braid resyncs what bits name, reads all of it, and stops.
+/// Braid resyncs by the bits, reads everything, and stops.
 fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Result<()> {
     count_bits(left, tally)?;
     let target = folder.join("content");
@@ -139,7 +140,7 @@ fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Res
     Ok(())
 }
 
-/// What `mdadm --examine-bitmap` says: some bits are set, and not all.
+/// Checks `mdadm --examine-bitmap`: some bits are set, and not all.
 fn count_bits(left: &Left, tally: &Tally) -> Result<()> {
     let file = left.file.as_ref().context("it has a file")?;
     let said = output(Command::new("/sbin/mdadm").arg("--examine-bitmap").arg(file))?;
@@ -155,7 +156,7 @@ fn count_bits(left: &Left, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// An array of braid's with its log in a file, which was being written when braid was killed.
+/// An array of braid's with its log in a file; braid was killed while it wrote.
 fn of_braid(
     program: &Program,
     name: &str,
@@ -172,7 +173,7 @@ fn of_braid(
     program.create_with(&[&words[..], &with_file, &["--bitmap-chunk", "64K"]].concat(), &images)?;
     let source = folder.join("content");
     std::fs::write(&source, killed::stream_of(&images, OLD)?)?;
-    // Superblocks say clean some time after the last write, and bits are cleared then.
+    // Superblocks say clean some time after the last write, and then bits are cleared.
     let load = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
     program.serve_with_tool(&with_file, &images, &load)?;
     std::fs::remove_file(&source)?;
@@ -180,7 +181,8 @@ fn of_braid(
     Ok(Left { name: name.to_owned(), level, slots, images, file: Some(file) })
 }
 
-/// md takes each with its file, checks it, writes in places, and stops in order. Those with which all went well, as it left them.
+/// md starts each array with its file, checks it, writes some places, and stops it. Returns the
+/// successful ones as md left them.
 fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Result<Vec<Left>> {
     let empty = empty_file_system(folder)?;
     let case = |left: &Left| {
@@ -212,7 +214,7 @@ fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Res
     Ok(well)
 }
 
-/// What md says of one.
+/// Checks md's report on one array.
 fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
     case.succeeded()?;
     ensure!(case.value("place")? == "file", "md has its bitmap at {}", case.value("place")?);
@@ -224,13 +226,13 @@ fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// Served with its file it has that, and is in sync.
+/// Served with its file, the array has its bitmap and is in sync.
 fn is_taken_back(program: &Program, left: &Left) -> Result<()> {
     let load = "\"$BRAID\" get tank bitmap-file && \"$BRAID\" check tank";
     program.serve_with_tool(&left.words(), &left.images, load)
 }
 
-/// An ext2 file system with nothing in it.
+/// An empty ext2 file system.
 fn empty_file_system(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     let image = folder.join("empty.ext2");
@@ -240,7 +242,7 @@ fn empty_file_system(folder: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// Script: this member is mounted at /mnt.
+/// Script that mounts this member at /mnt.
 fn mount(member: usize) -> String {
     format!("mkdir -p /mnt\nmount -t ext2 $M{member} /mnt\n")
 }

@@ -1,13 +1,15 @@
-//! Jobs that one began and the other ends: recoveries, replacements and resyncs, of md's and of braid's.
+//! Jobs that md begins and braid ends, or the other way round: recoveries, replacements and
+//! resyncs.
 //!
 //! ```text
 //! md begins     halted half way, stopped          -> braid ends it by itself  -> md checks
 //! braid begins  paced, paused on the way, stopped -> md ends it by itself, and checks
 //! ```
 //!
-//! That the second goes on where the first stopped is shown twice: by the offset from which it says that it goes on, and by
-//! harm that is done to redundancy between the two. What lies above the offset is gone afterwards, as the job has passed there;
-//! what lies below is still there, and md's check counts it.
+//! Two facts show that the second program goes on where the first stopped: the offset that it
+//! reports, and damage that the test does to redundancy in between. Damage above the offset is gone
+//! afterwards, as the job has passed there. Damage below it is still there, and md's check counts
+//! it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,7 +34,7 @@ use super::present;
 use super::tally::Tally;
 use crate::each::each;
 
-/// Shapes that have jobs, with how many members; each with both families of superblocks.
+/// Shapes that have jobs, with their number of members; each with both families of superblocks.
 const SHAPES: [(Level, Option<&str>, usize); 6] = [
     (Level::Raid1, None, 2),
     (Level::Raid5, Some("left-symmetric"), 4),
@@ -41,20 +43,20 @@ const SHAPES: [(Level, Option<&str>, usize); 6] = [
     (Level::Raid4, None, 4),
     (Level::Raid10, Some("f2"), 4),
 ];
-/// The largest chunk: a job is to be halted in the middle of many rows.
+/// The largest chunk: a job must stop in the middle of many rows.
 const CHUNK_MAX_KIB: u32 = 64;
-/// Sectors that one harm is about: what md compares at a time.
+/// Sectors of one damage: the unit of md's check.
 const HARM: u64 = 8;
 /// The same in bytes.
 const HARM_LENGTH: usize = 8 * 512;
-/// How long a job of a few MiB may take here.
+/// Time limit for a job of a few MiB.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What is counted, by who begins.
+/// The counts, by the program that begins.
 pub(super) const COUNTS: [&str; 2] =
     ["jobs md began and braid ended", "jobs braid began and md ended"];
 
-/// Who begins; the other one ends it.
+/// The program that begins; the other one ends the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Md,
@@ -73,7 +75,7 @@ struct Begun<'a> {
     handover: &'a Handover<'a>,
     /// One for each slot, and behind them that of a replacement.
     images: Vec<PathBuf>,
-    /// What the superblocks say, in sectors; none where they cannot.
+    /// The offset in the superblocks, in sectors; `None` if they cannot have one.
     offset: Option<u64>,
 }
 
@@ -110,9 +112,9 @@ fn handovers(made: &[Made]) -> Vec<Handover<'_>> {
                 is_shape && is_small && is_plain
             };
             let Some(array) = made.iter().find(fits) else { continue };
-            // 0.90 cannot say that two devices have one slot.
+            // 0.90 cannot assign two devices to one slot.
             let replace = Some(JobKind::Replace).filter(|_| metadata != "0.90");
-            // Where the copies are far apart, the second of a place that is harmed lies elsewhere.
+            // With far copies, the second copy of a damaged place lies elsewhere.
             let resync = Some(JobKind::Resync).filter(|_| layout != Some("f2"));
             for kind in [Some(JobKind::Recovery), resync, replace].into_iter().flatten() {
                 for first in [First::Md, First::Braid] {
@@ -124,7 +126,7 @@ fn handovers(made: &[Made]) -> Vec<Handover<'_>> {
     all
 }
 
-/// Every job is begun.
+/// Begins every job.
 fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Vec<Begun<'a>>> {
     let folder = bench.folder.join("handover-begun");
     let of_md = all.iter().filter(|one| one.first == First::Md);
@@ -134,7 +136,7 @@ fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Ve
         let images = match one.first {
             First::Md => report.cases[&one.name()].succeeded().map(|()| {
                 let count = one.array.spec.members.len();
-                // A recovery was onto one device more.
+                // A recovery used one additional device.
                 let slots: Vec<usize> = match one.kind {
                     JobKind::Recovery => (0..count - 1).chain([count]).collect(),
                     JobKind::Replace => (0..=count).collect(),
@@ -171,7 +173,7 @@ impl Handover<'_> {
 
     /// Sectors of each member that the array uses.
     fn used(&self) -> Result<u64> {
-        // md says it in KiB.
+        // md reports KiB.
         Ok(2 * self.array.report.value("component_size")?.parse::<u64>()?)
     }
 
@@ -183,7 +185,7 @@ impl Handover<'_> {
         matches!(self.array.spec.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
-    /// The content when the job is begun.
+    /// The content when the job begins.
     fn content(&self) -> Result<Vec<u8>> {
         let seed = self.array.seed;
         content::bytes(&[seed, seed + 1, seed + 2], self.array.sectors)
@@ -256,7 +258,7 @@ impl Handover<'_> {
         Ok(images)
     }
 
-    /// What the superblocks say of the job.
+    /// The job's offset in the superblocks.
     fn offset(&self, images: &[PathBuf]) -> Result<Option<u64>> {
         let superblocks = superblocks(images)?;
         if self.kind == JobKind::Resync {
@@ -277,7 +279,7 @@ impl Handover<'_> {
 }
 
 impl Begun<'_> {
-    /// Harm is done, and where md began, braid ends it.
+    /// Damages redundancy; braid ends jobs that md began.
     fn hand_over(&self, bench: &Bench) -> Result<()> {
         for sector in self.harms()? {
             let last = self.images.last().context("an array has members")?;
@@ -304,7 +306,7 @@ impl Begun<'_> {
                 break progress;
             }
         };
-        // A band is done whole: braid may go back to where it begins.
+        // Bands are whole: braid may go back to the start of one.
         let (from, offset) = (progress.from, self.offset.unwrap_or(0));
         let is_resumed = from <= offset && (offset == 0 || from > 0);
         ensure!(is_resumed, "braid begins at {from}, md was at {offset}");
@@ -315,14 +317,14 @@ impl Begun<'_> {
         Ok(())
     }
 
-    /// Where the last member is harmed, in sectors of its data: below the offset, and above it.
+    /// Damaged places of the last member, in sectors of its data: below the offset, and above it.
     fn harms(&self) -> Result<Vec<u64>> {
         let one = self.handover;
         let is_resync = one.kind == JobKind::Resync;
         let mut harms = Vec::new();
         // In the first row, P of these levels is on the last member.
         harms.extend((one.has_parity() && self.offset.is_some()).then_some(0));
-        // In every row of as many as there are members it is there again; and the second of two copies, where they are near.
+        // P is there again after as many rows as members; with near copies, so is the second copy.
         if is_resync {
             let period = one.chunk() * one.array.spec.members.len() as u64;
             let last = (one.used()? - one.chunk()) / period * period;
@@ -335,11 +337,11 @@ impl Begun<'_> {
         Ok(harms)
     }
 
-    /// What md is asked about it.
+    /// md's case for the array.
     fn judged(&self) -> Result<Case> {
         let spec = &self.handover.array.spec;
         let (count, devices) = (spec.members.len(), self.images.len());
-        // Where braid has ended it the old one is none of the array's any more.
+        // After braid's replacement the old member has left the array.
         let is_old = |place: usize| {
             let is_over = self.handover.first == First::Md;
             is_over && self.handover.kind == JobKind::Replace && place == count - 1
@@ -378,7 +380,7 @@ impl Begun<'_> {
                 );
             }
         }
-        // Below the offset nobody looked again.
+        // No job looked below the offset again.
         let is_harmed = self.harms()?.contains(&0);
         let expected = if is_harmed { HARM } else { 0 };
         let found = case.value("mismatch_cnt")?;

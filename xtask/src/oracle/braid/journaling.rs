@@ -1,5 +1,5 @@
-//! Write journals: md writes a RAID-5 or a RAID-6 in either mode, QEMU is killed, members are withheld, and every sector must read as old or new;
-//! those that nobody was writing as they were.
+//! Write journals: md writes a RAID-5 or RAID-6 in either mode, QEMU is killed, and members are
+//! withheld. Every sector must read as old or new, and sectors without a write in flight as before.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ images ─ for each member withheld, and with all ─┬▶ braid serve --read-only
@@ -7,8 +7,9 @@
 //!                                                                                                    └▶ braid replay, then md assembles them
 //! ```
 //!
-//! With all members md's own check looks at what braid replayed. With two of a RAID-6 missing, and data without parity in the journal, md 6.1
-//! never ends its replay of what the crash left; it is only asked for what braid replayed.
+//! With all members md's own check examines braid's replay. md 6.1 never ends its replay of a
+//! RAID-6 with two missing members and data without parity in the journal; there md only gets the
+//! result of braid's replay.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,16 +26,16 @@ use super::program::Program;
 use super::tally::Tally;
 use super::{names, present};
 
-/// Members of the arrays, and sectors of each; the journal is one more.
+/// Members of the arrays, and sectors of each; the journal is an additional device.
 const MEMBERS: usize = 4;
 const MEMBER_SECTORS: u64 = 49_152;
 /// Levels and modes.
 const KINDS: [(u8, &str); 4] =
     [(5, "write-through"), (5, "write-back"), (6, "write-through"), (6, "write-back")];
-/// The streams that the array is filled with, and that the storm writes.
+/// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 81;
 const NEW: u64 = 82;
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 8] = [
     "crashes with a write journal",
     "starts from it",
@@ -46,27 +47,27 @@ pub(super) const COUNTS: [&str; 8] = [
     "mismatches that md's check finds after braid replay",
 ];
 
-/// What is left of a crash, with some members.
+/// The images after a crash, with some members.
 struct Start {
     name: String,
     /// As the crash left them, and after `braid replay`.
     left: Vec<PathBuf>,
     replayed: Vec<PathBuf>,
-    /// All members are there.
+    /// No member is missing.
     is_whole: bool,
     /// md 6.1 never ends its replay: data without parity, and two members missing.
     is_too_much_for_md: bool,
-    /// Sectors that are wrong under braid.
+    /// Wrong sectors under braid.
     by_braid: u64,
 }
 
-/// How many crashes of each kind: one, unless `BRAID_JOURNAL_CRASHES` says otherwise.
+/// Crashes of each kind: one, unless `BRAID_JOURNAL_CRASHES` says otherwise.
 fn crashes() -> usize {
     let said = std::env::var("BRAID_JOURNAL_CRASHES").ok();
     said.and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
-/// Makes crashes, and has both start what is left.
+/// Makes crashes; both programs start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("journaling");
     std::fs::remove_dir_all(&folder).ok();
@@ -90,7 +91,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     judged_by_md(bench, &starts, &folder, tally)
 }
 
-/// An array that md made and filled, stopped in order; the journal comes last.
+/// An array that md made, filled and stopped in order; the journal comes last.
 fn make(bench: &Bench, level: u8, folder: &Path) -> Result<Vec<PathBuf>> {
     let script = format!(
         "mdadm --create $A --run --metadata=1.2 --level={level} --raid-devices={MEMBERS} --homehost=oracle --assume-clean --chunk=64 \
@@ -106,7 +107,7 @@ fn make(bench: &Bench, level: u8, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok((0..=MEMBERS).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect())
 }
 
-/// md is writing when QEMU is killed.
+/// QEMU is killed while md writes.
 fn killed(
     bench: &Bench,
     made: &[PathBuf],
@@ -124,7 +125,7 @@ fn killed(
     Ok(images)
 }
 
-/// Braid starts it, in both ways.
+/// Braid starts it: read-only, and by `braid replay`.
 fn start(
     program: &Program,
     (crash, images, lost): (&str, &[PathBuf], &[usize]),
@@ -162,7 +163,7 @@ fn start(
     Ok(Start { name, left, replayed, is_whole: lost.is_empty(), is_too_much_for_md, by_braid })
 }
 
-/// md starts each: as it was left, and after `braid replay`.
+/// md starts each: as the crash left it, and after `braid replay`.
 fn judged_by_md(bench: &Bench, starts: &[Start], folder: &Path, tally: &Tally) -> Result<()> {
     let mut cases = Vec::new();
     for start in starts {
@@ -170,7 +171,7 @@ fn judged_by_md(bench: &Bench, starts: &[Start], folder: &Path, tally: &Tally) -
         for (what, images) in left.into_iter().chain([("replayed", &start.replayed)]) {
             let names = names(images.len());
             let is_settled = start.is_whole && what == "replayed";
-            // A journal whose superblock is ahead of the members' is taken by force alone.
+            // md takes a journal with a newer superblock than the members' only by force.
             let force = format!("|| mdadm --assemble --run --force $A {names}");
             let (force, check) =
                 if is_settled { ("", "scrub mismatch_cnt\n") } else { (force.as_str(), "") };
@@ -203,7 +204,7 @@ fn judged_by_md(bench: &Bench, starts: &[Start], folder: &Path, tally: &Tally) -
     Ok(())
 }
 
-/// What md reads of what braid replayed, and what its check finds.
+/// Checks md's reads after braid's replay, and its check.
 fn judged(case: &CaseReport, start: &Start, tally: &Tally) -> Result<usize> {
     let wrong = wrong(case)?;
     tally.count("sectors wrong under md after braid replay", wrong);
@@ -216,7 +217,7 @@ fn judged(case: &CaseReport, start: &Start, tally: &Tally) -> Result<usize> {
     Ok(wrong)
 }
 
-/// Sectors that hold what they cannot hold.
+/// Sectors with an impossible content.
 fn wrong(case: &CaseReport) -> Result<usize> {
     case.succeeded()?;
     let words = case.value("wrong")?;

@@ -1,4 +1,4 @@
-//! What is asked of arrays that braid was killed under, whatever closes their write hole.
+//! Common checks for arrays under which braid was killed, with any policy against the write hole.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use super::replaying::{NEW, OLD};
 use super::tally::Tally;
 use super::{names, present};
 
-/// Levels, with how many members: three columns of data each.
+/// Levels, and their number of members: three data columns each.
 pub(super) const SHAPES: [(&str, usize); 3] = [("4", 4), ("5", 4), ("6", 5)];
 
-/// An array that is left, with all of its devices: those of slots come first.
+/// An array after a kill, with all its devices: those of slots come first.
 pub(super) struct Left {
     pub(super) name: String,
     pub(super) level: &'static str,
@@ -29,14 +29,14 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// What `braid serve` is told of it, beside its devices.
+    /// Options of `braid serve` for it, beside its devices.
     pub(super) fn words(&self) -> Vec<&str> {
         let file = self.file.as_ref().map(|file| file.to_str().expect("the oracle's own paths"));
         file.map_or_else(Vec::new, |file| vec!["--bitmap-file", file])
     }
 }
 
-/// Has an array hold a stream.
+/// Fills an array with a stream.
 pub(super) fn fill(
     program: &Program,
     images: &[PathBuf],
@@ -58,14 +58,15 @@ pub(super) fn stream_of(images: &[PathBuf], stream: u64) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Slots to be withheld: each, and with two parities each pair.
+/// Sets of slots to withhold: each slot, and with two parities each pair.
 fn sets(left: &Left) -> Vec<Vec<usize>> {
     let single = (0..left.slots).map(|slot| vec![slot]);
     let pairs = (0..left.slots).flat_map(|one| (0..one).map(move |other| vec![other, one]));
     single.chain(pairs.filter(|_| left.level == "6")).collect()
 }
 
-/// Nothing that nobody was writing is wrong, whoever is missing; starts, and sectors that are wrong, are counted under these words.
+/// No sector without a write in flight is wrong, for each set of missing members. Counts starts and
+/// wrong sectors under these words.
 pub(super) fn withheld(
     program: &Program,
     left: &Left,
@@ -84,7 +85,7 @@ pub(super) fn withheld(
     Ok(())
 }
 
-/// Whoever is missing of a slot, it is what it is.
+/// Without any one slot the array reads the same.
 pub(super) fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Result<()> {
     let target = folder.join("content");
     program.copy_out(&left.words(), &left.images, &target)?;
@@ -97,7 +98,8 @@ pub(super) fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Resu
     Ok(())
 }
 
-/// md takes each as it was left, checks it, writes this stream in places, and stops in order. Gives what it said, and what it left.
+/// md starts each array, checks it, writes this stream to some places, and stops it. Returns md's
+/// report, and the arrays.
 pub(super) fn taken_by_md(
     bench: &Bench,
     left: &[Left],

@@ -1,13 +1,14 @@
-//! Braid's own log: braid is killed while it writes arrays with one, members are withheld, and md takes the arrays in between.
+//! Braid's own log: braid is killed while it writes arrays with one, members are withheld, and md
+//! uses the arrays in between.
 //!
 //! ```text
-//!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, nothing that nobody wrote is wrong
+//!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
 //!                                                      ├▶ md resyncs, checks, writes, stops ─▶ braid: the log is void, all is as md left it
 //!                                                      └▶ md is writing, killed ─▶ braid: the log is void; degraded it is not started
 //! ```
 //!
-//! That md takes the stamp away with its first update, and before it writes data, is what this shows of a kernel; the simulator shows
-//! the rest.
+//! This shows on a real kernel that md removes the stamp with its first update, before it writes
+//! data. The simulator shows the rest.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,9 +25,9 @@ use super::replaying::{self, MEMBER_SECTORS, NEW, OLD};
 use super::tally::Tally;
 use super::{names, present};
 
-/// What md writes when it has the array.
+/// The stream that md writes to the array.
 const MDS: u64 = 75;
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 4] = [
     "crashes of braid with its own log",
     "starts with members withheld",
@@ -34,7 +35,7 @@ pub(super) const COUNTS: [&str; 4] = [
     "own logs that md made void",
 ];
 
-/// Makes crashes, and has both start what is left.
+/// Makes crashes; both programs start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("logging");
     std::fs::remove_dir_all(&folder).ok();
@@ -57,7 +58,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     cut_off_under_md(bench, &left, &folder, tally)
 }
 
-/// Arrays that braid made and filled, stopped in order.
+/// Arrays that braid made, filled and stopped in order.
 fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<Vec<PathBuf>> {
     let images: Vec<PathBuf> = (0..slots).map(|slot| folder.join(format!("{slot}.img"))).collect();
     let size = format!("{}K", MEMBER_SECTORS / 2);
@@ -68,7 +69,7 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
     Ok(images)
 }
 
-/// md takes each as it was left, writes, and stops in order.
+/// md starts each, writes, and stops in order.
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
@@ -92,7 +93,7 @@ fn taken_by_md(
     Ok(())
 }
 
-/// Braid sees that somebody wrote since: there is nothing to replay, and its log begins anew.
+/// Braid notices the foreign writes: it replays nothing, and its log begins anew.
 fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
@@ -103,7 +104,7 @@ fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
     Ok(())
 }
 
-/// md takes one as it was left, and QEMU is killed while it writes.
+/// md starts one, and QEMU is killed while it writes.
 fn cut_off_under_md(bench: &Bench, left: &[Left], folder: &Path, tally: &Tally) -> Result<()> {
     let Left { name, images, .. } = left.last().context("there are some")?;
     let images = copy(images, &folder.join("cut-off"))?;

@@ -1,4 +1,4 @@
-//! Braid makes arrays and writes them, some while a member is lost, for md to judge.
+//! Braid makes arrays and writes them, some during the loss of a member, for md to judge.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,33 +14,33 @@ use super::tally::Tally;
 use super::{Turn, first_of_each_level, must_refuse};
 use crate::each::each;
 
-/// Arrays of every level that are written through the program.
+/// Arrays of each level that are written through the program.
 const SERVED_PER_LEVEL: usize = 4;
-/// Arrays of every level with redundancy for each way in which a member is lost.
+/// Arrays of each redundant level, for each way to lose a member.
 const LOST_PER_LEVEL: usize = 5;
-/// Sectors more where a 0.90 shape becomes one of 1.2.
+/// Additional sectors when a 0.90 shape becomes one of 1.2.
 const MORE_SECTORS: u64 = 6144;
-/// Arrays of every level with redundancy that crash.
+/// Arrays of each redundant level that crash.
 const CRASHED_PER_LEVEL: usize = 2;
-/// How long a volume may take to notice that a member's file was deleted.
+/// Time limit for a volume to notice a deleted file.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How an array is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Through the library.
     Library,
     /// `nbdcopy` into `braid serve`.
     Served,
-    /// A member is left out for the last writes; md gets it back stale and must rebuild it.
+    /// A member misses the last writes; md gets it back stale and must rebuild it.
     LeftOut,
     /// A member's file is deleted between the writes.
     Deleted,
-    /// md gets what a crash would leave: the members while the array runs, dirty.
+    /// md gets the members of a running, dirty array, as after a crash.
     Crashed,
 }
 
-/// Makes every array of these shapes that braid can make; 0.90, which it cannot make, as 1.2.
+/// Makes every array of these shapes that braid can make; a 0.90 shape, which it cannot make,
+/// becomes one of 1.2.
 pub(super) fn make(bench: &Bench, program: &Program, shapes: &[&Made], tally: &Tally) -> Vec<Turn> {
     std::fs::remove_dir_all(bench.folder.join("making")).ok();
     let mut specs: Vec<ArraySpec> = shapes
@@ -67,8 +67,8 @@ pub(super) fn make(bench: &Bench, program: &Program, shapes: &[&Made], tally: &T
     turns.into_iter().flatten().collect()
 }
 
-/// The same shape with a metadata version that braid makes, under a name of its own and on larger
-/// members: 1.2 keeps more room before the data.
+/// The same shape in a metadata version that braid makes, with its own name and larger members: 1.2
+/// reserves more room before the data.
 fn creatable(spec: &ArraySpec) -> ArraySpec {
     let mut spec = spec.clone();
     if spec.metadata == "0.90" {
@@ -200,7 +200,7 @@ impl Hand<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         std::fs::remove_file(&images[slot])?;
-        // The server has not noticed yet: some of this goes to the file that no program will find again.
+        // Before the server notices the loss: part of this goes to the deleted file.
         array.scribble(self.seed + 2)?;
         let deadline = Instant::now() + NOTICE_DEADLINE;
         while array.missing() == 0 {
@@ -218,7 +218,7 @@ impl Hand<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         array.scribble(self.seed + 2)?;
-        // Every write was answered and flushed, and nothing was told that the array would stop.
+        // Every write was acknowledged and flushed, and the array has no notice of its end.
         array.flush()?;
         copy(images, after)?;
         let sectors = array.sectors();

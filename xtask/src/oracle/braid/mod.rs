@@ -58,7 +58,7 @@ use crate::each::each;
 use program::Program;
 use tally::Tally;
 
-/// A part that makes its own arrays, and knows of no other.
+/// A part that makes its own arrays, independent of all others.
 #[derive(Clone, Copy)]
 struct Part {
     name: &'static str,
@@ -66,7 +66,7 @@ struct Part {
     run: fn(&Bench, &Program, &Tally) -> Result<()>,
 }
 
-/// The longest first, so that the last ones end together; every fourth one is one share.
+/// The longest first, so that the last ones end together. A share is every fourth one.
 const PARTS: &[Part] = &[
     Part { name: "journaling", counts: &journaling::COUNTS, run: journaling::run },
     Part { name: "through", counts: &through::COUNTS, run: through::run },
@@ -90,17 +90,16 @@ const PARTS: &[Part] = &[
     },
 ];
 
-/// Everything that one array needs on its way: named in failures, counted once.
+/// An array on its way between braid and md.
 struct Turn {
-    /// What md is given.
     given: Given,
-    /// The streams that the array's content is made of so far.
+    /// The streams of its content so far.
     streams: Vec<u64>,
-    /// Size of the array.
     sectors: u64,
 }
 
-/// Holds braid against md, both ways; the closing line, or an error that counts the failures.
+/// Compares braid with md, both ways; returns the closing line, or an error that counts the
+/// failures.
 pub(crate) fn run(
     bench: &Bench,
     made: &[Made],
@@ -140,7 +139,7 @@ pub(crate) fn run(
     tally.close()
 }
 
-/// The crash matrix of md beside braid, with so many crashes of each kind.
+/// The crash matrix of md, with so many crashes of each kind.
 pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
     let (program, tally) = (Program::build()?, Tally::default());
     crashes::run(bench, &program, ("", crashes), &tally)?;
@@ -148,7 +147,7 @@ pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
     tally.close()
 }
 
-/// The same of bitmaps, and of logs that come and go, alone.
+/// Only the parts about bitmaps and about logs that come and go.
 pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
     let (program, tally) = (Program::build()?, Tally::default());
     let is_about_bitmaps = |part: &&Part| ["bitmaps", "files", "policies"].contains(&part.name);
@@ -157,7 +156,8 @@ pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
     tally.close()
 }
 
-/// Runs parts side by side, each with one boot at a time: most of a crash is one guest that boots, alone.
+/// Runs parts side by side, each with one boot at a time: a crash mostly waits for one guest to
+/// boot.
 fn run_parts(
     bench: &Bench,
     program: &Program,
@@ -173,7 +173,7 @@ fn run_parts(
     done.into_iter().collect()
 }
 
-/// What md said of each array.
+/// Counts md's verdicts.
 fn judge(turns: &[Turn], verdicts: &[Result<Verdict>], tally: &Tally) {
     for (turn, verdict) in turns.iter().zip(verdicts) {
         let name = &turn.given.name();
@@ -211,7 +211,7 @@ fn first_of_each_level<'a>(
     chosen
 }
 
-/// Of so many devices, as scripts call them: `$M1 $M2 ...`.
+/// Names of so many devices in scripts: `$M1 $M2 ...`.
 fn names(count: usize) -> String {
     (1..=count).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
@@ -222,10 +222,10 @@ fn present(images: &[PathBuf], lost: &[usize]) -> Vec<PathBuf> {
     kept.map(|(_, image)| image.clone()).collect()
 }
 
-/// Why braid must refuse an array that md runs, as the code of its refusal; `None`: it must not.
+/// The reason why braid must refuse an array that md runs; `None` if it must not.
 ///
-/// Far sets come about only outside mdadm; unequal raid0 of 0.90 can mean two things, and nothing
-/// on the members says which.
+/// Far sets arise only outside mdadm. Unequal raid0 of 0.90 is ambiguous, and no byte on the
+/// members decides it.
 fn must_refuse(spec: &ArraySpec) -> Option<&'static str> {
     use super::spec::Making;
     match spec.making {

@@ -1,7 +1,8 @@
-//! Kernels before 6.19, as the guest's is, and arrays that say their logical block, as newer kernels make them: the guest's md refuses
-//! such an array, takes it once `braid set NAME kernel-compat` has cleared the word, and refuses it again after `braid undo`.
+//! Kernels before 6.19, such as the guest's, refuse arrays with a logical block size, as newer
+//! kernels make them. They accept one after `braid set NAME kernel-compat` has cleared the field,
+//! and refuse it again after `braid undo`.
 //!
-//! No newer kernel is to be had: the word is put there by hand, over the array of a kernel that does not write it.
+//! No newer kernel is available: the test patches the field into arrays of an older one.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -20,7 +21,7 @@ use super::must_refuse;
 use super::program::Program;
 use super::tally::Tally;
 
-/// Where superblocks have their logical block and their sum.
+/// Offsets of the logical block size and the checksum in superblocks.
 const LOGICAL_BLOCK_AT: usize = 224;
 const CHECKSUM_AT: usize = 216;
 
@@ -57,7 +58,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Three times its members: with the word, without it, and with it again.
+/// Three copies of its members: with the field, without it, and with it again.
 fn prepare(program: &Program, array: &Made, folder: &Path) -> Result<Vec<Member>> {
     let copied = |word: &str, from: &[PathBuf]| copy(from, &folder.join(word).join("m"));
     let said = copied("said", &array.images)?;
@@ -75,7 +76,7 @@ fn prepare(program: &Program, array: &Made, folder: &Path) -> Result<Vec<Member>
     [said, cleared, back].concat().iter().map(|image| Member::image(image)).collect()
 }
 
-/// Puts the word into a member's superblock.
+/// Patches the field into a member's superblock.
 fn say(image: &Path, version: Version) -> Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(image)?;
     let sectors = file.metadata()?.len() / 512;

@@ -1,4 +1,4 @@
-//! Where mdadm puts superblock, data and bad-block log on members of 20 GiB and of 1 TiB, against
+//! mdadm's places of superblock, data and bad-block log on members of 20 GiB and 1 TiB, against
 //! `braid_ondisk::placement`. The members are holes; only metadata is written.
 
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,7 @@ const SIZES: [(&str, u64); 2] = [("20G", 20 << 21), ("1T", 1 << 31)];
 const VERSIONS: [Version; 3] = [Version::V1_0, Version::V1_1, Version::V1_2];
 /// Chunk of the levels that have one, in KiB.
 const CHUNK_KIB: u32 = 512;
-/// Level, and mdadm's words for an array with this one member.
+/// Level, and mdadm's options for an array with this one member.
 const LEVELS: [(Level, &str); 3] = [
     (Level::Raid1, "--level=1 --raid-devices=2 --bitmap=none --assume-clean $M1 missing"),
     (Level::Raid10, "--level=10 --raid-devices=2 --bitmap=none --assume-clean $M1 missing"),

@@ -1,4 +1,5 @@
-//! Partial parity logs that come and go while an array runs: braid makes one and md takes it, md makes one and braid does.
+//! Partial parity logs that come and go while an array runs: braid creates one for md, and md one
+//! for braid.
 //!
 //! ```text
 //!   md makes and fills, without ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md replays, reads, checks
@@ -23,11 +24,11 @@ const SLOTS: usize = 4;
 const NAMES: &str = "$M1 $M2 $M3 $M4";
 /// Sectors of a member.
 const MEMBER_SECTORS: u64 = 49_152;
-/// The streams that md fills the array with, and that braid writes before a change and after it.
+/// The streams that md fills the array with, and that braid writes before and after a change.
 const OLD: u64 = 83;
 const BEFORE: u64 = 84;
 const AFTER: u64 = 85;
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 4] = [
     "partial parity logs that braid made on a running array and md took",
     "of these arrays after a crash",
@@ -35,7 +36,7 @@ pub(super) const COUNTS: [&str; 4] = [
     "arrays that md took, to which braid had added a log of its own",
 ];
 
-/// How md makes it.
+/// md's cases: name, options of `--create`, and commands after the filling.
 const MAKES: [(&str, &str, &str); 2] = [
     ("ppl-by-braid", "--bitmap=none --consistency-policy=resync", ""),
     (
@@ -45,12 +46,12 @@ const MAKES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// An array whose log braid made, once as a crash leaves it and once stopped in order.
+/// An array with a log of braid's: as a crash leaves it, and stopped in order.
 struct Got {
     name: &'static str,
     crashed: Vec<PathBuf>,
     stopped: Vec<PathBuf>,
-    /// What both hold.
+    /// Hash of the content of both.
     sha256: String,
 }
 
@@ -87,7 +88,8 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     taken_by_md(bench, &all, &folder, tally)
 }
 
-/// Braid adds a log of its own while it writes: images as a crash leaves them, and stopped in order; what both hold.
+/// Braid adds a log of its own while it writes. Returns images as a crash leaves them, images
+/// stopped in order, and the hash of both.
 fn own_by_braid(
     bench: &Bench,
     images: &[PathBuf],
@@ -105,7 +107,7 @@ fn own_by_braid(
     Ok([("own-crashed", crashed, sha256.clone()), ("own-stopped", stopped, sha256)])
 }
 
-/// md sees no log: it resyncs what a crash left, and reads the same.
+/// md sees no log: it resyncs after the crash, and reads the same.
 fn own_taken_by_md(
     bench: &Bench,
     own: &[(&'static str, Vec<PathBuf>, String)],
@@ -131,7 +133,7 @@ fn images_of(folder: &Path, name: &str) -> Vec<PathBuf> {
     (0..SLOTS).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect()
 }
 
-/// Braid makes a log while it writes; of an array that has one it gives that up first.
+/// Braid creates a log while it writes; if the array has one, braid removes that first.
 fn changed_by_braid(
     bench: &Bench,
     (name, images): (&'static str, &[PathBuf]),
@@ -160,7 +162,8 @@ fn changed_by_braid(
     Ok(Got { name, crashed, stopped, sha256 })
 }
 
-/// md looks at each, reads, checks; and gives up the log of those that were stopped, which braid reads.
+/// md examines, reads and checks each array. It removes the log of the stopped ones, which braid
+/// then reads.
 fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
     let look = format!(
         "mdadm --assemble $A {NAMES}\nidle\n\
@@ -196,7 +199,7 @@ fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Resu
     Ok(())
 }
 
-/// What md says of an array whose log braid made.
+/// Checks md's report on an array with a log of braid's.
 fn took(case: &CaseReport, kept: &str, sha256: &str) -> Result<()> {
     case.succeeded()?;
     let policy = case.value("policy")?;
@@ -207,7 +210,7 @@ fn took(case: &CaseReport, kept: &str, sha256: &str) -> Result<()> {
     Ok(())
 }
 
-/// md has given it up.
+/// Checks an array from which md has removed the log.
 fn has_none(bench: &Bench, images: &[PathBuf], sha256: &str) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;

@@ -1,4 +1,4 @@
-//! Braid as people run it: its command line, and `nbdcopy` as its client.
+//! Braid as operators run it: its command line, and `nbdcopy` as its client.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ impl Program {
         Ok(Self { path: build::Program::Braid.dev()? })
     }
 
-    /// `braid create` of what the spec says. Members of equal size are files that it makes; of
-    /// unequal size they are there already, as sparse files.
+    /// `braid create` of this spec. It makes members of equal size as files; members of unequal
+    /// size exist already, as sparse files.
     pub(super) fn create(&self, spec: &ArraySpec, images: &[PathBuf]) -> Result<()> {
         let mut create = Command::new(&self.path);
         create.arg("create").arg(&spec.name[..spec.name.len().min(24)]);
@@ -47,20 +47,20 @@ impl Program {
         Ok(())
     }
 
-    /// `braid create` of an array with these words.
+    /// `braid create` with these options.
     pub(super) fn create_with(&self, words: &[&str], images: &[PathBuf]) -> Result<()> {
         let mut create = self.command(images);
         output(create.args(["create", "tank"]).args(words).args(images)).context("braid create")?;
         Ok(())
     }
 
-    /// Serves the array with these words for one `nbdcopy` from it to a file.
+    /// Serves the array with these options for one `nbdcopy` from it to a file.
     pub(super) fn copy_out(&self, words: &[&str], images: &[PathBuf], target: &Path) -> Result<()> {
         let command = format!("nbdcopy \"$uri\" '{}'", target.display());
         self.serve(&[&["--read-only"], words].concat(), images, &command)
     }
 
-    /// The same, and what cannot be read is zeroes in the file.
+    /// The same; unreadable sectors are zeroes in the file.
     pub(super) fn salvage(&self, images: &[PathBuf], target: &Path) -> Result<()> {
         let command =
             format!("qemu-img convert --salvage -q -f raw -O raw \"$uri\" '{}'", target.display());
@@ -73,7 +73,7 @@ impl Program {
         self.serve(&[], images, &command)
     }
 
-    /// What braid writes down of an array stays beside its images, which are made anew each time.
+    /// braid's notes on an array go beside its images, which each run makes anew.
     fn command(&self, images: &[PathBuf]) -> Command {
         let mut command = Command::new(&self.path);
         if let Some(folder) = images.first().and_then(|image| image.parent()) {
@@ -92,14 +92,14 @@ impl Program {
         output(&mut set).map(drop).context("braid set")
     }
 
-    /// `braid undo` of the last command on arrays beside these images. A linear array cannot tell
-    /// whether a client wrote since, so the command is told that none did.
+    /// `braid undo` of the last command on arrays beside these images. A linear array cannot detect
+    /// a client's writes since, so an option says that there were none.
     pub(super) fn undo(&self, images: &[PathBuf]) -> Result<()> {
         let undo = output(self.command(images).args(["undo", "--nobody-wrote"]));
         undo.map(drop).context("braid undo")
     }
 
-    /// Serves the array while `qemu-io` does what a file tells it to, and is killed in the middle of that.
+    /// Serves the array while `qemu-io` executes a file of commands, and is killed in the middle.
     pub(super) fn killed_under(
         &self,
         words: &[&str],
@@ -118,7 +118,8 @@ impl Program {
         Ok(())
     }
 
-    /// Serves the array while the member in a slot goes and a device comes instead, a file is copied in, and all is rebuilt.
+    /// Serves the array while a device replaces the member in a slot, a file is copied in, and the
+    /// device is rebuilt.
     pub(super) fn rebuild(
         &self,
         images: &[PathBuf],
@@ -134,7 +135,8 @@ impl Program {
         self.serve_with_tool(&[], images, &load).context("a rebuild")
     }
 
-    /// Serves the array with these words while a shell does what is said, which has `$BRAID` to talk to the server.
+    /// Serves the array with these options while a shell runs a script, in which `$BRAID` is the
+    /// program.
     pub(super) fn serve_with_tool(
         &self,
         words: &[&str],
@@ -154,7 +156,7 @@ impl Program {
         output(self.command(images).arg("replay").args(images)).map(drop).context("braid replay")
     }
 
-    /// The same, and what it says.
+    /// The same; returns its JSON output.
     pub(super) fn replay_json(&self, images: &[PathBuf]) -> Result<Value> {
         let mut replay = self.command(images);
         let said =
@@ -168,7 +170,7 @@ impl Program {
         output(&mut serve).map(drop).context("braid serve")
     }
 
-    /// What `braid examine --json` says of the images. That some of it needs attention is no error
+    /// JSON output of `braid examine`. Its exit status for images that need attention is no error
     /// here.
     pub(super) fn examine(&self, images: &[PathBuf]) -> Result<Value> {
         let said = self.command(images).args(["examine", "--json"]).args(images).output();

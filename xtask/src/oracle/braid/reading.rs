@@ -1,5 +1,5 @@
-//! md made and wrote: braid must read the same, with all members and without any that it can do
-//! without.
+//! Arrays that md made and wrote: braid must read the same, with all members and with every
+//! tolerated loss.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -11,7 +11,7 @@ use super::tally::Tally;
 use super::{first_of_each_level, must_refuse, present};
 use crate::each::each;
 
-/// Arrays of every level that are read through the program, too.
+/// Arrays of each level that are also read through the program.
 const SERVED_PER_LEVEL: usize = 4;
 
 /// Reads every array in every way.
@@ -46,7 +46,7 @@ pub(super) fn read(bench: &Bench, program: &Program, made: &[Made], tally: &Tall
     });
 }
 
-/// What md wrote and read: `suite::forward` has held md's SHA-256 against this.
+/// The content that md wrote: `suite::forward` has compared md's SHA-256 with it.
 fn content_of(array: &Made) -> Result<Vec<u8>> {
     content::bytes(&[array.seed, array.seed + 1], array.sectors)
 }

@@ -1,4 +1,5 @@
-//! Partial parity logs (PPL): md writes a RAID-5, QEMU is killed, a member is withheld, and what nobody was writing must read as it was.
+//! Partial parity logs (PPL): md writes a RAID-5, QEMU is killed, and a member is withheld. Sectors
+//! without a write in flight must read as before.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ images ─ for each member withheld ─┬▶ braid serve --read-only
@@ -7,7 +8,7 @@
 //!                                                                                      └▶ braid replay, then md assembles them
 //! ```
 //!
-//! The log that is made by hand is one that Linux 6.1 does not find: md's count shows what that costs.
+//! Linux 6.1 does not find the log that the test makes by hand: md's count shows the price.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -31,14 +32,12 @@ use super::tally::Tally;
 /// Members of the arrays, and sectors of each.
 const MEMBERS: usize = 4;
 pub(super) const MEMBER_SECTORS: u64 = 49_152;
-/// Sectors of a chunk.
 const CHUNK: u64 = 128;
-/// The streams that the array is filled with, and that the storm writes.
+/// The stream that fills the array, and the stream of the storm.
 pub(super) const OLD: u64 = 71;
 pub(super) const NEW: u64 = 72;
-/// Bytes of a sector.
 const SECTOR: u64 = 512;
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 6] = [
     "crashes with a partial parity log",
     "starts with a member withheld",
@@ -52,17 +51,17 @@ pub(super) const COUNTS: [&str; 6] = [
 struct Crash {
     name: String,
     images: Vec<PathBuf>,
-    /// md is known to get some of it wrong.
+    /// md is known to read some of it wrong.
     is_lost_by_md: bool,
 }
 
-/// How many crashes: one, unless `BRAID_PPL_CRASHES` says otherwise.
+/// Number of crashes: one, unless `BRAID_PPL_CRASHES` says otherwise.
 fn crashes() -> usize {
     let said = std::env::var("BRAID_PPL_CRASHES").ok();
     said.and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
-/// Makes crashes, and has both start what is left.
+/// Makes crashes; both programs start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("replaying");
     std::fs::remove_dir_all(&folder).ok();
@@ -93,7 +92,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     judged_by_md(bench, (&left, &starts), &folder, tally)
 }
 
-/// An array that md made and filled, stopped in order.
+/// An array that md made, filled and stopped in order.
 fn make(bench: &Bench, folder: &Path) -> Result<Vec<PathBuf>> {
     let script = format!(
         "mdadm --create $A --run --metadata=1.2 --level=5 --raid-devices={MEMBERS} --homehost=oracle --assume-clean --chunk=64 \
@@ -106,7 +105,7 @@ fn make(bench: &Bench, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok((0..MEMBERS).map(|slot| folder.join(format!("ppl/{slot}.img"))).collect())
 }
 
-/// md is writing when QEMU is killed.
+/// QEMU is killed while md writes.
 fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Result<Crash> {
     let name = format!("killed-{number}");
     let images = copy(made, &folder.join(&name))?;
@@ -118,7 +117,8 @@ fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Resu
     Ok(Crash { name, images, is_lost_by_md: false })
 }
 
-/// Braid is writing an array of three columns of data when it is killed: the same blocks, with something else in them.
+/// braid is killed while it writes an array with three data columns: the storm's blocks, with its
+/// content.
 pub(super) fn braid_killed(
     program: &Program,
     words: &[&str],
@@ -139,7 +139,7 @@ pub(super) fn braid_killed(
     Ok(images)
 }
 
-/// Superblocks say that an array was being written.
+/// Whether superblocks say that the array is dirty.
 pub(super) fn is_dirty(images: &[PathBuf]) -> Result<bool> {
     let bytes = std::fs::read(images.first().context("an array has images")?)?;
     let Probe { superblocks, .. } = look_at_image("image", &bytes).probe;
@@ -147,7 +147,7 @@ pub(super) fn is_dirty(images: &[PathBuf]) -> Result<bool> {
     Ok(superblock.state.resync_offset == 0)
 }
 
-/// A member image, to be changed by hand.
+/// A member image for changes by hand.
 struct Image {
     path: PathBuf,
     uuid: [u8; 16],
@@ -178,7 +178,7 @@ impl Image {
         Ok(())
     }
 
-    /// Its superblock says that it was being written.
+    /// Marks its superblock as dirty.
     fn make_dirty(&self) -> Result<()> {
         let mut superblock = vec![0; 4096];
         let file = OpenOptions::new().read(true).open(&self.path)?;
@@ -190,8 +190,8 @@ impl Image {
     }
 }
 
-/// A row whose log's newest record ends with the log's area, cut off when its parity was written and its data was not: row 0 has
-/// data in slots 0, 1, 2 and parity in slot 3.
+/// A torn row: its parity was written and its data was not. The log's newest record ends with the
+/// log's area. Row 0 has data in slots 0, 1, 2 and parity in slot 3.
 fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
     let paths = copy(made, folder)?;
     let images = paths.iter().map(|path| Image::of(path)).collect::<Result<Vec<_>>>()?;
@@ -201,7 +201,7 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
         pattern::stream(seed, number * BLOCK as u64, &mut bytes);
         bytes
     };
-    // The first blocks of row 0 that a storm writes, in slot 0; the others of their rows are kept.
+    // The first blocks of row 0 that a storm writes, in slot 0; the other columns keep theirs.
     let chunk_blocks = CHUNK * SECTOR / BLOCK as u64;
     let numbers: Vec<u64> = (0..chunk_blocks).filter(|one| pattern::is_stormed(*one)).collect();
     let mut entries = Vec::new();
@@ -227,7 +227,7 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
     ensure!(entries.len() == 3, "a storm writes less of the first chunk");
     let newest = PplRecord::bytes_of(1000, &entries, &images[3].uuid);
     let newest_sector = images[3].log_sectors - newest.len() as u64 / SECTOR;
-    // Records without entries lead there, one behind the other.
+    // A chain of records without entries leads to the newest one.
     for (generation, sector) in (1..).zip((0..newest_sector).step_by(8)) {
         let empty = PplRecord::bytes_of(generation, &[], &images[3].uuid);
         images[3].write(images[3].log_bytes + sector * SECTOR, &empty)?;
@@ -236,10 +236,10 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
     Ok(Crash { name: "by-hand".to_owned(), images: paths, is_lost_by_md: true })
 }
 
-/// What is left of a crash, without a member.
+/// The images after a crash, without one member.
 struct Start {
     name: String,
-    /// Sectors that are wrong: of those that nobody wrote, and of those that hold neither old nor new.
+    /// Wrong sectors: unwritten ones, and ones that hold neither old nor new content.
     by_braid: (usize, usize),
     /// Sectors that `braid replay` changed.
     made_fit: usize,
@@ -248,7 +248,7 @@ struct Start {
     replayed: Vec<PathBuf>,
 }
 
-/// Braid starts it, in both ways.
+/// Braid starts it: read-only, and by `braid replay`.
 fn start(program: &Program, crash: &Crash, withheld: usize, folder: &Path) -> Result<Start> {
     let name = format!("{}-without-{withheld}", crash.name);
     let left = present(&crash.images, &[withheld]);
@@ -268,7 +268,7 @@ fn start(program: &Program, crash: &Crash, withheld: usize, folder: &Path) -> Re
     Ok(Start { name, by_braid, made_fit, left, replayed })
 }
 
-/// md starts each: as it was left, and after `braid replay`.
+/// md starts each: as the crash left it, and after `braid replay`.
 fn judged_by_md(
     bench: &Bench,
     (crashes, starts): (&[Crash], &[Start]),
@@ -313,7 +313,7 @@ fn judged_by_md(
     Ok(())
 }
 
-/// Sectors that nobody wrote and that md reads wrong.
+/// Unwritten sectors that md reads wrong.
 pub(super) fn untouched(case: &CaseReport) -> Result<usize> {
     case.succeeded()?;
     let words = case.value("wrong")?;

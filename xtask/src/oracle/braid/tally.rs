@@ -1,7 +1,7 @@
 //! Counts and failures of a run, from any thread.
 //!
-//! Invariant: an array with a failure is named once for each, with its reason, and makes the run
-//! fail (`a_failure_is_named_and_fails_the_run`).
+//! Invariant: each failure of an array is printed once, with its reason, and makes the run fail
+//! (`a_failure_is_named_and_fails_the_run`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use std::sync::Mutex;
 
 use anyhow::{Result, bail};
 
-/// Fewer arrays than this are no proof.
+/// Fewer arrays than this prove nothing.
 const ARRAYS_MIN: usize = 120;
 
-/// What is counted, in the order in which the closing line says it.
+/// The counts, in the order of the closing line.
 const COUNTS: [&str; 64] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
@@ -87,24 +87,23 @@ struct Numbers {
     failures: Vec<(String, String)>,
 }
 
-/// Counts and failures.
 #[derive(Default)]
 pub(super) struct Tally(Mutex<Numbers>);
 
 impl Tally {
-    /// Counts more of something.
+    /// Adds to a count.
     pub(super) fn count(&self, what: &'static str, more: usize) {
         assert!(COUNTS.contains(&what), "{what} would not be told");
         *self.numbers().counts.entry(what).or_default() += more;
     }
 
-    /// An array that was judged; a failure is told at once.
+    /// Counts a judged array; prints a failure at once.
     pub(super) fn take<T>(&self, array: &str, judged: Result<T>) -> Option<T> {
         self.numbers().arrays.insert(array.to_owned());
         self.check(array, judged)
     }
 
-    /// Something that was judged and is no array of its own.
+    /// Records a judgement on something other than an array.
     pub(super) fn check<T>(&self, name: &str, judged: Result<T>) -> Option<T> {
         judged
             .map_err(|error| {

@@ -1,9 +1,9 @@
-//! Write journals that braid writes through: braid is killed while it writes arrays with one, members are withheld, and md and braid take
-//! them from each other.
+//! Journals in write-through mode: braid is killed while it writes arrays with one, members are
+//! withheld, and md and braid take turns with them.
 //!
 //! ```text
-//!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, nothing that nobody wrote is wrong
-//!                                                      └▶ md replays, checks, writes, stops ─▶ braid reads the same, whoever is missing;
+//!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, no sector without a write is wrong
+//!                                                      └▶ md replays, checks, writes, stops ─▶ braid reads the same, with any member missing;
 //!                                                           writes, stops ─▶ md reads what braid wrote, and checks;
 //!                                                           rebuilds a device that comes, writes meanwhile ─▶ md reads, and checks
 //! ```
@@ -22,12 +22,12 @@ use super::program::Program;
 use super::replaying::{self, MEMBER_SECTORS, OLD};
 use super::tally::Tally;
 
-/// What md writes when it has the array, and braid after it.
+/// The streams that md writes to the array, and braid after it.
 const MDS: u64 = 76;
 const BRAIDS: u64 = 77;
-/// What braid writes while a device is rebuilt.
+/// The stream that braid writes during a rebuild.
 const REBUILT: u64 = 78;
-/// What is told of it.
+/// The counts of this part.
 pub(super) const COUNTS: [&str; 6] = [
     "crashes of braid with a write journal",
     "starts from it with members withheld",
@@ -37,7 +37,7 @@ pub(super) const COUNTS: [&str; 6] = [
     "arrays with a journal that md took after a rebuild of braid's",
 ];
 
-/// Makes crashes, and has both start what is left.
+/// Makes crashes; both programs start the images.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("through");
     std::fs::remove_dir_all(&folder).ok();
@@ -62,7 +62,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     rebuilt(bench, program, &taken, &folder, tally)
 }
 
-/// Arrays that braid made and filled, stopped in order; the journal comes last.
+/// Arrays that braid made, filled and stopped in order; the journal comes last.
 fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<Vec<PathBuf>> {
     let mut images: Vec<PathBuf> =
         (0..slots).map(|slot| folder.join(format!("{slot}.img"))).collect();
@@ -77,7 +77,7 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
     Ok(images)
 }
 
-/// md takes each as it was left, writes, and stops in order; braid reads what it wrote. Those with which all went well.
+/// md starts each, writes, and stops; braid reads md's writes. Returns the successful ones.
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
@@ -104,7 +104,7 @@ fn taken_by_md(
     Ok(taken)
 }
 
-/// Braid goes on with what md left, writes all of it and stops in order; md reads that.
+/// Braid goes on after md, writes everything and stops; md reads that.
 fn given_back(
     bench: &Bench,
     program: &Program,
@@ -122,7 +122,7 @@ fn given_back(
     are_whole(bench, cases, (&folder.join("given-back"), what), tally)
 }
 
-/// A device comes in the place of a member, beside the journal; md reads what was written meanwhile.
+/// A device replaces a member, beside the journal; md reads the writes of that time.
 fn rebuilt(
     bench: &Bench,
     program: &Program,
@@ -146,7 +146,7 @@ fn rebuilt(
     are_whole(bench, cases, (&folder.join("rebuilt"), what), tally)
 }
 
-/// md reads the stream that braid wrote, and checks.
+/// A case in which md reads the stream that braid wrote, and checks.
 fn case(name: &str, images: &[PathBuf], stream: u64) -> Result<Case> {
     let script = format!(
         "mdadm --assemble $A {}\nstate\nvalue wrong \"$(agent wrong $A {stream} {stream})\"\nscrub mismatch_cnt\nmdadm --stop $A\n",
@@ -156,7 +156,7 @@ fn case(name: &str, images: &[PathBuf], stream: u64) -> Result<Case> {
     Ok(Case { name: name.to_owned(), members, script })
 }
 
-/// Boots md with them, and counts those in which it finds nothing wrong.
+/// Boots md with these cases, and counts the faultless ones.
 fn are_whole(
     bench: &Bench,
     cases: Vec<Case>,

@@ -10,11 +10,11 @@ use super::tally::Tally;
 use super::{Turn, must_refuse, present};
 use crate::each::each;
 
-/// Which of md's arrays braid writes: all that `braid create` cannot make, and of the others one
-/// in this many.
+/// Braid writes all of md's arrays that `braid create` cannot make, and of the others one in this
+/// many.
 const ONE_IN: usize = 3;
 
-/// Braid writes odd places of arrays that md made.
+/// Braid writes scattered places of md's arrays.
 pub(super) fn write(bench: &Bench, made: &[Made], tally: &Tally) -> Vec<Turn> {
     let chosen: Vec<&Made> = made
         .iter()
@@ -54,7 +54,7 @@ fn write_one(bench: &Bench, array: &Made) -> Result<Turn> {
     })
 }
 
-/// Braid reads what md wrote last.
+/// Braid reads md's last writes.
 pub(super) fn read_back(
     bench: &Bench,
     turns: &[Turn],

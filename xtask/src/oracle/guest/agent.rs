@@ -1,4 +1,4 @@
-//! The oracle's hand inside the guest: writes content that the host can compute again.
+//! The oracle's agent inside the guest: writes content that the host can compute again.
 //!
 //! Static, std only, built by the oracle itself with `rustc`; no part of the workspace's build.
 //!
@@ -7,14 +7,14 @@
 //!     agent scribble DEVICE SEED COUNT               COUNT writes at odd places, of stream SEED
 //!     agent stamp    DEVICE GENERATION [FIRST COUNT] sectors get their stamps (default: all)
 //!     agent patch    DEVICE PLACE OFFSET VALUE       a superblock's 32-bit field gets a value
-//!     agent storm    DEVICE SEED                     blocks in no order get stream SEED, past the cache, until power is cut
-//!     agent files    FOLDER SEED COUNT LARGEST       COUNT files of stream SEED in folders, of up to LARGEST bytes
+//!     agent storm    DEVICE SEED                     random blocks get stream SEED by O_DIRECT
+//!     agent files    FOLDER SEED COUNT LARGEST       COUNT files of stream SEED, up to LARGEST bytes
 //!     agent stamped  FOLDER GENERATION COUNT LARGEST the same in whole sectors, which are stamps
-//!     agent wrong    DEVICE OLD NEW                  counts sectors that a storm cannot have left: two numbers
+//!     agent wrong    DEVICE OLD NEW                  counts sectors impossible after a storm
 //!
-//! PLACE is the superblock's byte on the device.  The checksum is made anew, as the kernel counts
-//! it: this is how layouts come to be that the kernel knows and mdadm does not create.
-//! Every command ends with fsync.
+//! A storm lasts until power is cut. `wrong` prints two numbers. PLACE is the superblock's byte on
+//! the device. `patch` makes the checksum anew, as the kernel counts it: so the tests get layouts
+//! that the kernel knows and mdadm does not create. Every command ends with fsync.
 
 #![forbid(unsafe_code)]
 
@@ -72,7 +72,7 @@ fn run(words: &[String]) -> Result<()> {
 /// Files in one folder.
 const FILES_IN_FOLDER: u64 = 12;
 
-/// Writes files of four sorts of size, most of them small, and waits for none of them.
+/// Writes files of four kinds of size, most of them small, without a sync.
 fn files(folder: &str, (seed, stamped): (u64, bool), count: u64, largest: u64) -> Result<()> {
     let mut sector = 0;
     for number in 0..count {
@@ -100,19 +100,19 @@ fn files(folder: &str, (seed, stamped): (u64, bool), count: u64, largest: u64) -
     Ok(())
 }
 
-/// A block in memory, as it must lie to go past the cache.
+/// A block in memory, aligned for O_DIRECT.
 #[repr(align(4096))]
 struct Block([u8; pattern::BLOCK]);
 
-/// So many blocks are under way at a time.
+/// Blocks in flight at a time.
 const STORM_THREADS: u64 = 16;
-/// On Linux and this machine.
+/// The value on Linux for this processor.
 const O_DIRECT: i32 = 0o40_000;
 
 fn storm(device: &str, seed: u64, bytes: u64) -> Result<()> {
     let mut blocks: Vec<u64> =
         (0..bytes / pattern::BLOCK as u64).filter(|block| pattern::is_stormed(*block)).collect();
-    // In an order of their own, each once.
+    // In a pseudo-random order, each once.
     blocks.sort_by_key(|block| block.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17));
     std::thread::scope(|scope| {
         for thread in 0..STORM_THREADS {
@@ -185,8 +185,8 @@ fn patch(file: &File, place: u64, offset: usize, value: u64) -> Result<()> {
         return Err(Error::other("no superblock there"));
     }
     block[offset..offset + 4].copy_from_slice(&(value as u32).to_le_bytes());
-    // 0.90 sums all of its 4 KiB and keeps the sum at 152; 1.x sums 256 bytes and two for each
-    // device it has room for, and keeps the sum at 216.
+    // 0.90 sums all of its 4 KiB and keeps the sum at 152. 1.x sums 256 bytes and two for each
+    // possible device, and keeps the sum at 216.
     let (length, checksum) = match word(&block, 4) {
         0 => (4096, 152),
         _ => (256 + 2 * word(&block, 220) as usize, 216),

@@ -1,4 +1,5 @@
-//! Small ones of the scenarios, kept as text in `oracle/broken`, so that the daily tests rescue what md made without a guest.
+//! Small scenarios as text in `oracle/broken`, so that the daily tests rescue md's arrays without a
+//! guest.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use super::super::suite::Bench;
 use super::made::{FIXTURE_DISK, STAMPED_FILES, load, make as make_broken};
 use super::stories::Story;
 
-/// Makes those that are to be kept.
+/// Makes the small scenarios.
 pub(super) fn make(bench: &Bench, stories: &[Story]) -> Result<()> {
     let kept = stories.iter().filter(|story| story.is_fixture);
     let kept: Vec<Story> =
@@ -29,7 +30,7 @@ pub(super) fn make(bench: &Bench, stories: &[Story]) -> Result<()> {
         }
         let sources = broken.images.iter().map(|path| {
             let sectors = usize::try_from(FIXTURE_DISK)?;
-            // Superblocks may be gone, so all of a disk counts as data.
+            // Superblocks may be gone, so the whole disk counts as data.
             Ok(Source { path: path.clone(), data_start: 0, data_sectors: sectors })
         });
         let sources = sources.collect::<Result<Vec<_>>>()?;

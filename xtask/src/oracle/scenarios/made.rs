@@ -1,4 +1,4 @@
-//! Arrays that md makes in the guest, and that then break: the script of a case, the boots, and what is kept of them.
+//! Arrays that md makes in the guest and that then break: scripts, boots, and saved results.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use super::super::suite::Bench;
 use super::stories::Story;
 
 const WORDS: &str = include_str!("words.sh");
-/// Word of the agent, how many files, and bytes of the largest.
+/// The agent's command: number of files, and bytes of the largest.
 pub(super) const FILES: &str = "files 400 1500000";
-/// The same for fixtures, whose text is small because they are stamps.
+/// The same for fixtures; stamps keep their text small.
 pub(super) const STAMPED_FILES: &str = "stamped 48 2000000";
-/// Sectors of a disk of a fixture: 20 MiB.
+/// Sectors of a fixture's disk: 20 MiB.
 pub(super) const FIXTURE_DISK: u64 = 40_960;
 /// Everything is slower without KVM.
 const CASE_SECONDS: u32 = 400;
@@ -23,22 +23,22 @@ const CASE_SECONDS: u32 = 400;
 /// An array that md made and a mishap broke.
 pub(super) struct Broken {
     pub(super) story: Story,
-    /// Those that are there, in the order in which they are named.
+    /// Present disks, in the order of the command line.
     pub(super) images: Vec<PathBuf>,
-    /// The disk that is no member, but has a file.
+    /// The disk that is no member and holds a file.
     pub(super) file: Option<PathBuf>,
-    /// As `sha256sum` writes it.
+    /// Output of `sha256sum` about the files.
     pub(super) files: String,
-    /// That broke it.
+    /// The kernel that ran the story.
     pub(super) kernel: String,
 }
 
-/// A case's script: the words, how many disks there are, and the story.
+/// A case's script: shell functions, number of disks, and the story.
 pub(super) fn script(disks: usize, files: &str, story: &str, end: &str) -> String {
     format!("{WORDS}\nFILES=\"{files}\"\nmkdir -p /mnt/$D\nconnect {disks}\n{story}\n{end}\n")
 }
 
-/// md makes them, and they break.
+/// md makes the arrays, and they break.
 pub(super) fn make(bench: &Bench, stories: &[Story], files: &str) -> Result<()> {
     let mut failures = Vec::new();
     for ending in [Ending::PowerOff, Ending::Cut] {
@@ -87,7 +87,7 @@ pub(super) fn boot(
     })
 }
 
-/// What lies there of one.
+/// Loads a saved result.
 pub(super) fn load(folder: &Path, story: &Story) -> Result<Broken> {
     let folder = folder.join("broken").join(story.name);
     let image = |number: &usize| folder.join(format!("{}.img", number - 1));

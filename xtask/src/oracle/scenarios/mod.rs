@@ -1,4 +1,5 @@
-//! `cargo xtask scenarios`: arrays of the kernel's md, broken as mishaps do; braid and mdadm are asked for their files.
+//! `cargo xtask scenarios`: arrays of the kernel's md, broken by common mishaps; braid and mdadm
+//! must recover their files.
 //!
 //! ```text
 //! stories                what happens to which array
@@ -10,8 +11,8 @@
 //!    | table             what is said of it
 //! ```
 //!
-//! Files and their sums are taken while md runs the array, before it breaks; nothing that is written later counts. What holds here, and
-//! fails the run: braid writes to no image, and it does not call right what is wrong.
+//! Files and their sums are taken while md runs the array, before it breaks; later writes do not
+//! count. Two conditions fail the run: braid writes to an image, or it calls a wrong file right.
 
 mod fixtures;
 mod made;
@@ -37,30 +38,30 @@ use rescued::Braid;
 use stories::{STORIES, Story};
 use table::Row;
 
-/// What the guest has beyond what md needs: what stands on arrays, and what happens to disks.
+/// Additions to the guest for md's stories: programs for volumes on arrays, and for damage to
+/// disks.
 const MORE: More = More {
     modules: &["dm-mod", "dm-bufio", "dm-bio-prison", "dm-persistent-data", "dm-thin-pool"],
     programs: &["/sbin/mke2fs", "/sbin/e2fsck", "/sbin/dmsetup", "/sbin/lvm", "/sbin/sfdisk"],
 };
-/// What the command line asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only scenarios whose name has this in it
+    /// Only scenarios whose name contains this
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
     /// Boots at a time
     #[arg(long, value_name = "N", default_value_t = super::BOOTS_DEFAULT)]
     boots: usize,
-    /// This program, not the one that the tests have built
+    /// This program, not the development build
     #[arg(long, value_name = "PATH")]
     braid: Option<PathBuf>,
-    /// Make only what no run before has made, and rescue those
+    /// Make only scenarios that no earlier run has made, and rescue all
     #[arg(long)]
     again: bool,
-    /// Say which scenarios there are
+    /// List the scenarios
     #[arg(long)]
     list: bool,
-    /// Make fixtures of those that the daily tests rescue instead: oracle/broken
+    /// Make fixtures of the daily tests' scenarios instead: oracle/broken
     #[arg(long, conflicts_with_all = ["again", "list", "braid"])]
     make_fixtures: bool,
 }

@@ -1,4 +1,5 @@
-//! What braid makes of broken images, as a person would ask for it: `braid rescue`, then everything copied out, then its files.
+//! Rescue of broken images with braid, as an operator would do it: `braid rescue`, a copy of
+//! everything, then the files in it.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -14,31 +15,30 @@ use super::super::initramfs::output;
 use super::made::Broken;
 use super::stories::Story;
 
-/// Bytes in a sector.
 const SECTOR: u64 = 512;
 
-/// The program, and where its copies go.
+/// The program, and the folder for its copies.
 pub(super) struct Braid {
     pub(super) path: PathBuf,
     pub(super) folder: PathBuf,
 }
 
-/// Guesses that a person would look at.
+/// Guesses that an operator would try.
 const GUESSES_MAX: usize = 3;
 
-/// What came of it.
+/// The result of a rescue.
 pub(super) struct Answer {
-    /// Until the first answer.
+    /// Time to the first answer.
     pub(super) seconds: f64,
-    /// Until everything was copied out.
+    /// Time to the end of the copy.
     pub(super) copied_seconds: f64,
-    /// It says by itself how the array is read; else the guesses are looked at in turn.
+    /// braid is sure how to read the array; otherwise its guesses are tried in turn.
     pub(super) is_sure: bool,
     /// The number of the best answer.
     pub(super) tries: usize,
-    /// Stripes that it said may read wrong.
+    /// Stripes that braid reported as possibly wrong.
     pub(super) at_risk: u64,
-    /// Files with the sum that they had, by the last of the answers.
+    /// Files with their original sum in the last copy.
     pub(super) right: usize,
 }
 
@@ -55,7 +55,7 @@ impl Braid {
         }
         let mut answer = self.first(&home, story, &images)?;
         let files = broken.files.lines().count();
-        // Where files are lost for good no answer has all of them: the best counts.
+        // With files lost for good, no answer is complete: the best counts.
         for number in 1..=GUESSES_MAX {
             let begun = Instant::now();
             let guess = number.to_string();
@@ -77,7 +77,7 @@ impl Braid {
         Ok(answer)
     }
 
-    /// What it says at first.
+    /// The first answer.
     fn first(&self, home: &Path, story: &Story, images: &[PathBuf]) -> Result<Answer> {
         let begun = Instant::now();
         let said = self.ask(home, story, &["--json"], &[], images)?;
@@ -118,7 +118,7 @@ impl Braid {
         command.args(images).output().context("braid")
     }
 
-    /// Everything into one image.
+    /// Copies everything into one image.
     fn copy(
         &self,
         home: &Path,
@@ -145,7 +145,7 @@ impl Braid {
     }
 }
 
-/// The images, named as disks are; of those that no longer give everything what copies of them have, with maps.
+/// The images under names of disks. For damaged ones: incomplete copies, with maps of the holes.
 fn images(broken: &Broken, home: &Path) -> Result<Vec<PathBuf>> {
     let mut images = Vec::new();
     for (number, source) in broken.story.given.iter().zip(&broken.images) {
@@ -164,7 +164,7 @@ fn images(broken: &Broken, home: &Path) -> Result<Vec<PathBuf>> {
     Ok(images)
 }
 
-/// Takes stretches out of a copy; its map, in ddrescue's words.
+/// Removes stretches from a copy; returns its map in ddrescue's format.
 fn holes(path: &Path, bad: &[(u64, u64)]) -> Result<String> {
     let file = fs::OpenOptions::new().write(true).open(path)?;
     let bytes = file.metadata()?.len();
@@ -189,12 +189,12 @@ fn sums(images: &[PathBuf]) -> Result<Vec<String>> {
     images.iter().map(|path| sha256(path)).collect()
 }
 
-/// How many files of the copy have the sums that they had. Its journal is replayed first, as a mount would.
+/// Counts files of the copy with their original sums. Its journal is replayed first, as by a mount.
 fn right(home: &Path, files: &str) -> Result<usize> {
     let (copy, tree) = (home.join("copy.img"), home.join("tree"));
     fs::remove_dir_all(&tree).ok();
     fs::create_dir_all(&tree)?;
-    // Its word does not count: what it could not do shows in the files.
+    // Its status does not count: its failures show in the files.
     let replayed = Command::new("e2fsck").args(["-E", "journal_only"]).arg(&copy).output();
     replayed.context("e2fsck")?;
     let command = format!("rdump / {}", tree.display());

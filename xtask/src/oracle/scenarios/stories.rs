@@ -1,24 +1,27 @@
-//! The scenarios: which array the kernel's md made, what happened to it, and who is then asked for its files.
+//! The scenarios: an array of the kernel's md, a mishap, and a request to braid and mdadm for its
+//! files.
 //!
-//! Each is a short story in shell, with the words of `words.sh`. What braid is told is what docs/rescue.md says of such a case, and
-//! nothing that a person would have to know besides. mdadm is told what its manual and the usual pages of the web say: to assemble by
-//! force, and to create the array again in the order that turns out to be right, with the defaults.
+//! Each is a short story in shell, with the functions of `words.sh`. braid gets the arguments that
+//! docs/rescue.md gives for the case, and no other knowledge. mdadm gets the advice of its manual
+//! and the usual web pages: assemble by force, then create the array again with the defaults, in
+//! the order that turns out to be right.
 
 use super::super::guest::Ending;
 
 /// Sectors of a disk: 64 MiB.
 const DISK: u64 = 131_072;
-/// Of a disk of a container, as DDF keeps 32 MiB for itself: 96 MiB.
+/// Sectors of a container's disk, as DDF reserves 32 MiB: 96 MiB.
 const OF_CONTAINER: u64 = 196_608;
-/// Of a disk whose data begin 129 MiB behind its start, as mdadm has it on large disks: 224 MiB.
+/// Sectors of a disk with a data offset of 129 MiB, as mdadm uses on large disks: 224 MiB.
 const DEEP: u64 = 458_752;
 
-/// What braid is asked for.
+/// The request to braid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Words of `braid rescue`; a number in braces is the image of that disk, `{file}` of the one that has a file.
+    /// Arguments of `braid rescue`: a number in braces is that disk's image, `{file}` the image of
+    /// the disk with a file.
     pub(crate) words: &'static [&'static str],
-    /// The export with the files, where it is not the array itself.
+    /// The export with the files, if not the array itself.
     pub(crate) export: Option<&'static str>,
 }
 
@@ -29,27 +32,26 @@ pub(crate) struct Story {
     pub(crate) name: &'static str,
     /// The table's first column.
     pub(crate) about: &'static str,
-    /// How many disks, and their sectors.
+    /// Number of disks, and their sectors.
     pub(crate) disks: (usize, u64),
-    /// How the machine ended.
+    /// The end of the boot.
     pub(crate) ending: Ending,
     /// Shell: from empty disks to the mishap.
     pub(crate) made: &'static str,
-    /// The disks that are there afterwards, by number; in this order they are named.
+    /// Numbers of the disks that are present afterwards, in the order of the command line.
     pub(crate) given: &'static [usize],
-    /// The disk that is no member: a file begins there. It is the last one when mdadm is asked.
+    /// The disk that is no member and begins with a file. mdadm gets it last.
     pub(crate) file: Option<usize>,
-    /// Stretches that a disk no longer gives, in order: disk, first sector, sectors.
+    /// Unreadable stretches of disks, in order: disk, first sector, sectors.
     pub(crate) unreadable: &'static [(usize, u64, u64)],
-    /// What braid is asked for.
     pub(crate) asked: Asked,
-    /// Shell: `mdadm --assemble --force`, and what has to be done besides.
+    /// Shell: `mdadm --assemble --force`, and further commands that it needs.
     pub(crate) force: &'static str,
-    /// Shell: what the usual pages say then.
+    /// Shell: the next advice of the usual pages.
     pub(crate) wiki: &'static str,
-    /// What that was, in the table.
+    /// That advice in the table.
     pub(crate) wiki_about: &'static str,
-    /// A small one is kept as text, for the daily tests.
+    /// A small scenario that is kept as text, for the daily tests.
     pub(crate) is_fixture: bool,
 }
 
@@ -61,7 +63,7 @@ const REVERTED: &str =
 rest
 count $A";
 
-/// What most have in common: a RAID-5 of four that is stopped in good order; all disks are there.
+/// The common parts: a RAID-5 of four that stops in order; all disks are present.
 const USUAL: Story = Story {
     name: "",
     about: "",
@@ -78,7 +80,7 @@ const USUAL: Story = Story {
     is_fixture: false,
 };
 
-/// One of four that grows to five, and whose power is cut.
+/// A RAID-5 that grows from four to five during a power cut.
 const GROWING: Story = Story {
     disks: (5, DISK),
     ending: Ending::Cut,

@@ -1,12 +1,12 @@
-//! The table: a row for each scenario, as docs/rescue.md has it.
+//! The table: a row for each scenario, as in docs/rescue.md.
 
 use super::super::report::CaseReport;
 use super::rescued::Answer;
 
-/// One scenario and what came of it.
+/// One scenario and its result.
 pub(super) struct Row {
     pub(super) about: &'static str,
-    /// How many files there were.
+    /// Number of files.
     pub(super) files: usize,
     pub(super) answer: Answer,
     pub(super) force: Option<CaseReport>,
@@ -15,7 +15,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// It said that all of it can be read, that nothing is at risk, and files are wrong.
+    /// braid reported every byte as readable and none at risk, but files are wrong.
     pub(super) fn is_wrongly_sure(&self) -> bool {
         self.answer.is_sure && self.answer.at_risk == 0 && self.answer.right < self.files
     }
@@ -49,7 +49,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// What came of a try of mdadm's.
+/// The result of a try of mdadm's.
 fn of_mdadm(report: Option<&CaseReport>) -> String {
     let Some(report) = report else { return "not asked".to_owned() };
     if report.succeeded().is_err() {
