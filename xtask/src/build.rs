@@ -22,7 +22,6 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// The target folder.
 pub(crate) fn folder() -> Result<PathBuf> {
     let set = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     set.map_or_else(|| tidy::repository_root().map(|root| root.join("target")), Ok)

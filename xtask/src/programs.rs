@@ -9,7 +9,6 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     output(command).map(|_| ())
 }
 
-/// Its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");

@@ -98,7 +98,6 @@ fn sources() -> Result<Vec<(PathBuf, String)>> {
     Ok(sources)
 }
 
-/// The labels in calls of `remedy`.
 fn labels_of(source: &str) -> Vec<String> {
     let calls = source.split(".remedy(").skip(1);
     let label = |call: &str| {

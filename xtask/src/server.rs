@@ -114,7 +114,6 @@ impl Server {
         }
     }
 
-    /// Waits for this event.
     pub(crate) fn hear(&self, event: &str, limit: Duration) -> Result<Value> {
         let begun = Instant::now();
         loop {

@@ -80,7 +80,6 @@ pub(super) enum Plan {
     },
 }
 
-/// The counts over all rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) rounds: u64,
@@ -111,7 +110,6 @@ pub(super) struct Round<'a> {
     new: Option<PathBuf>,
     model: Model,
     random: Rng,
-    /// The current cache mode.
     cache: &'static str,
     /// Power was cut since fio wrote.
     foreign_lost: bool,

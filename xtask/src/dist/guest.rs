@@ -93,7 +93,6 @@ pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A disk with root, package and script.
 fn disk(package: &Path, root: &Path, out: &Path) -> Result<PathBuf> {
     copied(package, &root.join("braid.deb"), 0o644)?;
     fs::write(root.join("drill.sh"), SCRIPT)?;

@@ -67,7 +67,6 @@ pub(super) fn package(
     Ok(out.join(format!("braid-{}-1.{kernel}.rpm", version)))
 }
 
-/// Paths of all files in a folder.
 fn files_of(folder: &Path, stage: &Path, files: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

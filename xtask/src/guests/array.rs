@@ -50,12 +50,10 @@ impl Array {
         Ok(())
     }
 
-    /// The socket of its server.
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.join("nbd.sock")
     }
 
-    /// The socket as a URI.
     pub(super) fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket().display())
     }

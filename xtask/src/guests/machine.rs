@@ -24,7 +24,6 @@ pub(crate) const ROUND_LIMIT: Duration = Duration::from_secs(90);
 /// Rounds between two events.
 const ROUNDS: usize = 3;
 
-/// A running machine.
 pub(crate) struct Machine {
     child: Child,
     console: Receiver<String>,

@@ -57,7 +57,6 @@ pub(super) fn run_own(braid: &Path, folder: &Path) -> Result<()> {
     compare(array, folder)
 }
 
-/// An array with a bootable disk on it.
 fn booting(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Array> {
     let disk = image::make(folder, FIRST)?;
     let array = Array::create(braid, folder, doors)?;

@@ -4,7 +4,6 @@
 //! or times: every file is root's and of the year 1970, so equal input makes equal bytes. Archives
 //! can be joined end to end (the kernel unpacks each in turn); so a job follows a cached base.
 
-/// An archive being written.
 pub(crate) struct Archive {
     bytes: Vec<u8>,
     inode: u32,

@@ -149,7 +149,6 @@ fn runs(columns: &[Vec<Option<u64>>], sums: &Sums, index: usize) -> Vec<Run> {
     runs
 }
 
-/// Whether this content continues the run.
 fn extends(run: &Run, next: &Content) -> bool {
     match (&run.content, next) {
         (

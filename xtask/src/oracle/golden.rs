@@ -16,7 +16,6 @@ pub(crate) struct Golden {
     pub(crate) case: Case,
     /// Its purpose, in a sentence.
     pub(crate) about: String,
-    /// The end of its boot.
     pub(crate) ending: Ending,
     /// mdadm's words for level and layout.
     pub(crate) level: &'static str,

@@ -38,7 +38,6 @@ pub(crate) struct Case {
     pub(crate) script: String,
 }
 
-/// How a boot ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Each case stops its arrays; at last the guest switches off.

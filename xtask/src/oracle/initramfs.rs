@@ -61,7 +61,6 @@ const SCRIPTS: [(&str, &str); 3] = [
 pub(crate) struct More {
     /// Names of modules, each after its dependencies.
     pub(crate) modules: &'static [&'static str],
-    /// Paths of programs.
     pub(crate) programs: &'static [&'static str],
 }
 

@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 
-/// The output of one case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CaseReport {
     /// Exit status of the case's script; `None` if the guest ended before the script did.
@@ -66,7 +65,6 @@ pub(crate) struct Report {
     pub(crate) boot_seconds: f64,
     /// Whether the guest ended by itself.
     pub(crate) done: bool,
-    /// By name of case.
     pub(crate) cases: BTreeMap<String, CaseReport>,
 }
 

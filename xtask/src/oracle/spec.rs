@@ -58,7 +58,6 @@ pub(crate) enum Making {
     PatchedFarSets(u32),
 }
 
-/// An array to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArraySpec {
     /// Unique; derived from the other fields. Its first 24 bytes are the name in the superblock.

@@ -58,12 +58,9 @@ pub(crate) struct Given {
     pub(crate) maker: Maker,
 }
 
-/// The maker of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
-    /// `mdadm --create`.
     Md,
-    /// `braid create`.
     Braid,
 }
 

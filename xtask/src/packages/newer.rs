@@ -81,7 +81,6 @@ fn fetch_and_try_qemu(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// apt with lists of its own.
 struct Apt {
     options: Vec<String>,
     work: PathBuf,

@@ -17,7 +17,6 @@ use super::{Finding, Rule};
 /// The permitted source of packages.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The licences that `deny.toml` allows.
 pub(super) fn allowed(root: &Path) -> Result<Vec<Licensee>> {
     let text = std::fs::read_to_string(root.join("deny.toml")).context("deny.toml")?;
     let table: toml::Table = text.parse().context("deny.toml")?;

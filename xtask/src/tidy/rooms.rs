@@ -1,7 +1,7 @@
-//! Rules about `unsafe`: which crates forbid it, and the few rooms where it may stand.
+//! Rules about `unsafe`: crates that forbid it, and the few rooms for it.
 //!
-//! Clippy demands a `// SAFETY:` comment at each block; this file says where a block may be at
-//! all. A room that holds no unsafe code any more must leave the table.
+//! Clippy demands a `// SAFETY:` comment at each block; this file limits the places of blocks. A
+//! room without unsafe code must leave the table.
 
 use super::source::{Source, words};
 use super::tree::Tree;

@@ -33,7 +33,6 @@ pub(super) struct Source {
     pub(super) comments: String,
 }
 
-/// The kind of a byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Code,

@@ -39,7 +39,6 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The document at a path.
     pub(super) fn document(&self, path: &str) -> Option<&Document> {
         self.documents.iter().find(|document| document.path == path)
     }

@@ -78,7 +78,6 @@ struct State {
     free_ps: u64,
 }
 
-/// All touched lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(HashMap<Line, State>);
 

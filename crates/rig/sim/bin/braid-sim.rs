@@ -57,7 +57,6 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// The requested cycles, or the usual number.
     fn cycles_or(&self, usual: u64) -> u64 {
         if self.settings.cycles == 0 { usual } else { self.settings.cycles }
     }

@@ -73,7 +73,6 @@ static NOTICED: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 /// The bugs to hunt, and the limits.
 struct Hunt {
-    /// Seeds for each bug.
     seeds: u64,
     from: u64,
     /// For all bugs together.
@@ -148,7 +147,6 @@ struct Catch {
 enum Place {
     /// Random worlds of this seed.
     Seed(u64),
-    /// The chapter of this name.
     Chapter(&'static str),
 }
 

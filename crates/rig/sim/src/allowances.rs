@@ -19,7 +19,6 @@ pub(crate) struct Allowances {
     random: Random,
     /// Average steps between two grants.
     one_in: u64,
-    /// Most sectors of one grant.
     most_sectors: u64,
     /// The rest of the last grant, by class.
     left: JobAllowance,

@@ -50,7 +50,6 @@ pub(crate) struct CacheFile {
 }
 
 impl CacheFile {
-    /// The array starts.
     pub(crate) fn begin(&mut self, array: &AssembledArray) {
         if self.found.is_none() {
             self.stamp = CacheStamp::default();

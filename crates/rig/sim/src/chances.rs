@@ -28,7 +28,6 @@ pub(crate) enum Purpose {
     Disks,
     /// By disk: what a power cut leaves of its cache.
     PowerCuts,
-    /// How a run ends.
     Ends,
     /// Which disks are presented, and how the array is started again.
     Openings,
@@ -48,7 +47,6 @@ pub(crate) enum Purpose {
     Background,
     /// Which disks come while the array runs.
     Joins,
-    /// Allowances of jobs.
     Allowances,
     /// 0: which arrays have bitmaps; from 1 on: changes of these.
     Bitmaps,

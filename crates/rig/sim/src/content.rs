@@ -21,7 +21,6 @@ pub(crate) const ZEROES: Version = 0;
 /// The distance between the words of a sector; odd, so that no two are equal.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The bytes of a version of a sector.
 pub(crate) fn fill(version: Version, sector: u64, out: &mut [u8]) {
     assert_eq!(out.len(), SECTOR);
     if version == 0 {

@@ -59,7 +59,6 @@ pub(crate) struct Design {
     pub(crate) lockless: Option<u8>,
     /// Sectors of a partial parity log; 0 without one.
     pub(crate) log_sectors: u16,
-    /// The log is a ring.
     pub(crate) log_is_ring: bool,
     /// The log is braid's own, not md's.
     pub(crate) log_is_own: bool,
@@ -203,7 +202,6 @@ impl Design {
         (self.log_is_own && fits).then_some(OwnLogPlace { size_sectors, is_many })
     }
 
-    /// The log's place on a disk with this superblock.
     pub(crate) fn log_place(&self, superblock: &Superblock) -> Option<LogPlace> {
         let own = || self.own_log(superblock).map(LogPlace::Own);
         superblock.intent.ppl.map(LogPlace::Ppl).or_else(own)
@@ -306,7 +304,6 @@ impl Design {
         }
     }
 
-    /// The disk with the write journal, if any.
     pub(crate) fn journal_disk(&self) -> Option<usize> {
         (self.journal_blocks > 0).then(|| usize::from(self.slots + self.spares))
     }

@@ -47,7 +47,6 @@ use crate::world::{Clock, Did, Engine, Trust, World};
 /// Milliseconds without writes before an array turns clean.
 pub(crate) const CLEAN_DELAY_MS: u64 = 200;
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     PowerCut,
@@ -281,7 +280,6 @@ impl World {
         Trust { lasts: trust.firmly || self.disks.iter().all(Disk::is_flushed), ..trust }
     }
 
-    /// Ends the run.
     fn end(&mut self) -> End {
         let end = match self.chances.of(Purpose::Ends, 1).below(20) {
             0..13 => End::PowerCut,

@@ -38,9 +38,7 @@ pub(crate) struct Ills {
     pub(crate) slow_until_ns: u64,
     /// The disk acknowledges flushes and FUA, and makes nothing durable.
     pub(crate) flushes_lie: bool,
-    /// Fate of the next write of data.
     pub(crate) next_data: Fate,
-    /// Fate of the next superblock.
     pub(crate) next_superblock: Fate,
 }
 

@@ -137,7 +137,6 @@ impl Fault {
     }
 }
 
-/// Fault ordinals per disk.
 const ORDINALS_PER_DISK: u64 = 8;
 
 /// The first ordinal of lies, behind those of all disks.
@@ -153,7 +152,6 @@ pub(crate) struct Plan {
     pub(crate) failed_by_person: BTreeSet<MemberId>,
     /// Whether clients are allowed to see errors.
     pub(crate) errors_allowed: bool,
-    /// Whether disks lie.
     pub(crate) lies: bool,
     /// Faults that wait for a moment ([`crate::moments`]).
     pub(crate) held: Vec<Fault>,
@@ -166,7 +164,6 @@ pub(crate) struct Standing {
     pub(crate) geometry: Geometry,
     /// By slot, the disk in it.
     pub(crate) occupants: Vec<Option<usize>>,
-    /// Spare disks.
     pub(crate) spares: BTreeSet<usize>,
     /// The disk with the write journal: no redundancy covers it.
     pub(crate) journal: Option<usize>,

@@ -25,7 +25,6 @@ use braid_engine::request::RequestId;
 /// One acknowledged request with held pieces.
 #[derive(Debug)]
 struct HeldRequest {
-    /// Shards with pieces of it.
     shards: BTreeSet<usize>,
     /// Its name in the model.
     write: u64,

@@ -36,7 +36,6 @@ use crate::random::Random;
 use crate::tally::Tally;
 use disks::{ArrayKind, Device, STRANGER, UUID};
 
-/// Starts of one history.
 const STARTS: u64 = 14;
 
 /// A write: its predecessor, and whether a client saw it acknowledged.

@@ -36,7 +36,6 @@ pub(crate) enum Change {
     Back,
 }
 
-/// The fate of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fate {
     #[default]

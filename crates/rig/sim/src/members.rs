@@ -8,13 +8,11 @@ use braid_parity::definition;
 /// Bytes in a sector.
 pub(crate) const SECTOR: usize = 512;
 
-/// The bytes of a run of sectors.
 pub(crate) fn bytes(start: u64, sectors: u64) -> Range<usize> {
     let start = start as usize * SECTOR;
     start..start + sectors as usize * SECTOR
 }
 
-/// Places of a sector and its copies.
 pub(crate) fn places(geometry: &Geometry, sector: u64) -> Vec<(Slot, MemberSector)> {
     let sector = LogicalSector(sector);
     match geometry {

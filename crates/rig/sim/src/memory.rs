@@ -101,7 +101,6 @@ impl std::ops::DerefMut for Payloads {
 pub(crate) struct Reach<'a> {
     /// Its blocks, one after the other.
     pub(crate) arena: &'a mut Vec<u8>,
-    /// Bytes of one block.
     pub(crate) block_bytes: usize,
     pub(crate) payloads: &'a mut Payloads,
 }

@@ -47,7 +47,6 @@ struct Entry {
     version: Version,
     /// The step at which it was answered; none while in flight.
     answered: Option<u64>,
-    /// The step at which it was superseded.
     superseded: u64,
     by_pin: bool,
     /// Not on stable storage any more; if superseded by pin: not in the copy that is read.
@@ -67,7 +66,6 @@ impl Entry {
     }
 }
 
-/// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// It supersedes writes that were acknowledged before it began.
@@ -118,7 +116,6 @@ impl Model {
         Self { cells, merged: BTreeMap::new(), found: 0, given_up }
     }
 
-    /// The bytes of a version of a sector.
     pub(crate) fn bytes_of(&self, sector: u64, version: Version, out: &mut [u8]) {
         match self.merged.get(&(sector, version)) {
             Some(bytes) => out.copy_from_slice(bytes),

@@ -61,7 +61,6 @@ impl Member {
     }
 }
 
-/// A message to a shard.
 pub(crate) enum Message {
     View(Arc<ArrayView>),
     Query,
@@ -129,7 +128,6 @@ impl ShardSide {
 }
 
 impl Machines {
-    /// The time of the update with this state.
     pub(crate) fn time_of(&mut self, state: &SuperblockState) -> Timestamp {
         self.times.of(state.events, NOW)
     }
@@ -152,7 +150,6 @@ pub(crate) struct Manner {
     pub(crate) clean_delay_ms: u64,
 }
 
-/// Probes one disk.
 pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
     let size_bytes = disk.size_bytes();
     let snippet = |range: std::ops::Range<u64>| Snippet {
@@ -178,7 +175,6 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
     }
 }
 
-/// The journal on a disk, if it is one.
 pub(crate) fn journal(
     disk: &Disk,
     superblock: &Superblock,
@@ -190,7 +186,6 @@ pub(crate) fn journal(
     })
 }
 
-/// The bitmap of a disk whose superblock names one.
 pub(crate) fn bitmap(disk: &Disk, superblock: &Superblock) -> Option<Result<Bitmap, BitmapError>> {
     let start = usize::try_from(superblock.bitmap_offset_bytes()?).expect("disks are in memory");
     let bytes = disk.seen.get(start..)?;

@@ -69,7 +69,6 @@ impl Event {
     }
 }
 
-/// All pending events.
 #[derive(Default)]
 pub(crate) struct Pending {
     classes: [Vec<Event>; CLASSES],

@@ -125,7 +125,6 @@ pub(crate) fn strip(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64>
     }
 }
 
-/// All columns of a strip.
 pub(crate) fn columns(geometry: &Geometry, strip: u64) -> Vec<(Slot, MemberSector)> {
     match geometry {
         Geometry::Stripe(stripe) => {

@@ -108,7 +108,6 @@ pub(crate) struct Engine {
     pub(crate) left: BTreeSet<MemberId>,
     /// Hash of the bytes at submission, for each write in flight from a block.
     written_from_blocks: BTreeMap<(usize, IoId, MemberId), u64>,
-    /// Failures of disks.
     pub(crate) failures: Failures,
     /// The phase between clean and active.
     pub(crate) phase: Phase,

@@ -24,7 +24,6 @@ pub(super) struct Array {
 /// Opened and probed members, and assembly's decision.
 pub(super) struct Judged {
     devices: Vec<Box<dyn Member>>,
-    /// The findings on each member.
     pub(super) probed: Vec<ProbedMember>,
     pub(super) assembly: Assembly,
 }
@@ -104,12 +103,10 @@ impl Array {
         Ok(Self { volume })
     }
 
-    /// Size in sectors.
     pub(super) fn sectors(&self) -> u64 {
         self.volume.size_bytes() / 512
     }
 
-    /// Number of missing members.
     pub(super) fn missing(&self) -> usize {
         self.volume.missing_count()
     }
@@ -134,7 +131,6 @@ impl Array {
         Ok(())
     }
 
-    /// The whole content.
     pub(super) fn content(&self) -> Result<Vec<u8>> {
         let bytes = usize::try_from(self.volume.size_bytes())?;
         let mut content = Vec::with_capacity(bytes);
@@ -214,7 +210,6 @@ impl Array {
         Ok(self.volume.change_logs(Some(LogKind::Own))?)
     }
 
-    /// Progress of its job, if any.
     pub(super) fn job(&self) -> Option<JobProgress> {
         self.volume.job()
     }

@@ -31,7 +31,6 @@ use super::tally::Tally;
 
 /// Levels, with how many members.
 const SHAPES: [(&str, usize); 4] = [("1", 2), ("5", 4), ("6", 5), ("10", 4)];
-/// Sectors of a member.
 const MEMBER_SECTORS: u64 = 49_152;
 /// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 73;

@@ -28,7 +28,6 @@ use super::{names, present};
 /// Policies, and the levels that have them.
 const POLICIES: [(&str, &[u8]); 4] =
     [("resync", &[4, 5, 6]), ("bitmap", &[4, 5, 6]), ("ppl", &[5]), ("journal", &[4, 5, 6])];
-/// Sectors of a member.
 const MEMBER_SECTORS: u64 = 49_152;
 /// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 91;

@@ -35,7 +35,6 @@ const MDS: [(&str, usize, &str); 2] = [("1", 2, "1.2"), ("5", 4, "1.0")];
 const BRAIDS: [(&str, usize, &str); 1] = [("5", 4, "1.0")];
 /// The stream that md writes to the array.
 const AFTER: u64 = 79;
-/// Size of a file system for one file.
 const FILE_SYSTEM_BYTES: u64 = 8 << 20;
 /// The counts of this part.
 pub(super) const COUNTS: [&str; 8] = [
@@ -232,7 +231,6 @@ fn is_taken_back(program: &Program, left: &Left) -> Result<()> {
     program.serve_with_tool(&left.words(), &left.images, load)
 }
 
-/// An empty ext2 file system.
 fn empty_file_system(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     let image = folder.join("empty.ext2");

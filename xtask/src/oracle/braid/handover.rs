@@ -70,7 +70,6 @@ struct Handover<'a> {
     first: First,
 }
 
-/// A job that was begun.
 struct Begun<'a> {
     handover: &'a Handover<'a>,
     /// One for each slot, and behind them that of a replacement.
@@ -126,7 +125,6 @@ fn handovers(made: &[Made]) -> Vec<Handover<'_>> {
     all
 }
 
-/// Begins every job.
 fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Vec<Begun<'a>>> {
     let folder = bench.folder.join("handover-begun");
     let of_md = all.iter().filter(|one| one.first == First::Md);

@@ -27,7 +27,6 @@ const NOTICE_DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Through the library.
     Library,
     /// `nbdcopy` into `braid serve`.
     Served,

@@ -216,7 +216,6 @@ fn names(count: usize) -> String {
     (1..=count).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
 
-/// The images of the slots that are not lost.
 fn present(images: &[PathBuf], lost: &[usize]) -> Vec<PathBuf> {
     let kept = images.iter().enumerate().filter(|(slot, _)| !lost.contains(slot));
     kept.map(|(_, image)| image.clone()).collect()

@@ -11,7 +11,6 @@ use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::tally::Tally;
 
-/// Sizes in sectors.
 const SIZES: [(&str, u64); 2] = [("20G", 20 << 21), ("1T", 1 << 31)];
 const VERSIONS: [Version; 3] = [Version::V1_0, Version::V1_1, Version::V1_2];
 /// Chunk of the levels that have one, in KiB.

@@ -22,7 +22,6 @@ use super::tally::Tally;
 
 const SLOTS: usize = 4;
 const NAMES: &str = "$M1 $M2 $M3 $M4";
-/// Sectors of a member.
 const MEMBER_SECTORS: u64 = 49_152;
 /// The streams that md fills the array with, and that braid writes before and after a change.
 const OLD: u64 = 83;

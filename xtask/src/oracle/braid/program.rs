@@ -11,7 +11,6 @@ use super::super::initramfs::output;
 use super::super::spec::{ArraySpec, Level};
 use crate::build;
 
-/// The `braid` program.
 pub(super) struct Program {
     path: PathBuf,
 }
@@ -151,7 +150,6 @@ impl Program {
         output(&mut serve).map(drop).context("braid serve")
     }
 
-    /// `braid replay` onto the images.
     pub(super) fn replay(&self, images: &[PathBuf]) -> Result<()> {
         output(self.command(images).arg("replay").args(images)).map(drop).context("braid replay")
     }

@@ -47,7 +47,6 @@ pub(super) const COUNTS: [&str; 6] = [
     "sectors that nobody wrote, wrong under md after braid replay",
 ];
 
-/// Images of one crash.
 struct Crash {
     name: String,
     images: Vec<PathBuf>,

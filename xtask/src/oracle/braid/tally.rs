@@ -91,7 +91,6 @@ struct Numbers {
 pub(super) struct Tally(Mutex<Numbers>);
 
 impl Tally {
-    /// Adds to a count.
     pub(super) fn count(&self, what: &'static str, more: usize) {
         assert!(COUNTS.contains(&what), "{what} would not be told");
         *self.numbers().counts.entry(what).or_default() += more;

@@ -8,7 +8,7 @@
 //!     agent stamp    DEVICE GENERATION [FIRST COUNT] sectors get their stamps (default: all)
 //!     agent patch    DEVICE PLACE OFFSET VALUE       a superblock's 32-bit field gets a value
 //!     agent storm    DEVICE SEED                     random blocks get stream SEED by O_DIRECT
-//!     agent files    FOLDER SEED COUNT LARGEST       COUNT files of stream SEED, up to LARGEST bytes
+//!     agent files    FOLDER SEED COUNT LARGEST       COUNT files of stream SEED, each <= LARGEST
 //!     agent stamped  FOLDER GENERATION COUNT LARGEST the same in whole sectors, which are stamps
 //!     agent wrong    DEVICE OLD NEW                  counts sectors impossible after a storm
 //!

@@ -87,7 +87,6 @@ pub(super) fn boot(
     })
 }
 
-/// Loads a saved result.
 pub(super) fn load(folder: &Path, story: &Story) -> Result<Broken> {
     let folder = folder.join("broken").join(story.name);
     let image = |number: &usize| folder.join(format!("{}.img", number - 1));

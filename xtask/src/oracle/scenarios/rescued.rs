@@ -77,7 +77,6 @@ impl Braid {
         Ok(answer)
     }
 
-    /// The first answer.
     fn first(&self, home: &Path, story: &Story, images: &[PathBuf]) -> Result<Answer> {
         let begun = Instant::now();
         let said = self.ask(home, story, &["--json"], &[], images)?;

@@ -34,7 +34,6 @@ pub(crate) struct Story {
     pub(crate) about: &'static str,
     /// Number of disks, and their sectors.
     pub(crate) disks: (usize, u64),
-    /// The end of the boot.
     pub(crate) ending: Ending,
     /// Shell: from empty disks to the mishap.
     pub(crate) made: &'static str,

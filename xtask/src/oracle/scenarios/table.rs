@@ -6,7 +6,6 @@ use super::rescued::Answer;
 /// One scenario and its result.
 pub(super) struct Row {
     pub(super) about: &'static str,
-    /// Number of files.
     pub(super) files: usize,
     pub(super) answer: Answer,
     pub(super) force: Option<CaseReport>,
@@ -21,7 +20,6 @@ impl Row {
     }
 }
 
-/// All rows, in Markdown.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
         "| Scenario | braid: files right | tries | seconds, copied out | `--assemble --force` | the usual pages |\n|---|---|---|---|---|---|\n",

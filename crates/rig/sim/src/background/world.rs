@@ -180,7 +180,6 @@ impl World {
         });
     }
 
-    /// A member is recovered.
     pub(crate) fn recovered(&mut self, member: MemberId) {
         self.note("recovered", [u64::from(member.0), 0, 0]);
         self.tally.count("member-recovered");

@@ -74,7 +74,6 @@ pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Opti
     }
 }
 
-/// Exemptions from the promise.
 pub(crate) struct Exempt<'a> {
     /// Strips that lies have touched.
     pub(crate) doubtful: &'a BTreeSet<u64>,

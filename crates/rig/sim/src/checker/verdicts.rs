@@ -108,7 +108,6 @@ fn check_spares(assembly: &Assembly, known: &Known<'_>) {
     }
 }
 
-/// Whether any row has data in this slot.
 pub(crate) fn holds_data(geometry: &Geometry, slot: u16) -> bool {
     let Geometry::Stripe(stripe) = geometry else { return true };
     (0..stripe.rows())

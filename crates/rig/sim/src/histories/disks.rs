@@ -17,7 +17,6 @@ pub(super) const UUID: [u8; 16] = [0xB7; 16];
 pub(super) const STRANGER: [u8; 16] = [0x57; 16];
 const DEVICE_BYTES: u64 = 8 << 20;
 
-/// The kind of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrayKind {
     level: Level,

@@ -21,7 +21,6 @@ const SHARD: ShardIndex = ShardIndex(0);
 
 struct Cut;
 
-/// The machine of one run.
 struct Run {
     array: Array,
     geometry: Geometry,

@@ -91,7 +91,6 @@ impl World {
         self.disks[disk].ills.stalled = false;
     }
 
-    /// The newest member of a disk.
     fn newest_of(&self, disk: usize) -> MemberId {
         let members = (0..).zip(&self.engine.machines.members);
         let of_disk = members.filter(|(_, member)| member.disk == disk);

@@ -27,7 +27,6 @@ pub(super) struct Flight {
     pub(super) changes: BTreeMap<u64, (u64, u64)>,
 }
 
-/// The clients' writes.
 pub(super) struct Written {
     pub(super) geometry: StripeGeometry,
     pub(super) place: PplPlace,
@@ -70,7 +69,6 @@ fn geometry(random: &mut Random) -> StripeGeometry {
 struct Range5 {
     /// The header's words.
     entry: PplEntry,
-    /// Array sectors.
     sectors: Vec<u64>,
     /// The chunk's sector for each sector of partial parity.
     offsets: Vec<u64>,
@@ -238,7 +236,6 @@ impl Writer<'_> {
     }
 }
 
-/// Start of a disk's data.
 pub(super) fn data_start(place: PplPlace) -> u64 {
     LOG_SECTOR + u64::from(place.size_sectors)
 }

@@ -71,7 +71,6 @@ pub(super) enum Deed {
     Flush,
 }
 
-/// The place of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// One chunk, whole.
@@ -165,7 +164,6 @@ pub(super) fn tellings(level: Level, word: &[Deed]) -> u64 {
     SCHEDULES * paces * caches
 }
 
-/// The settings of one telling.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Telling {
     pub(super) schedule: u64,

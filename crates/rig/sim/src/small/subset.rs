@@ -25,7 +25,6 @@ pub(super) type Mask = u128;
 /// The remains of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// Surviving writes.
     pub(super) writes: Mask,
     /// A torn write, and its surviving sectors.
     pub(super) torn: Option<(usize, Mask)>,

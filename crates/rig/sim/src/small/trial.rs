@@ -20,7 +20,6 @@ use crate::random::fold;
 use crate::restart::Decision;
 use crate::world::World;
 
-/// Decisions kept.
 const DECISIONS_MAX: usize = 4096;
 /// Not what any cell holds.
 const UNKNOWN: u64 = u64::MAX;
@@ -40,7 +39,6 @@ pub(super) enum Outcome {
     Refused,
 }
 
-/// Where states are tried.
 pub(super) struct Trial {
     world: World,
     /// By cell, the hash of what the trial's disk holds.

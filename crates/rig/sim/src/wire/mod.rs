@@ -136,7 +136,6 @@ impl Pipe {
     }
 }
 
-/// Lengths of fragments.
 #[derive(Clone, Copy, Debug)]
 enum Fragments {
     Whole,
@@ -213,7 +212,6 @@ pub(crate) struct Connection {
     ending: Ending,
 }
 
-/// Whether and how the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,

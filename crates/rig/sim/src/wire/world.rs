@@ -71,7 +71,6 @@ impl World {
         &mut self.engine.clients.connections[index]
     }
 
-    /// Whether any bytes are on a wire.
     pub(crate) fn has_bytes_on_wires(&self) -> bool {
         let mut connections = self.engine.clients.connections.iter();
         connections.any(|connection| connection.has_bytes() != (false, false))

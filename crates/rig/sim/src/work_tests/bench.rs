@@ -255,7 +255,6 @@ impl Bench {
         self.carry_out(row, Task::Compare)
     }
 
-    /// Does one task on one row, alone.
     pub(crate) fn carry_out(&mut self, row: u64, task: Task) -> Outcome {
         self.ask_for(1000 + row, row, task);
         self.run();

@@ -42,7 +42,6 @@ fn rot(bench: &mut Bench, random: &mut Random, slot: u16, (row, from, sectors): 
     bench.members[usize::from(slot)][run].iter_mut().for_each(|byte| *byte = random.next() as u8);
 }
 
-/// Flips one bit.
 fn flip(bench: &mut Bench, slot: u16, row: u64, sector: u32) {
     let at = bytes(row * u64::from(CHUNK) + u64::from(sector), 1).start + 100;
     bench.members[usize::from(slot)][at] ^= 0x40;

@@ -34,7 +34,6 @@ pub(super) struct Write {
     pub(super) durable: usize,
 }
 
-/// The clients' writes.
 pub(super) struct Written {
     pub(super) geometry: StripeGeometry,
     pub(super) ring_sectors: u64,

@@ -25,7 +25,6 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobEnd> {
     })
 }
 
-/// A scene with one member in recovery.
 fn recovering(design: crate::create::Design, seed: u64) -> (Scene, usize) {
     let mut scene = busy(design, seed);
     let mut random = Random::new(seed);

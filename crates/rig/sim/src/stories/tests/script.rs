@@ -250,14 +250,12 @@ impl Script {
         ids.iter().all(|id| self.answer(*id) == Some(Ok(())))
     }
 
-    /// Flushes and waits.
     pub(super) fn flush_alone(&mut self) -> Result<(), Refused> {
         let id = self.flush();
         self.settle();
         self.answer(id).expect("it settled")
     }
 
-    /// Writes and waits.
     pub(super) fn write(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
         let id = self.issue(WRITE, start, sectors);
         self.settle();
