@@ -30,11 +30,12 @@ pub(crate) struct Args {
     /// Do not wait until it is over.
     #[arg(long)]
     detach: bool,
-    /// Write what is known to be wrong again, from the others; what is not known is left as it is.
+    /// Rewrite sectors that are known to be wrong, from the other members; leave all others as they
+    /// are.
     #[arg(long)]
     repair: bool,
-    /// Read the sectors in bad-block logs that the others cannot give, and strike those that are
-    /// readable and agree out of the logs.
+    /// Also read sectors in bad-block logs that the other members cannot give; remove those that
+    /// are readable and agree from the logs.
     #[arg(long, conflicts_with = "repair")]
     retry_bad: bool,
     /// End the check that runs or waits.

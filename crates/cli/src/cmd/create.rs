@@ -35,7 +35,8 @@ use braid_console::output::shell::{option_words, shell_word};
 pub(crate) struct Args {
     /// Name of the new array.
     name: String,
-    /// Name of the new array; all other words are members. For a name that a file here has as well.
+    /// Name of the new array; all other words are members. Needed for a name that a file here has
+    /// as well.
     #[arg(long = "name", value_name = "NAME")]
     called: Option<String>,
     /// RAID level: linear, 0, 1, 4, 5, 6 or 10.
@@ -66,13 +67,12 @@ pub(crate) struct Args {
     /// would not fit].
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<String>,
-    /// Keep the bitmap, and braid's own log with parity, in this file beside the members, which is
-    /// made; not on the array itself. It is to be named whenever the array is served, as with
-    /// mdadm.
+    /// Keep the bitmap, and braid's own log with parity, in this new file beside the members; not
+    /// on the array itself. Name the file whenever the array is served, as with mdadm.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
-    /// A member that is read only where no other copy is, as with mdadm: a slow one, or one far
-    /// away; once for each (raid1, raid10).
+    /// A member that is read only if no other copy is available, as with mdadm: a slow or distant
+    /// one; once for each (raid1, raid10).
     #[arg(long, value_name = "MEMBER")]
     write_mostly: Vec<PathBuf>,
     /// The last N members wait as spares.

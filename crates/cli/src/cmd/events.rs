@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Go on, and print events as they happen, until interrupted.
     #[arg(short, long)]
     follow: bool,
-    /// How many of the last ones to begin with.
+    /// The number of past events to begin with.
     #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 20)]
     count: usize,
 }

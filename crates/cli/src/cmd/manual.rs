@@ -12,7 +12,7 @@ use braid_console::state::make_folders;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to.
+    /// The folder for the pages.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }

@@ -26,11 +26,10 @@ use braid_discovery::status::words::can_lose_words;
 pub(crate) struct AddArgs {
     #[command(flatten)]
     join: JoinArgs,
-    /// The device has the write journal from now on: what is written is there, durably, before
-    /// members get it.
+    /// The device becomes the write journal: it gets every write, durably, before the members do.
     #[arg(long)]
     write_journal: bool,
-    /// The devices are read only where no other copy is, as with mdadm: slow ones, or far away
+    /// The devices are read only if no other copy is available, as with mdadm: slow or distant ones
     /// (raid1, raid10).
     #[arg(long, conflicts_with = "write_journal")]
     write_mostly: bool,
@@ -87,7 +86,7 @@ pub(crate) struct ReplaceArgs {
     /// The member to replace, by slot number or path.
     #[arg(value_name = "SLOT|DEVICE")]
     member: PathBuf,
-    /// The file or block device that takes its place; without it a spare that waits.
+    /// The file or block device that takes its place; without it, a spare.
     #[arg(long, value_name = "DEVICE")]
     with: Option<PathBuf>,
     /// Name of a thing on the device that may be destroyed; once for each.

@@ -58,8 +58,7 @@ pub(crate) struct Options {
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorWhen,
-    /// Where saved superblocks go, how new arrays were when they were last served, and what
-    /// happened to them.
+    /// The folder for saved superblocks, the last state of arrays, and the history of their events.
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 }
@@ -93,18 +92,16 @@ pub(crate) enum Command {
     Create(Box<create::Args>),
     /// Assemble an array and serve it over NBD until told to stop.
     Serve(Box<serve::Args>),
-    /// Say what is on members and what they would make together. Never writes.
+    /// Print the metadata of members, and the array that they would make. Never writes.
     Examine(examine::Args),
-    /// Say in plain words what is left of an array that does not start, and read it back without
-    /// writing to its members.
+    /// Explain in plain words what is left of an array that does not start, and read it back
+    /// without writing to its members.
     Rescue(Box<rescue::Args>),
-    /// Copy a disk that fails into a file, as much of it as it still gives, with a map of what that
-    /// is.
+    /// Copy the readable part of a failing disk into a file, with a map of that part.
     Image(image::Args),
-    /// Say the state of running arrays, their problems, and what to do.
+    /// Print the state of running arrays, their problems, and remedies.
     Status(status::Args),
-    /// Look which arrays there are on devices, and print (or write) a file for each by which `braid
-    /// serve --name` serves it.
+    /// Find the arrays on devices, and print (or write) a file for each, for `braid serve --name`.
     Scan(scan::Args),
     /// List the arrays that are being served.
     List(list::Args),
@@ -119,43 +116,38 @@ pub(crate) enum Command {
     /// Read all of a running array and compare it with its redundancy; return when the check is
     /// over.
     Check(check::Args),
-    /// Have the resync, recovery or check of an array wait; clients are served on.
+    /// Pause the resync, recovery or check of an array; clients are still served.
     Pause(jobs::PauseArgs),
-    /// Have the jobs of an array go on.
+    /// Resume the paused jobs of an array.
     Resume(jobs::ResumeArgs),
-    /// Have what is missing rebuilt: what was paused goes on, and what could not be finished is
-    /// tried again.
+    /// Rebuild missing members: resume a paused job, and retry one that could not be finished.
     Rebuild(jobs::RebuildArgs),
-    /// Make devices members of an array that is being served: each takes a slot that is free and is
-    /// rebuilt, or waits as a spare.
+    /// Add devices to an array that is being served: each takes a free slot and is rebuilt, or
+    /// waits as a spare.
     Add(members::AddArgs),
-    /// Have devices wait as spares of an array: one takes the place of a member that fails by
-    /// itself.
+    /// Add devices as spares of an array: a spare replaces a failed member by itself.
     Spare(members::JoinArgs),
-    /// Have a member of an array fail, as if it had failed a write; what it held is served from the
-    /// others.
+    /// Fail a member of an array, as if it had failed a write; its data is served from the others.
     Fail(members::FailArgs),
-    /// Have another device take a member's place: it is copied while the member serves, and what
-    /// cannot be read of it is made from the others.
+    /// Replace a member by another device: the member is copied while it serves, and its unreadable
+    /// sectors are computed from the others.
     Replace(members::ReplaceArgs),
-    /// Take a member away that failed, or that waits as a spare.
+    /// Remove a failed member, or a spare.
     Remove(members::RemoveArgs),
     /// Wait until an array is served, rebuilt, checked, idle, or degraded.
     Wait(wait::Args),
-    /// Show what the elevators of an array that is being served do, and the multiplexer's last
-    /// slices.
+    /// Show the work of a served array's elevators, and the multiplexer's last slices.
     Elevators(elevators::Args),
-    /// Show arrays as they work, live: members, what waits at them, the cache, the job and its
-    /// pace. q ends it.
+    /// Show running arrays live: members, their queues, the cache, the job and its pace. q ends it.
     Top(top::Args),
-    /// Show what happened last to arrays, and with -f what happens.
+    /// Show the last events of arrays, and with -f new ones.
     Events(events::Args),
-    /// Show all that is kept of what happened to arrays, and of what commands overwrote.
+    /// Show all recorded events of arrays, and the data that commands overwrote.
     History(history::Args),
     /// Put back what a command overwrote, if no client has written to the devices since.
     Undo(undo::Args),
     /// Replay the partial parity log (PPL) of an array that is not being served onto its members,
-    /// so that its parity fits again.
+    /// so that its parity agrees again.
     Replay(replay::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),

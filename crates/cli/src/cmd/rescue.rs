@@ -15,16 +15,16 @@ pub(crate) struct Args {
     /// This array alone, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
-    /// Believe these members although they are older, the array gave them up, or their superblocks
-    /// only nearly stand: as braid names them, with commas between. A spare is tried in each free
+    /// Believe these members although they are stale, were put out, or have superblocks that only
+    /// nearly stand; braid's names for them, with commas between. A spare is tried in each free
     /// slot, or in this one (SPARE=SLOT).
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     with: Vec<String>,
-    /// Go on as if these members were not there: what would the others make without them?
+    /// Ignore these members: what do the others make without them?
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     without: Vec<String>,
-    /// The map of a disk's copy, in the format of ddrescue and `braid image`: sectors that the disk
-    /// did not give are made of the others, or are I/O errors. Without it IMAGE.map is taken, if it
+    /// The map of a disk's copy, in the format of ddrescue and `braid image`: sectors that the copy
+    /// lacks are computed from the others, or are I/O errors. Without it IMAGE.map is taken, if it
     /// exists. May be given more than once.
     #[arg(long = "map", value_name = "MEMBER=FILE")]
     maps: Vec<NamedMap>,
@@ -36,52 +36,51 @@ pub(crate) struct Args {
     /// and its map. Nothing else is written.
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["serve", "commit", "discard", "solve"])]
     fill: Option<PathBuf>,
-    /// Find the files behind what cannot be read, with the tools of the file system (debugfs,
-    /// xfs_db).
+    /// Find the files with unreadable sectors, with the tools of the file system (debugfs, xfs_db).
     #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill"])]
     lost: bool,
-    /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know
-    /// it, and where members only differ.
+    /// Read and compare everything: report members with wrong bytes if two parities or three copies
+    /// prove it, and places where members only differ.
     #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill", "lost"])]
     check: bool,
-    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): what of it is
-    /// needed is read from there.
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): the needed
+    /// part of it is read from there.
     #[arg(long, value_name = "FILE")]
     backup_file: Option<PathBuf>,
     /// With --backup-file: use it although it is older, or newer, than the superblocks.
     #[arg(long, requires = "backup_file")]
     accept_older: bool,
-    /// Of an array in the middle of a reshape in place: go by the position that md recorded, and do
-    /// not ask what stands on the array how far it got.
+    /// For an array in the middle of a reshape in place: use the position that md recorded, without
+    /// a look at the content of the array.
     #[arg(long)]
     as_recorded: bool,
-    /// Read in spite of bad-block logs, which may name sectors that are sound. Over an overlay the
-    /// logs are emptied, and `--commit` writes that to the members.
+    /// Read the sectors in bad-block logs, which may be sound. Over an overlay the logs are
+    /// emptied, and `--commit` writes that to the members.
     #[arg(long)]
     ignore_bad_blocks: bool,
-    /// Find out how members were put together whose superblocks are lost or wrong, from the data on
-    /// them. A certain answer is used; else all guesses are shown.
+    /// Find the layout of members with lost or wrong superblocks, from their data. A certain answer
+    /// is used; otherwise all guesses are shown.
     #[arg(long)]
     solve: bool,
-    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not
-    /// say it: look what stands on it by each.
+    /// The layout of a RAID-0 of unequal members beyond the end of the smallest, if its superblocks
+    /// do not name it: look at the content by each.
     #[arg(long, value_parser = layout_word::parser(), value_name = "LAYOUT", conflicts_with = "solve")]
     layout: Option<Raid0Layout>,
     /// With --solve: go on with this guess, by its number.
     #[arg(long, value_name = "NUMBER", requires = "solve")]
     guess: Option<usize>,
-    /// The folder of overlays: what is written while an array is served, and nothing of it on
-    /// members. Without it in the state folder.
+    /// The folder of overlays, which take all writes to a served array in place of its members.
+    /// Without it, in the state folder.
     #[arg(long, value_name = "FOLDER")]
     overlay: Option<PathBuf>,
     /// Serve the array over NBD, and each partition and volume on it as an export of its own; of
     /// several arrays, all that can be read. Writes go into the overlay.
     #[arg(long)]
     serve: bool,
-    /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
+    /// Serve it read-only: no overlay is made, and sectors that may be wrong are I/O errors.
     #[arg(long, requires = "serve")]
     read_only: bool,
-    /// Serve it for writing although so many stripes of it, or fewer, may read wrong.
+    /// Serve it for writing although up to this many of its stripes may read wrong.
     #[arg(long, value_name = "COUNT", requires = "serve", conflicts_with = "read_only")]
     accept_risk: Option<u64>,
     /// Where to serve, as an NBD URI; may be given more than once.
@@ -93,14 +92,14 @@ pub(crate) struct Args {
     /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
     #[arg(long, value_name = "CMD", requires = "serve")]
     run: Option<String>,
-    /// Write what the overlay holds to the members, and throw the overlay away; what is overwritten
-    /// is saved first (`braid undo`).
+    /// Write the overlay to the members, and delete it; overwritten data is saved first (`braid
+    /// undo`).
     #[arg(long, conflicts_with_all = ["serve", "with", "without"])]
     commit: bool,
     /// With --commit: say which sectors of which member would be written, and write nothing.
     #[arg(short = 'n', long, requires = "commit")]
     dry_run: bool,
-    /// Throw the overlay away: members are as they were.
+    /// Delete the overlay: the members stay unchanged.
     #[arg(long, conflicts_with_all = ["serve", "commit", "with", "without"])]
     discard: bool,
     /// Members, or whole disks that have them in partitions, in any order.

@@ -36,14 +36,14 @@ pub(crate) struct Args {
     /// Write the file of each array that has none yet.
     #[arg(long)]
     write: bool,
-    /// Where these files are; without it $BRAID_CONFIG_DIR, or /etc/braid.
+    /// The folder of these files; without it $BRAID_CONFIG_DIR, or /etc/braid.
     #[arg(long, value_name = "FOLDER")]
     config_dir: Option<PathBuf>,
     /// The file whose ARRAY lines name arrays; without it mdadm's own, if it is there.
     #[arg(long, value_name = "FILE")]
     mdadm_conf: Option<PathBuf>,
-    /// For a rule of udev: print BRAID_NAME=NAME if the device is of an array that has a file here,
-    /// and nothing else.
+    /// For a rule of udev: print BRAID_NAME=NAME if the device belongs to an array that has a file
+    /// here, and nothing else.
     #[arg(long, requires = "devices", conflicts_with_all = ["write", "mdadm_conf"])]
     udev: bool,
 }
@@ -137,8 +137,8 @@ fn tell(
     }
 }
 
-/// Prints the name of a device's array, if that array has a file here. A device of no array, or of
-/// a foreign one, is no error.
+/// Prints the name of a device's array, if it has a file in `folder`. Devices without such an array
+/// are no error.
 fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
     let files = files(folder);
     if files.is_empty() {

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// served here.
     #[arg(value_name = "ARRAY")]
     array: Option<String>,
-    /// Only arrays that something is wrong with.
+    /// Only arrays with problems.
     #[arg(short = 'x', long)]
     problems: bool,
     /// Again and again, until interrupted.
@@ -34,7 +34,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     every: u64,
     /// End with 0 if all is well, 1 if an array is degraded, 2 if one takes no writes, 4 if one
-    /// cannot be asked, as `mdadm --detail --test` does.
+    /// does not answer, as `mdadm --detail --test` does.
     #[arg(long)]
     exit_code: bool,
 }

@@ -37,15 +37,15 @@ pub(crate) struct Args {
     /// Say what would be put back, and write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Put nothing back on this device, which is not here; may be given more than once. It must not
-    /// be used with the others then.
+    /// Put nothing back on this absent device; may be given more than once. It must not be used
+    /// with the others afterwards.
     #[arg(long, value_name = "DEVICE")]
     without: Vec<PathBuf>,
-    /// Put it back although nothing tells whether the array was written since: members of RAID-0
-    /// and of linear arrays do not say so.
+    /// Put it back although the members do not show whether the array was written since, as those
+    /// of RAID-0 and linear arrays.
     #[arg(long)]
     nobody_wrote: bool,
-    /// Put nothing back; write what was saved into files of this folder, which is made.
+    /// Put nothing back; write the saved data into files of this new folder.
     #[arg(long, value_name = "FOLDER", conflicts_with = "dry_run")]
     extract: Option<PathBuf>,
 }

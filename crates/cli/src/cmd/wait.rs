@@ -37,9 +37,9 @@ pub(crate) struct Args {
 /// The states to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum For {
-    /// No job runs, and none is to be done.
+    /// No job runs, and none is due.
     Idle,
-    /// Every slot has a member that holds all it should, and no resync is left to do.
+    /// Every slot has a fully recovered member, and no resync is due.
     Rebuild,
     /// No check runs or waits.
     Check,

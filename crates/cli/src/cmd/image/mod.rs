@@ -59,8 +59,7 @@ pub(crate) struct Args {
     /// The map of sectors read so far, in ddrescue's format; without it IMAGE.map.
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
-    /// How often sectors that cannot be read are asked for again at the end, by turns from both
-    /// ends of the disk.
+    /// How often unreadable sectors are retried at the end, by turns from both ends of the disk.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     retries: u32,
 }

@@ -22,10 +22,10 @@ pub(crate) struct TlsArgs {
     /// ca-crl.pem, for --nbd nbds://... and nbds+unix://...
     #[arg(long = "tls", value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Which clients come in by TLS.
+    /// The clients that TLS admits.
     #[arg(long = "tls-clients", value_enum, default_value_t = Who::Known, value_name = "WHO")]
     clients: Who,
-    /// Clients that do not ask for TLS come in as well; on loopback and Unix sockets only.
+    /// Admit clients without TLS as well; on loopback and Unix sockets only.
     #[arg(long = "tls-optional")]
     is_optional: bool,
 }
@@ -45,8 +45,8 @@ pub(crate) struct FuseArgs {
 #[command(next_help_heading = "A block device")]
 pub(crate) struct UblkArgs {
     /// Serve the array as a block device of this machine as well, /dev/ublkbID, through the
-    /// kernel's ublk_drv; without ID the kernel chooses one. A device that a server of the array
-    /// has left when it was killed is taken over. Needs root.
+    /// kernel's ublk_drv; without ID the kernel chooses one. Takes over a device that a killed
+    /// server of the array has left. Needs root.
     #[arg(
         long = "ublk",
         value_name = "ID",
@@ -75,8 +75,8 @@ fn wish(word: &str) -> Result<Wish, String> {
 #[command(next_help_heading = "A disk of virtual machines")]
 pub(crate) struct VhostUserArgs {
     /// Serve the array to a virtual machine as well, at this Unix socket: as a disk by
-    /// vhost-user-blk, through memory that both share. QEMU connects to it (`-device
-    /// vhost-user-blk-pci`), and again when the server was killed and is started anew.
+    /// vhost-user-blk, through shared memory. QEMU connects to it (`-device vhost-user-blk-pci`),
+    /// and again after a restart of the server.
     #[arg(long = "vhost-user", value_name = "PATH")]
     machines: Option<PathBuf>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct MetricsArgs {
     /// Serve them at an address that other machines can reach, too.
     #[arg(long, requires = "metrics")]
     metrics_public: bool,
-    /// Have node_md_... among them, as node_exporter says them of md's arrays.
+    /// Add node_md_... to them, as node_exporter reports them for md's arrays.
     #[arg(long, requires = "metrics")]
     node_md: bool,
 }

@@ -22,7 +22,7 @@ pub(crate) struct TellingArgs {
     /// Mail critical events to this address.
     #[arg(long, value_name = "ADDRESS")]
     mail: Option<String>,
-    /// The program that mail is given to.
+    /// The program that sends mail.
     #[arg(long, value_name = "PROGRAM", default_value = SENDMAIL)]
     sendmail: PathBuf,
 }

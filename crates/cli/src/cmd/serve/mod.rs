@@ -33,34 +33,32 @@ pub(crate) struct Args {
     /// Never write: neither data nor superblocks.
     #[arg(long)]
     read_only: bool,
-    /// Start an array that is dirty and degraded, although so many stripes of it, or fewer, may
-    /// read wrong. Without it such an array is only served with --read-only, and what is at risk is
-    /// an I/O error
+    /// Start a dirty and degraded array, although up to this many of its stripes may read wrong.
+    /// Without it such an array is only served with --read-only, and sectors at risk are I/O errors
     #[arg(long, value_name = "COUNT")]
     accept_risk: Option<u64>,
-    /// Believe members that are older than the array was when it was last served, or than others
-    /// with as many events: they were put back from a backup, and what was written since is given
-    /// up.
+    /// Believe members that are older than the array's last served state, or than others with as
+    /// many events: they were restored from a backup, and writes since then are lost.
     #[arg(long)]
     accept_older: bool,
-    /// Go on without the write journal if its device is not here or cannot be followed: it is given
-    /// up, newest writes may be missing, and all of the array is resynced.
+    /// Start without the write journal if its device is absent or cannot be followed: the journal
+    /// is given up, the newest writes may be missing, and the whole array is resynced.
     #[arg(long)]
     without_journal: bool,
-    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not
-    /// say it. The choice is not written to them, and must be given every time.
+    /// The layout of a RAID-0 of unequal members beyond the end of the smallest, if its superblocks
+    /// do not name it. The choice is not written to them, and must be given every time.
     #[arg(long, value_parser = layout_word::parser(), value_name = "LAYOUT")]
     layout: Option<Raid0Layout>,
     /// The array to serve, by name or UUID, if the members belong to several and not all are
     /// wanted.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
-    /// Serve every array that the members are of, also those that lack some. Without it several are
-    /// served by one server if each has all its members.
+    /// Serve every array of these members, also incomplete ones. Without it, one server serves
+    /// several arrays if each has all its members.
     #[arg(long, conflicts_with_all = ["array", "bitmap_file"])]
     all: bool,
-    /// The file that has the array's write-intent bitmap, and braid's own log if there is one,
-    /// beside the members, as md has it (`mdadm --bitmap=FILE`). It is not on the array itself.
+    /// The file with the array's write-intent bitmap, and braid's own log if there is one, as md
+    /// has it (`mdadm --bitmap=FILE`). It is not on the array itself.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
     /// Where to serve, as an NBD URI; may be given more than once. Without it (and without --run)
@@ -79,23 +77,23 @@ pub(crate) struct Args {
     /// with --vhost-user, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
-    /// How clients are served and members used: by io_uring workers, or by threads that block;
-    /// `auto` takes threads where io_uring is not allowed.
+    /// How clients and members are served: by io_uring workers, or by blocking threads; `auto`
+    /// takes threads where io_uring is not allowed.
     #[arg(long, value_enum, default_value_t = Io::Auto, value_name = "HOW")]
     io: Io,
-    /// How many workers; without it as many as there are processors, at most four.
+    /// The number of workers; without it as many as there are processors, at most four.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: Option<u16>,
-    /// How many microseconds a worker that has nothing to do looks for more before it sleeps.
-    /// Answers come sooner, and a processor is busy while clients are; 0 sleeps at once.
+    /// Microseconds that an idle worker polls before it sleeps. Answers come sooner, and a
+    /// processor is busy while clients are; 0 sleeps at once.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=BUSY_POLL_US_MAX))]
     busy_poll: u32,
-    /// The shortest write that a worker leaves to one that sleeps, so that it can receive the next
-    /// one meanwhile; done where a client is seen to have several under way. Or `never`.
+    /// The shortest write that a worker hands over to a sleeping one, so that it can receive the
+    /// next one meanwhile; only for clients with several writes in flight. Or `never`.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = hand_over_bytes)]
     hand_over: u64,
-    /// Whether members are used past the page cache of the system; `auto` does where they allow it,
-    /// but not with files of an array that is only read.
+    /// Whether members bypass the system's page cache; `auto` does so where they allow it, but not
+    /// for files of a read-only array.
     #[arg(long, value_enum, default_value_t = Direct::Auto, value_name = "WHEN")]
     direct: Direct,
     #[command(flatten)]
@@ -109,7 +107,7 @@ pub(crate) struct Args {
     spare_group: Option<String>,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Where this array is looked at, set and stopped: the path of a Unix socket, as HTTP. Without
+    /// The control socket of this array, for requests over HTTP: the path of a Unix socket. Without
     /// it (and without --run) in the runtime folder, where `braid status` and the other verbs find
     /// it by its name.
     #[arg(long, value_name = "SOCKET")]
@@ -118,14 +116,14 @@ pub(crate) struct Args {
     telling: TellingArgs,
     #[command(flatten)]
     log: LogArgs,
-    /// Seconds that a stop goes on without any answer from members that were asked for something;
-    /// then it is given up.
+    /// Seconds without any answer from members that have requests in flight, after which a stop
+    /// gives up.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stop_patience: u64,
-    /// Whether the server gives up what serving does not need: files other than the members and its
-    /// own folders (landlock), system calls (seccomp), capabilities. The unit braid@.service says
-    /// auto.
+    /// Whether the server drops rights that serving does not need: files other than the members and
+    /// its own folders (landlock), system calls (seccomp), capabilities. The unit braid@.service
+    /// says auto.
     #[arg(long, value_enum, default_value_t = Confine::Off, value_name = "WHEN")]
     confine: Confine,
     #[command(flatten)]

@@ -28,11 +28,11 @@ use braid_discovery::running;
 /// Options that choose a file.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct NamedArgs {
-    /// Serve as the file of this name says: NAME.toml in the folder of --config-dir. Options given
-    /// here go before the file's.
+    /// Serve the array of this file: NAME.toml in the folder of --config-dir. Options given here go
+    /// before the file's.
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
-    /// Where these files are; without it $BRAID_CONFIG_DIR, or /etc/braid.
+    /// The folder of these files; without it $BRAID_CONFIG_DIR, or /etc/braid.
     #[arg(long, value_name = "FOLDER", requires = "name")]
     config_dir: Option<PathBuf>,
 }

@@ -7,10 +7,10 @@ use braid_server::SettingWords;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Stripe cache (levels 4, 5, 6)")]
 pub(crate) struct CacheArgs {
-    /// When a write is answered: `writethrough`, when the members have it, or `writeback`, when it
-    /// is in the cache (FLUSH and FUA mean what they say; where the runtime folder is in memory,
-    /// what was answered outlives a killed server) [default: writeback where it outlives the
-    /// server, else writethrough].
+    /// When a write is acknowledged: `writethrough`, when the members have it, or `writeback`, when
+    /// it is in the cache (FLUSH and FUA still make it durable; if the runtime folder is in memory,
+    /// acknowledged writes outlive a killed server) [default: writeback if they outlive the server,
+    /// else writethrough].
     #[arg(long, value_name = "MODE")]
     cache: Option<String>,
     /// Memory for stripes, such as 64M [default: 64M].
@@ -23,10 +23,10 @@ pub(crate) struct CacheArgs {
     /// [default: 1].
     #[arg(long, value_name = "COUNT")]
     bypass_threshold: Option<String>,
-    /// How much may be answered and not on the members [default: 64M].
+    /// How much may be acknowledged and not yet on the members [default: 64M].
     #[arg(long, value_name = "SIZE")]
     dirty_limit: Option<String>,
-    /// Milliseconds that a partial stripe is waited for to fill up [default: 500].
+    /// Milliseconds that a partial stripe waits to fill up [default: 500].
     #[arg(long, value_name = "MS")]
     dirty_age: Option<String>,
 }
@@ -36,20 +36,20 @@ pub(crate) struct CacheArgs {
 #[command(next_help_heading = "Elevators (members that seek)")]
 pub(crate) struct SchedulingArgs {
     /// Whether requests to a member are sorted, merged and given deadlines: `deadline`, `none`
-    /// (each goes at once), or `auto`: `deadline` where the device says that it rotates and is used
-    /// past the page cache.
+    /// (each goes at once), or `auto`: `deadline` if the device rotates and bypasses the page
+    /// cache.
     #[arg(long, value_name = "POLICY")]
     elevator: Option<String>,
     /// Whether reads and write-back take turns at members with an elevator: `on`, `off`, or `auto`:
-    /// `on` where a member rotates and writes are answered early (levels 4, 5, 6 with `--cache
+    /// `on` if a member rotates and writes are acknowledged early (levels 4, 5, 6 with `--cache
     /// writeback`).
     #[arg(long, value_name = "WHEN")]
     multiplexer: Option<String>,
     /// Milliseconds of a period in which both have their turn [default: 200].
     #[arg(long, value_name = "MS")]
     multiplexer_period: Option<String>,
-    /// Per cent of a period that are write-back's: with nothing to write back, and with as much as
-    /// may be [default: 10-70].
+    /// Per cent of a period for write-back: with nothing to write back, and at the dirty limit
+    /// [default: 10-70].
     #[arg(long, value_name = "MIN-MAX")]
     multiplexer_share: Option<String>,
     /// Milliseconds after which a read is served before nearer ones, or `auto`.
@@ -58,14 +58,13 @@ pub(crate) struct SchedulingArgs {
     /// Milliseconds after which a write is served before nearer ones, or `auto`.
     #[arg(long, value_name = "MS")]
     write_expiry: Option<String>,
-    /// How often batches of reads may go before writes that wait, or `auto`.
+    /// Batches of reads that may pass a waiting write, or `auto`.
     #[arg(long, value_name = "COUNT")]
     writes_starved: Option<String>,
-    /// Requests in one direction before the choice is made anew, or `auto`.
+    /// Requests in one direction before the elevator chooses anew, or `auto`.
     #[arg(long, value_name = "COUNT")]
     batch: Option<String>,
-    /// Requests that a member is given at once, or `auto`; a quarter is kept for reads, one for
-    /// writes.
+    /// Requests in flight at a member, or `auto`; a quarter is reserved for reads, one for writes.
     #[arg(long, value_name = "COUNT")]
     depth: Option<String>,
 }
@@ -74,22 +73,22 @@ pub(crate) struct SchedulingArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Slow members")]
 pub(crate) struct SitOutArgs {
-    /// Whether a member that is much slower than its siblings is read around, where the level can
-    /// do without it: `on` or `off` [default: on].
+    /// Whether reads go around a member that is much slower than its siblings, if the level
+    /// tolerates it: `on` or `off` [default: on].
     #[arg(long, value_name = "WHETHER")]
     sit_out: Option<String>,
     /// How many times as slow as its siblings, 2 or more [default: 8].
     #[arg(long, value_name = "TIMES")]
     sit_out_factor: Option<String>,
-    /// Milliseconds that it takes at least [default: 500].
+    /// The least milliseconds of a read that count as slow, whatever its siblings need [default:
+    /// 500].
     #[arg(long, value_name = "MS")]
     sit_out_min_ms: Option<String>,
-    /// Milliseconds without any answer after which a member goes away, where the level can do
-    /// without it and a bitmap tells what it misses: it comes back by itself. Or `never`
-    /// [default: 8000].
+    /// Milliseconds without any answer after which a member is away, if the level tolerates it and
+    /// a bitmap records what it misses: it comes back by itself. Or `never` [default: 8000].
     #[arg(long, value_name = "MS")]
     away_after_ms: Option<String>,
-    /// Milliseconds for which its slot waits for it before a spare may have it [default: 60000].
+    /// Milliseconds that its slot waits for it before a spare may take the slot [default: 60000].
     #[arg(long, value_name = "MS")]
     away_spare_after_ms: Option<String>,
 }
@@ -98,12 +97,12 @@ pub(crate) struct SitOutArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Members that err")]
 pub(crate) struct ReadErrorArgs {
-    /// How many corrected read errors a member may have, where those older than an hour count half,
-    /// older than two a quarter, and so on: a number, or `off` for any [default: 20, as md has it].
+    /// Corrected read errors that a member may have; those older than an hour count half, older
+    /// than two a quarter, and so on: a number, or `off` for any [default: 20, as md has it].
     #[arg(long, value_name = "COUNT")]
     read_errors_max: Option<String>,
     /// The action for a member with more: `warn`, `replace` (copied to a spare, if one waits) or
-    /// `fail` (the same, and put out where none waits and the others bear it) [default: replace].
+    /// `fail` (the same; put out if no spare waits and the level tolerates it) [default: replace].
     #[arg(long, value_name = "WHAT")]
     on_read_errors: Option<String>,
 }
@@ -116,11 +115,11 @@ pub(crate) struct JobPaceArgs {
     /// or more; `any` if it does not matter [default: 2].
     #[arg(long, value_name = "TIMES")]
     job_latency_factor: Option<String>,
-    /// Bytes a second that a job gets whatever clients feel: of a recovery, of each member that is
-    /// filled [default: 8M].
+    /// Bytes a second that a job gets at least, whatever clients feel; a recovery gets them for
+    /// each recovered member [default: 8M].
     #[arg(long, value_name = "SIZE")]
     job_floor: Option<String>,
-    /// Bytes a second that a job gets at most, or `none` [default: none]; 0B has jobs stand still.
+    /// Bytes a second that a job gets at most, or `none` [default: none]; 0B stops jobs.
     #[arg(long, value_name = "SIZE")]
     job_ceiling: Option<String>,
 }
@@ -129,20 +128,19 @@ pub(crate) struct JobPaceArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Clients")]
 pub(crate) struct ClientArgs {
-    /// How many connections there may be at a time [default: 256].
+    /// The most connections at a time [default: 256].
     #[arg(long, value_name = "COUNT")]
     connections: Option<String>,
-    /// Memory for what clients write and read, all together, such as 192M; without it as much as is
-    /// sensible with what the machine, the control group and limits of the process leave, 192M at
-    /// most.
+    /// Memory for the payloads of all clients, such as 192M; without it a sensible part of what the
+    /// machine, the control group and limits of the process leave, 192M at most.
     #[arg(long, value_name = "SIZE")]
     payload_memory: Option<String>,
-    /// Seconds after which an idle connection goes when all are in use and another client comes; 0:
-    /// never [default: 0].
+    /// Seconds after which an idle connection is closed if all are in use and another client comes;
+    /// 0: never [default: 0].
     #[arg(long, value_name = "SECONDS")]
     idle_limit: Option<String>,
-    /// Seconds in which a client that sends a payload, or is sent a reply, has to move 2 MiB of it,
-    /// before it is cut [default: 30].
+    /// Seconds in which a client must move 2 MiB of a payload or a reply, before it is cut
+    /// [default: 30].
     #[arg(long, value_name = "SECONDS")]
     progress_limit: Option<String>,
 }
