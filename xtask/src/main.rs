@@ -2,18 +2,18 @@
 //!
 //! | Chore | What it does |
 //! |---|---|
-//! | `test` | everything that must hold, in one command; what continuous integration runs |
+//! | `test` | all checks in one command, as continuous integration runs it |
 //! | `tidy` | the house rules |
 //! | `oracle` | arrays of the real kernel against ours, both ways |
-//! | `scenarios` | arrays of the real kernel, broken as mishaps do: who reads their files, braid or mdadm |
+//! | `scenarios` | arrays of the real kernel, broken by mishaps: the files that braid and mdadm recover |
 //! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
-//! | `filesystems` | ext4, xfs and btrfs lived in while members die, rebuilds run and the server is killed |
+//! | `filesystems` | ext4, xfs and btrfs under load while members die, rebuilds run and the server is killed |
 //! | `guests` | virtual machines whose disk is an array, while members fail and the server is killed |
 //! | `ublk` | the ublk door in a guest whose kernel has the driver |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
-//! | `bench` | the lab's cells beside those of another revision: what has moved |
+//! | `bench` | figures of the lab that moved against another revision |
 //! | `hostile-memory` | clients that make a server hold memory, beside other servers |
 
 mod bench;
@@ -53,19 +53,19 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Everything that must hold, in one command; what continuous integration runs
+    /// All checks in one command, as continuous integration runs it
     Test(steps::Args),
     /// The house rules
     Tidy,
     /// Arrays of the real kernel against ours, both ways
     Oracle(oracle::Options),
-    /// Arrays of the real kernel, broken as mishaps do: who reads their files, braid or mdadm
+    /// Arrays of the real kernel, broken by mishaps: the files that braid and mdadm recover
     Scenarios(oracle::scenarios::Options),
     /// Crash and recover in the simulator, for a bounded time
     Sim(sim::Options),
     /// `braid serve` killed and restarted on real files
     CrashLoop(crash::Options),
-    /// File systems lived in while members die, rebuilds run and the server is killed
+    /// File systems under load while members die, rebuilds run and the server is killed
     Filesystems(filesystems::Options),
     /// Virtual machines whose disk is an array, while members fail and the server is killed
     Guests(guests::Options),
@@ -75,7 +75,7 @@ enum Chore {
     Models,
     /// The parsers against chance (needs the nightly toolchain)
     Fuzz(fuzz::Options),
-    /// The lab's cells beside those of another revision: what has moved
+    /// Figures of the lab that moved against another revision
     Bench(bench::Options),
     /// Clients that make a server hold memory: braid, nbdkit, qemu-nbd
     HostileMemory(hostile::Options),

@@ -1,12 +1,12 @@
 //! `cargo xtask crash-loop`: kills and restarts `braid serve` on real files, again and again.
 //!
 //! ```text
-//! mod          which rounds; the summary
+//! mod          choice of rounds; the summary
 //! round        one array: load, crash, start, verify
 //!    | matrix      each policy, started without members
 //!    | manner      how it serves       | place    tmpfs, or ext4 over loop and its power
 //!    | client      NBD, many in flight  | foreign  fio
-//!    | model       what must be there   | offline  mdadm, parity and copies on the files
+//!    | model       expected content     | offline  mdadm, parity and copies on the files
 //! ```
 //!
 //! The simulator tries the engine under virtual time. This loop tries the layers around it:

@@ -6,7 +6,7 @@
 //! ```text
 //!   base ── write ── write ── write        in the order asked; no two in flight touch one sector
 //!            │answered  │answered  └ in flight, or answered with an error
-//!            └ flushed: becomes the base, and what is before it is forgotten
+//!            └ flushed: becomes the base, and all before it is forgotten
 //!
 //!   stopped, or killed:  the last that was answered, or any after it
 //!   power cut:           the base, or any after it

@@ -1,8 +1,8 @@
 //! Processors for which braid is packaged, and builds for them.
 //!
 //! ```text
-//!   glibc    what a package of Debian's links to: this processor's by its own compiler, another's by a cross compiler
-//!   static   no library at all (musl): the archive, the .rpm, the image; runs on whatever kernel has io_uring or threads
+//!   glibc    for Debian's package: this processor's by its own compiler, another's by a cross compiler
+//!   static   no library at all (musl): the archive, the .rpm, the image; runs on any kernel, with io_uring or threads
 //! ```
 //!
 //! Programs of another processor run here under qemu-user, which has no io_uring: they serve with

@@ -2,11 +2,11 @@
 //! server is killed.
 //!
 //! ```text
-//! mod          which cells; the table
-//! cell         one file system on one array through one door: its phases, and what must hold after each
+//! mod          choice of cells; the table
+//! cell         one file system on one array through one door: its phases and their checks
 //!    | door        how the array becomes a file: braid's own FUSE door, or nbdfuse
 //!    | disk        that file as a loop device, with a file system on it: made, mounted, checked
-//!    | load        what lives in it: files that were promised, fs_mark, dbench, a source tree
+//!    | load        load on it: promised files, fs_mark, dbench, a source tree
 //! ```
 //!
 //! File systems are the running kernel's. Foreign programs make all load except the promised files:

@@ -1,14 +1,14 @@
 //! `cargo xtask guests`: virtual machines whose disk is an array that this machine serves.
 //!
 //! ```text
-//! mod          which scenes; what they have in common
+//! mod          choice of scenes; their common parts
 //! vhost_user   the guest boots from the array, by vhost-user-blk of braid or of qemu-storage-daemon: SeaBIOS, GRUB, Linux
-//! nbd_client   the guest's kernel is the client, told by nbd-client over TCP
+//! nbd_client   the guest's kernel is the client, set up by nbd-client over TCP
 //!    | image        a disk that boots
 //!    | array        the array, served, asked and killed
-//!    | files        what the guest left on it, read by this machine
-//!    | machine      QEMU, and a talk with the guest over its console
-//! guest/*.sh   what runs inside
+//!    | files        the guest's files on it, read by this machine
+//!    | machine      QEMU, and a dialogue with the guest over its console
+//! guest/*.sh   scripts inside the guest
 //! ```
 //!
 //! Foreign programs and a real kernel must go on while members fail and the server is killed, and

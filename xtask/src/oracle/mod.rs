@@ -1,14 +1,14 @@
 //! `cargo xtask oracle`: a real kernel's md against braid, both ways.
 //!
 //! ```text
-//! matrix, golden, states     which arrays, and what happens to them
-//!    | spec, script          ... said to mdadm and to a shell
-//! suite, proof, fixtures     what must be true; what is kept
-//!    | braid/                what braid makes of md's arrays, and md of braid's
+//! matrix, golden, states     the arrays, and their events
+//!    | spec, script          ... as arguments of mdadm and as shell
+//! suite, proof, fixtures     conditions; saved results
+//!    | braid/                braid on md's arrays, and md on braid's
 //!    | content, describe     ... computed on the host
 //! guest                      one boot: cases in, report and images out
 //!    | drive, report, initramfs, cpio
-//! guest/*.sh, guest/agent.rs what runs inside
+//! guest/*.sh, guest/agent.rs programs inside the guest
 //! scenarios/                 arrays that md made and a mishap broke: braid and mdadm rescue them
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   words -> plan (opens, measures, recognises; writes nothing) -> print it, if -n
-//!         -> apply: make files, save what is overwritten, wipe, zero, superblocks -> look again
+//!         -> apply: make files, save overwritten bytes, wipe, zero, superblocks -> look again
 //! ```
 //!
 //! It does not resync. Members that existed before and were not zeroed get superblocks that say so,

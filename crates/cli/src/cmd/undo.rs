@@ -1,7 +1,7 @@
 //! `braid undo`: puts back the bytes that a command overwrote.
 //!
 //! ```text
-//!   the record ─▶ open every device alone ─▶ read its ends ─▶ judge (pure) ─▶ save what is there now ─▶ write ─▶ flush
+//!   the record ─▶ open every device alone ─▶ read its ends ─▶ judge (pure) ─▶ save the current bytes ─▶ write ─▶ flush
 //! ```
 //!
 //! It writes all devices or none: one device that has changed since stops it. An undo is saved like

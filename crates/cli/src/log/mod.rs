@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   workers, threads ──event──▶ formatted there ──line──▶ queue ──▶ one thread ──▶ standard error, or the journal's socket
-//!                                                           └─ full: counted, and said in the next line that fits
+//!                                                           └─ full: counted, and reported in the next line that fits
 //! ```
 //!
 //! Threads that serve clients and own machines emit events. A blocked terminal or journal must not

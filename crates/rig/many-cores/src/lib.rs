@@ -5,7 +5,7 @@
 //! cache-line transfers, sleeping and waking.
 //!
 //! ```text
-//!   dispatcher ─┐                           ┌─ lines  (which core has each, who waits)
+//!   dispatcher ─┐                           ┌─ lines  (the core that has each, waiting cores)
 //!   elevator  ──┼─▶ Mutex, atomics, thread ─┼─ queues (which thread holds which lock)   ─▶ a time for each core
 //!   the lab   ──┘   (names of braid_concurrency)   └─ world  (the thread with the least time goes next)
 //! ```

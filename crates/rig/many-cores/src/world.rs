@@ -4,7 +4,7 @@
 //! ```text
 //!   run ─▶ coroutines ─▶ the least time goes next ─▶ its code, up to the next access to something shared ─┐
 //!               ▲                                                                                         │
-//!               └──────────────── time + what the access took ◀── lines, locks ◀──────────────────────────┘
+//!               └──────────────── time + time of the access ◀── lines, locks ◀────────────────────────────┘
 //! ```
 //!
 //! All threads are coroutines of one system thread. One runs until its next access to shared state;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   disk │ superblock, feature bit │ log: 3 + 2 │ data . . ☠ ☠ . . . │      ☠: poison since it was made
-//!            told, never the bit        kept        never read, written through
+//!            written, but not its bit   kept        never read, written through
 //! ```
 //!
 //! A logged sector stays a scar. The atlas counts the members that log sectors of one row (in a

@@ -132,7 +132,7 @@ impl World {
         let Some(intent) = &view.intent else { return };
         let array = &self.engine.machines.array;
         if array.bitmap().is_none() || !array.is_bitmap_settled() {
-            return; // It is being given up, or has been.
+            return; // It is being removed, or was.
         }
         let members = view.slots.iter().flatten();
         let members = members.flat_map(|one| [Some(one.id), one.replacement]).flatten();

@@ -1,7 +1,7 @@
 //! A simulated disk: bytes, a volatile cache, and all its faults.
 //!
 //! ```text
-//!   write ──▶ seen            what reads see
+//!   write ──▶ seen            the bytes that reads return
 //!              │ the bytes before it go to the log
 //!              ▼
 //!   log: sector, bytes before ── a flush empties it, a durable write empties it for its sectors

@@ -3,7 +3,7 @@
 //! ```text
 //!   reply, keeps its payload ──▶ held ──every piece released──▶ on the members, covered by a later write, or lost
 //!                                 │
-//!                                 └─ the process ends: it may never have been
+//!                                 └─ the process ends: lost or not
 //! ```
 //!
 //! A held payload stays in [`crate::memory`]. After its release no request may name it, which the

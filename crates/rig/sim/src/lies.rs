@@ -4,9 +4,9 @@
 //! decides nothing: [`crate::lying`] decides which disk lies, when and about what.
 //!
 //! ```text
-//!   rot            seen changes               honest: what was seen
-//!   lost write     seen stays                 honest: what was written
-//!   astray write   as lost; elsewhere seen changes, honest: what was seen there
+//!   rot            seen changes               honest: the bytes seen before
+//!   lost write     seen stays                 honest: the written bytes
+//!   astray write   as lost; elsewhere seen changes, honest: the bytes seen there
 //!   false flush    log entries are "claimed"; a power cut undoes them in seen, honest keeps them
 //!   honest write   seen = honest: healed
 //! ```

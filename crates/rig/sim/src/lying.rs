@@ -4,7 +4,7 @@
 //! top of those, in chosen worlds, from a stream of their own: other worlds are not disturbed.
 //! [`crate::taint`] works out which bytes can be wrong because of them.
 //!
-//! | Lie | How often, about what |
+//! | Lie | Amount, target |
 //! |---|---|
 //! | bit rot | one bit, or bits of a run of sectors; data |
 //! | a lost or astray write | the next write of data |

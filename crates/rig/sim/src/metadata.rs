@@ -8,8 +8,8 @@
 //! is right.
 //!
 //! ```text
-//!   run 1, b withheld:  a is told "b is out" ── power cut        a ≠ b: the array is refused,
-//!   run 2, a withheld:  b is told "a is out" ── power cut        unless others know better
+//!   run 1, b withheld:  a records "b is out" ── power cut        a ≠ b: the array is refused,
+//!   run 2, a withheld:  b records "a is out" ── power cut        unless others know better
 //! ```
 //!
 //! # Invariants

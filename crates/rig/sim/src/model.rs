@@ -1,13 +1,13 @@
-//! The oracle of contents: which versions a read of each sector is allowed to return, and which can
-//! be on stable storage.
+//! The oracle of contents: the versions of each sector that a read may return, and that can be on
+//! stable storage.
 //!
 //! ```text
 //!   begin ──▶ current, in flight ──answered──▶ current ──a later write answered──▶ superseded
-//!                                                            flush asked after that ──▶ gone
-//!   read      may give what was current at any moment since it began
-//!   kill      what was answered early may not be there; then what it superseded is, unless covered
-//!   power cut what is not gone may be there
-//!   read afterwards gives one of several: the others are superseded (pinned)
+//!                                                        flush submitted after that ──▶ gone
+//!   read       returns any version that was current since the read began
+//!   kill       can lose an early answer; then its predecessor returns, unless that is covered
+//!   power cut  leaves any version that is not gone
+//!   next read  returns one of them; the others are superseded (pinned)
 //! ```
 //!
 //! After an unclean stop a mirror can hold two values in two copies. Reading pins one, but losing a
@@ -18,8 +18,8 @@
 //! superseded while no held write is current is *covered*: a later write is on the members, so no
 //! kill restores it.
 //!
-//! A sector of which a client wrote a part is a version of its own, whose bytes are kept here. If
-//! they equal those of another version, it is that version.
+//! A partly written sector is a version of its own, whose bytes are kept here. If they equal those
+//! of another version, it is that version.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +30,13 @@ use crate::random::fold;
 /// the next read can return others.
 pub(crate) const ANYTHING: Version = Version::MAX;
 
-/// First version of contents that were found where any bytes are allowed, and then kept.
+/// First version for contents that were found where any bytes are allowed, and that then stay.
 const FOUND: Version = 1 << 31;
 
 /// Not superseded.
 const CURRENT: u64 = u64::MAX;
 
-/// The write of what is on stable storage.
+/// The write of content on stable storage.
 const STABLE: u64 = 0;
 /// A write that no client waits for any more, while its sector can be in a cache.
 const UNAWAITED: u64 = u64::MAX;
@@ -307,7 +307,7 @@ impl Model {
         (firmly, lasts): (bool, bool),
     ) {
         if self.may_be_anything(sector) {
-            return; // What was found may be another thing the next time.
+            return; // The next read may find other bytes.
         }
         let cell = &mut self.cells[sector as usize];
         let alone = |entry: &Entry| {

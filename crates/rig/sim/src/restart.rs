@@ -1,7 +1,7 @@
 //! From presented disks to a running array: assemble, check the decision, flush, level, start.
 //!
 //! ```text
-//!   presented ──assemble──▶ checked ──flush, levelling──▶ start ──▶ join: who is in, who is out
+//!   presented ──assemble──▶ checked ──flush, levelling──▶ start ──▶ join: disks in and out
 //!       ▲                                       │
 //!       └────── power is cut in the middle ─────┘
 //! ```

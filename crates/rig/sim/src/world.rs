@@ -7,10 +7,10 @@
 //!                     array ─superblocks, flushes─▶ disks
 //! ```
 //!
-//! A request to a disk is picked twice: once when the disk acts, once when the engine hears of it.
-//! Time goes on a little with every step and jumps to the array's next timeout when that is picked.
-//! The disks, the model, the step count and the chance outlive the engine: [`crate::cycle`] ends it
-//! and starts the next one.
+//! A request to a disk is drawn twice: once when the disk acts, once when the engine hears of it.
+//! Time advances a little with every step, and jumps to the array's next timeout when that is
+//! drawn. The disks, the model, the step count and the random streams outlive the engine:
+//! [`crate::cycle`] ends it and starts the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -158,8 +158,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Time stops: a shard reports a measurement at every tick, no more than the array can take in.
-    /// And if only probes are awaited, further ones must not extend the wait.
+    /// Whether time stops: while too many reports wait for the array, since shards report at every
+    /// tick; and while only probes are awaited, since further ones would extend the wait.
     fn stands_still(&self) -> bool {
         let reports: usize = self.machines.shards.iter().map(|side| side.reports.len()).sum();
         reports > REPORTS_MAX || self.slow.time_stands && self.elevators.due().is_none()
@@ -605,7 +605,7 @@ impl World {
         result.is_ok()
     }
 
-    /// The disk does a request.
+    /// A disk executes a request.
     fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), FaultKind> {
         let (index, start) = self.place_of(io);
         let (sectors, is_write) = (u64::from(io.sectors), io.operation.is_write());

@@ -2,8 +2,8 @@
 //! replacement.
 //!
 //! ```text
-//!   start, paced ─ verify ─ wait for p % ─┬─ pause, which saves, and within a moment SIGKILL ─ the files: what is saved is true
-//!                                         └─ load, and SIGKILL (SIGTERM where that would be a write hole)
+//!   start, paced ─ verify ─ wait for p % ─┬─ pause, which saves, and within a moment SIGKILL ─ the files: the saved offset is right
+//!                                         └─ load, and SIGKILL (SIGTERM if that would be a write hole)
 //!   ... at last without pace, until the job is over: redundancy is whole, and all writes are there
 //! ```
 //!

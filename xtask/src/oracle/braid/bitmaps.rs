@@ -2,7 +2,7 @@
 //! bitmaps that come and go while the array runs.
 //!
 //! ```text
-//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs what bits name, reads, stops ─▶ md reads, checks
+//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, reads, stops ─▶ md reads, checks
 //!   md makes and fills, without one ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md resyncs, reads, checks
 //!                                                                    └─▶ stopped ─▶ md reads, removes it ─▶ braid reads
 //! ```

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ images without some members ─┬▶ md assembles, and reads
-//!                                                                               └▶ braid serve --read-only, and what cannot be read is counted
+//!                                                                               └▶ braid serve --read-only; unreadable sectors are counted
 //! ```
 //!
 //! It counts sectors without a write in flight that read wrong. The same matrix with braid writing

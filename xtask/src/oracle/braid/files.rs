@@ -2,7 +2,7 @@
 //! killed likewise, with its own log in the file, and md resyncs by the bitmap.
 //!
 //! ```text
-//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs what bits name, stops ─┐
+//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, stops    ─┐
 //!   braid makes and fills ─▶ braid is writing, killed ─┬────────────────────────────────┴▶ md takes array and file, resyncs, reads, checks,
 //!                                                      │                                    writes, stops ─▶ braid reads
 //!                                                      └▶ without each member: braid serve --read-only, no sector without a write is wrong

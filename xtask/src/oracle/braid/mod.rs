@@ -1,12 +1,12 @@
 //! Braid's side of the oracle: it reads what md made, makes what md judges, and takes turns.
 //!
 //! ```text
-//! reading     md made -> braid reads, healthy and with every loss that must be survived
+//! reading     md made -> braid reads, healthy and with every tolerated loss
 //! making      braid makes and writes -> md judges (`suite::Bench::reverse`)
 //! turns       md made -> braid writes -> md reads, checks, writes -> braid reads
 //! handover    md begins a job -> braid ends it -> md checks; and the other way round
 //! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
-//! older       what newer kernels write and this one refuses, and what `braid set kernel-compat` makes of it
+//! older       arrays of newer kernels, which this one refuses until `braid set kernel-compat` changes them
 //! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks; and bitmaps that come and go
 //! files       bitmaps in files: md is killed and braid goes on by one, and the other way round
 //! policies    partial parity logs that come and go on a running array -> md takes them, and the other way round
@@ -15,10 +15,10 @@
 //! journaling  md is killed while it writes with a journal, in either mode; members are withheld
 //! crashes     md is killed under each policy it has, on each level with parity; members are withheld (`--matrix`)
 //! through     braid is killed while it writes with a journal; members are withheld, md replays, writes, and braid goes on
-//! places      where mdadm puts things on members of 20 GiB and 1 TiB
-//!   | killed  what is asked of arrays that braid was killed under
+//! places      mdadm's places of metadata and data on members of 20 GiB and 1 TiB
+//!   | killed  common checks for arrays under which braid was killed
 //!   | array   braid as a library, in this process
-//!   | program braid as people run it: create, serve with nbdcopy, examine
+//!   | program braid as operators run it: create, serve with nbdcopy, examine
 //! tally       counts and failures
 //! ```
 //!

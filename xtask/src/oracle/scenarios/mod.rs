@@ -2,13 +2,13 @@
 //! must recover their files.
 //!
 //! ```text
-//! stories                what happens to which array
+//! stories                arrays and their mishaps
 //!    | words.sh          ... in shell, inside the guest
 //! made                   boots: made and broken
 //!    | fixtures          small ones of them, kept as text for the daily tests
-//!    | rescued           what braid makes of the images, on the host
+//!    | rescued           braid's rescue of the images, on the host
 //! mod                    one more boot: mdadm's tries, each on copies of its own
-//!    | table             what is said of it
+//!    | table             the results
 //! ```
 //!
 //! Files and their sums are taken while md runs the array, before it breaks; later writes do not

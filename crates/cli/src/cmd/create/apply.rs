@@ -1,7 +1,7 @@
 //! Carries out the plan, so that a failure half-way leaves things as they were.
 //!
 //! ```text
-//!   make files -> save what is wiped -> wipe -> zero -> superblocks, durable -> read back, assemble
+//!   make files -> save wiped bytes -> wipe -> zero -> superblocks, durable -> read back, assemble
 //!        on any failure: files made here are removed, first and last bytes of others put back
 //! ```
 //!
@@ -386,7 +386,7 @@ fn zero(
     for seat in &plan.seats {
         let Source::Existing(existing) = &seat.source else { continue };
         if seat.is_journal {
-            continue; // Nothing is read of it before it is written.
+            continue; // Its bytes are written before any read.
         }
         let failed = |error| io_error(&seat.label, "zeroing", &error);
         let end = (seat.placement.data_offset_sectors + plan.member_size_sectors) * SECTOR_BYTES;

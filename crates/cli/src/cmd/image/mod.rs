@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   SOURCE (read-only, locked, past the page cache) ─▶ plan (braid-imaging) ─▶ IMAGE, sparse
-//!                                                                          └─▶ IMAGE.map, after what it calls read is durable
+//!                                                                          └─▶ IMAGE.map, after the read sectors are durable
 //! ```
 //!
 //! The copy can be stopped at any moment and resumed. The map has ddrescue's format: ddrescue can

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   cell    a sector of a disk that this telling writes, or that holds a superblock
-//!   value   bytes that a cell may hold: first, for each cell, what is on stable storage
-//!   write   the values that it brings, all of one disk: unflushed ones in order, then those under way
+//!   value   possible bytes of a cell; the first ones are those on stable storage, one for each cell
+//!   write   its values, all of one disk: first the unflushed writes in order, then those in flight
 //! ```
 //!
 //! A power cut keeps any of the writes. If only the process ends, disks keep all unflushed writes,

@@ -5,15 +5,15 @@
 //!    for each schedule and pace; for no failure, and for each way a member can fail  (a telling)
 //!     for each step from the first request to "clean" again                          (a crash point)
 //!      for each set of members that the level can miss at restart
-//!       for each subset of {unflushed writes, writes and superblocks under way} on the others,
-//!       whole or with one of them torn, and what is left if only the process ends    (a state)
+//!       for each subset of {unflushed writes, writes and superblocks in flight} on the others,
+//!       whole or with one of them torn, and those after the end of the process alone (a state)
 //!         assemble, check, start, read all, check
 //! ```
 //!
-//! Trials do not disturb the live world: the writes in doubt are copied out of it, and tried on
-//! another world's disks. A crash point or state that an earlier story of the same array had is
-//! counted and not tried again. It is the same if the present disks' bytes, the model and the
-//! knowledge are. A bounded run leaves items out by number, never by time: see [`Bounds`].
+//! Trials do not disturb the live world: they copy its writes in doubt to another world's disks. A
+//! crash point or state that an earlier story of the same array had is counted and not tried again.
+//! It is the same if the present disks' bytes, the model and the knowledge are. A bounded run
+//! leaves items out by number, never by time: see [`Bounds`].
 //!
 //! # Invariants
 //! - A wrong model is noticed [check: a_model_that_forgets_that_caches_are_volatile_is_noticed].
@@ -84,7 +84,7 @@ pub struct Explored {
     pub stories: u64,
     /// Story, schedule and failure.
     pub tellings: u64,
-    /// Those in which a member fails.
+    /// Tellings in which a member fails.
     pub failures: u64,
     /// Steps before which power was cut.
     pub crash_points: u64,
@@ -96,11 +96,11 @@ pub struct Explored {
     pub states: u64,
     /// States that differ from all others of the same array: each assembled and checked.
     pub states_distinct: u64,
-    /// Of those, the ones with a torn write.
+    /// Distinct states with a torn write.
     pub torn: u64,
-    /// Of those, the ones in which only the process ended.
+    /// Distinct states in which only the process ended.
     pub killed: u64,
-    /// Of those, the ones that were rightly refused.
+    /// Distinct states that were rightly refused.
     pub refused: u64,
 }
 

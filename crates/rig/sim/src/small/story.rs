@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   story   = array × word of up to three letters        every one, see [`LETTERS`]
-//!   telling = schedule × cache × pace × who fails, how and when   see [`SCHEDULES`], [`Failure`]
+//!   telling = schedule × cache × pace × failure of a member      see [`SCHEDULES`], [`Failure`]
 //! ```
 //!
-//! No word begins with a flush, or has two in a row: they would flush nothing. Pace: all at once,
-//! or each when the one before is answered.
+//! No word begins with a flush, or has two in a row: they would flush nothing. Pace: all operations
+//! at once, or each after the answer to the one before.
 
 use braid_engine::CacheMode;
 use braid_engine::array::MemberId;

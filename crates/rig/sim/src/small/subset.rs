@@ -1,14 +1,14 @@
 //! Which of the writes in doubt are on the disks: every possibility has a number.
 //!
 //! ```text
-//!   with n writes in doubt on the disks that are there (those of lost disks do not matter):
+//!   with n writes in doubt on the present disks (those of lost disks do not matter):
 //!     n ≤ 12   every subset: 2^n
-//!     n > 12   cut down: at most two are there, or at most two are missing
+//!     n > 12   cut down: at most two survive, or at most two are missing
 //!   torn       one write of several sectors at a time: every beginning, every end, every single
 //!              sector alone or missing; with it every subset of the others if they are at most 5,
 //!              else none, all, the earlier ones, or the later ones
-//!   killed     only the process ends: what is unflushed is there; of what is under way, up to 4, every
-//!              subset; of more, those of the first 4, or all
+//!   killed     only the process ends: unflushed writes survive; of up to 4 in flight every subset,
+//!              of more those of the first 4, or all
 //! ```
 
 /// Up to so many writes in doubt, every subset is tried: 4096 of them.
@@ -37,7 +37,7 @@ pub(super) struct Kept {
 pub(super) struct Subsets {
     /// Sectors of each write.
     lengths: Vec<u64>,
-    /// So many of the first writes reached the disks, and stay as long as these have power.
+    /// The number of first writes that reached the disks, and survive while these have power.
     unflushed: u64,
     whole: u64,
     cuts: u64,

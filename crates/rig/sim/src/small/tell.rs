@@ -1,4 +1,4 @@
-//! Telling a story: from a new array to the last answer and clean again, stopping at every step.
+//! Tells a story: from a new array to the last answer and clean again, with a stop at every step.
 
 use std::collections::BTreeSet;
 
@@ -28,9 +28,9 @@ const STEPS_MAX: u64 = 5000;
 pub(super) struct Stage {
     pub(super) disks: Vec<Disk>,
     pub(super) losses: Vec<BTreeSet<usize>>,
-    /// Where superblocks are: disk and sector.
+    /// Places of superblocks: disk and sector.
     pub(super) superblocks: Vec<(usize, u64)>,
-    /// Whether a member may fail without a client being told of an error.
+    /// Whether a member may fail without an error for a client.
     pub(super) tolerates: bool,
     probed: Vec<ProbedMember>,
     assembled: AssembledArray,
@@ -55,7 +55,7 @@ impl Stage {
         }
     }
 
-    /// Puts the disks back to how they were.
+    /// Restores the disks.
     pub(super) fn reset(&self, disks: &mut [Disk]) {
         for (disk, first) in disks.iter_mut().zip(&self.disks) {
             disk.settle();
@@ -65,7 +65,7 @@ impl Stage {
         }
     }
 
-    /// A world in which nothing has happened; `chance` decides how the array is run.
+    /// A world at its start; `chance` decides how the array is run.
     fn begin(&self, world: &mut World, telling: &Telling, chance: u64) {
         self.reset(&mut world.disks);
         world.out.clear();
@@ -91,7 +91,7 @@ pub(super) fn new_world(design: &Design) -> World {
     World::create(design, Chances::new(1, Cut::default()), Trace::new(false))
 }
 
-/// Every set of disks that the level can miss, none included.
+/// Every set of disks that the level can miss, also the empty one.
 fn losses(world: &World) -> Vec<BTreeSet<usize>> {
     let slots = world.disks.len();
     let set = |bits: u32| (0..slots).filter(|disk| bits >> disk & 1 == 1).collect();
@@ -102,8 +102,8 @@ fn losses(world: &World) -> Vec<BTreeSet<usize>> {
     .collect()
 }
 
-/// Tells a story, and shows the world before each step, and whether the failure that is planned is
-/// still to come. Gives back what disks did.
+/// Tells a story. Shows the world before each step, and whether the planned failure is still to
+/// come. Returns the acts of the disks.
 pub(super) fn tell(
     (stage, world): (&Stage, &mut World),
     (word, chance): (&[Deed], u64),

@@ -21,10 +21,10 @@ use crate::restart::Decision;
 use crate::world::World;
 
 const DECISIONS_MAX: usize = 4096;
-/// Not what any cell holds.
+/// The hash of no cell.
 const UNKNOWN: u64 = u64::MAX;
 
-/// A state: which value each cell holds, and which disks are there.
+/// A state: the value of each cell, and the present disks.
 pub(super) struct State<'a> {
     pub(super) chosen: &'a [usize],
     pub(super) presented: &'a [usize],
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
 
 pub(super) struct Trial {
     world: World,
-    /// By cell, the hash of what the trial's disk holds.
+    /// By cell, the hash of its content on the trial's disk.
     held: Vec<u64>,
     decisions: BTreeMap<u64, Rc<Decision>>,
 }
@@ -54,7 +54,7 @@ impl Trial {
         Self { world, held: Vec::new(), decisions: BTreeMap::new() }
     }
 
-    /// Another telling begins.
+    /// Begins another telling.
     pub(super) fn begin(&mut self, stage: &Stage) {
         stage.reset(&mut self.world.disks);
         self.held.clear();
@@ -63,7 +63,7 @@ impl Trial {
     /// Assembles, starts, reads and checks.
     ///
     /// # Panics
-    /// When anything is wrong.
+    /// At the first error.
     pub(super) fn check(&mut self, doubt: &Doubt, state: &State<'_>) -> Outcome {
         self.lay_out(doubt, state);
         let world = &mut self.world;
@@ -95,7 +95,7 @@ impl Trial {
 
     fn lay_out(&mut self, doubt: &Doubt, state: &State<'_>) {
         self.world.disks.iter_mut().for_each(Disk::settle);
-        // New cells hold what they held before the story.
+        // New cells have their content from before the story.
         self.held.resize(doubt.cells.len(), 0);
         for ((cell, held), value) in doubt.cells.iter().zip(&mut self.held).zip(state.chosen) {
             let hash = doubt.values[*value].hash;

@@ -154,7 +154,7 @@ fn stuck(seed: u64) {
         }
         story.rest();
         if !is_named && story.counters().read_repairs == 0 {
-            return; // It holds parity there, or another copy was read.
+            return; // Parity, or the read used another copy.
         }
     } else {
         story.request(JobRequest::Check);

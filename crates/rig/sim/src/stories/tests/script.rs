@@ -2,7 +2,7 @@
 //! between.
 //!
 //! ```text
-//!   issue, flush ──▶ world ──▶ answers          befall, plan: what goes wrong, at once or at some step
+//!   issue, flush ──▶ world ──▶ answers          befall, plan: mishaps, at once or at some step
 //!                     │  ▲
 //!              hold ──▼──┘ release              events that do not happen for now are set aside
 //! ```
@@ -626,7 +626,7 @@ impl Script {
         let member = members.rfind(|member| member.disk == disk).expect("it is in");
         let Superblock { state, device, .. } = &member.superblock;
         if state.role == Role::Spare {
-            return 0; // Version 0.90 calls it so until it holds all.
+            return 0; // In version 0.90, until it is recovered.
         }
         let recovered = device.recovery_offset_sectors;
         recovered.map_or(u64::MAX, |sectors| member.data_offset() + sectors)
