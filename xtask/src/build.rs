@@ -79,7 +79,6 @@ impl Program {
         self.built(Profile::Release)
     }
 
-    /// A build with one of these profiles.
     pub(crate) fn built(self, profile: Profile) -> Result<PathBuf> {
         self.build(&["build", "--profile", profile.name(), "--bin", self.name()])
     }

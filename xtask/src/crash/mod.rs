@@ -68,7 +68,6 @@ pub(crate) struct Options {
     members: Members,
 }
 
-/// Where members are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Members {
     /// In memory

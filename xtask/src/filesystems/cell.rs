@@ -28,14 +28,13 @@ use crate::programs::output;
 use crate::server::{Server, Started, control_of};
 use crate::tidy;
 
-/// Slow enough that a loss or kill comes in the middle of a rebuild.
+/// Slow enough that a rebuild lasts while programs write.
 const REBUILD_PACE: &str = "64M";
 /// Longer than a server takes to notice that a member is gone.
 const LOSS_LIMIT: Duration = Duration::from_secs(20);
 /// Time of load before the next event.
 const BEFORE: Duration = Duration::from_millis(700);
 
-/// An array's level and shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) level: &'static str,
@@ -91,7 +90,6 @@ struct Living<'a> {
     folder: PathBuf,
     members: Vec<PathBuf>,
     promised: Promised,
-    /// Number of promised files when the server was killed.
     promised_at_kill: usize,
     /// Folders synced before the kill, with their checksums.
     kept: Vec<(PathBuf, Checksums)>,

@@ -11,7 +11,6 @@ use crate::programs::{output, run};
 /// Another program may have the file system open for a moment.
 const UNMOUNT_TRIES: u32 = 100;
 
-/// File systems to put on the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum FileSystem {
     Ext4,

@@ -20,7 +20,6 @@ use crate::programs::{output, run};
 const WRITERS: u64 = 3;
 /// Files of each thread at a time.
 const FILES_MAX: usize = 150;
-/// The longest file.
 const FILE_BYTES_MAX: usize = 200_000;
 
 /// Content of a promised file, made from a seed.
@@ -147,7 +146,6 @@ pub(super) enum Program<'a> {
 }
 
 impl Program<'_> {
-    /// Runs it to its end in a new folder.
     pub(super) fn run(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir(folder)?;
         let mut command = match self {

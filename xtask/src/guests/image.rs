@@ -20,7 +20,6 @@ use crate::oracle::{Archive, add_modules, add_programs, find_kernel};
 use crate::programs::{output, run};
 
 const SECTOR_BYTES: u64 = 512;
-/// Start of the partition.
 pub(super) const PARTITION_BYTES: u64 = 1 << 20;
 /// Size of the root file system; the array has room for it.
 const ROOT_BYTES: u64 = 128 << 20;

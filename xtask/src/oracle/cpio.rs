@@ -23,7 +23,6 @@ impl Archive {
         self.entry(path, DIRECTORY, &[]);
     }
 
-    /// An executable file.
     pub(crate) fn file(&mut self, path: &str, content: &[u8]) {
         self.entry(path, PROGRAM, content);
     }

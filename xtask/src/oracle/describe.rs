@@ -295,7 +295,6 @@ fn content(content: &Content) -> String {
     }
 }
 
-/// Writes the text to `folder/name.txt`.
 pub(crate) fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
     let path = folder.join(format!("{name}.txt"));
     std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))

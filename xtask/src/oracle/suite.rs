@@ -19,7 +19,6 @@ use super::spec::ArraySpec;
 /// The environment of suites.
 #[derive(Clone)]
 pub(crate) struct Bench {
-    /// The folder for all files.
     pub(crate) folder: PathBuf,
     pub(crate) guest: Arc<Guest>,
     pub(crate) boots: usize,

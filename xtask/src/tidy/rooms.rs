@@ -95,7 +95,6 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds rooms without `unsafe`.
 pub(super) fn rooms_exist(tree: &Tree, findings: &mut Vec<Finding>) {
     for room in &ROOMS {
         let used = tree.sources.iter().any(|source| {

@@ -28,17 +28,16 @@ pub(crate) struct Args {
     /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS,
     /// away-after-ms=MS|never, away-spare-after-ms=MS; read-errors-max=COUNT|off,
     /// on-read-errors=warn|replace|fail; job-latency-factor=TIMES|any, job-floor=SIZE,
-    /// job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
-    /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
+    /// job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member;
+    /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX; read-expiry=MS,
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
     /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|log|ppl|resync,
-    /// bitmap-chunk=SIZE (written to the members), bitmap-file=PATH|none (made, and named when the
-    /// array is served the next time); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off
-    /// (such as 30d; kept over restarts). By itself: write-mostly=MEMBER,...|none, members by slot
-    /// or path that are read only if no other copy is available (raid1, raid10; written to the
-    /// members). Without any, the current settings are printed. Of a stopped array: kernel-compat
-    /// MEMBER..., which clears the logical block size in its superblocks, so that kernels before
-    /// 6.19 take it.
+    /// bitmap-chunk=SIZE (written to the members), bitmap-file=PATH|none (created; to be named at
+    /// the next start); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d;
+    /// kept over restarts). By itself: write-mostly=MEMBER,...|none, members by slot or path that
+    /// are read only if no other copy is available (raid1, raid10; written to the members). Without
+    /// any, the current settings are printed. Of a stopped array: kernel-compat MEMBER..., which
+    /// clears the logical block size in its superblocks, so that kernels before 6.19 accept it.
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }

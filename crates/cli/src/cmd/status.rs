@@ -33,8 +33,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 2, requires = "watch",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     every: u64,
-    /// End with 0 if all is well, 1 if an array is degraded, 2 if one takes no writes, 4 if one
-    /// does not answer, as `mdadm --detail --test` does.
+    /// Exit status of `mdadm --detail --test`: 0 all is well, 1 an array is degraded, 2 one takes
+    /// no writes, 4 one does not answer.
     #[arg(long)]
     exit_code: bool,
 }

@@ -15,7 +15,6 @@ use braid_sim::small::{self, Bounds};
 use braid_sim::{Settings, histories, simulate, stories};
 use braid_sim_hooks::Bug;
 
-/// How to build with hooks.
 const HOW: &str = "this build has no hooks; with them:\n  \
     RUSTFLAGS=\"--cfg braid_sim_hooks\" cargo run --release -p braid-sim --target-dir target/hooks -- planted";
 const CYCLES: u64 = 20;

@@ -294,7 +294,6 @@ impl Design {
         head.area_sectors().next_multiple_of(8) + log
     }
 
-    /// The role that a disk gets at creation.
     pub(crate) fn role(&self, disk: usize) -> Role {
         let slot = disk as u16;
         match () {
@@ -351,7 +350,6 @@ impl Design {
         (data_sectors, self.metadata_sectors() + data_sectors)
     }
 
-    /// The superblock that a disk gets at creation.
     pub(crate) fn superblock(&self, disk: usize) -> Superblock {
         if self.version == Version::V0_90 {
             return self.superblock_v0(disk);

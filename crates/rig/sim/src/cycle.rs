@@ -121,7 +121,6 @@ impl World {
         }
     }
 
-    /// Counts the kind of superblocks of this world.
     fn count_kind(&mut self) {
         let design = self.metadata.design;
         if design.spares > 0 {

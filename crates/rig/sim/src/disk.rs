@@ -43,7 +43,6 @@ pub(crate) struct Ills {
 }
 
 impl Ills {
-    /// Sets the fate of the next write.
     pub(crate) fn set_fate(&mut self, about_superblock: bool, fate: Fate) {
         let next = if about_superblock { &mut self.next_superblock } else { &mut self.next_data };
         *next = fate;

@@ -150,7 +150,6 @@ pub(crate) struct Plan {
     pub(crate) victims: BTreeSet<usize>,
     /// Members that the operator set faulty.
     pub(crate) failed_by_person: BTreeSet<MemberId>,
-    /// Whether clients are allowed to see errors.
     pub(crate) errors_allowed: bool,
     pub(crate) lies: bool,
     /// Faults that wait for a moment ([`crate::moments`]).

@@ -25,7 +25,6 @@ struct Loss {
     rewritten: Option<u64>,
 }
 
-/// All sectors that this process reported lost.
 #[derive(Debug, Default)]
 pub(crate) struct LostSectors {
     sectors: BTreeMap<u64, Loss>,

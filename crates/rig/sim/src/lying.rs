@@ -28,7 +28,6 @@ use crate::lies::Fate;
 use crate::random::Random;
 use crate::world::World;
 
-/// Percentage of worlds whose disks can lie.
 const LYING_WORLDS_PERCENT: u64 = 20;
 /// Longest pause of a slow disk: longer than the array waits before it turns clean.
 const SLOW_MAX_MS: u64 = 500;

@@ -18,7 +18,6 @@ const PERCENT: u64 = 45;
 const RUINED_PERCENT: u64 = 80;
 /// First ordinal of its requests, behind those of the clients.
 const FIRST_ORDINAL: u64 = 500;
-/// Most steps to wait.
 const STEPS_MAX: u64 = 400;
 
 /// The phase that the last of a run waits for, and how much follows.

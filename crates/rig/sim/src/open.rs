@@ -193,7 +193,6 @@ pub(crate) fn bitmap(disk: &Disk, superblock: &Superblock) -> Option<Result<Bitm
     Some(found.and_then(|head| Bitmap::read(head, bytes)))
 }
 
-/// The partial parity log of a disk whose superblock names one.
 fn parity_log(disk: &Disk, superblock: &Superblock) -> Option<Result<PplLog, PplLogError>> {
     let (start, place) = superblock.ppl_area()?;
     let start = usize::try_from(start).expect("disks are in memory");

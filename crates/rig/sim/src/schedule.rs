@@ -93,7 +93,6 @@ impl Pending {
         &events[fixed.index(events)]
     }
 
-    /// Takes out the events that are held for now.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn set_aside(&mut self, is_held: &dyn Fn(&Event) -> bool) -> Vec<Event> {
         let held = self.classes.iter_mut().map(|events| events.extract_if(.., |one| is_held(one)));
@@ -173,7 +172,6 @@ impl Fixed {
         Self::in_order([events[0], events[1], Choice::Inbox, Choice::Report, events[2], events[3]])
     }
 
-    /// The array and its superblocks come first.
     pub(crate) fn superblocks_first() -> Self {
         let events = [3, 0, 1, 2].map(Choice::Event);
         Self::in_order([events[0], Choice::Inbox, Choice::Report, events[1], events[2], events[3]])

@@ -568,7 +568,6 @@ impl World {
         }
     }
 
-    /// Notes the hash of a write from a block.
     fn note_blocks(&mut self, shard: usize, io: &MemberIo) {
         if let MemberOperation::Write { buffer: Buffer::Block { .. }, .. } = io.operation {
             let number = number_of(&self.bytes_to_write(shard, io).0);

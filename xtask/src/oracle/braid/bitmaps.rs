@@ -37,7 +37,6 @@ const OLD: u64 = 73;
 const NEW: u64 = 74;
 /// Time limit for a resync of a few MiB.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 8] = [
     "crashes of md with a bitmap",
     "bits that md had set",

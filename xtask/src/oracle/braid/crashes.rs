@@ -32,7 +32,6 @@ const MEMBER_SECTORS: u64 = 49_152;
 /// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 91;
 const NEW: u64 = 92;
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 3] = [
     "crashes of md under a policy",
     "sectors that nobody wrote, wrong under md, by policy",

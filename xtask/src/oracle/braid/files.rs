@@ -36,7 +36,6 @@ const BRAIDS: [(&str, usize, &str); 1] = [("5", 4, "1.0")];
 /// The stream that md writes to the array.
 const AFTER: u64 = 79;
 const FILE_SYSTEM_BYTES: u64 = 8 << 20;
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 8] = [
     "crashes of md with a bitmap file",
     "crashes of braid with a bitmap file",
@@ -240,7 +239,6 @@ fn empty_file_system(folder: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// Script that mounts this member at /mnt.
 fn mount(member: usize) -> String {
     format!("mkdir -p /mnt\nmount -t ext2 $M{member} /mnt\n")
 }

@@ -35,7 +35,6 @@ const KINDS: [(u8, &str); 4] =
 /// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 81;
 const NEW: u64 = 82;
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 8] = [
     "crashes with a write journal",
     "starts from it",

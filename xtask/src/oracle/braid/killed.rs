@@ -24,7 +24,6 @@ pub(super) struct Left {
     pub(super) level: &'static str,
     pub(super) slots: usize,
     pub(super) images: Vec<PathBuf>,
-    /// Its bitmap file.
     pub(super) file: Option<PathBuf>,
 }
 

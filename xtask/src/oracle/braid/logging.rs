@@ -27,7 +27,6 @@ use super::{names, present};
 
 /// The stream that md writes to the array.
 const MDS: u64 = 75;
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 4] = [
     "crashes of braid with its own log",
     "starts with members withheld",

@@ -20,7 +20,6 @@ const SERVED_PER_LEVEL: usize = 4;
 const LOST_PER_LEVEL: usize = 5;
 /// Additional sectors when a 0.90 shape becomes one of 1.2.
 const MORE_SECTORS: u64 = 6144;
-/// Arrays of each redundant level that crash.
 const CRASHED_PER_LEVEL: usize = 2;
 /// Time limit for a volume to notice a deleted file.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(30);

@@ -27,7 +27,6 @@ const MEMBER_SECTORS: u64 = 49_152;
 const OLD: u64 = 83;
 const BEFORE: u64 = 84;
 const AFTER: u64 = 85;
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 4] = [
     "partial parity logs that braid made on a running array and md took",
     "of these arrays after a crash",

@@ -37,7 +37,6 @@ const CHUNK: u64 = 128;
 pub(super) const OLD: u64 = 71;
 pub(super) const NEW: u64 = 72;
 const SECTOR: u64 = 512;
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 6] = [
     "crashes with a partial parity log",
     "starts with a member withheld",

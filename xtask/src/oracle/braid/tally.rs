@@ -113,7 +113,6 @@ impl Tally {
             .ok()
     }
 
-    /// Some counts in words.
     pub(super) fn line(&self, words: &[&'static str]) -> String {
         let numbers = self.numbers();
         let say = |word: &&'static str| {

@@ -27,7 +27,6 @@ const MDS: u64 = 76;
 const BRAIDS: u64 = 77;
 /// The stream that braid writes during a rebuild.
 const REBUILT: u64 = 78;
-/// The counts of this part.
 pub(super) const COUNTS: [&str; 6] = [
     "crashes of braid with a write journal",
     "starts from it with members withheld",

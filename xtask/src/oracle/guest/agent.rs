@@ -69,7 +69,6 @@ fn run(words: &[String]) -> Result<()> {
     file.sync_all()
 }
 
-/// Files in one folder.
 const FILES_IN_FOLDER: u64 = 12;
 
 /// Writes files of four kinds of size, most of them small, without a sync.

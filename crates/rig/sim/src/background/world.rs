@@ -72,7 +72,6 @@ impl World {
         side.inbox.push_back(Message::Work(work));
     }
 
-    /// Takes a result from a shard's report.
     pub(crate) fn take_result(&mut self, shard: usize, report: &Report) -> bool {
         if let Report::Found { id, found } = *report {
             return self.take_finding(shard, id, found);

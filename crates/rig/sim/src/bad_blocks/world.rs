@@ -98,12 +98,10 @@ impl World {
         self.bad_logs.look(&self.disks, &self.geometry);
     }
 
-    /// Checks that logs are as they were made.
     pub(crate) fn check_bad_logs(&self) {
         self.bad_logs.check_kept(&self.disks);
     }
 
-    /// Checks that no member with a damaged log is chosen.
     pub(crate) fn check_damaged_are_out(&self, chosen: impl Iterator<Item = usize>) {
         for disk in chosen {
             let mut logs = self.bad_logs.logs.iter();

@@ -354,7 +354,6 @@ impl World {
         }
     }
 
-    /// The reason why a request must be denied, if any.
     fn denial_of(&self, request: &ByteRequest) -> Option<Denial> {
         let size = self.geometry.capacity_sectors() * SECTOR_BYTES;
         if request.length > size || request.offset > size - request.length {

@@ -169,7 +169,6 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &Exempt<'_>)
     }
 }
 
-/// Whether any member's log names one of these sectors.
 fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &Exempt<'_>) -> bool {
     let slots = (0..).map(Slot).take(areas.slots.len());
     let is_named = areas.slots.iter().flatten().any(|(disk, _)| exempt.logs.names(*disk, &sectors));

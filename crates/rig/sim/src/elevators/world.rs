@@ -48,7 +48,6 @@ impl World {
         }
     }
 
-    /// A shard submits a request to a member.
     pub(crate) fn queue_io(&mut self, shard: usize, io: MemberIo) {
         let elevators = &mut self.engine.elevators;
         let id = EntryId(elevators.next);

@@ -168,7 +168,6 @@ impl Device {
         self.stored = superblock.to_bytes();
     }
 
-    /// Stores any of the superblock's sectors.
     pub(super) fn tear(&mut self, superblock: &Superblock, random: &mut Random) {
         self.is_ahead = true;
         let wanted = superblock.to_bytes();

@@ -38,7 +38,6 @@ impl World {
         }
     }
 
-    /// The member of a disk that is away.
     fn away(&self, disk: usize) -> Option<MemberId> {
         let mut away = self.engine.machines.array.away().into_iter().map(|(member, _)| member);
         away.find(|member| self.disk_index(*member) == disk)

@@ -15,7 +15,6 @@ use super::platter::{Op, Platter, SECTOR};
 use crate::random::{Random, fold, mix};
 
 pub(super) const UUID: [u8; 16] = *b"replayed-array--";
-/// Sectors of a chunk.
 const CHUNK: u64 = 8;
 /// Place of a disk's log.
 pub(super) const LOG_SECTOR: u64 = 8;
@@ -38,7 +37,6 @@ pub(super) struct Written {
     pub(super) content: Vec<u64>,
 }
 
-/// The bytes of a sector with this content.
 pub(super) fn bytes_of(content: u64) -> [u8; SECTOR] {
     let mut bytes = [0; SECTOR];
     let words = bytes.chunks_exact_mut(8).zip(0..);
@@ -183,7 +181,6 @@ impl Writer<'_> {
         data_start(self.place)
     }
 
-    /// The operations of one log.
     fn stream(&mut self, log: Slot, records: u64) -> Stream {
         let rows = (0..self.geometry.rows()).map(ChunkRow);
         let rows: Vec<ChunkRow> =

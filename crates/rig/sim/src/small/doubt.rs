@@ -46,7 +46,6 @@ pub(super) struct Item {
     pub(super) values: Range<usize>,
 }
 
-/// All that is in doubt at one step.
 pub(super) struct Doubt {
     first: Vec<Disk>,
     /// By disk and sector, its cell.

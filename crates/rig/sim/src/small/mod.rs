@@ -241,7 +241,6 @@ impl Points {
         self.pulse = 0;
     }
 
-    /// A power cut is possible now.
     fn cut_power(
         &mut self,
         world: &mut World,

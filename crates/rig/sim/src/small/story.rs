@@ -19,7 +19,6 @@ use crate::fault::Mishap;
 use crate::random::fold;
 use crate::schedule::Fixed;
 
-/// Sectors of a chunk.
 pub(super) const CHUNK: u64 = 8;
 /// The longest write in sectors, however long a row is.
 const ROW_MAX: u64 = 16;
@@ -139,7 +138,6 @@ pub(super) fn words(operations_max: u64) -> Vec<Vec<Deed>> {
     words
 }
 
-/// A word as letters.
 pub(super) fn spell(word: &[Deed]) -> String {
     let letter = |deed: &Deed| LETTERS.iter().find(|(_, one)| one == deed).map_or('?', |one| one.0);
     word.iter().map(letter).collect()

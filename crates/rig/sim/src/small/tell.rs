@@ -55,7 +55,6 @@ impl Stage {
         }
     }
 
-    /// Restores the disks.
     pub(super) fn reset(&self, disks: &mut [Disk]) {
         for (disk, first) in disks.iter_mut().zip(&self.disks) {
             disk.settle();

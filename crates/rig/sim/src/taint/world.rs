@@ -15,7 +15,6 @@ use crate::model::ANYTHING;
 use crate::world::World;
 
 impl World {
-    /// Records the consequences of a disk's lies.
     pub(crate) fn hear_of_lies(&mut self, disk: usize) {
         let changes = std::mem::take(&mut self.disks[disk].lies.changes);
         for (sector, change) in changes {

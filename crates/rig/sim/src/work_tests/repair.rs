@@ -35,7 +35,6 @@ fn stripe(bench: &Bench) -> StripeGeometry {
     stripe
 }
 
-/// Writes garbage to sectors of a row.
 fn rot(bench: &mut Bench, random: &mut Random, slot: u16, (row, from, sectors): (u64, u32, u32)) {
     let start = row * u64::from(CHUNK) + u64::from(from);
     let run = bytes(start, u64::from(sectors));

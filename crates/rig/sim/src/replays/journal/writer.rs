@@ -84,7 +84,6 @@ fn geometry(random: &mut Random) -> StripeGeometry {
     }
 }
 
-/// A stripe in flight.
 #[derive(Default)]
 struct Stripe {
     /// Indices in the row of data that is in the journal without parity.
@@ -138,7 +137,6 @@ impl Writer<'_> {
         self.geometry.row_map(self.geometry.row_of(MemberSector(sector)))
     }
 
-    /// The array block of data in a stripe.
     fn array_block(&self, sector: u64, index: u16) -> u64 {
         let row = self.geometry.row_of(MemberSector(sector));
         let offset = sector - self.geometry.row_start(row).0;

@@ -35,7 +35,6 @@ fn wrote(story: &mut Script, start: u64, sectors: u64) {
     assert_eq!(story.answer(id), Some(Ok(())));
 }
 
-/// Bits that are set in a disk's bitmap.
 fn bits(story: &Script, disk: usize) -> Vec<u64> {
     let superblock = story.world.superblock_on(disk).expect("it is a member");
     let bitmap = open::bitmap(&story.world.disks[disk], &superblock).expect("it has a bitmap");

@@ -458,14 +458,12 @@ impl Script {
         self.world.befall(Fault { step: 0, disk: 0, mishap: Mishap::Tunes(tuning), ordinal: 0 });
     }
 
-    /// An operator's request to the jobs.
     pub(super) fn request(&mut self, request: JobRequest) {
         self.world.bad_logs.are_tried |= request == JobRequest::RetryBad;
         self.world.engine.machines.array.handle_job_request(self.world.clock.now, request);
         self.world.drain_array();
     }
 
-    /// An operator replaces a disk by a spare.
     pub(super) fn replaces(&mut self, disk: usize, spare: usize) {
         let (old, new, now) = (self.member(disk), self.member(spare), self.world.clock.now);
         let array = &mut self.world.engine.machines.array;
