@@ -5,7 +5,7 @@
 //!   tests    the crates that compute: parity (its vector kernel against the definition), formats, protocols, geometry, engine
 //!   arrays   blank members ─┬─▶ this processor's braid:   an image in by nbdcopy, stopped ─▶ members ─┐
 //!                           └─▶ the other one's, emulated: the same                       ─▶ members ─┴▶ the same bytes
-//!            a member taken away from those that the other one wrote: this processor's reads the image back, and the reverse
+//!            without one member of the other's array: this processor's reads the image back, and the reverse
 //! ```
 //!
 //! qemu-user has no io_uring, so both serve with `--io threads`. Speed under an emulator means

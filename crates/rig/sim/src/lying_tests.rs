@@ -306,8 +306,8 @@ fn a_lie_that_a_power_cut_brings_back_is_no_new_loss() {
 }
 
 /// Seed 7011433: a write is lost, and a power cut undoes the one before it. An honest disk could
-/// have lost both writes, so the sector is no longer tainted. The checker then held a read to the
-/// truth that had seen the lie.
+/// have lost both writes, so the sector is no longer tainted. A read that began before saw the lie,
+/// and the checker compared it with the honest bytes.
 #[test]
 fn what_was_read_before_a_power_cut_took_a_lie_back_may_be_wrong() {
     let mut taken_back = 0;

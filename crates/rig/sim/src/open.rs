@@ -82,7 +82,7 @@ pub(crate) struct ShardSide {
     pub(crate) mode_at_start: CacheMode,
     /// The last step at which a write could be acknowledged early; the end of time while it can.
     pub(crate) early_until: u64,
-    /// Times in a row that its moment had come and it asked for it again.
+    /// Consecutive times that it asked for a moment which had come already.
     pub(crate) unheeded: u32,
     /// Dirty sectors when it last reported them.
     pub(crate) dirty: u64,

@@ -4,7 +4,7 @@
 //! A simulated disk takes as long as the seed says, so a bound in nanoseconds alone says nothing.
 //! The checks here add up to a bound. An aged request goes before every younger one, so it waits
 //! only for earlier ones and for the disk. A held request is let go within [`HELD_PERIODS_MAX`]
-//! periods. No dispatcher goes home while a request is free to go. All of this is the simulator's
+//! periods. No dispatcher idles while a request is free to go. All of this is the simulator's
 //! own arithmetic, by the rules in the headers of the elevator and the multiplexer.
 //!
 //! - No request of any class passes an aged one.

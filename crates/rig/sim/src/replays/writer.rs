@@ -133,7 +133,7 @@ impl Writer<'_> {
             let from = start + one * CHUNK;
             from..from + height
         });
-        // One chunk high, it is a range like any other, which says how far it goes.
+        // A write to all data columns has no partial parity.
         let partial = if chunks == data_slots { 0 } else { height };
         Range5 {
             entry: entry(start, chunks * height, partial),
