@@ -132,8 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs some cells of this tree against itself, with so little work that the figures mean nothing.
-/// Returns how many.
+/// Runs some cells of this tree against itself with meaningless little work. Returns how many.
 pub(crate) fn try_out() -> Result<usize> {
     let lab = Program::Lab.dev()?;
     let tried: Vec<&Cell> = CELLS.iter().filter(|cell| cell.is_tried).collect();

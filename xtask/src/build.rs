@@ -59,8 +59,7 @@ impl Program {
         }
     }
 
-    /// An integration test of its package: cargo builds a package's programs for those, as `cargo
-    /// test` does.
+    /// An integration test of its package: for those cargo builds the package's programs.
     const fn test(self) -> &'static str {
         match self {
             Self::Braid => "commands",

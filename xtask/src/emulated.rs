@@ -33,8 +33,7 @@ const PURE: [&str; 9] = [
     "engine",
 ];
 
-/// Level, number of members, and the member that is removed afterwards. Without logs, because a log
-/// depends on timing.
+/// Level, members, and the member that is removed afterwards. No logs: they depend on timing.
 const ARRAYS: [(&str, usize, Option<usize>); 6] = [
     ("0", 3, None),
     ("1", 2, Some(0)),
@@ -144,8 +143,7 @@ impl Array<'_> {
             if let Some(lost) = lost {
                 members.remove(lost);
             }
-            // The state folder knows the reader's own members, so it would report the other's as
-            // older copies.
+            // The state folder knows the reader's own members, and would call these older copies.
             fs::remove_dir_all(self.state(reader))?;
             let back = self.folder.join("back");
             let copy = format!("nbdcopy \"$uri\" {}", back.display());

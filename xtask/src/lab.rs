@@ -49,8 +49,7 @@ pub(crate) fn rows_of(text: &str) -> Result<Vec<Value>> {
     Ok(rows.as_array().context("no rows")?.clone())
 }
 
-/// Checks that every row is whole and no variant of a suite lacks a metric of a case. Returns the
-/// suites with rows.
+/// Checks that rows are whole and every variant has every metric. Returns the suites with rows.
 fn check(text: &str) -> Result<BTreeSet<String>> {
     let rows = rows_of(text)?;
     let mut variants: BTreeMap<[&str; 3], BTreeSet<&str>> = BTreeMap::new();

@@ -56,8 +56,7 @@ pub(crate) fn begin() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Counts labels and those that ran. A label that did not run is an error if every test could run;
-/// else it is named.
+/// Counts labels and those that ran. If every test could run, a label that did not is an error.
 pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     let notes = std::fs::read_to_string(notes).with_context(|| notes.display().to_string())?;
     let run: BTreeSet<&str> = notes.lines().collect();

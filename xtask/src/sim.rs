@@ -22,15 +22,12 @@ const SECONDS_DEFAULT: u64 = 60;
 const SEEDS_COMPARED: u64 = 5;
 /// Starts of arrays among clones and strangers, for each second of random worlds.
 const STARTS_PER_SECOND: u64 = 2000;
-/// Limits of each small story: choices without and with a failing member, and states of each crash
-/// point.
+/// Limits of each small story: choices with and without a failing member; states of crash points.
 const SMALL: &str = "--tellings-max 1 --failures-max 1 --states-max 1";
 
-/// Crash-and-recover cycles with rare choices, in which every mark must be reached and every legal
-/// state be visited.
+/// Crash-and-recover cycles with rare choices, which must reach every mark and every legal state.
 const SHAKEN_CYCLES: u64 = 80_000;
-/// Shares of the planted bugs. Some bugs take a hundred times as long as others, so there are many
-/// more shares than cores.
+/// Shares of the planted bugs: more than cores, since some bugs take a hundred times as long.
 const PLANTERS: usize = 24;
 /// Processes at a time; the results do not depend on it.
 const CORES: usize = 2;
@@ -99,8 +96,7 @@ fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     show(release, &runs)
 }
 
-/// Runs the program with each of these lines, one process per core, and prints each output at its
-/// end.
+/// Runs the program with each of these lines, one process per core; prints outputs at their end.
 fn show(program: &Path, lines: &[String]) -> Result<()> {
     let said = each(CORES, lines, |_, line| {
         let said = output(program, line)?;

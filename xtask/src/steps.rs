@@ -56,8 +56,7 @@ const CRASH_SECONDS: u64 = 12;
 const MATRIX_CRASHES: u64 = 2;
 const FUZZ_SECONDS: u64 = 3;
 
-/// Every broken link is an error. A link to a private item is none, because the documentation is
-/// for readers of the source.
+/// Broken links are errors, but not links to private items: readers have the source.
 const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Refuses to start if the disk would fill up: programs under test then hang, or fail far from the
-/// cause.
+/// Refuses to start if the disk would fill up: tests then hang, or fail far from the cause.
 fn has_room() -> Result<()> {
     let (target, temporary) = (folder()?, std::env::temp_dir());
     let is_built = ["debug", "hooks/release", "models/debug"]
@@ -240,8 +238,7 @@ fn line_of(said: &str) -> Option<String> {
 /// CPU time of this program and of its finished children; `None` if the system does not say.
 fn busy() -> Option<Duration> {
     let said = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name may contain spaces; it ends with the last parenthesis, and is field 2 of
-    // proc_pid_stat(5).
+    // The program's name ends with the last parenthesis; it is field 2 of proc_pid_stat(5).
     let (_, fields) = said.rsplit_once(')')?;
     let ticks = fields.split_whitespace().skip(14 - 3).take(4);
     let ticks: u64 = ticks.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
@@ -307,8 +304,7 @@ fn boot_guests() -> Result<Ending> {
     Ok(Ending::Done(format!("{} scenes", guests::run(&guests::Options::short())?)))
 }
 
-/// Installs the tested program's package in an empty root, uses it as its unit would, and removes
-/// it.
+/// Installs the tested program's package in an empty root, uses it as its unit, and removes it.
 fn install_package() -> Result<Ending> {
     if !packages::is_root()? {
         return Ok(Ending::Skipped("only root may make a root of its own".to_string()));
@@ -337,8 +333,7 @@ fn test() -> Result<Ending> {
         command.arg(format!("--kill-after={GRACE_SECONDS}"));
         command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-        // The longest program waits for servers more than it computes; the program beside it
-        // computes.
+        // The longest program mostly waits for servers; the one beside it computes.
         let per_core = if program.name == LONGEST { WAITING_PER_CORE } else { 1 };
         let end = output_of(&mut command, &notes, per_core);
         if let Ok((output, _)) = &end {

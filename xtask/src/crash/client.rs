@@ -68,8 +68,7 @@ impl Client {
         self.client.info().size_bytes
     }
 
-    /// Writes, reads and flushes within `sectors` until the connection ends, which is legal once
-    /// `dying` is set.
+    /// Writes, reads and flushes within `sectors` until the connection ends, legal once `dying`.
     pub(super) fn load(
         &mut self,
         model: &mut Model,
@@ -125,8 +124,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads all `sectors` of an array without some members, and compares; unreadable sectors are
-    /// counted.
+    /// Reads and compares all `sectors` of a degraded array; counts unreadable ones.
     pub(super) fn compare(&mut self, model: &Model, sectors: usize) -> Result<Found> {
         let (mut found, mut next) = (Found::default(), 0);
         while next < sectors || !self.in_flight.is_empty() {

@@ -56,8 +56,7 @@ pub(crate) struct Options {
     /// Only rounds in which jobs are killed, at every percent of each
     #[arg(long)]
     jobs: bool,
-    /// Only the crash matrix: each policy on each level with parity, started without members; this
-    /// many crashes of each
+    /// Only the crash matrix: this many crashes of each policy on each level with parity
     #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds", "jobs"])]
     matrix: Option<u64>,
     /// With the development build, not the release build

@@ -167,8 +167,7 @@ impl Model {
         }
     }
 
-    /// Judges the bytes of `first` and the sectors behind it after a crash; pins the versions
-    /// found.
+    /// Judges the bytes from sector `first` on after a crash; pins the versions found.
     pub(super) fn judge(&mut self, first: usize, bytes: &[u8], end: End) -> Result<()> {
         for (index, found) in bytes.chunks(SECTOR_BYTES).enumerate() {
             let sector = first + index;

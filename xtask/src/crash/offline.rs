@@ -83,8 +83,7 @@ pub(super) fn is_clean(all: &[Examined]) -> bool {
     all.iter().all(|examined| examined.is_clean() && events(examined) == events(&all[0]))
 }
 
-/// Checks parity and copies of a clean array, as far as files alone can show. Returns the number of
-/// compared sectors.
+/// Checks parity and copies of a clean array, as far as files show. Returns the compared sectors.
 pub(super) fn assert_redundant(level: &str, members: &[PathBuf], all: &[Examined]) -> Result<u64> {
     assert_redundant_below(u64::MAX, level, members, all)
 }

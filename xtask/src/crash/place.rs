@@ -110,8 +110,7 @@ impl Place {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.members()))
     }
 
-    /// The power cut emptied memory. The server of an array without parity keeps nothing there, and
-    /// makes no folder for it.
+    /// The power cut emptied memory, where the server of an array without parity keeps nothing.
     pub(super) fn forget_answered(&self) -> Result<()> {
         if !self.run.exists() {
             return Ok(());

@@ -304,8 +304,7 @@ impl<'a> Round<'a> {
         self.load_and(server, signal, Vec::new())
     }
 
-    /// Loads, loses these members on the way (deleted, or else cut to nothing), then sends the
-    /// signal.
+    /// Loads, loses these members on the way (deleted or cut to nothing), then sends the signal.
     fn load_and(
         &mut self,
         server: Server,

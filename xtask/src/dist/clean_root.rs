@@ -12,8 +12,7 @@ use anyhow::{Result, ensure};
 
 use super::{copied, done, said};
 
-/// In the root: creates an array, configures it by `braid scan`, serves it as the unit would, and
-/// stops it.
+/// In the root: creates an array, configures it by `braid scan`, serves it as the unit, stops it.
 const USE: &str = r#"
 set -eu
 rm -rf /srv/disks /var/lib/braid /etc/braid
@@ -47,8 +46,7 @@ dpkg --purge braid
 pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     let root = out.join("root");
     if !root.join("bin/sh").exists() {
-        // The smallest set of packages with users, a shell, setpriv, and the tool that creates
-        // users.
+        // The smallest set with users, a shell, setpriv, and the tool that creates users.
         let include = "--include=systemd,libgcc-s1";
         done(
             Command::new("debootstrap").args(["--variant=minbase", include, "bookworm"]).arg(&root),

@@ -43,12 +43,10 @@ pub(crate) struct Args {
     /// Processors, instead of this machine's
     #[arg(long, value_name = "PROCESSOR")]
     arch: Vec<Processor>,
-    /// Install the package in a root of its own (made with debootstrap; as root), serve an array
-    /// there, and remove it
+    /// Install the package in an empty root (debootstrap; as root), serve an array there, remove it
     #[arg(long)]
     clean_root: bool,
-    /// Install the package in a virtual machine (made with debootstrap, as root; emulated), reboot
-    /// it, kill the server there
+    /// Install the package in a virtual machine (debootstrap, as root), reboot it, kill the server
     #[arg(long)]
     guest: bool,
 }
@@ -184,8 +182,7 @@ fn staged(
     Ok(stage)
 }
 
-/// Strips a program. `debug` gets the debug information, and the program names that file, which
-/// debuggers find beside it.
+/// Strips a program. `debug` gets the debug information; the program names that file.
 fn stripped(program: &Path, debug: Option<&Path>, tools: &str) -> Result<()> {
     let objcopy = format!("{tools}objcopy");
     if let Some(debug) = debug {

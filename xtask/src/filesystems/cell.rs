@@ -287,8 +287,7 @@ impl<'a> Living<'a> {
         Ok(())
     }
 
-    /// Reads all files that must be there from the array, after a new mount. Returns the bytes of
-    /// promised files.
+    /// Reads all required files from the array, after a new mount. Returns bytes of promised files.
     fn verify(&mut self) -> Result<u64> {
         self.disk().unmount()?;
         self.disk().mount()?;

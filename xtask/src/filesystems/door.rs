@@ -36,8 +36,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// The array of a running server as `file`. Its own door has made it already; otherwise nbdfuse
-    /// gets the path.
+    /// A running server's array as `file`, which its own door or nbdfuse makes.
     pub(super) fn new(door: Door, file: &Path, socket: &Path) -> Result<Self> {
         let mut opened = Self { file: file.to_owned(), daemon: None };
         if door == Door::Nbdfuse {
@@ -62,8 +61,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Ends the door. braid's own file ends with its server; the next server removes the leftovers
-    /// of a killed one.
+    /// Ends the door. braid's own ends with its server; the next server clears a killed one's.
     pub(super) fn end(mut self, was_killed: bool) -> Result<()> {
         let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
         run(Command::new("fusermount3").arg("-u").arg(&self.file))?;

@@ -48,8 +48,7 @@ impl Promised {
         self.files.lock().expect("no writer panics").len()
     }
 
-    /// Writes files into a new folder until `ending`. An error ends it as well, and is legal once a
-    /// server may be dead.
+    /// Writes files into a new folder until `ending` or an error, legal once a server may be dead.
     pub(super) fn write(&self, folder: &Path, ending: &AtomicBool) -> Result<()> {
         std::fs::create_dir(folder)?;
         let written = std::thread::scope(|scope| {
@@ -153,7 +152,7 @@ impl Program<'_> {
                 let mut command = Command::new("fs_mark");
                 let each = (files / 4).to_string();
                 command.args(["-k", "-S", "1", "-s", "20000", "-t", "4", "-n", &each]);
-                // fs_mark's paths must be shorter than 40 bytes, and it leaves a log in its working
+                // fs_mark's paths must be shorter than 40 bytes; its log stays in the working
                 // folder.
                 command.args(["-d", ".", "-l", "/dev/null"]).current_dir(folder);
                 command

@@ -29,8 +29,7 @@ const MEMORY_MIB: u32 = 384;
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// This machine's loopback in QEMU's user network.
 const HOST: &str = "10.0.2.2";
-/// The guest's file of 24 MiB occupies 32 MiB of members, with parity; trim must free at least this
-/// much.
+/// The guest's 24 MiB occupy 32 MiB of members, with parity; trim must free this much.
 const TRIMMED_BYTES_MIN: u64 = 24 << 20;
 
 /// In order of insertion: each module after its dependencies.

@@ -39,8 +39,7 @@ const FIRST: &str = include_str!("guest/root.sh");
 
 /// The scene with the daemon.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
-    // A daemon that reconnects does not know of lost acknowledged writes, so no write may be
-    // answered early.
+    // The daemon reconnects unaware of lost acknowledged writes: no early answers.
     let array = booting(braid, folder, &["--cache", "writethrough"])?;
     let daemon = Daemon::start(&array.socket(), folder.join("vhost.sock"))?;
     let array = live(array, &devices(&daemon.socket, ""))?;

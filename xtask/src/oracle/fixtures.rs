@@ -94,8 +94,7 @@ fn one(golden: &Golden, report: &Report, folder: &Path, target: &Path) -> Result
     describe::save(target, name, &describe::text(&facts, &sources)?)
 }
 
-/// The place of a member's data, by the kernel's report at creation. For a member that came later:
-/// the place on the others.
+/// A member's data offset at its creation; for a later member, that of the others.
 fn source(case: &CaseReport, folder: &Path, index: usize) -> Result<Source> {
     let facts = case.values.get(&format!("member.{index}"));
     let facts = facts.or_else(|| case.values.get("member.0")).context("no member has facts")?;

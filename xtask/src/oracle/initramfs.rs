@@ -75,8 +75,7 @@ pub(crate) struct Initramfs {
 impl Initramfs {
     /// Finds the newest installed kernel that has md, and packs the base archive.
     ///
-    /// `cache` keeps the agent between runs, and is made if missing. `more` adds modules and
-    /// programs.
+    /// `cache` keeps the agent between runs, and is made if missing. `more` is added.
     pub(crate) fn build(cache: &Path, more: &More) -> Result<Self> {
         std::fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
         let (kernel, modules) = find_kernel()?;

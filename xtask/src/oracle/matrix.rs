@@ -40,8 +40,7 @@ pub(crate) const RAID10_LAYOUTS: [&str; 6] = ["n2", "n3", "f2", "f3", "o2", "o3"
 const METADATA: [&str; 4] = ["1.2", "0.90", "1.0", "1.1"];
 const CHUNKS_KIB: [u32; 9] = [64, 4, 512, 16, 1024, 128, 8, 256, 32];
 
-/// Device sectors for members with this chunk, with an odd end: room for the superblock and a few
-/// chunks.
+/// Device sectors for members with this chunk, odd at the end: the superblock and a few chunks.
 fn device_sectors(chunk_kib: u32) -> u64 {
     (2 << 11) + u64::from(chunk_kib) * 2 * 5 / 2 + 1024 + 88
 }

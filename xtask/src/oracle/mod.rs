@@ -105,8 +105,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// For `cargo xtask test`: each day another quarter of the arrays and parts. All of them take
-    /// ten minutes more.
+    /// For `cargo xtask test`: each day another quarter. The whole takes ten minutes more.
     fn today() -> Self {
         let days = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
         Self {
@@ -198,8 +197,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The run of `cargo xtask test`. Its images, some GiB, and earlier ones are removed if all is
-/// well.
+/// The run of `cargo xtask test`. If all is well, its and earlier images (GiB) are removed.
 pub(crate) fn run_today() -> Result<()> {
     let options = Options::today();
     run(&options)?;

@@ -17,8 +17,7 @@ use super::guest::{Case, Ending, Job};
 use super::spec::Level;
 use super::suite::{Bench, Given, Made, Maker};
 
-/// Every array, untouched; md then writes every third and must find its writes. Returns how many
-/// passed.
+/// Every array, untouched; md writes every third and must find it. Returns how many passed.
 pub(crate) fn just(bench: &Bench, made: &[Made]) -> Result<usize> {
     let mut given: Vec<Given> = made.iter().map(|array| give(array, &[])).collect();
     for (array, given) in made.iter().zip(&mut given).step_by(3) {

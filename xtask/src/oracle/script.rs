@@ -123,9 +123,8 @@ pub(crate) fn crashed(spec: &ArraySpec) -> String {
     script
 }
 
-/// Some members are stale: md must start without them (`degraded`), read the content
-/// (`sha256.readonly`) and rebuild them (`degraded.rebuilt`, `sha256.rebuilt`). It must find no
-/// mismatch (`mismatch_cnt`).
+/// Some members are stale: md must start without them (`degraded`), read (`sha256.readonly`),
+/// rebuild them (`degraded.rebuilt`, `sha256.rebuilt`) and find no mismatch (`mismatch_cnt`).
 pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
     let present = members(spec.members.len(), &[]);
     let mut script = default_layout(spec);
@@ -163,8 +162,7 @@ pub(crate) fn begin_replace(spec: &ArraySpec, seed: u64, half: u64) -> String {
     script + "mdadm --stop $A\n"
 }
 
-/// md begins a resync, stops at sector `half`, and leaves the array. Meanwhile it writes some
-/// places with stream `seed`.
+/// md begins a resync, stops at sector `half`, and leaves the array; it writes `seed` meanwhile.
 pub(crate) fn begin_resync(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let present = members(spec.members.len(), &[]);
     format!("resync_to {half} {present}\n{}mdadm --stop $A\n", rewrite(seed))

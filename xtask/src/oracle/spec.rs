@@ -48,8 +48,7 @@ impl fmt::Display for Level {
 pub(crate) enum Making {
     /// `mdadm --create` makes it.
     Mdadm,
-    /// mdadm 4.2 refuses RAID-0 with 0.90: a RAID-4 without its parity member becomes a RAID-0
-    /// (md's takeover).
+    /// mdadm 4.2 refuses RAID-0 with 0.90: md takes over a RAID-4 without its parity member.
     Takeover,
     /// 0.90 and members of unequal size: a linear array whose superblocks are patched.
     PatchedLinear,

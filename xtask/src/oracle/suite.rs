@@ -64,8 +64,7 @@ pub(crate) enum Maker {
 }
 
 impl Given {
-    /// The array's name in failures and cases. braid's arrays have names of their own, since md may
-    /// have the same spec.
+    /// The array's name in failures and cases; md may have braid's spec, so braid's differ.
     pub(crate) fn name(&self) -> String {
         match self.maker {
             Maker::Md => self.spec.name.clone(),

@@ -16,8 +16,7 @@ const FOLDER: &str = "target/newer-qemu";
 /// Folder of the unpacked kernel with ublk_drv.
 const KERNEL_FOLDER: &str = "target/newer-kernel";
 
-/// The package that depends on the newest kernel for clouds. Those have the driver, and a third of
-/// the usual size.
+/// Depends on the newest kernel for clouds, with the driver and a third of the usual size.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// Unpacks QEMU if the installed one is too old.
@@ -45,8 +44,7 @@ fn version(said: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The folder with a kernel's image (`vmlinuz`) and its modules (below `modules`), unpacked on the
-/// first call.
+/// The folder with a kernel's image (`vmlinuz`) and `modules`, unpacked on the first call.
 pub(crate) fn kernel() -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(KERNEL_FOLDER);
     if folder.join("modules").exists() {

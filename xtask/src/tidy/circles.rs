@@ -26,8 +26,7 @@ const STAY: [(&str, &str); 1] = [(
     "a handler is called with the worker, so that it can submit more; the worker keeps handlers until then",
 )];
 
-/// Types whose methods are spread over the files of their layers, so that a call is an import of
-/// that file.
+/// Types with methods in the files of their layers: a call is an import of that file.
 const LAYERED: [&str; 1] = ["Core"];
 
 /// A path as its names.

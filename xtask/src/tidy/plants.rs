@@ -68,8 +68,7 @@ fn is_value(code: &str, at: usize, end: usize) -> bool {
     is_bug(bug) && values.starts_with(&kept) && code[close..].trim_start().starts_with(';')
 }
 
-/// The text in the parentheses that open at `open`, without white space, and the offset behind
-/// them.
+/// The text in the parentheses at `open`, without white space, and the offset behind them.
 fn arguments(code: &str, open: usize) -> Option<(String, usize)> {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate().skip(open) {

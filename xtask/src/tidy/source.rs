@@ -161,8 +161,7 @@ fn view(text: &str, kinds: &[Kind], wanted: Kind) -> String {
     String::from_utf8(bytes).expect("kinds change at letter boundaries")
 }
 
-/// The bytes outside of all tokens are comments or white space. A file that does not lex counts as
-/// code: it does not compile.
+/// Bytes outside of tokens are comments or white space. A file that does not lex counts as code.
 fn classify(text: &str) -> Vec<Kind> {
     let mut kinds = vec![Kind::Comment; text.len()];
     match text.parse::<TokenStream>() {

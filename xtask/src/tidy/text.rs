@@ -8,8 +8,7 @@ use super::source::{Source, words};
 use super::tree::Document;
 use super::{Finding, Rule};
 
-/// Marks of unfinished work in comments, code and documents. (clippy finds the macros for it:
-/// Cargo.toml.)
+/// Marks of unfinished work in comments, code and documents. (clippy finds the macros.)
 const BANNED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
 /// Crates that compute without the outside world; their `src`, without tests.
 const PURE: [&str; 17] = [

@@ -59,8 +59,7 @@ pub const COSTS: [Cost; 14] = [
 pub enum Waiting {
     /// The standard library's: spins a hundred turns, then sleeps in the kernel.
     Futex,
-    /// The kernel's own: waiters queue, each spins on its own line, and the holder hands the lock
-    /// on.
+    /// The kernel's own: waiters queue and spin on lines of their own; the holder hands it on.
     Queue,
 }
 

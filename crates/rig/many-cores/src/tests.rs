@@ -60,8 +60,7 @@ fn who_wants_a_line_meanwhile_stands_behind_and_readers_share_it() {
     assert_eq!(*ends.lock().expect("noting does not panic"), [1010, 2010, 1002]);
 }
 
-/// Threads increment a counter behind a lock, `times` each. Returns the sum, the time, and the
-/// failed first attempts.
+/// Threads increment a locked counter, `times` each. Returns the sum, time, and failed attempts.
 fn add(waiting: Waiting, threads: usize, times: u64) -> (u64, u64, u64) {
     let count = Apart(Mutex::new(vec![0_u64]));
     let (end_ps, failed) = (Noted::new(0), Noted::new(0));

@@ -137,8 +137,8 @@ fn simulate_as_asked() -> Result<(), String> {
     })
 }
 
-/// Simulates; turns a checker's panic into an error with the command that repeats it, and mostly a
-/// smaller one.
+/// Simulates; a checker's panic becomes an error with the command that repeats it, or a smaller
+/// one.
 fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String> {
     catch_unwind(|| simulate(settings)).map_err(|_| {
         let (seed, command) = (settings.seed, settings.command());

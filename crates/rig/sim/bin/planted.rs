@@ -181,8 +181,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let is_late = || hunt.limit.is_some_and(|limit| began.elapsed() >= limit);
     let bugs = hunt.bugs();
     let mut free = Vec::new();
-    // The control for catches without a seed, made once. It follows random worlds with rare
-    // choices, as hunts do.
+    // The one control for catches without a seed, after worlds with rare choices as in hunts.
     let control = || hunt.is_controlled || holds_without(1) && catch_unwind(told).is_ok();
     let told_holds = LazyCell::new(control);
     println!(

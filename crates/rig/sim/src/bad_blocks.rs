@@ -51,8 +51,8 @@ struct Log {
     is_damaged: bool,
     /// The set that a write under way, failed or cut short was to store.
     other: Option<BadBlocks>,
-    /// Sectors that the log names whatever a power cut takes back of such writes, and sectors that
-    /// it can name.
+    /// Sectors that the log surely names, whatever a power cut undoes, and sectors that it can
+    /// name.
     bounds: (BadBlocks, BadBlocks),
     /// The engine has written the log; its superblock follows a little later.
     is_rewritten: bool,
@@ -245,8 +245,7 @@ impl BadLogs {
         }
     }
 
-    /// Whether a request is allowed to read logged sectors: the operator's check is, sector by
-    /// sector.
+    /// Whether a request may read logged sectors: the operator's check may, sector by sector.
     pub(crate) fn may_be_tried(&self, io: &MemberIo) -> bool {
         self.are_tried && io.sectors == 1
     }
@@ -259,8 +258,8 @@ impl BadLogs {
         })
     }
 
-    /// Whether a sector is logged and was not written since. A sector that the engine itself logged
-    /// keeps its content.
+    /// Whether a sector is logged and unwritten since. Sectors logged by the engine keep their
+    /// content.
     pub(crate) fn is_poison(&self, disk: usize, sector: u64, data: &[u8]) -> bool {
         let is_rewritten = |log: &Log| log.disk == disk && log.is_rewritten;
         let may_be_any = data == POISON || self.logs.iter().any(is_rewritten);
@@ -333,8 +332,7 @@ impl BadLogs {
             let on_disk = disks[log.disk].seen[on_disk].to_vec();
             let probed = open::probe_disk(&disks[log.disk], log.disk);
             let Some(superblock) = probed.probe.newest() else {
-                // A torn superblock cannot say what its log means. Only an unsuccessful write can
-                // have changed the log.
+                // A torn superblock hides the log. Only an unsuccessful write can have changed it.
                 if log.other.is_some() {
                     log.bytes = on_disk;
                 }
@@ -344,8 +342,7 @@ impl BadLogs {
             let data_offset = superblock.device.data_offset_sectors;
             log.ranges.clear();
             if is_told {
-                // A failed write can lie in the disk's cache, and a power cut takes it back sector
-                // by sector.
+                // A power cut takes a failed write in the disk's cache back sector by sector.
                 let (says, (sure, may_be)) = (log.read(&disks[log.disk], data_offset), &log.bounds);
                 let (lacks, has) = (sure.difference(&says), says.difference(may_be));
                 assert!(

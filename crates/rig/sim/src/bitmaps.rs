@@ -33,8 +33,7 @@ use crate::open;
 use crate::random::Random;
 use crate::world::World;
 
-/// Writes the bitmap of a rebuilt member, as md does: no bit is set. `is_whole` says that all
-/// members were rebuilt.
+/// Writes a rebuilt member's bitmap, without bits, as md does. `is_whole`: all were rebuilt.
 pub(crate) fn renew(
     disk: &mut Disk,
     superblock: &Superblock,
@@ -104,8 +103,7 @@ const FIRST_ORDINAL: u64 = 9000;
 const CHANGES_PERCENT: u64 = 12;
 
 impl World {
-    /// Sectors without a promise of a lockless bitmap: unwritten runs, and unsynced runs where no
-    /// client has written.
+    /// Sectors without a promise: unwritten runs, and unsynced runs where no client has written.
     pub(crate) fn not_promised(&self, assembled: &AssembledArray) -> BTreeSet<u64> {
         let Some(marks) = assembled.bitmap.as_ref().and_then(|one| one.marks.as_ref()) else {
             return BTreeSet::new();
@@ -230,20 +228,17 @@ impl World {
         self.tally.count_many("bits-out-of-date", u64::from(!is_current));
     }
 
-    /// Whether a server that keeps no bitmap runs the array: bits are out of date as soon as it
-    /// writes.
+    /// Whether a server without bitmaps runs the array: its first write outdates the bits.
     pub(crate) fn forgets_bitmap(&mut self, assembled: &AssembledArray) -> bool {
         let events = assembled.newest.state.events;
-        // The first update would reach a bitmap that is ahead, and it would be believed. So no such
-        // server runs it.
+        // Its first update would reach a bitmap that is ahead, which would then be believed.
         let bitmap = assembled.bitmap.as_ref();
         let is_level = bitmap.is_some_and(|one| one.superblock.events <= events);
         // A server without lockless bitmaps does not run an array whose parity is partial.
         let marks = bitmap.and_then(|one| one.marks.as_ref());
         let is_made = marks.is_none_or(|one| one.unwritten.is_empty() && one.unsynced.is_empty());
         let is_level = is_level && is_made;
-        // A dirty and degraded array does not start without its bitmap. A bitmap file is known only
-        // to a server that names it.
+        // Dirty and degraded, the array needs its bitmap. A server must name a bitmap file.
         let is_in_file = assembled.bitmap_file.is_some();
         let needs_it = assembled.dirty && assembled.degraded > 0 || is_in_file;
         let forgets = is_level && !needs_it && self.chances.of(Purpose::Bitmaps, 2).chance(8);
@@ -251,8 +246,7 @@ impl World {
         forgets
     }
 
-    /// The engine writes a member's bitmap. Disks do not lie about bitmaps: braid promises nothing
-    /// for that.
+    /// The engine writes a member's bitmap. Disks do not lie about it: braid promises nothing then.
     pub(crate) fn write_bitmap(
         &mut self,
         member: MemberId,

@@ -42,8 +42,7 @@ fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
         bypass_threshold,
         dirty_sectors_max,
         age_max_ms,
-        // Derived from values drawn above, so that other seeds' draws stay as they were. In a third
-        // of all cases members seek.
+        // Derived from values above, so that other seeds keep their draws. In a third members seek.
         expects_flushes: !(u64::from(stripes) ^ age_max_ms).is_multiple_of(3),
     }
 }

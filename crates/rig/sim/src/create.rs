@@ -66,8 +66,7 @@ pub(crate) struct Design {
     pub(crate) log_is_many: bool,
     /// Blocks of the write journal's ring on the last disk; 0 without one.
     pub(crate) journal_blocks: u64,
-    /// The bitmap, and the own log if any, are in a bitmap file. The last disk stands for it; it is
-    /// no member.
+    /// Bitmap and own log are in a bitmap file, for which the last disk stands; it is no member.
     pub(crate) bitmap_in_file: bool,
     /// Sectors by which the data areas of the first disks are longer than the others'.
     pub(crate) extra_sectors: [u64; 3],
@@ -150,8 +149,7 @@ impl Design {
         let more = *random.pick(&[0, 8, 24, 64]);
         let (log_sectors, log_is_ring) = (8 + band + more, random.chance(60));
         if self.level != Level::Raid5 || random.chance(50) {
-            // In a ring with room for several records they count together, unless an older version
-            // made it.
+            // In a ring with room for several records they count together, except in old versions.
             let parities = if self.bitmap_in_file { 2 } else { 1 };
             let roomy = 4 * (8 + parities * band) + more;
             let log_sectors = if band <= 32 && random.chance(65) { roomy } else { log_sectors + 8 };
@@ -166,12 +164,10 @@ impl Design {
         if roomy.plain_superblock(0).ppl_place().is_some_and(has_room) { roomy } else { self }
     }
 
-    /// Sometimes adds a write journal, in a ring that is soon full. It excludes bitmap and parity
-    /// log.
+    /// Sometimes adds a write journal with a small ring, which excludes bitmap and parity log.
     pub(crate) fn with_journal(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
-        // A member with a torn superblock has siblings that were written before it; the journal has
-        // none.
+        // A torn superblock of a member has older siblings; the journal's has none.
         let is_fit = has_parity && self.slots > 2 && !self.has_long_superblocks();
         let more = *random.pick(&[0, 2, 30]);
         if !is_fit || !random.chance(JOURNAL_PERCENT) {

@@ -253,9 +253,8 @@ impl World {
         }
     }
 
-    /// A dirty mirror returns the same version of a sector as long as the copy that it reads
-    /// exists. After a fault it can return another, from now on or until the array has dealt with
-    /// the fault.
+    /// A dirty mirror returns one version of a sector while the copy that it reads exists. After a
+    /// fault it can return another, from now on or until it has handled the fault.
     pub(crate) fn doubt_copies(&mut self, mishap: Mishap) {
         if self.engine.trust.firmly {
             return;
@@ -332,8 +331,7 @@ impl World {
         self.model.lose_power(true);
     }
 
-    /// A disk was at work when power failed: it does any part of the request, and the engine hears
-    /// nothing.
+    /// A disk was at work when power failed: it does any part of the request, unheard.
     fn half_do(&mut self, event: Event) {
         let id = event.waits_for();
         if id.is_none_or(|id| self.disks[self.disk_index(id)].ills.gone) {
@@ -468,8 +466,8 @@ impl World {
         true
     }
 
-    /// The disks to present, in any order: mostly all, sometimes fewer, at least one without
-    /// faults.
+    /// The disks to present, in any order: mostly all, sometimes fewer, but one sound disk at
+    /// least.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);
@@ -524,8 +522,7 @@ impl World {
             is_replacement: false,
             role_of_this: Role::Spare,
         };
-        // The newest superblock says whether a bitmap or a log was created or dropped; others can
-        // be outdated.
+        // The newest superblock says whether bitmap or log exist; others can be outdated.
         let found = self.disks.iter().enumerate();
         let found = found.map(|(index, disk)| open::probe_disk(disk, index).probe);
         let newest = found.filter_map(|probe| probe.newest().cloned());

@@ -182,8 +182,7 @@ impl Disk {
         }
     }
 
-    /// Acknowledges a write that is lost or lands elsewhere. False if the disk has no room
-    /// elsewhere.
+    /// Acknowledges a write that is lost or lands elsewhere. False without room elsewhere.
     pub(crate) fn put_falsely(
         &mut self,
         fate: Fate,

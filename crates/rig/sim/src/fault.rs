@@ -59,8 +59,7 @@ pub(crate) enum Mishap {
     FlushesLie,
     /// No harm: an operator tunes the cache.
     Tunes(Tuning),
-    /// No harm: a bitmap of so many sectors a bit is created in place of the old one, or the bitmap
-    /// is dropped.
+    /// No harm: a bitmap with so many sectors a bit replaces the old one, or the bitmap is dropped.
     ChangesBitmap(Option<u32>),
     /// No harm: parity logs are dropped, or created where there are none.
     ChangesLogs,
@@ -185,8 +184,7 @@ impl Standing {
             return false;
         }
         if harmed.is_subset(&self.spares) {
-            // Some rows of a dirty and degraded array cannot be recovered, whatever happens to
-            // spares.
+            // A dirty and degraded array cannot recover some rows, whatever happens to spares.
             return !(is_dirty && is_degraded);
         }
         if is_dirty {
@@ -240,8 +238,7 @@ pub(crate) fn plan(
     for disk in victims {
         faults.extend(faults_of(disk, &disks[disk], times, chances));
     }
-    // A start refuses an array whose journal cannot be read, as it does one whose journal is
-    // missing.
+    // A start refuses an array with an unreadable journal, as one without its journal.
     let is_unread = |fault: &Fault| matches!(fault.mishap, Mishap::BadSectors { .. });
     faults.retain(|fault| !(is_unread(fault) && is_journal(&fault.disk)));
     let harmed = faults.iter().map(|fault: &Fault| fault.disk);

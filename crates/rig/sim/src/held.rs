@@ -36,11 +36,9 @@ struct HeldRequest {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     requests: BTreeMap<RequestId, HeldRequest>,
-    /// Pieces whose payload is named after their answer: by held writes, or by members that have
-    /// left.
+    /// Pieces whose payload is named after their answer, by held writes or members that left.
     users: BTreeMap<RequestId, u32>,
-    /// An acknowledged write was lost. The array cannot tell whose, so every flush of this run
-    /// fails from now on.
+    /// An acknowledged write was lost. Its client is unknown, so every flush fails from now on.
     pub(crate) has_lost: bool,
 }
 

@@ -405,8 +405,7 @@ mod tests {
         history
     }
 
-    /// A member's write is older than its superblock says: the choice is wrong, and the checker
-    /// notices.
+    /// A member's write is older than its superblock says: the checker notices the wrong choice.
     #[test]
     #[should_panic(expected = "mixed Some")]
     fn a_mixed_choice_is_noticed() {

@@ -76,8 +76,7 @@ impl Devices for OnDisks<'_> {
 }
 
 impl World {
-    /// Replays the journal before anything else, as a server does. False if power was cut
-    /// meanwhile.
+    /// Replays the journal before anything else, as a server does. False after a power cut.
     ///
     /// # Panics
     /// If the journal names places that the array does not have.
@@ -91,8 +90,7 @@ impl World {
         else {
             return true;
         };
-        // A killed process can leave a record in the disk's cache: the replay has read and believed
-        // it.
+        // A killed process can leave a record in the disk's cache, which the replay believed.
         self.disks[presented[journal.member]].settle();
         let (geometry, log) = (*geometry, &journal.log);
         let members = members(assembled);

@@ -208,8 +208,7 @@ impl World {
             let designs = designs(rows, chunk_sectors, version);
             let mut designs: Vec<Design> =
                 designs.into_iter().filter(|design| design.level == level).collect();
-            // In one world of three, parity does not rotate, so that a dirty array can lack its
-            // parity members.
+            // In a third of the worlds parity is fixed, so that a dirty array can lack it.
             if random.chance(33) && designs.iter().any(Design::keeps_parity_still) {
                 designs.retain(Design::keeps_parity_still);
             }

@@ -37,8 +37,7 @@ impl World {
         }
     }
 
-    /// The operator has logs created, of the kind and size that the array was created with, or
-    /// drops them.
+    /// The operator creates the kind and size of logs that the array began with, or drops them.
     pub(crate) fn changes_logs(&mut self, makes: bool) -> Result<(), LogRefusal> {
         let design = self.metadata.design;
         let machines = &self.engine.machines;

@@ -28,8 +28,7 @@ struct Loss {
 #[derive(Debug, Default)]
 pub(crate) struct LostSectors {
     sectors: BTreeMap<u64, Loss>,
-    /// Writes of which a part was acknowledged early and lost before the rest: their answer must
-    /// report the loss.
+    /// Writes with a part that was acknowledged early and lost: their answer must report it.
     to_be_told: BTreeSet<RequestId>,
     /// Ranges reported together with the answers being checked; noted after these.
     pub(crate) reported_now: Vec<(u64, u64)>,

@@ -101,8 +101,7 @@ impl World {
             return;
         }
         for sector in start..start + sectors {
-            // A superblock's checksum always notices one flipped bit. Rot of more sectors spares
-            // superblocks.
+            // A superblock's checksum notices one flipped bit. Larger rot spares superblocks.
             let one_bit = sectors == 1;
             if start == superblock.start && self.is_superblock_tainted(disk) {
                 // A second bit could cancel out the first.

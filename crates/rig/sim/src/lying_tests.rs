@@ -183,8 +183,7 @@ fn rot_is_served_found_offline_and_healed_by_the_next_write() {
     assert!(world.taint.is_calm() || world.taint.doubtful.len() == 1, "rmw may keep parity wrong");
 }
 
-/// A column rots, and its row then loses another: the computed data is wrong, and the error stays
-/// in its strip.
+/// A column rots, and its row loses another: the error of computed data stays in its strip.
 #[test]
 fn what_is_computed_from_a_rotten_column_is_wrong_in_its_strip_only() {
     let mut world = raid5();
@@ -345,8 +344,7 @@ fn a_rotten_superblock_is_seen_and_its_disk_is_left_out() {
     }
 }
 
-/// A member that missed the step to dirty is not taken for newer, and a stale superblock admits no
-/// stale member.
+/// A member that missed the step to dirty is not newer, and a stale superblock admits no member.
 #[test]
 fn a_lost_superblock_makes_nobody_newer() {
     let mut stale = 0;
@@ -370,8 +368,7 @@ fn a_lost_superblock_makes_nobody_newer() {
             continue;
         }
         assert!(opened.is_ok(), "all disks are there");
-        // An acknowledged write that survived the process was written back since, and the array
-        // turned clean.
+        // A cached acknowledged write was written back since, and the array turned clean.
         let is_written = world.tally.of("cached-write-written-back") > 0;
         let is_dirty = world.standing().is_dirty || is_written;
         assert!(!is_stale || is_dirty, "the others know better");

@@ -109,8 +109,8 @@ impl Reach<'_> {
     /// The first `length` bytes of the memory that a buffer names.
     ///
     /// # Panics
-    /// If they leave the block or payload, if it was returned, or if the step would change the
-    /// payload of a write.
+    /// If they leave block or payload, were returned, or if the step would change a write's
+    /// payload.
     pub(crate) fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
         match buffer {
             Buffer::Block { block, offset_sectors } => {

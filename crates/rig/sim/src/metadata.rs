@@ -177,8 +177,7 @@ mod tests {
         superblock
     }
 
-    /// Two crashes in updates, with another disk withheld each time; returns the verdict of
-    /// assembly.
+    /// Two crashes in updates, with another disk withheld each time; returns assembly's verdict.
     fn present_two_that_ran_apart(is_known: bool) -> Refusal {
         let design = Design { first_number: 300, ..smallest() };
         let mut world = World::create(&design, Chances::new(1, Cut::default()), Trace::new(false));

@@ -81,8 +81,7 @@ pub(crate) struct Model {
     merged: BTreeMap<(u64, Version), Box<[u8]>>,
     /// Number of found versions.
     found: Version,
-    /// By sector: the step at which its last trim was acknowledged, [`CURRENT`] before that; none
-    /// if it was written since.
+    /// By sector: the step of its last acknowledged trim; [`CURRENT`] before; `None` once written.
     given_up: Vec<Option<u64>>,
 }
 
@@ -283,8 +282,7 @@ impl Model {
         version
     }
 
-    /// Whether a write of the sector was possibly in flight: it has several versions, or zeroes
-    /// went over zeroes.
+    /// Whether a write was possibly in flight: several versions, or zeroes over zeroes.
     pub(crate) fn is_unsure(&self, sector: u64) -> bool {
         let cell = &self.cells[sector as usize];
         cell.len() > 1 || cell.iter().all(|entry| entry.version == ZEROES)
@@ -397,8 +395,7 @@ impl Model {
         }
     }
 
-    /// Whether the members can hold `version`: it can be read, or only the process has its
-    /// successor.
+    /// Whether members can hold `version`: it is readable, or only the process has its successor.
     pub(crate) fn may_be_stored(
         &self,
         sector: u64,
@@ -411,8 +408,7 @@ impl Model {
         cell.iter().any(|entry| entry.version == version && may_be(entry))
     }
 
-    /// A write to this range was acknowledged or released: unless another one is held, the members
-    /// have the last.
+    /// A write was acknowledged or released: unless another is held, the members have the last.
     pub(crate) fn cover(&mut self, range: (u64, u64), is_held: &dyn Fn(u64) -> bool) {
         for cell in self.range(range) {
             let is_still = cell.iter().all(|entry| entry.answered.is_some());
@@ -430,8 +426,7 @@ impl Model {
         superseded.for_each(|entry| entry.superseded = 0);
     }
 
-    /// A hash of the possible versions of every sector, after a power cut or the end of the
-    /// process.
+    /// A hash of the possible versions of all sectors, after a power cut or a kill.
     pub(crate) fn digest(&self) -> u64 {
         let mut hash = 0;
         for (sector, cell) in (0_u64..).zip(&self.cells) {

@@ -28,8 +28,7 @@ use crate::model::End;
 use crate::seated::{Seated, members};
 use crate::world::World;
 
-/// Percentage of starts at which the server does not know our own logs, unless a story says
-/// otherwise.
+/// Percentage of starts whose server does not know our own logs, unless a story sets it.
 pub(crate) const OTHERS_PERCENT: u64 = 8;
 
 struct OnDisks<'a>(Seated<'a>);
@@ -82,8 +81,7 @@ fn setup(assembled: &AssembledArray) -> Option<Setup> {
     Some(Setup { geometry: *geometry, members, logs, finish: Finish::Flushed })
 }
 
-/// A data column of a sector of a row, computed from the columns that `seen` returns; `None` if
-/// these do not suffice.
+/// A data column of a row's sector, computed from the columns of `seen`; `None` if too few.
 fn solved<'a>(
     geometry: &StripeGeometry,
     row: ChunkRow,
@@ -143,9 +141,8 @@ impl World {
         let seated = Seated { disks, assembled, presented, data_offset, powered, is_cut: false };
         let mut on_disks = OnDisks(seated);
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
-        // Sectors that were being written read as their members have them. Until superblocks record
-        // the missing members, the next start can have these, lack others, and compute other bytes
-        // from parity.
+        // Sectors in flight read as their members have them. Until superblocks record the missing
+        // members, the next start can lack others and compute other bytes.
         self.is_unsettled |= assembled.degraded > 0;
         if on_disks.0.is_cut {
             self.tally.count("power-cut-in-replay");
@@ -188,9 +185,8 @@ impl World {
         ignores
     }
 
-    /// The member with a sector in flight is missing, and its parity may lack other columns'
-    /// writes. So the bytes that parity yields are one of the sector's possible values, unless no
-    /// write of it was in flight.
+    /// The member of a sector in flight is missing, and its parity may lack other columns' writes.
+    /// So the computed bytes are possible, unless no write of the sector was in flight.
     fn is_anything(&mut self, sector: u64, assembled: &AssembledArray, presented: &[usize]) {
         let Geometry::Stripe(geometry) = &assembled.geometry else { return };
         let address = geometry.locate(LogicalSector(sector));

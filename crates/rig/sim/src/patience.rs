@@ -33,8 +33,7 @@ pub(crate) struct Waiting {
     came_ns: u64,
     /// It came while the elevator was idle: it goes at once.
     is_straight: bool,
-    /// Younger requests of its class and direction that went after it expired, or after an older
-    /// one went.
+    /// Younger requests of its class and direction that passed it after expiry, or an older one.
     passed: u32,
     /// Reads of its class that went before this write.
     yielded: u32,
@@ -201,8 +200,7 @@ impl Patience {
         self.share_above = (demand.is_urgent && differs).then_some(share_min_permille);
     }
 
-    /// The disk gets no more now: checks that no request is left that could go, and that no request
-    /// is held for long.
+    /// The disk gets no more now: checks that no free request is left, and none is held for long.
     pub(crate) fn check_left(
         &mut self,
         now_ns: u64,

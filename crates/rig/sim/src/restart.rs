@@ -104,9 +104,8 @@ impl World {
         }
     }
 
-    /// Superblocks give a disk the place of another. Here each disk of a slot has the slot's
-    /// number, so the two change numbers. That is right only if the new disk holds all, or the old
-    /// one is out or can be.
+    /// Superblocks give a disk the place of another. Here a slot's disk has the slot's number, so
+    /// the two exchange numbers. Right only if the new disk holds all, or the old one may be out.
     fn follow_replacements(&mut self, presented: &mut [usize]) {
         let (_, assembly) = open::assemble_disks(&self.disks, presented);
         for (place, verdict) in assembly.verdicts.iter().enumerate() {
@@ -208,8 +207,7 @@ impl World {
         let mut random = self.chances.of(Purpose::Cache, 5);
         manner.cache.cached_blocks_max = crate::cache::file_blocks(&mut random);
         manner.jobs_paused |= !self.may_have_jobs;
-        // A disk that had joined and had no slot at the power cut must not take another slot than
-        // its own.
+        // A disk that joined and had no slot at the power cut must take its own slot.
         let came = |index: &usize| !self.is_spare(decision.presented[*index]);
         manner.jobs_paused |= assembled.spares.iter().any(came);
         let forgets = self.forgets_bitmap(assembled);
@@ -426,8 +424,7 @@ impl World {
         self.set_elevators(&mut random);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
-        // A disk that levelling could not reach falls two behind if the first update is
-        // interrupted.
+        // A disk without levelling falls two behind if the first update is interrupted.
         let members = self.engine.machines.members.iter();
         let behind = members.filter(|member| member.superblock.state.events < events);
         self.unsure.extend(behind.map(|member| member.disk));

@@ -23,8 +23,7 @@ impl World {
     pub(crate) fn note_half_written(&mut self) {
         let Geometry::Stripe(stripe) = &self.geometry else { return };
         let view = &self.engine.machines.shards[0].view;
-        // A level that tolerates no further loss has nothing to resync; its missing member can be
-        // present next time.
+        // Without further tolerance nothing is resynced; the missing member can return.
         if view.resync_offset == u64::MAX && view.slots.iter().all(Option::is_some) {
             self.half_written.clear();
         }

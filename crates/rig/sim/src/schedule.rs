@@ -143,8 +143,7 @@ pub(crate) enum Order {
     Seeded([u64; 9]),
 }
 
-/// A schedule without chance: the first possible choice of the list. Time passes when nothing else
-/// can happen.
+/// A schedule without chance: the list's first possible choice. Time passes last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     choices: [Choice; 9],

@@ -40,8 +40,7 @@ pub(crate) struct Taint {
     pub(crate) superblock: Range<u64>,
     pub(crate) doubtful: BTreeSet<u64>,
     pub(crate) polluted: BTreeSet<u64>,
-    /// No longer polluted, unless a power cut undoes the healing write, or a disk returns that
-    /// missed it.
+    /// No longer polluted, unless a power cut undoes the healing, or a disk returns without it.
     cleansed: BTreeSet<u64>,
     /// By disk and sector: the last step of this run at which it became right or wrong.
     changed: BTreeMap<(usize, u64), u64>,

@@ -46,8 +46,7 @@ impl Trace {
         }
     }
 
-    /// Notes one event: its step, its word, and up to three numbers whose meaning depends on the
-    /// word.
+    /// Notes one event: its step, its word, and up to three numbers that depend on the word.
     pub(crate) fn note(&mut self, step: u64, word: &'static str, numbers: [u64; 3]) {
         let mut hash = self.hash;
         let mut fold = |number: u64| {

@@ -79,8 +79,7 @@ impl Workload {
         let count = *random.pick(&[1, 1, 2, 3]);
         let clients = (0..count).map(|_| {
             let line = (is_wired && random.chance(75)).then(|| random.below(3) as usize);
-            // A patch would write back bytes that were read wrongly. So among lies clients use
-            // whole sectors only.
+            // A patch would write back wrongly read bytes. So among lies clients use whole sectors.
             let shape = match shape(capacity, &mut random) {
                 Shape::Bytes if world.taint.may_lie => Shape::Anything,
                 shape => shape,

@@ -72,8 +72,7 @@ pub(crate) struct Trust {
     pub(crate) errors_allowed: bool,
     /// A sector that was read once stays so.
     pub(crate) pins: bool,
-    /// Reads that began before this step do not pin: reads of their sectors have gone to another
-    /// copy since.
+    /// Reads that began before this step do not pin: their sectors moved to another copy since.
     pub(crate) pins_from: u64,
     /// It stays so even if a member is lost.
     pub(crate) firmly: bool,
@@ -167,13 +166,11 @@ impl Engine {
 }
 
 pub(crate) struct World {
-    /// Since the last start some sectors that were being written can read as anything while their
-    /// member is missing.
+    /// Some sectors in flight at the last start read as anything while their member is missing.
     pub(crate) is_unsettled: bool,
     /// Parity logs were replayed since redundancy was made whole.
     pub(crate) was_replayed: bool,
-    /// Sectors of each member where a write was possibly interrupted, since redundancy last agreed
-    /// everywhere.
+    /// Sectors of members with possibly interrupted writes, since redundancy last agreed.
     pub(crate) half_written: BTreeSet<u64>,
     pub(crate) cache_file: CacheFile,
     /// At the last start the operator accepted that some sectors can read wrong.
@@ -576,8 +573,7 @@ impl World {
         }
     }
 
-    /// Checks that a block has not changed since its write was submitted, even if its member has
-    /// left since.
+    /// Checks that a block is unchanged since its write was submitted, even if its member left.
     fn check_blocks(&mut self, (shard, io): (usize, &MemberIo), data: &[u8]) {
         let key = (shard, io.id, io.member);
         let asked = self.engine.written_from_blocks.remove(&key);

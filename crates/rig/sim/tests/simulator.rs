@@ -166,9 +166,8 @@ fn small_worlds_hold_in_every_state() {
     assert!(explored.refused > 1000, "{explored:?}");
 }
 
-/// Regression: turning clean decreases the event count by one. A member whose superblock failed
-/// kept the higher count. Putting it out gave the others that count as well, and the array was
-/// refused.
+/// Regression: turning clean decreases the event count. A member whose superblock failed kept the
+/// higher count. Putting it out gave the others that count, and the array was refused.
 #[test]
 fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     let _ = simulate(&Settings { cycles: 20, ..settings(18) });

@@ -63,8 +63,7 @@ impl Round<'_> {
         self.verify_and_wait(server)?;
         let slot = self.random.usize(..self.members.len());
         let spare = self.spare.take().context("such a round has a spare")?;
-        // The next start finds the member gone and the spare in its place, under the name of the
-        // slot.
+        // The next start finds the spare under the slot's name, and the member gone.
         std::fs::rename(spare, &self.members[slot])?;
         for percent in percents {
             self.kill_at(Kind::Recovery, f64::from(*percent))
@@ -111,8 +110,7 @@ impl Round<'_> {
         self.members.iter().chain(&self.new).cloned().collect()
     }
 
-    /// Asks the server to replace the member in the slot with the new device, unless that runs or
-    /// is done.
+    /// Asks the server to replace the slot's member with the new device, unless it did already.
     fn ask_to_replace(&self, slot: usize) -> Result<()> {
         let new = self.new.as_ref().context("there is one")?.display().to_string();
         let said = said(&self.ask("status").output().context("braid status")?)?;

@@ -242,8 +242,7 @@ fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Res
     Ok(Got { name, slots, crashed, stopped, sha256 })
 }
 
-/// md examines, reads and checks each array. It removes the bitmap of the stopped ones, which braid
-/// then reads.
+/// md examines, reads and checks each array; it removes the stopped ones' bitmap, and braid reads.
 fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
     let look = |slots: usize| {
         format!(

@@ -154,8 +154,7 @@ fn crash(
     Ok(Left { name, kind, images, by_braid })
 }
 
-/// Wrong ones among the sectors that the storm never writes; and all unreadable sectors, which are
-/// zeroes.
+/// Wrong sectors among those that the storm never writes; and all unreadable ones (zeroes).
 fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
     let (wrong, _) = pattern::wrong(OLD, NEW, 0, content);
     let (mut unread, mut of_them_untouched) = (0, 0);

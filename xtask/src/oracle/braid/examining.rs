@@ -75,8 +75,7 @@ pub(super) fn compare(
     });
 }
 
-/// Runs mdadm and braid on the same images; returns the number of compared fields, and mdadm's
-/// output.
+/// Runs mdadm and braid on the same images; returns the compared fields, and mdadm's output.
 fn both(program: &Program, images: &[PathBuf]) -> Result<(usize, Vec<Fields>)> {
     let said = program.examine(images)?;
     let members = said["members"].as_array().context("braid examine names no members")?;
@@ -204,8 +203,7 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     words.insert("Events", number(&state["events"], "events")?.to_string());
     let clean = state["clean"].as_bool().context("braid examine gives no state")?;
     words.insert("State", if clean { "clean" } else { "active" }.to_owned());
-    // "dangerous" is mdadm's word for a raid0 without a layout in the superblock, and it prints
-    // none.
+    // mdadm calls a raid0 without a layout in the superblock "dangerous", and prints none.
     if let Some(layout) = array["layout"].as_str().filter(|word| *word != "dangerous") {
         words.insert("Layout", layout.to_owned());
     }

@@ -97,8 +97,7 @@ pub(super) fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Resu
     Ok(())
 }
 
-/// md starts each array, checks it, writes this stream to some places, and stops it. Returns md's
-/// report, and the arrays.
+/// md starts each array, checks it, writes this stream, and stops. Returns its report, and arrays.
 pub(super) fn taken_by_md(
     bench: &Bench,
     left: &[Left],

@@ -37,8 +37,7 @@ enum Way {
     Crashed,
 }
 
-/// Makes every array of these shapes that braid can make; a 0.90 shape, which it cannot make,
-/// becomes one of 1.2.
+/// Makes every array of these shapes; 0.90, which braid cannot make, becomes 1.2.
 pub(super) fn make(bench: &Bench, program: &Program, shapes: &[&Made], tally: &Tally) -> Vec<Turn> {
     std::fs::remove_dir_all(bench.folder.join("making")).ok();
     let mut specs: Vec<ArraySpec> = shapes

@@ -98,8 +98,7 @@ struct Turn {
     sectors: u64,
 }
 
-/// Compares braid with md, both ways; returns the closing line, or an error that counts the
-/// failures.
+/// Compares braid with md, both ways; returns the closing line, or the number of failures.
 pub(crate) fn run(
     bench: &Bench,
     made: &[Made],
@@ -156,8 +155,7 @@ pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
     tally.close()
 }
 
-/// Runs parts side by side, each with one boot at a time: a crash mostly waits for one guest to
-/// boot.
+/// Runs parts side by side, one boot each: a crash mostly waits for its guest to boot.
 fn run_parts(
     bench: &Bench,
     program: &Program,
@@ -223,8 +221,7 @@ fn present(images: &[PathBuf], lost: &[usize]) -> Vec<PathBuf> {
 
 /// The reason why braid must refuse an array that md runs; `None` if it must not.
 ///
-/// Far sets arise only outside mdadm. Unequal raid0 of 0.90 is ambiguous, and no byte on the
-/// members decides it.
+/// Far sets arise only outside mdadm. Unequal raid0 of 0.90 is ambiguous on its members.
 fn must_refuse(spec: &ArraySpec) -> Option<&'static str> {
     use super::spec::Making;
     match spec.making {

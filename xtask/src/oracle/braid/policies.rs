@@ -160,8 +160,7 @@ fn changed_by_braid(
     Ok(Got { name, crashed, stopped, sha256 })
 }
 
-/// md examines, reads and checks each array. It removes the log of the stopped ones, which braid
-/// then reads.
+/// md examines, reads and checks each array; it removes the stopped ones' log, and braid reads.
 fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
     let look = format!(
         "mdadm --assemble $A {NAMES}\nidle\n\

@@ -117,8 +117,7 @@ impl Program {
         Ok(())
     }
 
-    /// Serves the array while a device replaces the member in a slot, a file is copied in, and the
-    /// device is rebuilt.
+    /// Serves the array while a device replaces a slot's member, and a file is copied in.
     pub(super) fn rebuild(
         &self,
         images: &[PathBuf],
@@ -134,8 +133,7 @@ impl Program {
         self.serve_with_tool(&[], images, &load).context("a rebuild")
     }
 
-    /// Serves the array with these options while a shell runs a script, in which `$BRAID` is the
-    /// program.
+    /// Serves the array with these options for a shell script, where `$BRAID` is the program.
     pub(super) fn serve_with_tool(
         &self,
         words: &[&str],
@@ -168,8 +166,7 @@ impl Program {
         output(&mut serve).map(drop).context("braid serve")
     }
 
-    /// JSON output of `braid examine`. Its exit status for images that need attention is no error
-    /// here.
+    /// JSON of `braid examine`. An exit status for images that need attention is no error.
     pub(super) fn examine(&self, images: &[PathBuf]) -> Result<Value> {
         let said = self.command(images).args(["examine", "--json"]).args(images).output();
         let said = said.context("braid examine")?;

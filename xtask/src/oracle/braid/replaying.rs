@@ -115,8 +115,7 @@ fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Resu
     Ok(Crash { name, images, is_lost_by_md: false })
 }
 
-/// braid is killed while it writes an array with three data columns: the storm's blocks, with its
-/// content.
+/// braid is killed while it writes the storm's blocks on three data columns, with its own content.
 pub(super) fn braid_killed(
     program: &Program,
     words: &[&str],

@@ -10,8 +10,7 @@ use super::tally::Tally;
 use super::{Turn, must_refuse, present};
 use crate::each::each;
 
-/// Braid writes all of md's arrays that `braid create` cannot make, and of the others one in this
-/// many.
+/// Braid writes md's arrays that `braid create` cannot make, and one in this many of the others.
 const ONE_IN: usize = 3;
 
 /// Braid writes scattered places of md's arrays.

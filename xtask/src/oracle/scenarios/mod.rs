@@ -38,8 +38,7 @@ use rescued::Braid;
 use stories::{STORIES, Story};
 use table::Row;
 
-/// Additions to the guest for md's stories: programs for volumes on arrays, and for damage to
-/// disks.
+/// Additions to the guest: programs for volumes on arrays, and for damage to disks.
 const MORE: More = More {
     modules: &["dm-mod", "dm-bufio", "dm-bio-prison", "dm-persistent-data", "dm-thin-pool"],
     programs: &["/sbin/mke2fs", "/sbin/e2fsck", "/sbin/dmsetup", "/sbin/lvm", "/sbin/sfdisk"],

@@ -18,8 +18,7 @@ const DEEP: u64 = 458_752;
 /// The request to braid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Arguments of `braid rescue`: a number in braces is that disk's image, `{file}` the image of
-    /// the disk with a file.
+    /// Arguments of `braid rescue`: `{N}` is disk N's image, `{file}` that of the disk with a file.
     pub(crate) words: &'static [&'static str],
     /// The export with the files, if not the array itself.
     pub(crate) export: Option<&'static str>,

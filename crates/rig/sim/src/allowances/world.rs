@@ -44,8 +44,7 @@ impl World {
         }
     }
 
-    /// Nothing else can happen: the late driver grants something. True if the job has asked for
-    /// more.
+    /// Nothing else can happen: the late driver grants something. True if the job asked for more.
     pub(crate) fn allow_at_last(&mut self) -> bool {
         let machines = &self.engine.machines;
         if self.engine.allowances.is_none() || machines.array.job().is_none() {

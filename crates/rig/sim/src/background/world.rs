@@ -60,8 +60,7 @@ impl World {
         if self.may_have_jobs && may_be_synced {
             return;
         }
-        // A lying disk can mislead a repair, as docs/operating.md says; without lies a repair has
-        // nothing to write.
+        // A lying disk can mislead a repair (docs/operating.md); without lies it writes nothing.
         let repairs = seed >> 40 & 1 == 1 && !self.engine.plan.lies && self.taint.is_calm();
         let task = if repairs { Task::Repair } else { Task::Compare };
         let background = &mut self.engine.background;
@@ -125,8 +124,7 @@ impl World {
         true
     }
 
-    /// Work has found a difference: an independent sign that parity is wrong. True if no job asked
-    /// for it.
+    /// Work found a difference: a sign that parity is wrong. True if no job asked for the work.
     fn take_finding(&mut self, shard: usize, id: WorkId, found: Found) -> bool {
         self.tally.count("findings");
         if id.0 < FIRST_ID {

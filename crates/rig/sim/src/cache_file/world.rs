@@ -58,8 +58,7 @@ impl World {
         }
     }
 
-    /// The process ended, or power was cut: settles the acknowledged writes that the members do not
-    /// have.
+    /// The process ended, or power was cut: settles acknowledged writes that members lack.
     pub(crate) fn end_process(&mut self, power: bool) {
         let held: Vec<u64> = self.engine.held.writes().collect();
         let copies = std::mem::take(&mut self.cache_file.copies);
@@ -125,8 +124,7 @@ impl World {
         }
     }
 
-    /// Writes an earlier process's copies to the started array. False if the process was killed
-    /// meanwhile.
+    /// Writes an earlier process's copies to the array. False if the process was killed meanwhile.
     pub(crate) fn write_back_found(&mut self, array: &AssembledArray) -> bool {
         if let (Some(stale), None) = (&self.cache_file.stale, &self.cache_file.found) {
             let newest = &array.newest.state;

@@ -58,8 +58,7 @@ impl World {
                 self.check_cause(cause);
                 self.tally.count("errors-with-their-cause");
             }
-            // No request to a member failed: too many members are out, or the sectors are logged as
-            // bad.
+            // No request failed: too many members are out, or bad-block logs name the sectors.
             None => self.tally.count("errors-without-a-cause"),
         }
     }

@@ -42,8 +42,7 @@ impl Model {
 }
 
 impl World {
-    /// Checks a read while disks lie, or after lies in this run: doubtful bytes can be wrong, all
-    /// others are exact.
+    /// Checks a read among lies of this run: doubtful bytes can be wrong, all others are exact.
     pub(crate) fn check_read_among_lies(&mut self, start: u64, data: &[u8], times: (u64, u64)) {
         for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
             let version = self.model.identify(sector, data);

@@ -175,8 +175,7 @@ fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &Exempt<'_>) -> boo
     is_named || slots.into_iter().any(|slot| areas.is_logged(slot, &sectors))
 }
 
-/// Checks one strip in which columns can be poison: one data column is solved from P, then Q must
-/// fit.
+/// Checks a strip with possible poison: one data column is solved from P, then Q must fit.
 fn check_strip(stripe: &StripeGeometry, areas: &Areas<'_>, strip: u64, exempt: &Exempt<'_>) {
     let row = stripe.row_of(MemberSector(strip));
     let map = stripe.row_map(row);

@@ -102,8 +102,7 @@ impl World {
         }
     }
 
-    /// Gives the disks all requests that their elevators dispatch while the multiplexer lets any
-    /// side go.
+    /// Gives the disks all requests that their elevators dispatch and the multiplexer lets go.
     fn dispatch(&mut self) {
         loop {
             let demand = self.demand();

@@ -12,8 +12,7 @@ use crate::world::World;
 const UNHEEDED_MAX: u32 = 8;
 
 impl World {
-    /// A piece was answered, and its payload is still named: by its shard, or by a member that
-    /// left.
+    /// A piece was answered while its shard, or a member that left, still names its payload.
     pub(crate) fn keep(&mut self, shard: usize, reply: &PieceReply) {
         let id = reply.request;
         *self.engine.held.users.entry(id).or_default() += 1;
@@ -71,8 +70,7 @@ impl World {
         self.cover(range);
     }
 
-    /// Tells the model that the members have the current version, unless a held write is current
-    /// there.
+    /// Tells the model that members have the current version, unless a held write is current.
     pub(crate) fn cover(&mut self, range: (u64, u64)) {
         let held = &self.engine.held;
         self.model.cover(range, &|write| held.is_held(write));
@@ -84,8 +82,7 @@ impl World {
         self.model.lose_answered(&|write| held.is_held(write));
     }
 
-    /// After each message or action of a shard: checks that its dirty sectors are within the limit,
-    /// or shrink.
+    /// After each message or action of a shard: its dirty sectors are within the limit, or shrink.
     pub(crate) fn check_held(&mut self, shard: usize) {
         let pieces = self.engine.held.pieces_of(shard);
         let side = &mut self.engine.machines.shards[shard];
@@ -106,8 +103,7 @@ impl World {
         assert!(is_heeded, "a timeout has come and is not heeded: {left:?} at {now:?}");
     }
 
-    /// Before time passes while nothing is in flight: checks that shards with held writes have a
-    /// timeout.
+    /// Before time passes without anything in flight: shards with held writes have a timeout.
     pub(crate) fn check_due(&self) {
         if self.engine.held.is_empty() || !self.is_quiet() {
             return;

@@ -118,8 +118,7 @@ impl History {
         })
     }
 
-    /// Writes superblocks, all at once; power can be cut meanwhile. `held` are the slots with a
-    /// member.
+    /// Writes all superblocks at once; power can be cut meanwhile. `held`: slots with a member.
     fn store(
         &mut self,
         batch: &[(usize, Superblock)],
@@ -142,8 +141,7 @@ impl History {
         Err(Cut)
     }
 
-    /// Checks that a cut costs no more members than the level tolerates, or one if it tolerates no
-    /// more.
+    /// Checks that a cut costs at most the members that the level tolerates, or one.
     fn check_torn(
         &mut self,
         batch: &[(usize, Superblock)],
@@ -231,8 +229,7 @@ impl History {
         }
     }
 
-    /// All members in the array have the last update. In half of the histories it is recorded
-    /// elsewhere.
+    /// All members have the last update. Half of the histories record it elsewhere.
     fn told(&mut self, run: &mut Run) {
         let state = run.state.clone().expect("what is told was written");
         for role in state.roles.iter().filter(|role| role.slot.is_some()) {

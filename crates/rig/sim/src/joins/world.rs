@@ -58,8 +58,7 @@ impl World {
         returns(found, newest, seated.iter().map(|(slot, member)| (*slot, number(member))))
     }
 
-    /// A new disk joins for this disk's slot, if that is empty and nothing of the old disk is in
-    /// flight.
+    /// A new disk joins for this disk's slot, if that is empty and the old disk is idle.
     pub(crate) fn a_disk_joins(&mut self, disk: usize) {
         let has_bitmap = self.metadata.design.bit_sectors > 0;
         let may_return = has_bitmap && self.chances.of(Purpose::Joins, 2).chance(60);

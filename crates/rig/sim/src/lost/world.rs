@@ -18,8 +18,7 @@ impl World {
             let may_be_rewritten =
                 first.is_some() || self.engine.held.ranges().any(|(_, range)| is_there(range));
             let loss = Loss { at: self.clock.step, may_be_rewritten, rewritten: None };
-            // If this can only be the one write in flight, in one piece, then the piece is not
-            // answered yet.
+            // If only one write in one piece is possible, the piece is unanswered yet.
             let is_alone = others.next().is_none() && released.is_empty();
             let whose = first.filter(|one| is_alone && self.is_one_piece(one)).map(|one| one.id);
             let is_own = |id: RequestId| Some(id) == whose;
@@ -54,8 +53,7 @@ impl World {
                     assert!(is_explained, "{request:?} fails, and nothing there is lost");
                     self.tally.count("lost-is-not-read");
                 } else if result.is_ok() {
-                    // A read that began before the loss can come from memory, which had the
-                    // acknowledged bytes.
+                    // A read from before the loss can come from memory, with acknowledged bytes.
                     let is_lost = |loss: &Loss| {
                         loss.at < began && !loss.may_be_rewritten && loss.rewritten.is_none()
                     };

@@ -187,15 +187,13 @@ impl World {
         if self.geometry.level().family() != Family::Direct {
             let machines = &self.engine.machines;
             for (id, member) in (0..).map(MemberId).zip(&machines.members) {
-                // Version 0.90 calls a member a spare until it is recovered, and shards know it
-                // before superblocks do.
+                // In 0.90 a recovering member is a spare, and shards know more than superblocks.
                 let has_offsets = self.metadata.design.version != braid_ondisk::Version::V0_90;
                 let is_told = || has_offsets || self.all_have_in_slot(member.disk);
                 let is_it = |one: &MemberView| one.id == id && is_told();
                 let mut slots = machines.shards.iter().flat_map(|side| side.view.slots.iter());
                 let is_in = slots.any(|slot| slot.as_ref().is_some_and(is_it));
-                // A member that joined is in once a view has it, and not before. Its predecessor's
-                // state no longer matters.
+                // A view brings a joined member in; its predecessor no longer matters.
                 let mut came = self.came.iter().filter(|one| **one > id);
                 let is_replaced =
                     came.any(|one| machines.members[usize::from(one.0)].disk == member.disk);

@@ -46,8 +46,7 @@ pub struct Shrunk {
     pub runs: u64,
 }
 
-/// The message of a panic without its numbers and brackets, so that two failures of one kind have
-/// one shape.
+/// A panic's message without numbers and brackets: one shape for failures of one kind.
 #[must_use]
 pub fn shape(message: &str) -> String {
     let mut masked = String::new();
@@ -70,8 +69,7 @@ pub fn shape(message: &str) -> String {
     parts.join(", ")
 }
 
-/// Finds the smallest run that fails as `settings` do; `None` if they do not fail. Calls `goes_on`
-/// before every run.
+/// The smallest run that fails as `settings` do, if they fail. Calls `goes_on` before every run.
 pub fn shrink(settings: &Settings, goes_on: &mut dyn FnMut() -> bool) -> Option<Shrunk> {
     shrink_prepared(settings, |_| {}, goes_on)
 }

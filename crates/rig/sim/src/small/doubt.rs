@@ -179,8 +179,7 @@ impl Doubt {
         self.bytes.extend_from_slice(data);
     }
 
-    /// The bytes that a write left in a sector are those logged by the next write to it, or the
-    /// present ones.
+    /// A write's bytes in a sector are those logged by the next write to it, or the present ones.
     fn gather_unflushed(&mut self, index: usize, disk: &Disk) {
         let mut last = None;
         for (sector, write, before) in disk.logged() {

@@ -99,8 +99,7 @@ impl Subsets {
     }
 }
 
-/// Number of selections of `n` writes in flight when the process ends: every one, or those of the
-/// first and all.
+/// Number of selections of `n` writes in flight at a kill: every one, or the first's and all.
 fn kills(n: u64) -> u64 {
     if n as usize <= UNDER_WAY_MAX { 1 << n } else { (1 << UNDER_WAY_MAX) + 1 }
 }

@@ -21,8 +21,7 @@ mod tests;
 /// Sectors of a chunk of the smallest array.
 const CHUNK: u64 = 8;
 
-/// Stories by chapter: name and function. For a planted bug that only stories notice, its own
-/// chapter is told first.
+/// Stories by chapter: name and function. A bug's own chapter, if known, is told first.
 #[cfg(braid_sim_hooks)]
 pub const CHAPTERS: &[(&str, fn())] = &[
     ("replays", replays),
@@ -204,8 +203,7 @@ fn parity_of_before(seed: u64, dead: usize, failing: usize) {
 
 /// Reads bring a chunk of a dead disk into memory and another chunk of its row is written. Then an
 /// rmw of one sector of the first chunk replaces that memory, and its parity write fails. The
-/// memory must not be served. Time does not pass: the array stays active, so that only data writes
-/// fail.
+/// memory must not be served. Time stands: the array stays active, so that only data writes fail.
 fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u64, u64)) {
     let mut world = doomed(seed, [dead, failing]);
     world.engine.order = Order::Fixed(Fixed::PLAIN);
@@ -262,10 +260,9 @@ fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
 }
 
 /// A partial write of a row is answered early if the cache does so. All that it must read has gone
-/// bad meanwhile, except on the `good` disk. Reads must not return the old bytes, until whole rows
-/// are written, which need no reads. From then on every flush fails, since the array cannot tell
-/// whose write was lost. A write that continues in the next row may be unanswered yet; then it
-/// fails itself.
+/// bad, except on the `good` disk. Reads must not return the old bytes, until whole rows are
+/// written, which need no reads. From then on every flush fails, since the lost write's client is
+/// unknown. A write in flight to the next row fails itself.
 fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     let mut world = doomed(seed, [0, 1]);
     world.engine.plan.victims.extend([2, 3]);
@@ -282,9 +279,8 @@ fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
 }
 
-/// A full-stripe write while one disk is dead and another fails its writes half way. The row's
-/// parity then fits no data: reads of the dead disk's chunk may be refused, and never return
-/// computed bytes.
+/// A full-stripe write while one disk is dead and another fails its writes half way. Parity then
+/// fits no data: reads of the dead disk's chunk may fail, and never return computed bytes.
 fn inconsistent_band(seed: u64, dead: usize, failing: usize) {
     let mut world = doomed(seed, [dead, failing]);
     world.issue(Operation::Write { durable: false }, 0, 1);

@@ -164,8 +164,7 @@ impl World {
         }
     }
 
-    /// The array is about to start: updates the knowledge of lies, and holds the offline check
-    /// against it.
+    /// The array is about to start: updates the knowledge of lies, and tests the offline check.
     pub(crate) fn take_stock(&mut self, assembled: &AssembledArray, presented: &[usize]) {
         if !self.taint.may_lie && self.taint.is_calm() {
             return;

@@ -135,8 +135,7 @@ fn background_work_leaves_places_for_clients() {
     assert!((0..ROWS).all(|row| bench.outcomes.contains_key(&WorkId(row))), "and all work is done");
 }
 
-/// Regression: work that waited for a band's batch was not counted. It took every stripe when the
-/// batches ended.
+/// Regression: work waiting for a batch was not counted, and took every stripe afterwards.
 #[test]
 fn work_that_was_kept_out_leaves_places_for_clients() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
@@ -330,8 +329,7 @@ fn background_work_and_writes_leave_what_both_want() {
             match random.below(4) {
                 0 if written < 12 => {
                     written += 1;
-                    // Nine chunks in three rows, each written at most twice: the shard decides the
-                    // order.
+                    // Nine chunks in three rows, written at most twice each, in the shard's order.
                     let start = (written - 1) % 9 * u64::from(CHUNK);
                     let fill = u8::try_from((written - 1) % 9).expect("small");
                     bench.write(written, start, fill);
@@ -357,8 +355,7 @@ fn background_work_and_writes_leave_what_both_want() {
     }
 }
 
-/// Regression: an rmw left rotten parity in its stripe's block, and the next write computed with
-/// it.
+/// Regression: an rmw left rotten parity in its block, and the next write computed with it.
 #[test]
 fn parity_that_was_made_anew_is_not_taken_from_an_old_block() {
     let mut bench = Bench::new(Level::Raid5, 8, None);

@@ -113,8 +113,7 @@ pub(crate) fn two_rotten_chunks_are_never_guessed_at() {
     }
 }
 
-/// Two chunks, each wrong by one byte value throughout: by chance some sectors accuse a third
-/// chunk.
+/// Two chunks, each wrong by one byte value: by chance some sectors accuse a third chunk.
 #[cfg_attr(test, test)]
 pub(crate) fn two_filled_chunks_are_believed_in_no_sector() {
     let mut random = Random::new(11);
@@ -131,8 +130,7 @@ pub(crate) fn two_filled_chunks_are_believed_in_no_sector() {
     }
 }
 
-/// Sectors of one stripe with different rotten chunks: each with enough evidence is repaired, a
-/// single bit is not.
+/// Sectors of one stripe with different rotten chunks: repaired with evidence; one bit is not.
 #[cfg_attr(test, test)]
 pub(crate) fn a_sector_beside_another_chunks_rot_needs_proof_of_its_own() {
     let mut random = Random::new(5);
@@ -246,8 +244,7 @@ pub(crate) fn what_a_member_does_not_take_is_not_called_repaired() {
     assert_eq!(fates(&bench), [Some(Fate::Left)]);
 }
 
-/// Clients write while their bands are repaired: in any order of completions each write lasts, and
-/// parity agrees.
+/// Clients write to bands in repair: in any order each write lasts, and parity agrees.
 #[cfg_attr(test, test)]
 pub(crate) fn repairs_and_writes_leave_what_both_want() {
     for seed in 0..400 {
@@ -304,8 +301,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
     }
 }
 
-/// A write at any moment of a repair must not use rotten parity, even if it reads before the repair
-/// writes.
+/// A write during a repair must not use rotten parity, even if it reads before the repair writes.
 #[cfg_attr(test, test)]
 pub(crate) fn a_write_of_a_band_that_is_repaired_reads_what_is_right() {
     let mut random = Random::new(5);
@@ -330,8 +326,7 @@ pub(crate) fn a_write_of_a_band_that_is_repaired_reads_what_is_right() {
     }
 }
 
-/// Regression: rotten bytes stayed in the block of a stripe, and the next write computed parity
-/// with them.
+/// Regression: rotten bytes stayed in a stripe's block, and the next write computed with them.
 #[cfg_attr(test, test)]
 pub(crate) fn what_was_repaired_is_not_taken_from_an_old_block() {
     let mut random = Random::new(3);

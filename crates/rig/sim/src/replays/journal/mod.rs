@@ -34,8 +34,7 @@ pub(super) fn tell(seeds: Range<u64>) {
     seeds.for_each(|seed| told(&mut Random::new(0x0a11 + seed)));
 }
 
-/// Disks after a crash: members in order of slots, then the journal; and the allowed content of
-/// array blocks.
+/// Disks after a crash: members by slot, then the journal; and the allowed content of blocks.
 #[derive(Clone)]
 struct Crashed<'a> {
     of: &'a Written,
@@ -154,8 +153,7 @@ impl Crashed<'_> {
         self.disks.iter_mut().for_each(|disk| disk.cut(random));
     }
 
-    /// Data of a row at a sector of the members, by its index in the row; computed if its disk is
-    /// withheld.
+    /// Data of a row at a members' sector, by index; computed if its disk is withheld.
     fn row(&self, sector: u64, withheld: &Withheld) -> Vec<Option<[u8; SECTOR]>> {
         let geometry = &self.of.geometry;
         let map = geometry.row_map(geometry.row_of(braid_geometry::MemberSector(sector)));

@@ -28,8 +28,7 @@ pub(super) const JOURNAL_START: u64 = 8;
 pub(super) struct Write {
     pub(super) block: u64,
     pub(super) value: u64,
-    /// The operation that its meta block begins with, and the one that makes it durable; none if it
-    /// never is.
+    /// The operation that begins its meta block, and the one that makes it durable, if any.
     pub(super) begin: usize,
     pub(super) durable: usize,
 }
@@ -217,8 +216,7 @@ impl Writer<'_> {
         named.members.insert(sector, Out { ops, since: stripe.since });
     }
 
-    /// One meta block of new writes; in write-back mode of data alone, or of stripes that are
-    /// written out.
+    /// A meta block of new writes; in write-back mode of data alone, or of stripes written out.
     fn unit(&mut self) {
         let mut idle = self.idle();
         self.random.shuffle(&mut idle);

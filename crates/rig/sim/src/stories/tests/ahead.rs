@@ -76,8 +76,7 @@ fn completed(story: &Script) -> bool {
     })
 }
 
-/// Regression: each read of one lost range reconstructed it again, until the job came there hours
-/// later.
+/// Regression: each read of a lost range reconstructed it again, until the job came there.
 #[test]
 fn what_is_read_is_recovered_before_its_turn() {
     for_seeds(12, before_its_turn);
@@ -105,8 +104,7 @@ fn before_its_turn(seed: u64) {
     story.ends_well();
 }
 
-/// Clients read and write all over a member in recovery; then power is cut, the process killed, or
-/// another disk dies.
+/// Clients use a member in recovery; then power is cut, the process killed, or another disk dies.
 #[test]
 fn whatever_happens_after_ranges_were_recovered_ahead_nothing_is_lost() {
     for_seeds(30, whatever_happens);

@@ -9,8 +9,7 @@ use super::for_seeds;
 use super::scene::{Scene, design};
 use super::script::Script;
 
-/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data in a row. No write is written back for
-/// its age.
+/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data in a row. Age writes nothing back.
 fn opened(seed: u64) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 8, 4, 16), seed).with_stripes(8);
     scene.manner.shards = 1;
@@ -25,8 +24,7 @@ fn opened(seed: u64) -> Script {
     story
 }
 
-/// The server is killed. The next one writes the copies that it finds, and every sector is
-/// readable.
+/// The server is killed. The next one writes the found copies, and everything is readable.
 fn next(mut story: Script) {
     let world = &mut story.world;
     world.crash(false);
@@ -35,8 +33,7 @@ fn next(mut story: Script) {
     assert!(world.read_all().is_some(), "all of it can be read");
 }
 
-/// A write waits for the members and covers an acknowledged one; it is on no member when the server
-/// is killed.
+/// A durable write covers an acknowledged one, and is on no member when the server is killed.
 fn covered_by_one_that_waits(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();
@@ -58,8 +55,7 @@ fn newer_under_an_older_name(seed: u64) {
     next(story);
 }
 
-/// The server is killed. A second server without the cache file writes and is killed; then the
-/// first one's file is found.
+/// After a kill, a server without the cache file writes and is killed; then the file is found.
 fn found_after_others_wrote(seed: u64) {
     let mut story = opened(seed);
     story.hold_io();

@@ -247,8 +247,7 @@ fn a_resync_passes_over_what_no_bit_names() {
             assert_eq!(job.done, job.end, "{design:?}");
             let asked = story.world.engine.machines.array.job_flow();
             let asked = asked.idle.begun_sectors + asked.owed.begun_sectors;
-            // One piece of work is as long as a band, or so many sectors of an array: one bit, or
-            // two.
+            // Work is as long as a band, or so many sectors of an array: one bit, or two.
             assert!(asked <= 128, "{design:?}: {asked} sectors were asked for");
             check_disks(&mut story);
             story.ends_well();
@@ -256,8 +255,7 @@ fn a_resync_passes_over_what_no_bit_names() {
     });
 }
 
-/// After a crash the resync is paused: bits of doubtful regions stay set, however long no client
-/// writes there.
+/// After a crash without a resync, bits of doubtful regions stay set.
 #[test]
 fn what_is_in_doubt_keeps_its_bit() {
     for_seeds(2, |seed| {
@@ -305,8 +303,7 @@ fn changes(story: &mut Script, bit_sectors: Option<u32>) {
     story.world.changes_bitmap(bit_sectors).expect("it can be changed");
 }
 
-/// Sectors for each bit, by each disk's superblock and the bitmap that it names; `None` without a
-/// bitmap.
+/// Sectors for each bit, by each disk's superblock and its bitmap; `None` without one.
 fn named(story: &Script) -> Vec<Option<u64>> {
     let of = |disk: usize| {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -329,8 +326,7 @@ fn starts_again(story: &mut Script, jobs_paused: bool) {
     story.world.open_as(&presented, manner);
 }
 
-/// Bitmaps are created, removed, and created in another size under load: superblocks say so, and
-/// clients notice nothing.
+/// Bitmaps come, go and change their size under load: superblocks say so, clients notice nothing.
 #[test]
 fn a_bitmap_comes_and_goes_while_clients_write() {
     for_seeds(2, |seed| {
@@ -390,8 +386,7 @@ fn is_cut_off(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A bitmap is created while writes that began without it are in flight, and power is cut: its bits
-/// name these writes.
+/// A bitmap is created during older writes, and power is cut: its bits name these writes.
 fn made_while_it_is_written(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);

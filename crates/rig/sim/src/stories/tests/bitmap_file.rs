@@ -17,8 +17,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Every layout with redundancy and a bitmap file. Some have our own log, and metadata without room
-/// for it on members.
+/// Every redundant layout with a bitmap file. Some have our own log, which members lack room for.
 fn designs() -> Vec<Design> {
     let plain = redundant_designs(8).into_iter().filter(|design| design.slots > 2);
     let versions = [Version::V1_2, Version::V1_0, Version::V0_90];
@@ -38,8 +37,7 @@ fn opened(design: Design, seed: u64) -> Script {
     scene(design, seed).open()
 }
 
-/// Write-through: acknowledged writes are on members, since in these stories written-back ones may
-/// never get there.
+/// Write-through: acknowledged writes are on members, since write-back may never come here.
 fn opened_through(design: Design, seed: u64) -> Script {
     scene(design, seed).write_through().open()
 }
@@ -205,8 +203,7 @@ fn is_given_up_and_cut_off(design: Design, seed: u64) {
     }
 }
 
-/// The file fails, and no superblock can say so before power is cut: no write was made that no bit
-/// names.
+/// The file fails, and power is cut before a superblock says so: bits name all writes.
 fn fails_and_is_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e7);
     let mut story = opened_through(design, seed);

@@ -34,8 +34,7 @@ fn a_read_sees_what_was_answered() {
     for_seeds(20, |seed| {
         let mut story = opened(&scene(seed));
         story.hold_io();
-        // Two writes that overlap, both on no member yet; the model knows which write each sector
-        // has.
+        // Two overlapping writes, on no member yet; the model knows each sector's write.
         assert!(story.try_write(2, 6), "answered though no member has it");
         assert!(story.try_write(4, 1));
         let zeroes = Operation::WriteZeroes { may_punch: false, durable: false };
@@ -81,8 +80,7 @@ fn a_stripe_that_fills_up_reads_nothing() {
     });
 }
 
-/// Regression: two small writes filled memory for two stripes, and each further one waited until
-/// one of them was written.
+/// Regression: two small writes filled memory for two stripes, and all further ones waited.
 #[test]
 fn small_writes_far_apart_wait_for_no_memory() {
     for_seeds(4, |seed| {
@@ -229,8 +227,7 @@ fn a_flush_after_one_write_flushes_no_member() {
     });
 }
 
-/// After the acknowledgement more members fail than the level tolerates: all flushes fail from then
-/// on.
+/// More members fail after the acknowledgement than the level tolerates: all flushes fail.
 #[test]
 fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
     for_seeds(6, |seed| {
@@ -300,8 +297,7 @@ fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
     });
 }
 
-/// Row 1 of chunks of 64 KiB: P in slot 2, data in 3, 0, 1. Two columns have a bad sector each, 40
-/// KiB apart.
+/// Row 1 of chunks of 64 KiB: P in slot 2, data in 3, 0, 1. Two bad sectors, 40 KiB apart.
 fn with_two_bad_sectors(seed: u64, tuning: Tuning) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 128, 4, 4), seed);
     scene.manner.shards = 1;

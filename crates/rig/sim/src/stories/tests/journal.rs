@@ -15,8 +15,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// Levels with parity, of any layout, with a journal that is soon full; some with chunks of several
-/// blocks.
+/// Levels with parity, of any layout, with a small journal; some with chunks of several blocks.
 fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
         matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2

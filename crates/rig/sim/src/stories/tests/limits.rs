@@ -93,9 +93,8 @@ fn copies_that_may_differ_are_read_from_one_member() {
     });
 }
 
-/// Regression: a read that met one unreadable sector or bad block was served whole from the next
-/// copy. A crash had left that copy different, and it overwrote the first: sectors that had been
-/// read before changed.
+/// Regression: a read with one unreadable sector or bad block was served whole from the next copy,
+/// which a crash had left different. It overwrote the first copy: sectors read before changed.
 #[test]
 fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
     const LOST: std::ops::Range<u64> = 37..39;
@@ -106,8 +105,7 @@ fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
                 scene.resync_offset = 0;
                 scene.bad_blocks.extend(is_logged.then(|| (0, vec![LOST])));
                 let mut story = scene.open();
-                // The second copy of the first chunk has other bytes, except where the first has
-                // lost its own.
+                // The second copy has other bytes, except where the first has lost its own.
                 let start = story.world.taint.data_offset;
                 for sector in (0..64).filter(|sector| !LOST.contains(sector)) {
                     story.world.disks[1].seen[bytes(start + sector, 1)].fill(0x33);

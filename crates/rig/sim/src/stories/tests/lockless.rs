@@ -142,8 +142,7 @@ fn what_was_not_synced_when_it_was_stopped_is_not_believed_to_be() {
     for_designs(1, 5_130_000, goes_on_unsynced);
 }
 
-/// A new member: recovery gives it what clients have written, synced or not, and leaves its own
-/// bytes elsewhere.
+/// Recovery gives a new member all that clients have written, and leaves its own bytes elsewhere.
 fn a_new_member_comes(design: Design, seed: u64) {
     let mut story = opened(design, seed, false);
     let disk = seed as usize % usize::from(design.slots);
@@ -230,8 +229,7 @@ fn parity_fits_what_members_hold_between_their_bad_blocks() {
     for_designs(10, 5_195_000, two_members_lack_some);
 }
 
-/// Another program ran the array without keeping its bitmap, which is stale and says that all
-/// agrees.
+/// Another program ran the array and left its bitmap stale: that says that all agrees.
 fn was_not_kept(story: &mut Script, design: &Design) {
     for disk in 0..usize::from(design.slots) {
         let superblock = story.world.superblock_on(disk).expect("it is a member");
@@ -290,8 +288,7 @@ fn where_it_was_not_kept_nothing_counts_as_synced() {
     for_designs(1, 5_160_000, nobody_kept_it);
 }
 
-/// Clients write, trim, and write some of it again. In the end exactly the trimmed regions are
-/// unwritten.
+/// Clients write, trim, and write again. In the end exactly the trimmed regions are unwritten.
 fn is_given_up(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x7e1f);
     let mut story = opened(design, seed, random.chance(50));
@@ -334,8 +331,7 @@ fn what_clients_give_up_is_unwritten() {
     for_designs(4, 5_180_000, is_given_up);
 }
 
-/// A client writes to a trimmed region, at any moment until its mark says so; then a member is
-/// lost.
+/// A client writes to a trimmed region before its mark says so; then a member is lost.
 fn is_written_after_it_was_given_up(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x7e20);
     let mut story = opened(design, seed, random.chance(50));

@@ -160,8 +160,7 @@ fn named_and_given_up(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// Regression: the simulator expected sectors in such a log to agree as soon as there were no
-/// parity logs.
+/// Regression: the simulator expected such sectors to agree once parity logs were gone.
 #[test]
 fn what_was_not_replayed_is_made_of_parity_after_logs_are_given_up() {
     for_seeds(4, |seed| {

@@ -59,8 +59,7 @@ fn asked(seed: u64) -> (JobRequest, JobKind) {
     }
 }
 
-/// Regression: reads went around a logged block for ever, unless a client happened to write it, and
-/// the next loss took it.
+/// Regression: a check did not rewrite a logged block, and the next loss took it.
 #[test]
 fn what_a_log_names_is_made_again_by_a_check() {
     for_seeds(10, made_again);
@@ -86,8 +85,7 @@ fn made_again(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
-/// Regression: two members had a bad block in different sectors of one row, and the whole row was
-/// skipped.
+/// Regression: two members had bad blocks in one row, and the whole row was skipped.
 #[test]
 fn two_members_with_bad_blocks_in_one_row_are_made_again() {
     for_seeds(10, in_one_row);
@@ -203,8 +201,7 @@ fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
     (scene, disks)
 }
 
-/// Regression: logs of several members named the same sound sectors. Reads of them failed for ever,
-/// and a check did not help.
+/// Regression: several logs named the same sound sectors, whose reads failed even after a check.
 #[test]
 fn what_logs_name_in_vain_is_tried_and_named_no_more() {
     for_seeds(12, |seed| {
@@ -224,8 +221,7 @@ fn what_logs_name_in_vain_is_tried_and_named_no_more() {
     });
 }
 
-/// Retried sectors that disagree with the rest stay named, and so do unreadable ones: the rest is
-/// not known to be right.
+/// Retried sectors that are unreadable, or disagree with the rest, stay named.
 #[test]
 fn what_is_tried_in_vain_stays_named() {
     for_seeds(16, |seed| {
@@ -252,8 +248,7 @@ fn what_is_tried_in_vain_stays_named() {
     });
 }
 
-/// A check reads several blocks at once. Meanwhile a client meets a bad sector in them whose
-/// rewrite fails.
+/// While a check reads several blocks, a client meets a bad sector there whose rewrite fails.
 fn named_while_it_is_read(seed: u64) {
     let mut scene = Scene::new(design(Level::Raid5, 2, 32, 4, 2), 7_900_000 + seed).write_through();
     scene.errors_allowed = true;

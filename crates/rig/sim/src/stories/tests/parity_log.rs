@@ -16,8 +16,7 @@ use crate::random::Random;
 pub(super) const WRITES: Mix =
     Mix { reads: 5, writes: 80, zeroes: 5, trims: 2, flushes: 8, ..Mix::ALL };
 
-/// Levels with parity, of any layout, with our own log of one record or a few; RAID-5 with md's,
-/// too.
+/// Levels with parity, any layout, with our own log of one record or a few; RAID-5 also with md's.
 pub(super) fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
         matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
@@ -193,8 +192,7 @@ fn others_write_since(design: Design, seed: u64) {
     }
     story.world.others_percent = 0;
     let withheld = some_disks(&design, &mut random);
-    // Dirty, degraded and without a counting log, the array does not start. A resync may be
-    // unfinished.
+    // Dirty and degraded, the array needs a log that counts. A resync may be unfinished.
     let says_clean = |disk| {
         story.world.superblock_on(disk).is_some_and(|superblock| superblock.state.is_clean())
     };
@@ -288,8 +286,7 @@ fn a_member_that_comes_has_an_empty_log() {
     });
 }
 
-/// While parity need not agree, logs hold no record, and a start resyncs as without logs;
-/// afterwards they are kept.
+/// While parity need not agree, logs hold no record, and a start resyncs; later they are kept.
 #[test]
 fn logs_are_kept_from_when_all_agrees() {
     for_seeds(2, |seed| {

@@ -38,8 +38,7 @@ fn ended(story: &Script, kind: JobKind) -> Option<JobEnd> {
     })
 }
 
-/// At rest: each member in a slot holds what geometry and the definition of parity say, below its
-/// recovery offset.
+/// At rest: below its offset each member holds what geometry and the definition of parity say.
 fn check_seats(story: &mut Script) {
     let content = story.read_all();
     let expected = image(&story.world.geometry, &content);
@@ -121,8 +120,7 @@ fn bad_sectors_of_a_member_do_not_end_its_replacement() {
     });
 }
 
-/// A disk whose reads fail now and then. Each read is corrected; no operator intervenes. It is
-/// copied while it works.
+/// A disk whose reads fail now and then, each corrected, is copied without an operator.
 #[test]
 fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
     for_seeds(10, |seed| {
@@ -197,8 +195,7 @@ fn whatever_happens_while_a_member_is_replaced_nothing_is_lost() {
     for_seeds(600, replaced_whatever_happens);
 }
 
-/// One or two failures at some step; then power is cut, the process killed, or the run goes on. At
-/// the end all is well.
+/// One or two failures; then power is cut, the process killed, or the run goes on. All ends well.
 fn replaced_whatever_happens(seed: u64) {
     let mut random = Random::new(seed ^ 0x4e91);
     let designs = redundant_designs(*random.pick(&CHUNKS[..2]));
@@ -265,8 +262,7 @@ fn replaced_whatever_happens(seed: u64) {
     goes_on(story, spare, gone);
 }
 
-/// All disks except `gone` are back and sound: the replacement goes on, and each slot's member
-/// holds its content.
+/// All disks except `gone` are sound again: the replacement goes on, and members are complete.
 fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
     let world = &mut story.world;
     let victims = world.engine.plan.victims.clone();
@@ -303,8 +299,7 @@ fn a_kill_while_the_place_changes_leaves_one_that_holds_all() {
     for_seeds(40, killed_while_the_place_changes);
 }
 
-/// Killed during the update that gives the slot to the replacement: some superblocks say so, and
-/// others do not.
+/// Killed while superblocks give the slot to the replacement: some say so, others do not.
 fn killed_while_the_place_changes(seed: u64) {
     let shapes = [(Level::Raid1, 0, 2), (Level::Raid5, 2, 4), (Level::Raid10, 0x102, 4)];
     let (level, layout, slots) = shapes[seed as usize % shapes.len()];
@@ -356,8 +351,7 @@ fn after_an_interruption_a_replacement_is_filled_from_its_start() {
     for_seeds(20, one_write_is_cut_off);
 }
 
-/// A write below the replacement's offset reaches the member and not the replacement; then the
-/// process is killed.
+/// A write below the offset reaches the member and not its replacement; then a kill.
 fn one_write_is_cut_off(seed: u64) {
     let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_900_000 + seed);
     scene.manner.jobs_paused = true;

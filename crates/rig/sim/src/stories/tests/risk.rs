@@ -112,9 +112,8 @@ fn lives_on_without_another(design: Design, seed: u64) -> bool {
     true
 }
 
-/// Regression: a member missing at the risky start was present at the next, and another was
-/// missing. The simulator had forgotten the writes in flight of the first crash, and took their
-/// bytes for wrong.
+/// Regression: the member missing at the risky start was back, and another was missing. The
+/// simulator had forgotten the writes in flight of the first crash.
 #[test]
 fn a_risk_is_accepted_again_without_another_member() {
     let mut accepted = 0;

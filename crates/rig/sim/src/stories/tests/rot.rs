@@ -109,8 +109,7 @@ fn of_two_rotten_chunks_none_is_guessed() {
     });
 }
 
-/// Parity rots, and clients write during the repair: an rmw carries rotten parity on until it is
-/// repaired.
+/// Parity rots, and clients write during the repair: an rmw carries the rot on until then.
 #[test]
 fn rotten_parity_is_repaired_while_clients_write() {
     for_seeds(20, |seed| {
@@ -139,8 +138,7 @@ fn rotten_parity_is_repaired_while_clients_write() {
     });
 }
 
-/// The rotten member is lost before its repair: the repair ends, and its content is solved for from
-/// the others.
+/// The rotten member is lost before its repair, which ends; the others give its content.
 #[test]
 fn a_repair_whose_member_is_lost_ends() {
     for_seeds(20, |seed| {
@@ -156,8 +154,7 @@ fn a_repair_whose_member_is_lost_ends() {
         }
         story.settle();
         story.rest();
-        // A completed repair has repaired all; the others found the member gone, some by a failed
-        // write.
+        // A completed repair repaired all; the others met the lost member.
         let is_over = |notice: &Notice| matches!(notice, Notice::JobEnded { progress, .. } if progress.kind == JobKind::Repair);
         assert!(story.heard(is_over));
         story.ends_well();

@@ -339,8 +339,7 @@ impl Script {
         }
     }
 
-    /// After a restart, whose first flush may have failed: [`Self::check_told`] does not know of
-    /// that.
+    /// After a restart, whose first flush may have failed unseen by [`Self::check_told`].
     pub(super) fn begins_anew(&mut self) {
         self.set_aside.clear();
         self.was_clean = false;
@@ -568,8 +567,7 @@ impl Script {
         self.world.disks[disk].has_unflushed()
     }
 
-    /// At rest: every member in service holds exactly what geometry and the definition of parity
-    /// say.
+    /// At rest: every member in service holds what geometry and the definition of parity say.
     pub(super) fn check_members(&mut self) {
         let content = self.read_all();
         let expected = image(&self.world.geometry, &content);

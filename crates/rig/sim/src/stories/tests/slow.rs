@@ -135,8 +135,7 @@ fn flip(story: &mut Script) {
     }
 }
 
-/// The late read finds other bytes on its member than those that were answered, and its payload is
-/// gone.
+/// The late read finds other bytes than those answered, and its payload is gone.
 #[test]
 fn a_late_read_changes_no_answer() {
     for (level, slots) in LEVELS {
@@ -230,8 +229,7 @@ fn a_write_waits_for_reads_beside_it() {
     });
 }
 
-/// Endless writes of one block: a read of another column of its row, whose member sits out, gets
-/// its turn.
+/// Endless writes of one block: a read of another column, whose member sits out, gets its turn.
 #[test]
 fn a_read_is_let_in_between_two_writes_of_its_band() {
     for_seeds(8, |seed| {

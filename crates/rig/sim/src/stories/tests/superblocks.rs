@@ -140,8 +140,7 @@ fn clean_and_active_leave_events_where_they_were() {
                 assert_eq!(story.superblocks(), [(EVENTS, true); 4], "{level}");
             }
             assert!(story.world.disks[SPARE].seen == asleep, "a spare sleeps");
-            // A loss increases the event count; from then on every change does, and wakes the
-            // spare.
+            // After a loss every change increases the event count, and wakes the spare.
             story.befall(0, Mishap::Dies);
             story.issue(WRITE, 0, story.capacity());
             story.run_without_time();
@@ -202,8 +201,7 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     assert!(there + 1 >= usize::from(slots), "{there} are there");
 }
 
-/// The same with an update in flight as the recovery ends: it began before, and says that recovery
-/// is unfinished.
+/// The same with an older update in flight, which says that recovery is unfinished.
 fn says_later_that_it_holds_all(seed: u64) {
     let (level, layout, slots) =
         [(Level::Raid1, 0, 2), (Level::Raid10, 0x102, 4)][seed as usize % 2];
@@ -240,9 +238,8 @@ fn says_later_that_it_holds_all(seed: u64) {
     assert!(!is_told, "superblocks did not say so yet");
 }
 
-/// Regression: an update that began before a recovery's end counted as if it told of that end. The
-/// next update then assumed that the member's own superblock says *recovered*, and a power cut left
-/// too few members.
+/// Regression: an update from before a recovery's end counted as if it told of that end. The next
+/// update assumed so of the member's own superblock, and a power cut left too few members.
 #[test]
 fn an_array_survives_a_power_cut_after_a_recovery_that_ended_in_an_update() {
     for_seeds(40, says_later_that_it_holds_all);

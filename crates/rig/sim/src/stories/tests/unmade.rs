@@ -95,8 +95,7 @@ fn write_all(story: &mut Script) {
     assert_eq!(story.flush_alone(), Ok(()));
 }
 
-/// Regression: one unreadable sector of another member ended a rebuild, and the array stayed
-/// degraded for ever.
+/// Regression: one unreadable sector ended a rebuild, and the array stayed degraded for ever.
 #[test]
 fn a_rebuild_goes_on_beyond_what_cannot_be_read() {
     for_seeds(3, beyond);
@@ -132,8 +131,7 @@ fn beyond(seed: u64) {
     }
 }
 
-/// Regression: a sector stayed bad after a client's write, and the next loss took the acknowledged
-/// bytes.
+/// Regression: a written sector stayed bad, and the next loss took the acknowledged bytes.
 #[test]
 fn what_is_written_over_a_bad_block_is_good_again() {
     for_seeds(3, written_over);
@@ -158,8 +156,7 @@ fn written_over(seed: u64) {
     }
 }
 
-/// Clients write all the while, and power is cut anywhere: a log names at least the sectors that
-/// are bad.
+/// Clients write, and power is cut anywhere: a log names at least the bad sectors.
 #[test]
 fn power_is_cut_while_sectors_are_given_up() {
     for_seeds(12, cut_off);
@@ -214,8 +211,7 @@ fn without_a_log(seed: u64) {
     assert_eq!(end, JobEnd::Unreadable);
 }
 
-/// A replacement lacks sectors that neither its member nor the others can give, and takes the slot
-/// all the same.
+/// A replacement takes the slot although its member and the others cannot give some sectors.
 #[test]
 fn a_replacement_lacks_what_nobody_can_give() {
     for_seeds(12, |seed| {
@@ -266,8 +262,7 @@ fn a_log_that_is_being_written_is_believed_until_it_is() {
     for_seeds(8, being_written);
 }
 
-/// Clients have written everything, and the log's write is held: after a power cut it may still
-/// name a block.
+/// After clients wrote everything, the log's write is held: a power cut may leave a block named.
 fn being_written(seed: u64) {
     let designs = [design(Level::Raid1, 0, 8, 2, 9), design(Level::Raid5, 2, 8, 4, 9)];
     let design = designs[seed as usize % designs.len()];
@@ -316,8 +311,7 @@ fn further(seed: u64) {
     assert_eq!(named(&story, 3), std::slice::from_ref(&(45..46)));
 }
 
-/// Regression: a spare joined during the job and lacked the sector as well. The rebuild ended, and
-/// was not tried again.
+/// Regression: a spare that joined during the job lacked the sector too, which ended the rebuild.
 #[test]
 fn a_second_spare_that_comes_meanwhile_does_not_end_a_rebuild() {
     for_seeds(8, |seed| {
@@ -337,8 +331,7 @@ fn a_second_spare_that_comes_meanwhile_does_not_end_a_rebuild() {
     });
 }
 
-/// Two members are replaced at once. Readable sectors of one are copied, though the other is
-/// unreadable there.
+/// Of two members being replaced, sectors of one are copied where the other is unreadable.
 #[test]
 fn what_can_be_copied_is_not_given_up_with_what_cannot() {
     for_seeds(8, |seed| {
