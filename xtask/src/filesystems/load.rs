@@ -152,8 +152,7 @@ impl Program<'_> {
                 let mut command = Command::new("fs_mark");
                 let each = (files / 4).to_string();
                 command.args(["-k", "-S", "1", "-s", "20000", "-t", "4", "-n", &each]);
-                // fs_mark's paths must be shorter than 40 bytes; its log stays in the working
-                // folder.
+                // fs_mark's paths must be shorter than 40 bytes; its log stays in the folder.
                 command.args(["-d", ".", "-l", "/dev/null"]).current_dir(folder);
                 command
             }

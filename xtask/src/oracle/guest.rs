@@ -42,8 +42,7 @@ pub(crate) struct Case {
 pub(crate) enum Ending {
     /// Each case stops its arrays; at last the guest switches off.
     PowerOff,
-    /// Arrays keep running, and the machine resets without a sync, as in a power cut. Drives
-    /// complete requests in flight.
+    /// As in a power cut, without a sync: arrays run on, and drives complete requests in flight.
     Cut,
     /// Arrays keep running under writes, and QEMU is killed: drives lose requests in flight.
     Killed,

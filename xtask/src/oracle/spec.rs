@@ -52,8 +52,8 @@ pub(crate) enum Making {
     Takeover,
     /// 0.90 and members of unequal size: a linear array whose superblocks are patched.
     PatchedLinear,
-    /// RAID-10 far with far sets (1 = kernel 3.9's first form, 2 = the later form): the layout
-    /// word's bits from 17 on are patched.
+    /// RAID-10 far with far sets (1 = kernel 3.9's form, 2 = later): bits of the layout word from
+    /// 17 on are patched.
     PatchedFarSets(u32),
 }
 
@@ -71,8 +71,7 @@ pub(crate) struct ArraySpec {
     /// Device size of each slot, in sectors.
     pub(crate) members: Vec<u64>,
     pub(crate) making: Making,
-    /// md's `raid0.default_layout` while the array is made and read. It decides the layout of
-    /// unequal members whose superblock has none.
+    /// md's `raid0.default_layout`: the layout of unequal members if superblocks have none.
     pub(crate) raid0_default: Option<u8>,
 }
 
@@ -140,8 +139,8 @@ impl ArraySpec {
         let Ok(copies) = copies.parse::<usize>() else { return BTreeSet::new() };
         (0..count)
             .map(|chunk| {
-                // near: the copies of successive chunks follow one another; far and offset: each
-                // further copy is one slot to the right.
+                // near: copies of successive chunks in a row; far, offset: each one slot to the
+                // right.
                 let first = if kind == "n" { chunk * copies } else { chunk };
                 let set = match self.making {
                     Making::PatchedFarSets(1) => count / copies,

@@ -135,8 +135,7 @@ const ROWS: [Row; 44] = [
         workspace: &["braid-elevator", "braid-concurrency"],
         registry: ANY,
     },
-    // The lab's: a modelled machine instead of threads, and the dispatcher's files compiled on it.
-    // No shipped crate names them.
+    // The lab's: a modelled machine, and the dispatcher's files compiled on it; not shipped.
     Row { name: "braid-many-cores", workspace: &["braid-concurrency"], registry: &["generator"] },
     Row {
         name: "braid-many-cores-elevator",

@@ -30,8 +30,7 @@ pub(crate) struct Args {
     /// Do not wait until it is over.
     #[arg(long)]
     detach: bool,
-    /// Rewrite sectors that are known to be wrong, from the other members; leave all others as they
-    /// are.
+    /// Rewrite sectors that are known to be wrong, from the other members, and no others.
     #[arg(long)]
     repair: bool,
     /// Also read sectors in bad-block logs that the other members cannot give; remove those that

@@ -25,8 +25,7 @@ pub(crate) fn command() -> clap::Command {
     })
 }
 
-/// Served arrays by the names of their sockets. No server is contacted, because a shell does not
-/// wait.
+/// Served arrays by the names of their sockets; a shell does not wait for an answer.
 fn served() -> Vec<CompletionCandidate> {
     let sockets = running::sockets().into_iter();
     sockets

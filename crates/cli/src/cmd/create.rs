@@ -35,8 +35,7 @@ use braid_console::output::shell::{option_words, shell_word};
 pub(crate) struct Args {
     /// Name of the new array.
     name: String,
-    /// Name of the new array; all other words are members. Needed for a name that a file here has
-    /// as well.
+    /// Name of the new array; all other words are members. Needed if a file here has that name.
     #[arg(long = "name", value_name = "NAME")]
     called: Option<String>,
     /// RAID level: linear, 0, 1, 4, 5, 6 or 10.
@@ -151,8 +150,7 @@ impl Args {
 }
 
 impl Args {
-    /// Separates the name from the members. A file or device in the place of the name was most
-    /// likely meant as a member.
+    /// Separates name and members. A file in the place of the name was meant as a member.
     fn named(&mut self) -> Result<(), CliError> {
         if let Some(name) = self.called.clone() {
             let first = std::mem::replace(&mut self.name, name);

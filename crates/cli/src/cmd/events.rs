@@ -285,8 +285,7 @@ mod tests {
         );
     }
 
-    /// A history that was deleted begins with number 1 again, and so does a second server without
-    /// one.
+    /// A deleted history, and a second server without one, begin with number 1 again.
     #[test]
     fn each_event_is_shown_once_from_wherever_it_comes() {
         let mut seen = Seen::default();

@@ -167,8 +167,7 @@ const SHORT: [(&str, &str); 9] = [
     ("-Q", "query"),
 ];
 
-/// The braid command for a word, with dashes in front as mdadm has it or without. `verbs` are
-/// braid's verbs.
+/// braid's command for a word, with mdadm's dashes or without. `verbs` are braid's verbs.
 pub(crate) fn meant(error: CliError, word: &str, verbs: &[&str]) -> Option<CliError> {
     const WORDS: &str = "braid help mdadm";
     let long = SHORT.iter().find(|(short, _)| *short == word).map(|(_, long)| *long);

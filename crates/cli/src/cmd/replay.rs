@@ -41,8 +41,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         false => (Access::ReadWrite, Place::Members),
     };
     let choice = choice(args.array.as_deref());
-    // Replay writes no data and no superblocks, so the reasons that forbid serving for writing do
-    // not apply.
+    // Replay writes no data and no superblocks, so reasons against serving do not apply.
     let options = Options { choice, read_only: true, ..Options::default() };
     let mut ready =
         found((&args.members, args.bitmap_file.as_deref()), access, options, &globals.state_dir)?;

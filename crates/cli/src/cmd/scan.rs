@@ -78,8 +78,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
         let there = config::path_of(&folder, &array.name);
-        // A file with a syntax error names no array, but it may be an operator's work and is not
-        // overwritten.
+        // A file with a syntax error names no array, but may be an operator's work.
         if there.symlink_metadata().is_ok() {
             let (path, name) = (there.display().to_string(), printable(&array.name));
             errln!("warning: {} is not about {name}, and stays as it is", printable(&path));
@@ -137,8 +136,7 @@ fn tell(
     }
 }
 
-/// Prints the name of a device's array, if it has a file in `folder`. Devices without such an array
-/// are no error.
+/// Prints the name of a device's array, if it has a file in `folder`; otherwise nothing.
 fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
     let files = files(folder);
     if files.is_empty() {

@@ -38,8 +38,7 @@ use braid_console::state::write_whole;
 /// Longest file that is read: a hundred members by their longest names are a tenth of it.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
-/// Default time to wait for missing members: disks behind an expander take this long to spin up one
-/// after the other.
+/// Default time to wait for missing members: disks behind an expander spin up in turn.
 const WAIT_SECONDS: u64 = 30;
 
 const WAIT_SECONDS_MAX: u64 = 3600;

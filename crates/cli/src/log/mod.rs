@@ -153,8 +153,7 @@ fn subscriber(format: Format, filter: Targets, lines: &Lines) -> Box<dyn Subscri
     }
 }
 
-/// A level for all, levels for targets, or both. An unknown word is an error; `tracing` would take
-/// it for a target.
+/// A level for all, levels for targets, or both. `tracing` would take unknown words for targets.
 fn filter(text: &str) -> Result<Targets, String> {
     let level = |word: &str| {
         let is_word = ["off", "error", "warn", "info", "debug", "trace"].contains(&word);
@@ -253,8 +252,7 @@ impl Out {
     fn put(&self, line: &[u8]) {
         let _ = match self {
             Self::Text => {
-                // Escapes in a path or a client's words must not steer the terminal or forge a
-                // line.
+                // Escapes in paths or clients' words must not steer the terminal or forge lines.
                 let text = String::from_utf8_lossy(line);
                 writeln!(io::stderr(), "{}", printable(text.trim_end_matches('\n')))
             }

@@ -39,8 +39,7 @@ fn a_level_lets_through_what_is_as_grave_and_no_more() {
     }
 }
 
-/// `tracing` takes any word for a target and lets all of its events through, so a mistake goes
-/// unseen.
+/// `tracing` takes any word for a target and lets its events through, unnoticed.
 #[test]
 fn what_is_no_level_is_refused() {
     for text in ["", "inof", "INFO", "3", "info,", "sqlx=debug", "braid_runtime=all", "=info"] {

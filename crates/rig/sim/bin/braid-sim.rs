@@ -137,8 +137,7 @@ fn simulate_as_asked() -> Result<(), String> {
     })
 }
 
-/// Simulates; a checker's panic becomes an error with the command that repeats it, or a smaller
-/// one.
+/// Simulates; a checker's panic becomes an error with the command that repeats or shrinks it.
 fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String> {
     catch_unwind(|| simulate(settings)).map_err(|_| {
         let (seed, command) = (settings.seed, settings.command());
@@ -227,8 +226,7 @@ fn print_failed(failed: &[u64]) -> Result<(), String> {
 /// Legal states that a long run may miss by chance, if it visited another state in each place.
 const STATES_LEFT_TO_CHANCE: usize = 3;
 
-/// Prints how many legal states were visited. An error if a long run missed more than chance
-/// explains, or all of a place.
+/// Prints the visited legal states. An error if a long run missed many, or all of a place.
 fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
     let (legal, never) = (legal_states(), never_visited(tally));
     println!("{:>12} of {legal} legal states visited", legal - never.len());

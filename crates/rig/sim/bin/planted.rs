@@ -165,8 +165,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
         return Err(HOW.to_owned());
     }
     std::panic::set_hook(Box::new(note));
-    // A process chooses its parity kernel once, by a self-test. A planted bug would make that test
-    // fail for the whole process.
+    // A process chooses its parity kernel once, by a self-test that planted bugs would fail.
     assert!((0..10).all(holds_without), "nothing is planted yet");
     if hunt.is_control {
         let holds = holds_without(1) && catch_unwind(told).is_ok();

@@ -51,8 +51,7 @@ struct Log {
     is_damaged: bool,
     /// The set that a write under way, failed or cut short was to store.
     other: Option<BadBlocks>,
-    /// Sectors that the log surely names, whatever a power cut undoes, and sectors that it can
-    /// name.
+    /// Sectors that the log names whatever a power cut undoes, and all that it can name.
     bounds: (BadBlocks, BadBlocks),
     /// The engine has written the log; its superblock follows a little later.
     is_rewritten: bool,
@@ -258,8 +257,7 @@ impl BadLogs {
         })
     }
 
-    /// Whether a sector is logged and unwritten since. Sectors logged by the engine keep their
-    /// content.
+    /// Whether a sector is logged and unwritten since. The engine's own entries keep content.
     pub(crate) fn is_poison(&self, disk: usize, sector: u64, data: &[u8]) -> bool {
         let is_rewritten = |log: &Log| log.disk == disk && log.is_rewritten;
         let may_be_any = data == POISON || self.logs.iter().any(is_rewritten);

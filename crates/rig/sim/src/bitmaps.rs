@@ -170,8 +170,7 @@ impl World {
         }
     }
 
-    /// Adds bitmap changes to the plan of a run of about `steps` steps from `now` on: the operator
-    /// drops, creates or replaces the bitmap.
+    /// Plans bitmap changes for a run of about `steps` steps from `now` on: dropped, or created.
     pub(crate) fn plan_bitmap(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::Bitmaps, 3);
         let bit_sectors = self.metadata.design.bit_sectors;

@@ -466,8 +466,7 @@ impl World {
         true
     }
 
-    /// The disks to present, in any order: mostly all, sometimes fewer, but one sound disk at
-    /// least.
+    /// The disks to present, in any order: mostly all, and at least one without faults.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);

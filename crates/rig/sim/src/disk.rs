@@ -73,8 +73,7 @@ pub(crate) struct Disk {
     /// Sectors that fail every write.
     pub(crate) stuck: BTreeSet<u64>,
     pub(crate) ills: Ills,
-    /// A bug planted for tests of the shrinker: while sectors are unreadable, a flush is
-    /// acknowledged and does nothing.
+    /// Planted for the shrinker's tests: while sectors are unreadable, flushes do nothing.
     #[cfg(test)]
     pub(crate) drops_flushes: bool,
     /// Bytes of an honest disk, where this one differs.

@@ -65,8 +65,7 @@ pub(crate) enum Mishap {
     ChangesLogs,
     /// No harm: an operator sets when members sit out.
     Watches(SitOut),
-    /// The disk answers nothing for a while, in a run without other faults. Until it goes on, no
-    /// read is allowed to wait for it.
+    /// The disk answers nothing for a while, and no other disk fails: no read may wait for it.
     Pauses,
     GoesOn,
     /// No harm: its driver reports that it has been silent for longer than the time limit.

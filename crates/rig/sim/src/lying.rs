@@ -131,8 +131,7 @@ impl World {
         let is_able = !one.ills.gone && !one.ills.writes_fail;
         let hits =
             |to: u64| to < self.taint.superblock.end && self.taint.superblock.start < to + sectors;
-        // A write goes astray over a superblock only if lies about superblocks are allowed. No disk
-        // lies about its bad-block log.
+        // Only lies about superblocks may hit one. No disk lies about its bad-block log.
         let is_logged = |to: u64| self.bad_logs.is_in(disk, &(to..to + sectors));
         let is_allowed = match fate {
             Fate::Astray(to) => (about_superblock || !hits(to)) && !is_logged(to),

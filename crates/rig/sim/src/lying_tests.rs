@@ -121,8 +121,7 @@ fn parity_that_rots_unknown_beside_a_lie_in_another_row_is_noticed() {
     open(&mut world);
 }
 
-/// Flips one bit of one column, in every strip of every kind of array: redundancy does not fit, and
-/// with the bytes of an honest disk it does.
+/// Flips a bit of one column in every strip of every array: only honest bytes make it fit.
 #[test]
 fn every_single_tainted_column_is_found() {
     let mut found = 0;

@@ -40,8 +40,7 @@ impl Payload {
     }
 }
 
-/// Clients' memory by request. Clients' own buffers that were left to abandoned reads are written
-/// at any time, and no step looks at them.
+/// Clients' memory by request. Buffers left to abandoned reads can change at any time, unread.
 #[derive(Default)]
 pub(crate) struct Payloads {
     live: BTreeMap<RequestId, Payload>,
@@ -109,8 +108,7 @@ impl Reach<'_> {
     /// The first `length` bytes of the memory that a buffer names.
     ///
     /// # Panics
-    /// If they leave block or payload, were returned, or if the step would change a write's
-    /// payload.
+    /// If they leave block or payload, were returned, or if a write's payload would change.
     pub(crate) fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
         match buffer {
             Buffer::Block { block, offset_sectors } => {

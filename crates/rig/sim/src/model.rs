@@ -26,8 +26,7 @@ use std::collections::BTreeMap;
 use crate::content::{FIRST, SECTOR, Version, ZEROES, fill, version_of};
 use crate::random::fold;
 
-/// The version of a sector without a client's write and without a promise: any bytes are right, and
-/// the next read can return others.
+/// The version of a sector without a client's write and without a promise: any bytes are right.
 pub(crate) const ANYTHING: Version = Version::MAX;
 
 /// First version for contents that were found where any bytes are allowed, and that then stay.
@@ -266,8 +265,7 @@ impl Model {
         cell.iter().any(|entry| entry.version == ANYTHING && entry.superseded == CURRENT)
     }
 
-    /// A version for the found bytes of a sector that is to be rewritten with other bytes beside:
-    /// an existing one, or a new one.
+    /// A version for the found bytes of a sector that is to be rewritten in part.
     pub(crate) fn name_of(&mut self, sector: u64, data: &[u8]) -> Version {
         if let Some(version) = self.identify(sector, data) {
             return version;

@@ -170,9 +170,8 @@ impl World {
     /// Whether another server without our own logs, such as md, runs the array: it resyncs their
     /// stripes with all others, and the logs count no longer.
     pub(crate) fn may_ignore_own_logs(&mut self, assembled: &mut AssembledArray) -> bool {
-        // A dirty and degraded array does not start without the logs. And a sector in flight can
-        // read as its old version until the resync ends, or as the new one if its member is then
-        // missing. Only stories handle that.
+        // Dirty and degraded, an array needs the logs. A sector in flight can read as old until the
+        // resync ends, or as new without its member: only stories handle that.
         let is_story = self.others_percent == 100;
         let needs_them = assembled.dirty && (assembled.degraded > 0 || !is_story);
         let may = self.metadata.design.log_is_own && !needs_them;

@@ -287,8 +287,7 @@ impl World {
         harmed
     }
 
-    /// Writes the superblocks that members need before the array starts. Returns the disks whose
-    /// writes failed and that the level can miss.
+    /// Writes members' superblocks before the start. Returns disks that failed and can be missed.
     fn level(
         &mut self,
         assembled: &AssembledArray,

@@ -249,8 +249,7 @@ fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
         words.insert("Data Offset", sectors(offset));
     }
     words.insert("Super Offset", sectors(number(&superblock["offset_bytes"], "offset")?));
-    // mdadm divides sizes of a raid10, and ignores that md leaves the last chunks unused. The true
-    // size comes from the kernel.
+    // mdadm ignores that md leaves a raid10's last chunks unused; the kernel knows the size.
     if let Some(capacity) = array["capacity_bytes"].as_u64().filter(|_| array["level"] != "raid10")
     {
         words.insert("Array Size", format!("{} KiB", capacity >> 10));

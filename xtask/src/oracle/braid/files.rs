@@ -179,8 +179,7 @@ fn of_braid(
     Ok(Left { name: name.to_owned(), level, slots, images, file: Some(file) })
 }
 
-/// md starts each array with its file, checks it, writes some places, and stops it. Returns the
-/// successful ones as md left them.
+/// md starts each array with its file, checks, writes and stops. Returns the successful ones.
 fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Result<Vec<Left>> {
     let empty = empty_file_system(folder)?;
     let case = |left: &Left| {

@@ -64,8 +64,7 @@ fn sets(left: &Left) -> Vec<Vec<usize>> {
     single.chain(pairs.filter(|_| left.level == "6")).collect()
 }
 
-/// No sector without a write in flight is wrong, for each set of missing members. Counts starts and
-/// wrong sectors under these words.
+/// No set of missing members makes an unwritten sector wrong. Counts starts and wrong sectors.
 pub(super) fn withheld(
     program: &Program,
     left: &Left,

@@ -64,8 +64,7 @@ pub(super) fn make(bench: &Bench, program: &Program, shapes: &[&Made], tally: &T
     turns.into_iter().flatten().collect()
 }
 
-/// The same shape in a metadata version that braid makes, with its own name and larger members: 1.2
-/// reserves more room before the data.
+/// The same shape in braid's metadata version, on larger members: 1.2 reserves more room.
 fn creatable(spec: &ArraySpec) -> ArraySpec {
     let mut spec = spec.clone();
     if spec.metadata == "0.90" {

@@ -86,8 +86,7 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     taken_by_md(bench, &all, &folder, tally)
 }
 
-/// Braid adds a log of its own while it writes. Returns images as a crash leaves them, images
-/// stopped in order, and the hash of both.
+/// Braid adds a log of its own while it writes. Returns crashed and stopped images, and the hash.
 fn own_by_braid(
     bench: &Bench,
     images: &[PathBuf],

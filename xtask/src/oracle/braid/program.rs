@@ -21,8 +21,8 @@ impl Program {
         Ok(Self { path: build::Program::Braid.dev()? })
     }
 
-    /// `braid create` of this spec. It makes members of equal size as files; members of unequal
-    /// size exist already, as sparse files.
+    /// `braid create` of this spec; it makes members of equal size, others are sparse files
+    /// already.
     pub(super) fn create(&self, spec: &ArraySpec, images: &[PathBuf]) -> Result<()> {
         let mut create = Command::new(&self.path);
         create.arg("create").arg(&spec.name[..spec.name.len().min(24)]);

@@ -184,8 +184,7 @@ fn patch(file: &File, place: u64, offset: usize, value: u64) -> Result<()> {
         return Err(Error::other("no superblock there"));
     }
     block[offset..offset + 4].copy_from_slice(&(value as u32).to_le_bytes());
-    // 0.90 sums all of its 4 KiB and keeps the sum at 152. 1.x sums 256 bytes and two for each
-    // possible device, and keeps the sum at 216.
+    // 0.90 sums its 4 KiB, at 152; 1.x sums 256 bytes and two for each device, at 216.
     let (length, checksum) = match word(&block, 4) {
         0 => (4096, 152),
         _ => (256 + 2 * word(&block, 220) as usize, 216),

@@ -63,8 +63,7 @@ struct TakeBack<'a> {
 
 impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
-        // Only for a panic: every other path has taken things back before, and reported the
-        // outcome.
+        // Only for a panic: all other paths have taken things back and reported it.
         let _ = self.take_back();
     }
 }
@@ -82,8 +81,7 @@ impl TakeBack<'_> {
         let mut failed = Vec::new();
         for (seat, old) in self.plan.seats.iter().zip(&self.old) {
             let Source::Existing(existing) = &seat.source else { continue };
-            // Not durable writes: a device refuses those after a failed flush, and the attempt is
-            // still worth it.
+            // Not durable writes: a device refuses those after a failed flush.
             let device = existing.device.as_ref();
             let mut is_back = true;
             for snippet in old {
@@ -275,8 +273,7 @@ fn save_old(
     save(&globals.state_dir, deed, overwritten.collect()).map(Some)
 }
 
-/// The metadata writes of a member, in this order. The superblock comes last, because it names the
-/// bitmap or the log.
+/// The metadata writes of a member, in order; last the superblock, which names bitmap or log.
 fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
     let kept = match plan.bitmap_file {
         Some(_) => Vec::new(),

@@ -42,8 +42,7 @@ pub(super) fn check(args: &Args, opened: &[Opened]) -> Result<Vec<(String, Thing
     Ok(named.collect())
 }
 
-/// Splits the named things into destroyed ones and kept ones; a kept one lies within the kept
-/// sectors of its member.
+/// Splits the named things into destroyed and kept ones, which lie in the kept sectors.
 pub(super) fn split(
     named: &[(String, Thing)],
     kept_sectors: &BTreeMap<&str, Range<u64>>,

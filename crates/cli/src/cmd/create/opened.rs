@@ -31,8 +31,7 @@ pub(super) struct Opened {
     pub(super) source: Source,
 }
 
-/// Opens the members of the command line and the journal's device; files that do not exist yet are
-/// noted as to be made.
+/// Opens the members and the journal's device; notes files that are to be made.
 pub(super) fn open_all(
     args: &Args,
     wanted: &Wanted,
@@ -54,8 +53,7 @@ enum Key {
     ToMake(PathBuf),
 }
 
-/// Looks at each path without locking it, so that a member named twice is reported as that and not
-/// as busy.
+/// Looks at each path without a lock, so that a member named twice is not reported as busy.
 fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliError> {
     let mut seen: BTreeMap<Key, &Path> = BTreeMap::new();
     let mut reached: Vec<(&Path, Reach)> = Vec::new();

@@ -109,8 +109,7 @@ pub(super) enum Consistency {
     Lockless(BitmapSuperblock),
     /// md's partial parity logs restore parity, with any member missing.
     Ppl,
-    /// braid's own logs, likewise; beside them a bitmap if it has room, so that a returning member
-    /// is caught up.
+    /// braid's own logs, likewise; with room also a bitmap, to catch up a returning member.
     Log(OwnLogPlace, Option<BitmapSuperblock>),
     /// A write journal is written out, with any member missing; the sequence of its first block.
     Journal(u32),
@@ -212,8 +211,7 @@ pub(super) struct Plan {
     pub(super) superblocks: Vec<Superblock>,
     /// Destroyed things, each once.
     pub(super) destroyed: Vec<Doomed>,
-    /// Things named to be destroyed that stay, because they lie within the data areas
-    /// (`--assume-clean`).
+    /// Things to destroy that stay, because they lie within the data areas (`--assume-clean`).
     pub(super) kept: Vec<Doomed>,
     pub(super) args: Args,
 }

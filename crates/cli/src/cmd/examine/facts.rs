@@ -230,8 +230,7 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     lines
 }
 
-/// How many marks of a lockless bitmap are in each state, in their order. Empty states are left
-/// out.
+/// Numbers of a lockless bitmap's marks in each state, in order, without empty states.
 fn mark_states(counts: &MarkCounts) -> impl Iterator<Item = (&'static str, u64)> {
     let states = MarkState::ALL.map(|state| (state.name(), counts.of(state)));
     states.into_iter().chain([("unknown", counts.unknown)]).filter(|(_, count)| *count > 0)

@@ -104,8 +104,7 @@ impl Copying<'_> {
         Ok((plan.map().clone(), ended))
     }
 
-    /// Whether reads fail even at places that succeeded before: then the cable, the bus or the
-    /// whole disk has failed.
+    /// Whether reads fail at places that succeeded before: cable, bus or whole disk failed.
     fn is_gone(&self, plan: &Plan) -> bool {
         let identity = self.source.identity();
         let number = identity.device.filter(|_| identity.kind == MemberKind::BlockDevice);

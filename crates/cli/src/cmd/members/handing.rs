@@ -39,8 +39,7 @@ pub(super) fn over(wanted: &MembersWanted) -> Handed {
     for (device, is_opened) in members.chain(with) {
         let path = Path::new(device);
         let key = braid_member::key_at(path).filter(|_| is_opened);
-        // The server reports a device that is named twice. A second opening here would only meet
-        // the lock of the first.
+        // The server reports a device named twice; opening it twice would meet the first lock.
         let same = key.and_then(|key| before.iter().find(|(other, _)| *other == key));
         let again = same.map(|(_, one): &(_, Range<usize>)| {
             handed.descriptors[one.clone()].iter().map(OwnedFd::try_clone).collect()

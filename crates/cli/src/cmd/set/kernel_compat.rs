@@ -184,8 +184,7 @@ fn tell(
     }
 }
 
-/// The members were not given. They are known only while the array is served, and then it must be
-/// stopped first.
+/// No members were given. Only a served array's are known, and it must be stopped first.
 fn not_named(array: &str) -> CliError {
     let running = match running::find(array) {
         Ok(running) => running,

@@ -174,8 +174,7 @@ fn shape(array: &Array) -> String {
     parts.join(", ")
 }
 
-/// Every slot with a word for its state. A member being replaced stands before its replacement;
-/// failed spares come last.
+/// Every slot with its state's word: a replaced member before its replacement, failed spares last.
 fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> {
     let with_replaced = |row: &'a Slot| {
         let is_here = |out: &&Slot| out.slot.is_some() && out.slot == row.slot;

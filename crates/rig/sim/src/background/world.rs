@@ -53,8 +53,7 @@ impl World {
         let class = if seed.is_multiple_of(2) { Class::Idle } else { Class::BestEffort };
         let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
         let sectors = side.shard.block_sectors();
-        // An array has one job at a time. If a resync wrote parity after work had read the same
-        // band, the work would take data for rot.
+        // Only one job at a time: parity of a resync would make earlier work see rot.
         let band = start..start + u64::from(sectors);
         let may_be_synced = side.view.resync_offset != u64::MAX || !side.view.is_synced(&band);
         if self.may_have_jobs && may_be_synced {

@@ -65,8 +65,7 @@ impl World {
         }
     }
 
-    /// Checks that a member request stays inside the array's part of a member. It must also go to
-    /// the member of the shard's view (I6).
+    /// Checks that a member request stays in the array's part, on the member of the view (I6).
     pub(crate) fn check_io(&self, shard: usize, io: &MemberIo) {
         let view = &self.engine.machines.shards[shard].view;
         let is_in = match io.operation.is_write() {

@@ -21,8 +21,7 @@ pub(crate) struct Areas<'a> {
     pub(crate) slots: Vec<Option<(usize, u64)>>,
     /// By slot: sectors of the data area with a promise; empty if all have one.
     pub(crate) promised: Vec<u64>,
-    /// By slot: sectors that its bad-block log names, whatever was written there since; empty if
-    /// the log's sectors must fit, too.
+    /// By slot: sectors of its bad-block log, written since or not; empty if these must fit.
     pub(crate) logged: Vec<Vec<Range<u64>>>,
     /// One sector has the bytes of an honest disk instead of its own.
     pub(crate) is_honest: bool,

@@ -63,8 +63,7 @@ impl Known<'_> {
     }
 }
 
-/// Checks spares: a spare with a readable superblock waits, whatever it missed. Otherwise it
-/// replaces a member, or did so and is out.
+/// Checks spares: one with a readable superblock waits, replaces a member, or did and is out.
 fn check_spares(assembly: &Assembly, known: &Known<'_>) {
     let slots = usize::from(known.geometry.slots());
     let presented = known.presented.iter().zip(known.superblocks).zip(&assembly.verdicts);

@@ -22,8 +22,7 @@ pub(super) struct ArrayKind {
     level: Level,
     pub(super) slots: u16,
     pub(super) spares: u16,
-    /// The first device number: from 128 on the used part of the table reaches into the
-    /// superblock's second sector.
+    /// The first device number: from 128 on the table reaches the superblock's second sector.
     first_number: u16,
     version: Version,
 }

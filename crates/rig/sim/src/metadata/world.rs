@@ -65,8 +65,7 @@ impl World {
         }
     }
 
-    /// Checks that a power cut during superblock writes costs no more members than the level
-    /// tolerates, or one if it tolerates no more.
+    /// Checks that a power cut in superblock writes costs at most a tolerated loss, or one member.
     fn check_torn_together(&mut self) {
         let torn = std::mem::take(&mut self.metadata.torn_together);
         let victims = &self.engine.plan.victims;

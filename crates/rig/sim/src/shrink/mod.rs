@@ -208,8 +208,7 @@ impl Shrinker<'_> {
         }
     }
 
-    /// One shard, one stripe, no early acknowledgement, straight elevators, short requests, and a
-    /// plain schedule as far as possible.
+    /// One shard, one stripe, write-through, straight elevators, short requests, a plain schedule.
     fn simpler(&mut self) {
         let cut = &self.best.cut;
         if !cut.one_shard {

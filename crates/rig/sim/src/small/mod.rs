@@ -396,8 +396,7 @@ mod tests {
         explore_words(&mut explorer, 1);
     }
 
-    /// Trials leave the live world untouched, and each telling begins anew: a story told again has
-    /// no new crash point and no new state.
+    /// Trials leave the live world untouched: a story told again has no new crash point or state.
     #[test]
     fn a_story_told_twice_has_the_same_states() {
         let mut explorer = explorer(Level::Raid1, |_| {});

@@ -101,8 +101,7 @@ fn losses(world: &World) -> Vec<BTreeSet<usize>> {
     .collect()
 }
 
-/// Tells a story. Shows the world before each step, and whether the planned failure is still to
-/// come. Returns the acts of the disks.
+/// Shows the world before each step, and whether the failure is to come. Returns disks' acts.
 pub(super) fn tell(
     (stage, world): (&Stage, &mut World),
     (word, chance): (&[Deed], u64),

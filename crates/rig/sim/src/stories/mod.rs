@@ -187,9 +187,8 @@ fn read(world: &mut World, start: u64, sectors: u64) {
     world.settle();
 }
 
-/// A full-stripe write makes the row's parity. Then a disk is lost and chunks are written; parity
-/// stays old if it was on that disk. Then a second disk is lost. Reads of its data are refused,
-/// never computed from the old parity.
+/// A full-stripe write makes parity. A disk is lost and chunks are written; parity stays old if it
+/// was there. Then a second disk is lost. Its data is refused, never computed from the old parity.
 fn parity_of_before(seed: u64, dead: usize, failing: usize) {
     let mut world = doomed(seed, [dead, failing]);
     write(&mut world, 0, 24);

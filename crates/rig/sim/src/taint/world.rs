@@ -152,8 +152,7 @@ impl World {
         self.taint.asked[disk] = ranges.flat_map(|range| rows_of(&self.geometry, range)).collect();
     }
 
-    /// A disk has lost power. Sectors that it reported durable and lost were written since its last
-    /// real flush, or are its superblock.
+    /// After a power cut, a disk lost only writes since its real flush, or its superblock.
     pub(crate) fn check_confined(&self, disk: usize) {
         let changes = self.disks[disk].lies.changes.iter();
         for (sector, _) in changes.filter(|(_, change)| *change == Change::Tainted) {
@@ -203,8 +202,8 @@ impl World {
         }
     }
 
-    /// The offline check must find every tainted sector that is alone in its strip. Strips that
-    /// agree again are believed again.
+    /// The offline check finds every tainted sector alone in its strip. Agreeing strips are
+    /// believed.
     fn check_offline(&mut self, is_stable: bool) {
         let slots: Vec<Option<(usize, u64)>> = self
             .taint

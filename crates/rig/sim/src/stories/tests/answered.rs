@@ -81,8 +81,7 @@ pub(in super::super) fn tell() {
     }
 }
 
-/// Regression: an acknowledged write was neither on members nor among the copies; the write that
-/// covered it had taken its place.
+/// Regression: an acknowledged write was on no member and had lost its copy to one covering it.
 #[test]
 fn an_answered_write_that_is_covered_by_one_that_waits_outlives_the_server() {
     for_seeds(12, covered_by_one_that_waits);

@@ -64,8 +64,7 @@ fn two_columns(stripe: &StripeGeometry, row: u64) -> (u64, u64) {
     (stripe.logical(row, 0, 0).0, stripe.logical(row, 1, 0).0)
 }
 
-/// A write that reaches only some columns leaves parity that fits neither old nor new data. A lost
-/// neighbour must not be computed from it.
+/// Parity of a half-done write fits no data: a lost neighbour must not be computed from it.
 #[test]
 fn inconsistent_band_is_not_reconstructed() {
     for_seeds(10, |seed| {

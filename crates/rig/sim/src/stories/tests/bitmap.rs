@@ -188,8 +188,7 @@ fn a_member_that_comes_back_is_made_whole_while_clients_write() {
     });
 }
 
-/// A member goes; another takes its slot and is recovered, which clears bits. When the first one
-/// returns, no bit names what it missed.
+/// While a member is out, another is recovered in its slot, which clears bits it would need.
 #[test]
 fn a_member_that_comes_back_after_bits_were_cleared_keeps_nothing() {
     for_seeds(2, |seed| {
@@ -428,8 +427,7 @@ fn made_while_in_doubt(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// A member goes and misses a write. A bitmap created then does not know of it, and cannot be
-/// removed while it is needed.
+/// A bitmap created while a member is away gives it nothing back, and cannot be removed then.
 fn made_while_a_member_is_away(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);

@@ -185,8 +185,8 @@ fn is_put_back(design: Design, seed: u64) {
     }
 }
 
-/// The file is removed, superblocks say so once, and then no superblock is written until power is
-/// cut. No bit names the writes of that time.
+/// Superblocks say once that the file is removed, then nothing until power is cut. No bit names the
+/// writes of that time.
 fn is_given_up_and_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e6);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
@@ -215,8 +215,7 @@ fn fails_and_is_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// The file is removed or fails during the flush of a sweep. The engine cannot forget it before the
-/// flush ends, and yet writes to it no more.
+/// The file is removed or fails during a sweep's flush: remembered until its end, not written.
 fn goes_in_a_sweep(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e8);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);

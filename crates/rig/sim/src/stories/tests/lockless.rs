@@ -197,8 +197,7 @@ fn a_check_leaves_out_what_was_never_made_to_agree() {
     for_designs(2, 5_150_000, a_check_finds_nothing);
 }
 
-/// Two members have bad blocks, the first only here and there. Where only the second has one, the
-/// first's bytes are not solved for.
+/// Where only one of two members has a bad block, the other's bytes are not solved for.
 fn two_members_lack_some(design: Design, seed: u64) {
     if design.level != Level::Raid6 {
         return;

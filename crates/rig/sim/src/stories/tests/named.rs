@@ -300,8 +300,7 @@ fn without_a_log_what_takes_no_write_puts_its_member_out() {
     });
 }
 
-/// Regression: the recovery of one member made a sector readable that another's log named. It
-/// stayed named until the next check.
+/// Regression: a recovered member made a logged sector readable, which stayed named.
 #[test]
 fn what_is_named_is_made_again_when_a_member_is_filled() {
     for_seeds(6, filled);

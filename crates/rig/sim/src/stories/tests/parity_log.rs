@@ -148,8 +148,7 @@ fn comes_and_is_logged(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, false);
 }
 
-/// Parity of a missing member is not logged. Its successor is recovered from bytes in other
-/// members' caches; then power is cut.
+/// Parity of a missing member is not logged. Its successor is recovered from caches; power is cut.
 fn parity_comes_and_power_goes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x997);
     let mut story = opened(design, seed);

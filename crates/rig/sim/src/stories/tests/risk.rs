@@ -65,9 +65,8 @@ fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
     true
 }
 
-/// Regression: a RAID-5 was killed during writes below a recovery offset, and was started with the
-/// risk accepted. The recovery went on without a resync below its offset, and the next loss gave
-/// wrong bytes without an error.
+/// Regression: a RAID-5 was killed during writes below a recovery offset, and started with the risk
+/// accepted. Nothing below the offset was resynced, and the next loss gave wrong bytes.
 #[test]
 fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
     let mut accepted = 0;

@@ -371,8 +371,7 @@ fn sectors_of_a_block_are_made_from_whoever_holds_them() {
     });
 }
 
-/// A client writes a sector while the log records it, and later other members lose it again: the
-/// acknowledged bytes are there.
+/// A client writes a sector that the log records just then, and others lose it again later.
 #[test]
 fn what_is_written_while_it_is_named_is_not_named_again() {
     for_seeds(8, |seed| {
