@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: compares a fixed set of the lab's cells between this tree and another
-//! revision.
+//! `cargo xtask bench`: compares fixed cells of the lab between this tree and another revision.
 //!
 //! ```text
 //!   a round of a cell:    reference ─▶ this tree ─▶ reference again

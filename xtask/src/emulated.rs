@@ -8,8 +8,7 @@
 //!            without one member of the other's array: this processor's reads the image back, and the reverse
 //! ```
 //!
-//! qemu-user has no io_uring, so both serve with `--io threads`. Speed under an emulator means
-//! nothing and is not measured.
+//! qemu-user has no io_uring, so both serve with `--io threads`. Emulated speed is not measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};

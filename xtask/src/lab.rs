@@ -1,5 +1,4 @@
-//! Runs every suite of the lab on so little work that its figures mean nothing, so that a broken
-//! benchmark is noticed.
+//! Runs every suite of the lab with meaningless little work, to notice broken benchmarks.
 //!
 //! Every suite must end well, with complete rows: numbers, for every variant, in every case. No
 //! figure is compared, so a busy machine fails nothing here.

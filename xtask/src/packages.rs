@@ -1,8 +1,8 @@
 //! The distribution's packages that the tests need, and their installation.
 //!
 //! Names are Debian's. As root, missing packages are installed; otherwise the one line to run is
-//! printed and the run fails. On a system without dpkg the list is only printed, and a step that
-//! misses its tool says so itself.
+//! printed and the run fails. On a system without dpkg the list is only printed, and steps name
+//! missing tools.
 //!
 //! A QEMU with NBD's extended headers (8.2) is newer than Debian 12's. Its backport is unpacked
 //! under `target`, beside the installed one, so that the system does not change. Without it the

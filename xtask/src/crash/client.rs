@@ -1,5 +1,4 @@
-//! The client that knows the array's expected content: NBD over a Unix socket, several requests in
-//! flight.
+//! The client that knows the array's expected content: NBD over a Unix socket, many in flight.
 //!
 //! `round` makes it load a server that dies, and read everything afterwards. It reports its
 //! requests and their answers to the `model`. One thread, blocking.

@@ -7,9 +7,9 @@
 //!        └───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A sector is right if it holds the last acknowledged write. A sector in flight is not judged:
-//! with its member missing it may hold anything. A sector at risk is an I/O error under
-//! `--read-only`, and counted.
+//! A sector is right if it holds the last acknowledged write. A sector in flight is not judged: it
+//! may hold anything without its member. A sector at risk is an I/O error under `--read-only`, and
+//! counted.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,10 +1,8 @@
 //! Checks the members' files while no server has them open.
 //!
-//! - `mdadm --examine`: every member's superblock is sound, of this array, in its slot, and they
-//!   agree.
+//! - `mdadm --examine`: every member's superblock is sound, of this array and slot, and they agree.
 //! - Parity and copies, by arithmetic on the files alone: the members' data areas of RAID-4 and 5
-//!   add up to zero in every layout; those of RAID-1 are equal; of RAID-10 with two near copies,
-//!   two by two.
+//!   add up to zero in every layout; those of RAID-1 are equal; of RAID-10 near-2, by pairs.
 //!
 //! Q is not computed here: `round` reads an array of RAID-6 without two of its members instead.
 

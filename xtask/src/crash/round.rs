@@ -1,5 +1,4 @@
-//! One round: an array is made, loaded, crashed, started again, read, and stopped in order at the
-//! end.
+//! One round: an array is made, loaded, crashed, started again, read, and stopped in order.
 //!
 //! ```text
 //!   kills   load ─ SIGTERM under load ─ SIGKILL under load, then any of: SIGKILL while starting,

@@ -1,8 +1,6 @@
-//! Tries the package in an empty root: debootstrap makes the root, the package is installed, used
-//! and removed.
+//! Tries the package in an empty root: made by debootstrap; installed, used, removed.
 //!
-//! Such a root has no systemd. The test starts the unit's programs itself, with the unit's user and
-//! arguments.
+//! Such a root has no systemd. The test starts the unit's programs, with its user and arguments.
 
 use std::fs;
 use std::path::Path;

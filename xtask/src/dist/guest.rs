@@ -1,5 +1,4 @@
-//! Tries the package in a virtual machine with systemd and udev: installed, two commands to a
-//! served array, and a reboot.
+//! Tries the package in a virtual machine with systemd and udev: installed, serving, rebooted.
 //!
 //! ```text
 //!   debootstrap ─▶ root (kept) ─▶ disk: + braid.deb, guest.sh and a unit that runs it

@@ -1,5 +1,4 @@
-//! The container image (OCI): the static program and its state folders. umoci makes it without
-//! privileges.
+//! The container image (OCI): the static program and its folders, made by umoci without privileges.
 
 use std::fs;
 use std::path::{Path, PathBuf};

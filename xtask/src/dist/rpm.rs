@@ -1,5 +1,5 @@
-//! RPM's package: rpmbuild makes it from a spec with the stage's files. It is installed in a
-//! folder, run there, and erased.
+//! RPM's package: rpmbuild makes it from a spec with the stage's files. Installed in a folder, run
+//! and erased.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,7 @@
 //!   static   no library at all (musl): the archive, the .rpm, the image; runs on any kernel, with io_uring or threads
 //! ```
 //!
-//! Programs of another processor run here under qemu-user, which has no io_uring: they serve with
-//! `--io threads`.
+//! Programs of another processor run here under qemu-user, without io_uring (`--io threads`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

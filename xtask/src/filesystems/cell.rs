@@ -8,8 +8,7 @@
 //! ```
 //!
 //! Invariants:
-//! - before a kill no writing program sees an error, whatever the members do
-//!   (`Living::under_load`);
+//! - before a kill no writing program sees an error, whatever members do (`Living::under_load`);
 //! - after the kill, every promised file and all bytes synced before are there (`Living::verify`);
 //! - the file system's checker finds nothing, after the kill and at the end (`Living::check`).
 

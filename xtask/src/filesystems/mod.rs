@@ -1,5 +1,5 @@
-//! `cargo xtask filesystems`: file systems live on arrays, while members die, rebuilds run and the
-//! server is killed.
+//! `cargo xtask filesystems`: file systems on arrays whose members die, rebuild, and lose their
+//! server.
 //!
 //! ```text
 //! mod          choice of cells; the table

@@ -1,8 +1,7 @@
 //! A virtual machine and a dialogue over its console: lines, both ways.
 //!
 //! Software emulation and one processor, as in the oracle's guests and for the same reasons
-//! (`oracle/guest.rs`). The guest's messages begin with `@@`; the rest of the console is kept for
-//! the message of a failure.
+//! (`oracle/guest.rs`). The guest's messages begin with `@@`; the rest is kept for failures.
 //!
 //! Invariants: the QEMU process has ended when the value is dropped. A guest that says nothing,
 //! panics or ends early is an error, with the end of its console.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Foreign programs and a real kernel must go on while members fail and the server is killed, and
-//! every file must keep its bytes. Nothing here needs root, KVM or a module on this machine. On a
-//! failure the files are kept.
+//! every file must keep its bytes. Nothing here needs root, KVM or a module on this machine.
+//! Failures keep the files.
 
 mod array;
 mod files;

@@ -1,5 +1,4 @@
-//! A guest that boots from the array by vhost-user-blk: braid's own, or qemu-storage-daemon's over
-//! NBD.
+//! A guest that boots from the array by vhost-user-blk: braid's, or qemu-storage-daemon's over NBD.
 //!
 //! ```text
 //! members ─ braid serve ┬────────────────────────────── vhost-user-blk ─ QEMU: firmware, GRUB, Linux, its root

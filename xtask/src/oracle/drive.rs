@@ -2,8 +2,7 @@
 //!
 //! A PC has slots for about 28 virtio drives, and a boot has hundreds of members. So members are
 //! regions of one sparse file; the guest makes a block device of each (`addpart`). This module
-//! knows offsets and lengths, and no arrays. Copies keep holes: they do not write stretches of
-//! zeros.
+//! knows offsets and lengths, and no arrays. Copies keep holes.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

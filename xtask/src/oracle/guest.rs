@@ -8,8 +8,7 @@
 //! guests at a time use the cores.
 //!
 //! Invariants: the QEMU process has ended when `run` returns, whatever happened (`Boot::drop`). A
-//! kernel panic, an early end and a passed deadline are errors that say so, with the end of the
-//! console's text.
+//! kernel panic, an early end and a passed deadline are errors, with the end of the console.
 
 use std::fs::File;
 use std::io::ErrorKind;

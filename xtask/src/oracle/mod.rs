@@ -12,8 +12,8 @@
 //! scenarios/                 arrays that md made and a mishap broke: braid and mdadm rescue them
 //! ```
 //!
-//! Knows mdadm, QEMU and files. It never loads a module, makes a device or needs root on the host:
-//! md runs only in the guest.
+//! Knows mdadm, QEMU and files. It never loads a module, makes a device or needs root: md runs only
+//! in the guest.
 
 mod braid;
 mod containers;

@@ -1,8 +1,7 @@
 //! The suites: distribution of cases over boots, and the conditions afterwards.
 //!
 //! `forward`: md makes arrays and writes them. `reverse`: md gets images and judges them. Braid's
-//! side stands between the two; `proof` puts md itself there, to show that the judge is just and
-//! can say no.
+//! side stands between the two; `proof` puts md itself there, to test the judge.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -9,8 +9,7 @@
 //! its name (`child::run()`). A method in another file than its type is found by calls on a value
 //! of the type's name (`core.drive(…)`, `self.drive(…)`).
 //!
-//! Test code is left out, and so are links that names do not show: trait objects, and values passed
-//! up as closures.
+//! Test code is left out, and so are links that names do not show: trait objects, closures.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

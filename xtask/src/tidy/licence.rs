@@ -1,5 +1,4 @@
-//! Licence rule: every linked package allows distribution under MIT or Apache-2.0, and comes from
-//! crates.io.
+//! Licence rule: linked packages permit MIT or Apache-2.0, and come from crates.io.
 //!
 //! Compares `cargo metadata` with the list in `deny.toml`, using the parser of `cargo deny`
 //! (`spdx`). `cargo deny` itself is available here only as source, and builds for minutes on two

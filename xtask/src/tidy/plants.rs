@@ -1,5 +1,4 @@
-//! Rules about planted bugs: each is a statement of its own, so that a reader who skips them reads
-//! the right program.
+//! Rules about planted bugs: each is a statement of its own, so that readers can skip them.
 //!
 //! Uses the scanner's view of code. Two statements are permitted, and no others:
 //!
@@ -8,8 +7,7 @@
 //! let name = spoiled(Bug::X, name, wrong);      or without let: what was right before keeps its name
 //! ```
 //!
-//! Knows statements by their boundaries only: a brace or a semicolon before, and the text that must
-//! follow.
+//! Knows statements by their boundaries only: a brace or semicolon before, and the text after.
 
 use super::source::{Source, block_end, words};
 use super::{Finding, Rule};

@@ -1,8 +1,7 @@
 //! Rule about test programs: each file of tests belongs to one.
 //!
 //! A crate that names its test programs (`autotests = false`) has one program for many files,
-//! because each program is linked separately. A file outside of all programs would never run,
-//! silently.
+//! because each program is linked separately. A file outside never runs.
 
 use super::source::Source;
 use super::tree::{Document, Tree};

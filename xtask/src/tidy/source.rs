@@ -1,8 +1,7 @@
 //! A Rust file split into code, comments and strings, byte for byte.
 //!
 //! Stands below every tidy rule that reads Rust. Tokens come from `proc-macro2`, the base of
-//! procedural macros; the text between tokens is comments, which no parser keeps. Nothing here
-//! knows grammar.
+//! procedural macros; the text between tokens is comments, which no parser keeps. No grammar.
 //!
 //! Two views of the same length as the file, so that an offset in one is an offset in all:
 //!

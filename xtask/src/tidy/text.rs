@@ -1,5 +1,5 @@
 //! Rules about words: banned marks, module headers, forbidden words of pure crates, licences,
-//! examples that no test runs.
+//! examples.
 //!
 //! Uses the scanner's views, so that a banned word in a string (as in this file) is no finding.
 //! Knows no grammar beyond "a word".

@@ -1,5 +1,4 @@
-//! `braid check`: asks the server to read and compare a whole running array, and returns when the
-//! check is over.
+//! `braid check`: has the server read and compare a running array, and waits for the end.
 //!
 //! The server does the check. This command requests it, polls it, and prints the result.
 //! Interrupting the command leaves the check running.

@@ -1,7 +1,7 @@
 //! Words from mdadm, ZFS, LVM and other commands, and braid's word for each.
 //!
 //! This table is asked before the nearest verb by letters, because that one may mean the opposite
-//! (`detail` is near to `fail`).
+//! (`detail`, `fail`).
 
 use braid_console::error::{CliError, Risk};
 

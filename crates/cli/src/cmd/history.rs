@@ -1,5 +1,4 @@
-//! `braid history`: prints the kept events of arrays and the saved overwritten bytes of commands,
-//! in the order of time.
+//! `braid history`: prints events of arrays and bytes saved by commands, in order of time.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,9 +1,8 @@
-//! `braid hook`: delivers events for a confined server, which can neither start programs nor use
-//! the network. Not for operators.
+//! `braid hook`: delivers events for a confined server, which has no programs and no network. Not
+//! for operators.
 //!
-//! The server starts one for each hook before it confines itself, with the hook on its command
-//! line. It sends events to its standard input, which is a socket. See
-//! `braid_events::hooks::apart`.
+//! The server starts one for each hook before it confines itself, with the hook as argument, and
+//! sends events to its standard input, a socket. See `braid_events::hooks::apart`.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,4 @@
-//! `braid manual`: writes manual pages from the same words as `--help`. For packages, not for
-//! operators.
+//! `braid manual`: writes manual pages from the same words as `--help`. For packages.
 
 use std::path::PathBuf;
 

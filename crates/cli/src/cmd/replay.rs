@@ -1,5 +1,4 @@
-//! `braid replay`: replays the partial parity log (PPL) of an array that is not served, onto its
-//! members.
+//! `braid replay`: replays the partial parity log (PPL) of a stopped array onto its members.
 //!
 //! Use it before md runs the array, because md's own recovery loses records that end with the log's
 //! area. Use it also before removing a present member. Superblocks and logs stay as they are. So

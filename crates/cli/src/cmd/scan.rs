@@ -1,12 +1,10 @@
-//! `braid scan`: lists the arrays on devices, and a file for each that says how to serve it. Writes
-//! nothing without --write.
+//! `braid scan`: lists arrays on devices, with a file for each. Writes only with --write.
 //!
 //! ```text
 //!   devices, or all there are ─look─▶ by UUID ─▶ name (mdadm.conf's, or the superblocks') ─▶ NAME.toml
 //! ```
 //!
-//! With --udev it names the array whose service is to be started for one device, if that array has
-//! a file.
+//! With --udev it names the array to serve for one device, if that array has a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

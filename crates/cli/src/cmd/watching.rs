@@ -1,7 +1,6 @@
 //! Polls a running array until a condition holds, with a status line on the terminal.
 //!
-//! The line goes to standard error, and only if that is a terminal. Each line overwrites the last,
-//! and the end removes it.
+//! The line goes to standard error, and only if that is a terminal. Each overwrites the last.
 
 use std::io::IsTerminal;
 use std::sync::Arc;

@@ -8,8 +8,7 @@
 //! `braid serve`, and its value goes to that option as from a command line. Keys at the top say
 //! which devices hold the array.
 //!
-//! It does not look for devices ([`members`]), and does not judge values (clap does, in
-//! `serve::named`).
+//! Not here: finding devices ([`members`]), judging values (clap, in `serve::named`).
 //!
 //! Invariants
 //! - an unknown key is refused with its line and the nearest known key

@@ -1,7 +1,6 @@
 //! Times of the modelled machine, and the source of each figure.
 //!
-//! All other parts read them. Times are picoseconds, so that fractions of a nanosecond add up
-//! exactly.
+//! All other parts read them. Times are picoseconds, so that fractions of nanoseconds add up.
 
 /// One figure of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@
 //!
 //! Not modelled: weak memory order (the models in `crates/io/dispatch` do that), two threads on a
 //! core, and memory outside these types. Instructions between two accesses take no time, except
-//! those that call [`work`]. The model is as good as its figures ([`Costs`]), each of which names
-//! its source.
+//! those that call [`work`]. The model is as good as its figures, which name their sources
+//! ([`Costs`]).
 #![forbid(unsafe_code)]
 
 pub mod atomic;

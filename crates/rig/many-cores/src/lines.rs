@@ -1,8 +1,7 @@
 //! Cache lines: which core holds each, and the time of a transfer.
 //!
 //! A line belongs to one core for writing, or to several for reading. A core that lacks it gets it
-//! from another; further cores wait behind it. If a core of the same cluster holds a line, that
-//! core serves reads.
+//! from another; further cores wait behind it. A holder in the same cluster serves reads.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,5 +1,4 @@
-//! Locks that take modelled time. Their content is in standard library locks, for which no thread
-//! ever waits.
+//! Locks that take modelled time. Their content is in the standard library's, never waited for.
 //!
 //! The memory behind a lock's content moves as well: the model remembers which lines of a vector
 //! were written, and the thread that empties it must fetch them.

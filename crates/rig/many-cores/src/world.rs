@@ -1,5 +1,4 @@
-//! The machine: cores, each with one thread and its own time, and the order of their accesses to
-//! shared state.
+//! The machine: cores, each with one thread and its own time, and the order of accesses.
 //!
 //! ```text
 //!   run ─▶ coroutines ─▶ the least time goes next ─▶ its code, up to the next access to something shared ─┐

@@ -2,8 +2,7 @@
 //!
 //! Only in a build with `--cfg braid_sim_hooks`. It runs random worlds, seed after seed, then
 //! stories, histories and small worlds, chapter by chapter. Bugs with a known chapter begin with
-//! that. The file that panicked tells what noticed: a checker, the model, or an assertion of the
-//! product.
+//! that. The file that panicked tells what noticed: a checker, the model, or the product.
 
 use std::cell::LazyCell;
 use std::fmt::{Display, Formatter};

@@ -1,8 +1,7 @@
 //! Background work: in some runs shards compare bands while clients read and write, and disks fail.
 //!
 //! Parity fits the data whenever a band is compared: between two writes, around a failure, until
-//! the array breaks. This holds if no disk lied, the array was in sync and no acknowledged write
-//! was lost.
+//! the array breaks. Conditions: no lies, in sync, no acknowledged write lost.
 //!
 //! # Invariants
 //! - Work has exactly one result, at the latest when everything has settled

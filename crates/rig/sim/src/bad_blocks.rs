@@ -1,8 +1,7 @@
 //! Members with a bad-block log: md lists in it the sectors that must not be believed.
 //!
 //! Where it stands: beside [`crate::fault`]; some worlds are made with such members. The logs lie
-//! on the disks, where assembly finds them. The simulator knows their content without reading it
-//! back.
+//! on the disks, where assembly finds them. The simulator knows their content.
 //!
 //! ```text
 //!   disk │ superblock, feature bit │ log: 3 + 2 │ data . . ☠ ☠ . . . │      ☠: poison since it was made
@@ -11,8 +10,7 @@
 //!
 //! A logged sector stays a scar. The atlas counts the members that log sectors of one row (in a
 //! mirror: anywhere) as lost together, on top of the disks that fail. Sometimes a log is damaged
-//! while the array is stopped; its member is left out from then on. The offline rebuild writes each
-//! log anew, empty or as it was.
+//! during a stop; its member is left out from then on. The offline rebuild writes logs anew.
 //!
 //! # Invariants
 //! - No read covers a logged sector [check: a_read_of_a_logged_sector_is_noticed].

@@ -1,5 +1,4 @@
-//! The cache file: copies of acknowledged writes that survive the process, and their use by the
-//! next process.
+//! The cache file: copies of acknowledged writes that survive the process, for the next process.
 //!
 //! ```text
 //!   Put, Erase ──▶ copies ──the process ends──▶ found ──the same array──▶ written again, in order, before any client

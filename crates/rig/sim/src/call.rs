@@ -3,8 +3,8 @@
 //! Where it stands: between the clients (direct ones and those behind [`crate::wire`]) and the
 //! requests in sectors of [`crate::requests`]. The shipped `engine/request` (`edges.rs`,
 //! `write_admission.rs`) decides the steps of a request, which request waits for which, and which
-//! are refused at once. Here is the part of the runtime's `Volume`: memory, and a driver that
-//! carries the steps out.
+//! are refused at once. Here is the part of the runtime's `Volume`: memory, and a driver for the
+//! steps.
 //!
 //! ```text
 //!   ask ──▶ check ──▶ write admission ──▶ fetch ─▶ store │ whole │ flush ──▶ answered ──▶ concluded

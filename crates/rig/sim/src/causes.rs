@@ -3,8 +3,7 @@
 //! Where it stands: disks fail in [`crate::world`] and [`crate::restart`]. These note each failure
 //! here, and pass its number to the engine like an error number of the operating system. So no
 //! failure can stand for another. A notice or answer names a cause, which must match the disk,
-//! operation and sectors of that failure. A member leaves only for a failure that it must not
-//! survive.
+//! operation and sectors of that failure. Members leave only for failures that demand it.
 
 mod world;
 

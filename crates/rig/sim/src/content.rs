@@ -1,8 +1,7 @@
 //! The bytes of sectors, and the bytes that members must hold for them.
 //!
 //! Every sector of every write has bytes of its own, so that bytes read name their write. The
-//! content of members is computed here from the geometry and the *definition* of parity alone,
-//! never with the engine's code.
+//! content of members is computed here from the geometry and the *definition* of parity alone.
 
 use crate::members::lay_out;
 pub(crate) use crate::members::{SECTOR, bytes, parity, places};

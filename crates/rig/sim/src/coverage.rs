@@ -6,8 +6,7 @@
 //!
 //! Not legal, and not in the product: levels without redundancy with a member missing, dirty or in
 //! another phase than active (they keep no intent); raid5 and raid6 dirty with a data column
-//! missing (refused), which leaves the layouts whose parity does not move; starting in another
-//! phase than clean.
+//! missing (refused), except with fixed parity; starting in another phase than clean.
 
 mod world;
 

@@ -9,12 +9,10 @@
 //!
 //! When a run ends, waiting requests never began; dispatched ones can be torn. A failed vector is
 //! retried part by part, as a driver must, so that one bad sector fails only its own request.
-//! Superblocks and flushes bypass the elevators: the array has at most one of them in flight per
-//! member.
+//! Superblocks and flushes bypass the elevators: at most one is in flight per member.
 //!
 //! One multiplexer stands above all members. It runs when a request comes or completes, when its
-//! settings change, and at the time that it named. [`crate::patience`] checks its decisions and the
-//! order of dispatch.
+//! settings change, and at the time that it named. [`crate::patience`] checks it.
 
 mod world;
 

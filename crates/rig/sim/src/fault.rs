@@ -6,7 +6,7 @@
 //! detects, come on top and make a third kind of run: [`crate::lying`].
 //!
 //! Every fault has an ordinal: eight for each disk, whichever others fail. A stall and its end are
-//! one fault.
+//! one.
 
 use std::collections::BTreeSet;
 

@@ -6,15 +6,14 @@
 //!                                 └─ the process ends: lost or not
 //! ```
 //!
-//! A held payload stays in [`crate::memory`]. After its release no request may name it, which the
-//! memory notices. The other rules:
+//! A held payload stays in [`crate::memory`]. After its release no request may name it. The other
+//! rules:
 //!
-//! - Only a write is acknowledged early, only if the cache's mode says so and the array survives
-//!   the loss of one more member.
+//! - Only a write is acknowledged early, if the cache's mode says so and the level tolerates one
+//!   more loss.
 //! - No payload is kept beyond the current limit, and none at the end.
 //! - A successful flush leaves nothing held that was acknowledged before the flush was submitted.
-//! - Held writes are due: while nothing else happens, their shard asks for a time that is not too
-//!   far.
+//! - Held writes are due: while nothing else happens, their shard asks for a near time.
 
 mod world;
 

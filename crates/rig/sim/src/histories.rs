@@ -1,5 +1,4 @@
-//! Histories of whole arrays: clones, halves that ran apart, strangers, torn tables, clocks set
-//! back.
+//! Histories of whole arrays: clones, halves that ran apart, strangers, torn tables, wrong clocks.
 //!
 //! Here a disk is its superblock and the last write that it holds: cheap enough for very many
 //! histories. The array's machine, the superblocks and assembly are the shipped ones. Shards and

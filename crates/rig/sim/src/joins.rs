@@ -1,5 +1,4 @@
-//! Members that join while the array runs: a new disk replaces one that is out, or was absent at
-//! the start.
+//! Members that join while the array runs: a new disk replaces one that is out or absent.
 //!
 //! ```text
 //!   out, or withheld ──▶ a new disk, full of garbage ──Array::handle_member_added──▶ spare ──▶ slot ──▶ recovered

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Each subject has its data in a file of its own, below the world, which owns them all. The
-//! world's actions on a subject stand in the subject's child `world.rs`, above the world. So no two
-//! files import each other.
+//! world's actions on it are in its child `world.rs`, above the world. No two files import each
+//! other.
 //!
 //! # Invariants
 //! - A seed gives the same run, step for step, each time [check: a_seed_repeats_bit_for_bit].

@@ -13,8 +13,7 @@
 //!
 //! Data lies can hit any number of disks: the only promise is that they spread nowhere. Superblocks
 //! say which member missed a write. If no disk told the truth about that, a stale member would
-//! rightly be believed. So disks that lie about superblocks count as harmed, together with all
-//! other harmed disks.
+//! rightly be believed. So disks that lie about superblocks count as harmed.
 
 use std::collections::BTreeSet;
 

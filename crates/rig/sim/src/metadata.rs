@@ -1,11 +1,10 @@
-//! The simulator's knowledge of superblocks: which are torn, which record that another disk is out,
-//! and the rules for spares.
+//! The simulator's knowledge of superblocks: torn ones, disks that they call out, and the rules for
+//! spares.
 //!
 //! Assembly decides by superblocks alone. Here the history of each is kept, without looking at
 //! events. A superblock of more than one sector tears: some of its sectors are new, some old, and
 //! its checksum fails. Two disks *ran apart* if each recorded that the other is out, in different
-//! interrupted runs. Then assembly cannot tell which of them to believe, and a refusal that says so
-//! is right.
+//! interrupted runs. Then assembly rightly refuses to believe either.
 //!
 //! ```text
 //!   run 1, b withheld:  a records "b is out" ── power cut        a ≠ b: the array is refused,

@@ -1,5 +1,5 @@
-//! The oracle of contents: the versions of each sector that a read may return, and that can be on
-//! stable storage.
+//! The oracle of contents: versions of each sector that a read may return, or that can be on stable
+//! storage.
 //!
 //! ```text
 //!   begin ──▶ current, in flight ──answered──▶ current ──a later write answered──▶ superseded
@@ -11,12 +11,10 @@
 //! ```
 //!
 //! After an unclean stop a mirror can hold two values in two copies. Reading pins one, but losing a
-//! member can bring the other back. Such entries are superseded *by pin*, and [`Model::unpin`]
-//! makes them current again.
+//! member can bring the other back. Such entries are superseded *by pin*, until [`Model::unpin`].
 //!
 //! A write that was acknowledged early is *held* until the members have it. An entry that is
-//! superseded while no held write is current is *covered*: a later write is on the members, so no
-//! kill restores it.
+//! superseded while no held write is current is *covered*: no kill restores it.
 //!
 //! A partly written sector is a version of its own, whose bytes are kept here. If they equal those
 //! of another version, it is that version.

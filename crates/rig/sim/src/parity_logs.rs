@@ -1,12 +1,10 @@
-//! Parity logs in the simulator, md's and our own: how they are written and torn, and replayed at a
-//! start.
+//! Parity logs in the simulator, md's and our own: written, torn, and replayed at a start.
 //!
 //! An array interrupted during its writes is replayed onto the disks as by a server, and a power
-//! cut can interrupt the replay. Then the checker of clean arrays must find parity right
-//! everywhere.
+//! cut can interrupt the replay. Then parity must be right everywhere.
 //!
 //! Some starts ignore our own logs, as other servers do, whose writes bypass them. Superblocks then
-//! no longer say that they count.
+//! lose the stamp.
 //!
 //! # Invariants
 //! - Where logs were kept, replay makes an uncleanly stopped array clean, whichever members are

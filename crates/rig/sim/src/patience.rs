@@ -1,17 +1,16 @@
-//! How long a request waits in front of a disk: the order of an elevator, and the holds of the
-//! multiplexer.
+//! How long requests wait before a disk: the elevator's order, and the multiplexer's holds.
 //!
 //! A simulated disk takes as long as the seed says, so a bound in nanoseconds alone says nothing.
 //! The checks here add up to a bound. An aged request goes before every younger one, so it waits
 //! only for earlier ones and for the disk. A held request is let go within [`HELD_PERIODS_MAX`]
-//! periods. No dispatcher idles while a request is free to go. All of this is the simulator's
-//! own arithmetic, by the rules in the headers of the elevator and the multiplexer.
+//! periods. No dispatcher idles while a request is free to go. All of this is the simulator's own
+//! arithmetic, by the rules in the headers of the elevator and the multiplexer.
 //!
 //! - No request of any class passes an aged one.
 //! - Fewer than a batch of younger requests of its class and direction pass an expired one.
 //! - At most as many batches of reads of its class pass a write as writes may be starved.
-//! - The multiplexer lets one side go, names a moment within a period, gives an idle slice away,
-//!   and holds no side for long.
+//! - The multiplexer lets one side go, names a moment within a period, gives idle slices away, and
+//!   holds no side long.
 //! - An urgent side gets more than the least share.
 
 use braid_elevator::{

@@ -3,8 +3,7 @@
 //!
 //! Before the disk goes on, all else proceeds until no read is in flight. The checker demands this
 //! if the array says that the member sits out and no other fault is known: then every read can be
-//! made without it. If another member sat out before, a read can have moved to this one, and is not
-//! moved again.
+//! made without it. A read moved here from another member that sat out is not moved again.
 //!
 //! # Invariants
 //! - A read that can avoid a pausing disk does not wait for it

@@ -1,5 +1,5 @@
-//! Starts at which the operator accepts that some sectors can read wrong: which sectors, and the
-//! promise for all others.
+//! Starts at which the operator accepts that some sectors can read wrong: which, and the promise
+//! for others.
 //!
 //! When the array ended, rows with writes in flight could disagree. Parity can then yield anything
 //! for a missing member there. All other sectors read as ever, then and later: rows that disagree

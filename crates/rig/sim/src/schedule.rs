@@ -3,8 +3,7 @@
 //! All pending events wait in one of four classes. The seed gives each class a weight for a run,
 //! picks a class by weight and one of its events at random. So any order can come, and some runs
 //! are all answers first, some all superblocks last. Without a seed ([`Order::Fixed`]) the oldest
-//! or newest event of the first class that has one happens: these are the schedules of the
-//! exhaustive worlds.
+//! or newest event of the first class that has one happens, as in the exhaustive worlds.
 
 use std::sync::Arc;
 

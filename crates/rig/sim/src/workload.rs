@@ -3,8 +3,7 @@
 //! A run has one to three clients, each with a shape of its own. Each either submits to the array
 //! itself or speaks NBD on a connection, which it may share with another ([`crate::wire`]).
 //! Requests are in bytes. Most begin and end at sectors; some shapes rarely do. Every request is
-//! numbered and draws from a stream of its own; a request that is left out keeps its place in the
-//! sequence.
+//! numbered and draws from its own stream; one that is left out keeps its place.
 //!
 //! | Shape | Requests |
 //! |---|---|

@@ -1,5 +1,4 @@
-//! Kills a job at one percent after another: a resync, the recovery of a lost member, and a
-//! replacement.
+//! Kills a job at one percent after another: a resync, a recovery, and a replacement.
 //!
 //! ```text
 //!   start, paced ─ verify ─ wait for p % ─┬─ pause, which saves, and within a moment SIGKILL ─ the files: the saved offset is right

@@ -8,8 +8,8 @@
 //!                                                      └▶ without each member: braid serve --read-only, no sector without a write is wrong
 //! ```
 //!
-//! md asks the file system, here ext2 on a drive of its own, for the blocks of the file, and writes
-//! them itself.
+//! md asks the file system, here ext2 on a drive of its own, for the file's blocks, and writes
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! Jobs that md begins and braid ends, or the other way round: recoveries, replacements and
-//! resyncs.
+//! Jobs that md begins and braid ends, or vice versa: recoveries, replacements and resyncs.
 //!
 //! ```text
 //! md begins     halted half way, stopped          -> braid ends it by itself  -> md checks
@@ -8,8 +7,7 @@
 //!
 //! Two facts show that the second program goes on where the first stopped: the offset that it
 //! reports, and damage that the test does to redundancy in between. Damage above the offset is gone
-//! afterwards, as the job has passed there. Damage below it is still there, and md's check counts
-//! it.
+//! afterwards, as the job has passed there. Below it md's check counts the damage.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! With all members md's own check examines braid's replay. md 6.1 never ends its replay of a
-//! RAID-6 with two missing members and data without parity in the journal; there md only gets the
-//! result of braid's replay.
+//! RAID-6 with two missing members and data without parity in the journal; there it gets braid's
+//! replay.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

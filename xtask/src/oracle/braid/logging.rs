@@ -1,5 +1,5 @@
 //! Braid's own log: braid is killed while it writes arrays with one, members are withheld, and md
-//! uses the arrays in between.
+//! runs in between.
 //!
 //! ```text
 //!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, no sector without a write is wrong

@@ -1,5 +1,5 @@
-//! Partial parity logs that come and go while an array runs: braid creates one for md, and md one
-//! for braid.
+//! Partial parity logs that come and go while an array runs: made by braid for md, and by md for
+//! braid.
 //!
 //! ```text
 //!   md makes and fills, without ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md replays, reads, checks

@@ -1,5 +1,4 @@
-//! Arrays that md made and wrote: braid must read the same, with all members and with every
-//! tolerated loss.
+//! Arrays that md made and wrote: braid must read the same, with every tolerated loss.
 
 use anyhow::{Context, Result, bail, ensure};
 

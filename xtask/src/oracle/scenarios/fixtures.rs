@@ -1,5 +1,4 @@
-//! Small scenarios as text in `oracle/broken`, so that the daily tests rescue md's arrays without a
-//! guest.
+//! Small scenarios as text in `oracle/broken`, which the daily tests rescue without a guest.
 
 use std::path::Path;
 

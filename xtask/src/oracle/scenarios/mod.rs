@@ -1,5 +1,5 @@
-//! `cargo xtask scenarios`: arrays of the kernel's md, broken by common mishaps; braid and mdadm
-//! must recover their files.
+//! `cargo xtask scenarios`: arrays of the kernel's md, broken by mishaps; braid and mdadm recover
+//! their files.
 //!
 //! ```text
 //! stories                arrays and their mishaps

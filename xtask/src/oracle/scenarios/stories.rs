@@ -1,5 +1,4 @@
-//! The scenarios: an array of the kernel's md, a mishap, and a request to braid and mdadm for its
-//! files.
+//! The scenarios: md's array, a mishap, and a request to braid and mdadm for its files.
 //!
 //! Each is a short story in shell, with the functions of `words.sh`. braid gets the arguments that
 //! docs/rescue.md gives for the case, and no other knowledge. mdadm gets the advice of its manual

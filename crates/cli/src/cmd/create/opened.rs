@@ -1,5 +1,4 @@
-//! The members of a new array as they are found: opened, measured and probed, or files still to be
-//! made.
+//! The members of a new array as they are found: opened, measured and probed, or to be made.
 //!
 //! Opens exclusively, as for writing. Writes nothing and decides nothing about the array.
 

@@ -1,7 +1,6 @@
 //! The plan of `braid create`: every write and its place, decided before the first write.
 //!
-//! Takes the opened and probed members and judges the shape. Writes nothing; a file that is to be
-//! made is only a size here.
+//! Takes the opened and probed members and judges the shape. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;

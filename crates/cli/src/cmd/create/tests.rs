@@ -1,5 +1,4 @@
-//! A failure half-way leaves members as they were, unless zeroing had begun, and removes the new
-//! files.
+//! A failure leaves members as they were, unless zeroing had begun, and removes new files.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
-//! The copy loop: reads and writes as the plan asks, and from time to time makes the image durable
-//! and the map current.
+//! The copy loop: reads and writes as planned; now and then makes image and map durable.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,6 @@
-//! Holes of a sparse file: they read as zeroes, and the file system lists them, so no read is
-//! needed.
+//! Holes of a sparse file: the file system lists them, so no read is needed.
 //!
-//! It does not ask block devices, which have no holes. It skips short holes, because each would be
-//! a line of the map.
+//! It does not ask block devices, which have no holes. It skips short holes, to keep the map short.
 
 use std::ops::Range;
 use std::path::Path;

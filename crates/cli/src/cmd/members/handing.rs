@@ -1,5 +1,4 @@
-//! Opens devices here and passes their descriptors to a confined server, which may open nothing
-//! itself.
+//! Opens devices and passes their descriptors to a confined server, which may open nothing.
 //!
 //! A device that cannot be opened is not passed. It may be a failed member that the server still
 //! has open and opens again by itself. Otherwise the server refuses the device, and the error

@@ -1,5 +1,4 @@
-//! `braid serve --detach`: starts a server in the background, and returns when clients may connect
-//! to it.
+//! `braid serve --detach`: starts a server in the background, and returns when it serves.
 //!
 //! ```text
 //!   braid serve --detach ... ──starts──▶ braid serve --detached=LOG ...   in a session of its own, output to LOG

@@ -1,13 +1,11 @@
-//! `braid serve --name NAME`: serves the array with the options of its file and of the command
-//! line.
+//! `braid serve --name NAME`: serves with the options of a file and of the command line.
 //!
 //! ```text
 //!   braid serve --name tank --read-only
 //!     └─▶ /etc/braid/tank.toml ─▶ --nbd ... --cache-memory ... MEMBER ... ─clap─▶ the same Args as from a command line
 //! ```
 //!
-//! An option of the command line replaces the file's; members of the command line are added to the
-//! file's.
+//! An option of the command line replaces the file's; members are added to the file's.
 //!
 //! This file knows no option by itself. clap knows all options and their valid values.
 

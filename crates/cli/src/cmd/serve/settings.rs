@@ -1,5 +1,5 @@
-//! Settings in the words of `braid set`, as options of `serve`: each group below is one of its
-//! headings in the help.
+//! Settings in the words of `braid set`, as options of `serve`: each group is a heading in the
+//! help.
 
 use braid_server::SettingWords;
 

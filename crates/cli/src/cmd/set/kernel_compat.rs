@@ -1,5 +1,4 @@
-//! `braid set NAME kernel-compat MEMBER...`: clears the logical block size in the superblocks of a
-//! stopped array.
+//! `braid set NAME kernel-compat MEMBER...`: clears a stopped array's logical block size.
 //!
 //! Linux 6.19 and later write the field, and older kernels refuse an array that has it. A value of
 //! 512 bytes is the default anyway and may be cleared. A larger value may not, because the data on

@@ -1,5 +1,4 @@
-//! The world's bad-block logs: it creates them, damages them, and checks every request against
-//! them.
+//! The world's bad-block logs: it creates and damages them, and checks requests against them.
 
 use braid_engine::BadLogWrite;
 use braid_engine::array::{ArrayView, MemberId, bad_block_log_for};

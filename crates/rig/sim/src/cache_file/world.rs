@@ -1,5 +1,4 @@
-//! The world's copies of acknowledged writes: while the process runs, when it ends, and when the
-//! next one finds them.
+//! The world's copies of acknowledged writes: during the process, at its end, and in the next one.
 
 use braid_assembly::AssembledArray;
 use braid_engine::effect::{CacheRecord, CachedContent, CachedRun};

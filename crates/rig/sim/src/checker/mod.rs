@@ -1,8 +1,7 @@
 //! The checkers, each where its rule could break.
 //!
 //! `answers`: answers to clients. `verdicts`: assembly's choice of members. `redundancy`: the
-//! promises of a clean superblock. Each panics with a description; the command that runs a seed
-//! names the seed.
+//! promises of a clean superblock. Each panics with a description.
 
 mod answers;
 pub(crate) mod layouts;

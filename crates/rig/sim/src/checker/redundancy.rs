@@ -1,8 +1,8 @@
 //! The promises of "clean": copies are equal and parity fits, on the disks themselves (I5).
 //!
 //! [`agrees`] checks one strip ([`crate::taint`]), with the bytes of the disks or those of honest
-//! disks. Exempt are only strips that lies have touched, and sectors of a bad-block log that no
-//! client has written.
+//! disks. Exempt are only strips that lies have touched, and logged sectors that no client has
+//! written.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

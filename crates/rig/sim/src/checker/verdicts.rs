@@ -6,8 +6,7 @@
 //! - A disk that is `out` is never chosen.
 //! - A disk that never failed is always chosen.
 //! - A refusal needs a reason that the simulator sees, too.
-//! - A stripe that may be inconsistent is not served without the column that would have to be
-//!   computed (the write hole).
+//! - A stripe that may be inconsistent is not served if a column must be computed (write hole).
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! The world's elevators: it fills them, gives disks their dispatches, and checks the waiting
-//! requests.
+//! The world's elevators: it fills them, gives disks their dispatches, and checks waits.
 
 use braid_elevator::{Allowed, Demand, Entry, EntryId, Operation, Place, Policy, Tag};
 use braid_engine::array::MemberId;

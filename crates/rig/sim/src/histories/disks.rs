@@ -1,5 +1,4 @@
-//! The disks of a history: a superblock's bytes, which can tear, and the last write that the disk
-//! holds.
+//! The disks of a history: a superblock's bytes, which can tear, and its last write.
 
 use braid_assembly::ProbedMember;
 use braid_geometry::{Level, default_layout};

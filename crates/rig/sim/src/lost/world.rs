@@ -1,5 +1,4 @@
-//! The world's lost writes: it notes the loss of acknowledged writes, and checks reads from then
-//! on.
+//! The world's lost writes: it notes their loss, and checks reads from then on.
 
 use braid_engine::request::{Fault, Operation, Request, RequestId};
 

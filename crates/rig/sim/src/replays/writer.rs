@@ -1,5 +1,4 @@
-//! Writes of clients as md makes them with a partial parity log, as the ordered requests to each
-//! disk.
+//! md's writes with a partial parity log, as the ordered requests to each disk.
 //!
 //! Each log is independent, because rows belong to the log of their parity: a durable record; then
 //! its data and parity in any order; then flushes; then the next record. The writer knows the

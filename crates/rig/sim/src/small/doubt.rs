@@ -6,8 +6,8 @@
 //!   write   its values, all of one disk: first the unflushed writes in order, then those in flight
 //! ```
 //!
-//! A power cut keeps any of the writes. If only the process ends, disks keep all unflushed writes,
-//! and any of those in flight.
+//! A power cut keeps any of the writes. If only the process ends, disks keep unflushed writes, and
+//! any in flight.
 //!
 //! All hashes are relative to the disks before the story: an unchanged cell counts nothing, so that
 //! stories of one array can be compared.

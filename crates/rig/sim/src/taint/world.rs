@@ -1,5 +1,4 @@
-//! Tracks effects of lying disks: which sectors may be wrong, and whether the offline check finds
-//! them.
+//! Tracks effects of lying disks: sectors that may be wrong, and the offline check of them.
 
 use std::collections::BTreeSet;
 

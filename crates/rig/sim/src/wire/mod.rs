@@ -1,11 +1,9 @@
-//! Clients behind the NBD protocol: both shipped sessions, and a wire that delivers as the seed
-//! says.
+//! Clients behind the NBD protocol: both shipped sessions, and a wire driven by the seed.
 //!
 //! Where it stands: a connection replaces a socket, its two ends and the threads around them. The
 //! server's part is `frontend-nbd` and the command's `DiskExport`, without their threads: the
 //! session admits, [`crate::call`] is the volume, the session's codec answers. The client's part is
-//! `ClientSession`, which notices unexpected and double replies, and data that is missing or comes
-//! twice.
+//! `ClientSession`, which notices unexpected or double replies, and missing or double data.
 //!
 //! ```text
 //!   client ── to_server: any fragments ──▶ ServerSession ── request ──▶ call ──▶ the array

@@ -6,8 +6,7 @@
 //!   meanwhile. Then md writes the members, and the journal records the stripe as flushed, which
 //!   says nothing about the members' caches.
 //!
-//! Now and then members are flushed and the tail moves. The writer follows the layout's definition,
-//! not the engine.
+//! Now and then members are flushed and the tail moves. The layout follows its definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 

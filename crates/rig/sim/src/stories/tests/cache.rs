@@ -1,5 +1,4 @@
-//! The stripe cache: which writes are answered early, which are delayed, and what reads see of
-//! them.
+//! The stripe cache: early and delayed writes, and reads of them.
 
 use braid_engine::array::Notice;
 use braid_engine::request::{Fault, Operation};

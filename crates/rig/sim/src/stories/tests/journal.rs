@@ -1,5 +1,4 @@
-//! The write journal: after a crash at any moment, whichever members are missing, no acknowledged
-//! write is lost.
+//! The write journal: no crash loses acknowledged writes, whichever members are missing.
 
 use braid_engine::array::{LogRefusal, MemberView, Notice};
 use braid_geometry::Level;

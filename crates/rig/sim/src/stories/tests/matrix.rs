@@ -1,5 +1,5 @@
-//! The crash matrix: arrays with each policy are cut off during writes, and started without as many
-//! members as the level tolerates.
+//! The crash matrix: arrays with each policy are cut off, and started without as many members as
+//! tolerated.
 //!
 //! It counts refused starts, with the ranges that they name, and served ones. In these it compares
 //! each sector that no client was writing with its content before; the first wrong sector fails the

@@ -3,8 +3,7 @@
 //!
 //! Each is a world like any other ([`script`]), with the same model and checkers. The seed decides
 //! the schedule and whatever the scene leaves open; `BRAID_STORY_SEEDS` multiplies the number of
-//! seeds. A test's name is the property that it guards; *Regression* in its comment tells the bug
-//! that it was written for.
+//! seeds. A test's name is the property that it guards; *Regression* tells its bug.
 
 #![cfg_attr(
     not(test),

@@ -1,6 +1,5 @@
 //! Bad-block logs: their sectors are rewritten from the other members, and a failed write costs its
-//! sector, not its member. Logs are long here: power is cut while several of their sectors are
-//! written.
+//! sector, not its member. Logs are long here: cuts hit several of their sectors.
 
 use std::ops::Range;
 

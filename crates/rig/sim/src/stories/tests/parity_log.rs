@@ -1,5 +1,4 @@
-//! Parity logs, md's and our own: after a crash at any moment, whichever members are missing, no
-//! kept write is lost.
+//! Parity logs, md's and our own: no crash loses a kept write, whichever members are missing.
 
 use braid_engine::array::MemberView;
 use braid_geometry::Level;

@@ -1,5 +1,5 @@
-//! Replacement of members in service: whatever fails meanwhile, no byte is lost, and each slot's
-//! member holds its content.
+//! Replacement of members in service: whatever fails, no byte is lost, and slots hold their
+//! content.
 
 use braid_engine::array::{JobEnd, JobKind, JobRequest, MemberId, Notice};
 use braid_engine::cause::Asked;

@@ -1,5 +1,4 @@
-//! A world that a story drives: the story says each next event, the seed schedules what lies
-//! between.
+//! A world that a story drives: the story gives events, the seed schedules the rest.
 //!
 //! ```text
 //!   issue, flush ──▶ world ──▶ answers          befall, plan: mishaps, at once or at some step
@@ -11,8 +10,7 @@
 //! current moment, [`Script::tick`] goes to the next moment that a machine named,
 //! [`Script::settle`] does both until nothing is left.
 //!
-//! Besides the checks of every world, each step checks I3 and I5 literally
-//! ([`Script::check_told`]).
+//! Beside every world's checks, each step checks I3 and I5 literally ([`Script::check_told`]).
 
 use std::collections::BTreeSet;
 

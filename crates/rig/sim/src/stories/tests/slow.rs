@@ -1,5 +1,4 @@
-//! A member stalls: no read waits for it, no abandoned read changes an answer, and it is read again
-//! when it responds.
+//! A member stalls: no read waits for it, no abandoned read changes an answer, and it returns.
 
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::buffer::Buffer;

@@ -1,5 +1,4 @@
-//! Content and order of superblock writes: the invariants I3, I4 and I5 as stories, and the event
-//! count.
+//! Content and order of superblock writes: I3, I4 and I5 as stories, and the event count.
 
 use braid_engine::array::{JobRequest, MemberId, Notice};
 use braid_geometry::Level;
