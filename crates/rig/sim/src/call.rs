@@ -193,7 +193,6 @@ mod tests {
         assert_eq!(content[..3 * SECTOR], written(ids[4], 0, 3 * sector));
     }
 
-    /// A patch loses the bytes beside it: the checker sees that.
     #[test]
     #[should_panic(expected = "reads as nothing that was ever written there")]
     fn a_patch_that_loses_its_neighbours_is_noticed() {

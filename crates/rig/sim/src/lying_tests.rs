@@ -263,7 +263,6 @@ fn a_false_flush_loses_what_was_written_since_the_true_one_and_nothing_else() {
     assert!(lost > 0);
 }
 
-/// The check of confinement can fail: a row is lost that the simulator has not seen written.
 #[test]
 #[should_panic(expected = "which no client had written")]
 fn a_loss_in_a_row_that_nobody_wrote_is_noticed() {

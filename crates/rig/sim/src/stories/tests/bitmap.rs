@@ -165,7 +165,6 @@ fn came_back(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Members return under load, and no sector that they missed is believed.
 #[test]
 fn a_member_that_comes_back_is_made_whole_while_clients_write() {
     for_seeds(4, |seed| {
@@ -224,7 +223,6 @@ fn came_back_late(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// After a crash a resync reads only what bits name, and then all redundancy agrees.
 #[test]
 fn a_resync_passes_over_what_no_bit_names() {
     for_seeds(3, |seed| {

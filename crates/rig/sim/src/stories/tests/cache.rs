@@ -170,7 +170,6 @@ fn a_flush_that_waits_for_a_write_waits_for_what_takes_its_place() {
     for_seeds(20, replaced_while_a_flush_waits);
 }
 
-/// A batch does not read parity that the batch before it made.
 #[test]
 fn what_is_in_the_cache_is_not_read_again() {
     for_seeds(4, |seed| {
@@ -198,7 +197,6 @@ fn flushed(story: &mut Script) -> usize {
     members
 }
 
-/// A flush skips members without a write since their last flush.
 #[test]
 fn a_flush_reaches_only_members_that_were_written() {
     for_seeds(4, |seed| {
@@ -226,7 +224,7 @@ fn a_flush_after_one_write_flushes_no_member() {
     });
 }
 
-/// More members fail after the acknowledgement than the level tolerates: all flushes fail.
+/// More members fail than the level tolerates, after the acknowledgement.
 #[test]
 fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
     for_seeds(6, |seed| {
@@ -329,8 +327,8 @@ fn two_bad_sectors_far_apart_can_be_read() {
     });
 }
 
-/// Bad sectors on all members, no two in the same 4 KiB block of a row. The level makes up for
-/// each, however many a request meets, and whatever is written with it.
+/// Bad sectors on all members, no two at the same 4 KiB offset. The level makes up for each,
+/// however many a request meets, and whatever is written with it.
 #[test]
 fn bad_sectors_that_never_meet_cost_no_request() {
     const CHUNK: u64 = 128;

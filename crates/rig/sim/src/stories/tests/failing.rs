@@ -7,7 +7,6 @@ use super::scene::{Scene, design};
 use super::script::{Mix, WRITE};
 use crate::fault::Mishap;
 
-/// One unreadable sector: the client gets its bytes, and the sector is written again.
 #[test]
 fn unreadable_sectors_are_read_elsewhere_and_rewritten() {
     for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {

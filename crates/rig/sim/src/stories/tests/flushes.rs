@@ -32,7 +32,6 @@ fn flush_covers_every_write_answered_before_it() {
     assert!(read * 2 > told, "most are read after the cut: {read} of {told}");
 }
 
-/// A FUA write without any flush is durable when acknowledged.
 #[test]
 fn durable_write_is_durable_when_answered() {
     for (level, layout) in [(Level::Raid1, 0), (Level::Raid6, 2), (Level::Raid10, 0x103)] {
@@ -69,7 +68,6 @@ fn failed_flush_without_redundancy_is_an_error() {
     });
 }
 
-/// A member that cannot be flushed is out before the flush is answered.
 #[test]
 fn failed_flush_costs_the_member_not_the_client() {
     for (level, layout) in [(Level::Raid1, 0), (Level::Raid5, 2), (Level::Raid10, 0x102)] {

@@ -54,7 +54,6 @@ fn a_member_that_holds_not_all_comes_to_hold_all() {
     });
 }
 
-/// A driver that allows little, and late, delays a job but does not stop it.
 #[test]
 fn a_job_ends_however_little_it_is_allowed() {
     for_seeds(8, |seed| {
@@ -147,7 +146,6 @@ fn a_job_goes_on_after_a_stop_where_it_was() {
     });
 }
 
-/// During the recovery of one member another one is lost.
 #[test]
 fn a_second_loss_does_not_end_a_recovery() {
     for_seeds(20, |seed| {
@@ -162,7 +160,6 @@ fn a_second_loss_does_not_end_a_recovery() {
     });
 }
 
-/// The member in recovery is lost itself.
 #[test]
 fn a_recovery_whose_target_is_lost_ends() {
     for_seeds(20, |seed| {

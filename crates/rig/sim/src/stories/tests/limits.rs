@@ -9,7 +9,6 @@ use super::script::Mix;
 use crate::content::{SECTOR, bytes, places};
 use crate::fault::Mishap;
 
-/// A member in recovery is read only below its offset; everything reads right.
 #[test]
 fn recovering_member_is_read_only_where_it_is_recovered() {
     for_seeds(3, |seed| {

@@ -97,7 +97,6 @@ fn a_member_is_replaced_while_it_serves() {
     });
 }
 
-/// Sectors that the replaced member cannot read are solved for from the others.
 #[test]
 fn bad_sectors_of_a_member_do_not_end_its_replacement() {
     for_seeds(20, |seed| {

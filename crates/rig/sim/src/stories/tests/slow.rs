@@ -279,7 +279,6 @@ fn reads_go_around_a_stalled_and_a_failing_member() {
     });
 }
 
-/// An array that cannot lose one more member reads it, however long it takes.
 #[test]
 fn a_member_that_is_needed_does_not_sit_out() {
     for_seeds(4, |seed| {
@@ -296,7 +295,6 @@ fn a_member_that_is_needed_does_not_sit_out() {
     });
 }
 
-/// An operator turns sitting out off at any time.
 #[test]
 fn turned_off_nobody_sits_out() {
     for_seeds(4, |seed| {

@@ -103,7 +103,6 @@ fn clean_only_after_drain_and_flush() {
     }
 }
 
-/// A stop finishes writes in flight first.
 #[test]
 fn stop_waits_for_writes_under_way() {
     for (level, layout) in levels() {

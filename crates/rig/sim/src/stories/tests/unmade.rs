@@ -211,7 +211,6 @@ fn without_a_log(seed: u64) {
     assert_eq!(end, JobEnd::Unreadable);
 }
 
-/// A replacement takes the slot although its member and the others cannot give some sectors.
 #[test]
 fn a_replacement_lacks_what_nobody_can_give() {
     for_seeds(12, |seed| {
