@@ -139,8 +139,7 @@ impl ArraySpec {
         let Ok(copies) = copies.parse::<usize>() else { return BTreeSet::new() };
         (0..count)
             .map(|chunk| {
-                // near: copies of successive chunks in a row; far, offset: each one slot to the
-                // right.
+                // near: copies of successive chunks in a row; far, offset: one slot to the right.
                 let first = if kind == "n" { chunk * copies } else { chunk };
                 let set = match self.making {
                     Making::PatchedFarSets(1) => count / copies,

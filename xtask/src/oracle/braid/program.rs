@@ -21,8 +21,7 @@ impl Program {
         Ok(Self { path: build::Program::Braid.dev()? })
     }
 
-    /// `braid create` of this spec; it makes members of equal size, others are sparse files
-    /// already.
+    /// `braid create` of this spec. It makes members of equal size; others exist as sparse files.
     pub(super) fn create(&self, spec: &ArraySpec, images: &[PathBuf]) -> Result<()> {
         let mut create = Command::new(&self.path);
         create.arg("create").arg(&spec.name[..spec.name.len().min(24)]);

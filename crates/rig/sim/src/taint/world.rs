@@ -201,8 +201,7 @@ impl World {
         }
     }
 
-    /// The offline check finds every tainted sector alone in its strip. Agreeing strips are
-    /// believed.
+    /// The offline check finds tainted sectors alone in their strips. Agreeing strips are believed.
     fn check_offline(&mut self, is_stable: bool) {
         let slots: Vec<Option<(usize, u64)>> = self
             .taint

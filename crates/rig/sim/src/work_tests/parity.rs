@@ -160,8 +160,7 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
     assert_eq!(bench.outcomes.len(), 24);
 }
 
-/// Regression: a job's reads waited behind clients' for seconds, and a client's write of their band
-/// with them.
+/// Regression: a job's reads waited behind clients' for seconds, and a client's write with them.
 #[test]
 fn idle_work_gives_its_band_up_to_a_write() {
     let mut bench = Bench::new(Level::Raid5, 4, None);
