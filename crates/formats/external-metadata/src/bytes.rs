@@ -1,5 +1,6 @@
-//! Reads numbers from unvalidated bytes; reads beyond the end return `None`.
+//! Fields of IMSM and DDF that are no plain numbers.
 
+use braid_byte_reader::le32;
 
 /// A number in two separate little-endian halves.
 pub(crate) fn halves(bytes: &[u8], low: usize, high: usize) -> Option<u64> {

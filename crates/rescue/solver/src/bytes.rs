@@ -1,4 +1,4 @@
-//! Reads numbers from unvalidated bytes; reads beyond the end return `None`.
+//! Small helpers over bytes of a member.
 
 pub(crate) const SECTOR: usize = 512;
 
