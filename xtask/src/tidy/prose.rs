@@ -1,9 +1,9 @@
 //! Rules on the sentences of comments and documents: columns, banned words, subjects, and the share
 //! of words that name nothing.
 //!
-//! A paragraph is a run of comment lines, or of lines of a document, without a blank line, list mark,
-//! heading, table or fence between them. Sentences end at a full stop, colon, semicolon, exclamation
-//! or question mark before a space. Code between backticks is one word.
+//! A paragraph is a run of comment lines, or of lines of a document, without a blank line, list
+//! mark, heading, table or fence between them. Sentences end at a full stop, colon, semicolon,
+//! exclamation or question mark before a space. Code between backticks is one word.
 
 use super::source::Source;
 use super::tree::Document;
@@ -78,6 +78,7 @@ impl Prose {
 
     /// Takes a line: `text` is its prose, `whole` the line as it stands in the file.
     fn line(&mut self, number: usize, text: &str, whole: &str, findings: &mut Vec<Finding>) {
+        let is_indented = self.paragraph.is_empty() && text.starts_with("    ");
         let text = text.trim();
         let is_fence = text.starts_with("```") || text.starts_with("~~~");
         let is_table = text.starts_with('|');
@@ -97,7 +98,7 @@ impl Prose {
         if self.is_fenced {
             return;
         }
-        if is_table {
+        if is_table || is_indented || text.starts_with('#') {
             self.banned(number, text, findings);
             return;
         }

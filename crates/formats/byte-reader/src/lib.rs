@@ -1,8 +1,8 @@
 //! Numbers from bytes of a disk that are not validated yet. Each reader takes an offset in bytes,
 //! and returns `None` if the bytes end before the number does.
 //!
-//! The parsers of foreign formats share it: partition tables, file systems, LVM, IMSM, DDF. md's own
-//! superblocks are structures of `braid-ondisk`.
+//! The parsers of foreign formats share it: partition tables, file systems, LVM, IMSM, DDF. md's
+//! own superblocks are structures of `braid-ondisk`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]

@@ -1,7 +1,7 @@
 //! The sum of a DDF section: CRC-32 with the polynomial of Ethernet.
 //!
-//! Two variants exist: zlib's, inverted at both ends, and mdadm's, which begins with zero and is not
-//! inverted. A section is sound if either fits: 32 bits fit by chance once in 2^32.
+//! Two variants exist: zlib's, inverted at both ends, and mdadm's, which begins with zero and is
+//! not inverted. A section is sound if either fits: 32 bits fit by chance once in 2^32.
 
 use braid_byte_reader::{be32, raw_crc32};
 

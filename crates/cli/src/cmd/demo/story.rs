@@ -44,7 +44,7 @@ const LOAD_BETWEEN: Duration = Duration::from_millis(300);
 /// Bytes of a member that are read at a time.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// The folder, the members, and the content that the array must have.
+/// The demo in play: its folder, its members, and the expected content of the array.
 pub(super) struct Story<'a> {
     folder: &'a Path,
     members: Vec<PathBuf>,
