@@ -102,6 +102,9 @@ impl Prose {
             self.banned(number, text, findings);
             return;
         }
+        if text.is_empty() {
+            return;
+        }
         let item = text.strip_prefix("- ").or_else(|| text.strip_prefix("* ")).or_else(|| {
             let (digits, rest) = text.split_once(". ")?;
             digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(rest)
