@@ -1,17 +1,19 @@
-//! What the kernel says of a block device: what a loop device is over, and whether a device may be written.
+//! Two questions to the kernel about an open block device: the backing file of a loop device, and
+//! whether writes are refused.
 //!
-//! Where it stands: `braid-member` asks, when it opens a device, and when it follows one to what is below it. The path that sysfs gives may be
-//! stale, of another mount namespace, or covered by another mount; the device and inode that `LOOP_GET_STATUS64`
-//! answers (loop(4), `linux/loop.h`) are the file itself.
+//! Place in the flow: `braid-member` calls it when it opens a device and when it follows a device
+//! to the layer below. The path in sysfs may be stale, belong to another mount namespace, or be
+//! covered by another mount. The device and inode that `LOOP_GET_STATUS64` returns (loop(4),
+//! `linux/loop.h`) identify the backing file itself.
 //!
-//! A block device that may not be written opens for writing all the same; only the write itself fails. `BLKROGET`
-//! (`linux/fs.h`) answers before, and needs neither `/sys` nor `/proc`.
+//! A read-only block device still opens for writing; only the write fails. `BLKROGET`
+//! (`linux/fs.h`) reports the state before that, and needs neither `/sys` nor `/proc`.
 //!
-//! What it does not do: open, attach or detach anything; look at paths. It is a crate of its own because the calls are
-//! unsafe and `braid-member` has no unsafe code.
+//! It opens, attaches and detaches nothing, and reads no paths. It is a crate of its own because
+//! these calls are unsafe and `braid-member` has no unsafe code.
 //!
-//! Invariant: what is no loop device, or has nothing attached, has no status; what is no block device is not called
-//! read-only `[check: what_is_no_loop_device_has_no_status]`.
+//! Invariant: a device that is no loop device, or is detached, has no status; a file that is no
+//! block device is not reported as read-only `[check: what_is_no_loop_device_has_no_status]`.
 
 use std::os::fd::AsFd;
 
@@ -21,13 +23,13 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 /// `LOOP_GET_STATUS64`; loop devices' numbers do not encode the argument's size.
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
 
-/// `struct loop_info64` in words: 232 bytes, of which the first five words are all that is wanted here.
+/// `struct loop_info64` as 29 words (232 bytes); only the first five are used here.
 type LoopInfo64 = [u64; 29];
 
 /// `BLKROGET`; its number does not encode the argument's size either.
 const BLKROGET: Opcode = 0x125E;
 
-/// What a loop device is over, and which part of it.
+/// The backing file of a loop device, and the range of it that the device shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// `st_dev` of the file below, packed.
@@ -48,24 +50,27 @@ pub struct Status {
 /// `ENXIO` where nothing is attached; `ENOTTY` or another where it is no loop device.
 #[allow(unsafe_code)]
 pub fn status(device: impl AsFd) -> Result<Status, Errno> {
-    // SAFETY: the request writes a `struct loop_info64`, which has the size and no more than the alignment of the
-    // type given, all of it when it succeeds; every pattern of bits is a value of that type. A driver that gives
-    // the number another meaning is no loop device: the caller asks sysfs for that first, and the number lies in
-    // the loop driver's own range ('L', 0x00-0x0F, in the kernel's list of ioctl numbers).
+    // SAFETY: on success the request writes a whole `struct loop_info64`. That has the size of the
+    // type given, and no stricter alignment. Every bit pattern is a value of that type. Only a
+    // driver other than loop could give this number another meaning. The caller asks sysfs for the
+    // driver first. The number lies in loop's own range ('L', 0x00-0x0F, in the kernel's ioctl
+    // list).
     let words: LoopInfo64 =
         unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo64>::new()) }?;
     let [device, inode, block_device, offset_bytes, length_bytes_max, ..] = words;
     Ok(Status { device, inode, block_device, offset_bytes, length_bytes_max })
 }
 
-/// Whether the kernel refuses to write an open block device: a switch of the card, a write blocker, `blockdev --setro`.
+/// Whether the kernel refuses writes to an open block device: a switch on the card, a write
+/// blocker, `blockdev --setro`.
 ///
 /// # Errors
-/// `ENOTTY` or another where it is no block device.
+/// `ENOTTY` or another error if the file is no block device.
 #[allow(unsafe_code)]
 pub fn is_read_only(device: impl AsFd) -> Result<bool, Errno> {
-    // SAFETY: the request writes a C `int`, all of it when it succeeds, and every pattern of bits is an `i32`. The
-    // number lies in the block layer's own range (0x12, 93-106, in the kernel's list of ioctl numbers).
+    // SAFETY: on success the request writes a whole C `int`, and every bit pattern is an `i32`. The
+    // number lies in the block layer's own range (0x12, 93-106, in the kernel's list of ioctl
+    // numbers).
     let answer: i32 = unsafe { ioctl(device, Getter::<BLKROGET, i32>::new()) }?;
     Ok(answer != 0)
 }

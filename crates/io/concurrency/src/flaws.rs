@@ -1,7 +1,7 @@
 //! Lines that a model can leave out, to show that it would notice.
 
-/// Declares them: an enum, `has`, which is asked where such a line stands, and, for models, `choose`. In the product the
-/// answer is a constant `false`, and nothing of this is left after compilation.
+/// Declares a crate's flaws: an enum, `has`, which each flawed line calls, and, for models,
+/// `choose`. In the product `has` is a constant `false`, so the compiler removes every trace.
 #[macro_export]
 macro_rules! flaws {
     ($visibility:vis enum Flaw { $(#[doc = $what:literal] $name:ident,)* }) => {

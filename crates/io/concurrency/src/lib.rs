@@ -1,17 +1,18 @@
 //! Locks, threads and time: the operating system's, or those of a model checker.
 //!
-//! Where it stands: below every crate with threads. What one thread hands to another there goes through the names below. In
-//! the product they are the standard library's and nothing else. Under `--cfg loom` and `--cfg shuttle` they are those
-//! crates', so that the very code that ships is run under every schedule of a small model, or under many of a large one.
-//! What it does not do: decide anything.
+//! Place in the flow: below every crate with threads. Threads hand data to each other only through
+//! the names in this crate. In the product the names are the standard library's. Under `--cfg loom`
+//! and `--cfg shuttle` they are those of the two model checkers. So the very code that ships runs
+//! under every schedule of a small model, or under many of a large one. This crate decides nothing.
 //!
 //! ```text
-//!            product       loom                      shuttle
-//!   locks    std           every order of accesses   one order a run, from a seed
-//!   time     monotonic     (not modelled)            jumps when a thread sleeps
+//!           product       loom                      shuttle
+//!  locks    std           every order of accesses   one order a run, from a seed
+//!  time     monotonic     (not modelled)            jumps when a thread sleeps
 //! ```
 //!
-//! [`flaws!`] leaves single lines out on purpose: the proof that a model would notice. `models` runs models.
+//! [`flaws!`] leaves out single lines on purpose, to prove that a model would notice. `models` runs
+//! models.
 #![forbid(unsafe_code)]
 
 mod flaws;

@@ -1,10 +1,12 @@
-//! How models are run: under every schedule, or under many; each says its name and how many schedules it went through.
+//! Runs models under every schedule, or under many; each prints its name and its number of
+//! schedules.
 //!
-//! Where it stands: called by the crates' models, which are unit tests that exist under `--cfg loom` or `--cfg shuttle`
-//! only; `cargo xtask models` runs both, and reads what is printed here. A model that cannot fail shows nothing, so each has
-//! a twin that leaves one line out ([`crate::flaws!`]) and must be caught.
+//! Place in the flow: the crates' models call it. They are unit tests that exist only under `--cfg
+//! loom` or `--cfg shuttle`. `cargo xtask models` runs both and reads the lines printed here. A
+//! model that cannot fail proves nothing. So each has a twin that leaves one line out
+//! ([`crate::flaws!`]) and must be caught.
 
-/// What `cargo xtask models` shows.
+/// Prints the line that `cargo xtask models` shows.
 fn tell(model: &str, schedules: usize, how: &str) {
     println!("model {model}: {schedules} schedules, {how}");
 }
@@ -72,8 +74,9 @@ mod with_shuttle {
         super::tell(name, count, how);
     }
 
-    /// Runs a large model under `schedules` random schedules, and as many with few forced switches,
-    /// which reach what needs one thread to be left behind for long. With `passes` time passes when all sleep.
+    /// Runs a large model under `schedules` random schedules. As many more have few forced
+    /// switches: they reach states in which one thread lags far behind. With `passes` time passes
+    /// while all threads sleep.
     pub fn sample(
         name: &str,
         schedules: usize,

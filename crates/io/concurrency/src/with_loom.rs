@@ -73,9 +73,9 @@ pub fn thread_number() -> usize {
     NUMBER.with(|number| *number)
 }
 
-/// Loom's, for machines that are tried, not waited for. Loom takes no notice of a mutex that is
-/// let go, since a thread that waits for it sees no difference; but one that tries does. So letting go
-/// is an access that a try depends on.
+/// Loom's mutex for machines that threads try to lock and never wait for. Loom ignores an unlock,
+/// since a thread that waits for the lock sees no difference; `try_lock` does see one. So unlocking
+/// is modelled as an access on which `try_lock` depends.
 #[derive(Debug)]
 pub struct TryMutex<T> {
     inner: Mutex<T>,

@@ -13,8 +13,8 @@ thread_local! {
     static TIME_PASSES: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Sets the time to zero; with `passes` a sleep ends when its time has come, otherwise only
-/// when it is ended, so that a wake-up that was lost is a deadlock.
+/// Sets the time to zero. With `passes` a sleep ends when its time has come. Otherwise only a
+/// wake-up ends it, so that a lost wake-up is a deadlock.
 pub(crate) fn begin_time(passes: bool) {
     NOW_NS.set(0);
     TIME_PASSES.set(passes);

@@ -1,9 +1,10 @@
 //! The combiner: many threads have events for one machine, and none ever waits for it.
 //!
-//! A thread that finds nobody at work becomes the owner and drives the machine with its events, past the inbox. Otherwise it
-//! leaves them in the inbox. The owner takes everything from there in one batch, drives the machine, and gives ownership up
-//! before it carries effects out. Who fails to become owner leaves: the present owner will see the event. Why none is
-//! forgotten stands in the crate's header.
+//! A thread that finds no owner becomes the owner and drives the machine with its events, past the
+//! inbox. Otherwise it leaves them in the inbox. The owner takes all events from the inbox in one
+//! batch, drives the machine, and gives ownership up before it carries effects out. A thread that
+//! fails to become owner leaves: the present owner will see the event. The crate's header shows why
+//! no event is forgotten.
 
 use std::sync::TryLockError;
 
@@ -19,8 +20,8 @@ pub struct Combiner<M, E> {
     owner_misses: Count,
 }
 
-/// What is done in ownership, after it, and with what could not be told to the machine
-/// ([`Combiner::combine_carrying`]).
+/// The closures of [`Combiner::combine_carrying`]: one under ownership, one after it, one for
+/// effects that did not reach the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Carry<D, A, L> {
     /// Given the machine and the events, which it drains.
@@ -29,11 +30,11 @@ pub struct Carry<D, A, L> {
     pub after: A,
     /// Pushes that, when another is owner; what the push said.
     pub leave: L,
-    /// Whether `after` pushes to this very machine and leaves it at that: then it is looked at when it is through.
+    /// Whether `after` may push to this very machine without calling [`Combiner::combine`]. If so,
+    /// the inbox is checked again after it.
     pub pushes: bool,
 }
 
-/// What the owner has.
 #[derive(Debug)]
 struct Owned<M, E> {
     machine: M,
@@ -42,12 +43,13 @@ struct Owned<M, E> {
 }
 
 impl<M, E> Combiner<M, E> {
-    /// One that keeps the order of events, whichever threads pushed them.
+    /// A combiner that keeps the order of events across all threads.
     pub fn new(machine: M) -> Self {
         Self::with_lists(machine, 1)
     }
 
-    /// One that keeps the order of each thread's events only, for machines that many threads push to at once.
+    /// A combiner that keeps the order of events within each thread only, for machines to which
+    /// many threads push at once.
     pub fn unordered(machine: M) -> Self {
         Self::with_lists(machine, lists_for_all_cores())
     }
@@ -60,8 +62,8 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// Leaves an event. [`Self::combine`] must be called afterwards: by the caller, unless the answer is false;
-    /// then another thread has that duty already.
+    /// Leaves an event. If this returns true, the caller must call [`Self::combine`] afterwards; if
+    /// false, another thread has that duty already.
     pub fn push(&self, event: E) -> bool {
         self.inbox.push(event)
     }
@@ -71,8 +73,9 @@ impl<M, E> Combiner<M, E> {
         self.inbox.push_all(events)
     }
 
-    /// Becomes owner if no thread is, as often as there are events: `drive` is given the machine and the events, which it
-    /// drains; `after` carries out what came of it, without ownership. What it pushes here is looked at when it is through.
+    /// Becomes owner if no thread is, and repeats as long as there are events. `drive` gets the
+    /// machine and the events, and drains them. `after` carries the result out, without ownership.
+    /// The inbox is checked again for events that `after` pushes.
     pub fn combine<R>(
         &self,
         mut drive: impl FnMut(&mut M, &mut Vec<E>) -> R,
@@ -92,9 +95,10 @@ impl<M, E> Combiner<M, E> {
         self.combine_carrying(&mut None, carry);
     }
 
-    /// The same with effects in `carried`, which keeps its room, and for effects that may have ended when `after` returns:
-    /// it says whether the machine must hear of what is in `carried`, which `drive` is given at the next turn of this
-    /// thread. If another is owner by then, `leave` pushes it.
+    /// As [`Self::combine`], with effects in `carried`, whose capacity is reused, and for effects
+    /// that may have ended when `after` returns. Then `after` returns true, and `drive` gets
+    /// `carried` again at this thread's next turn. If another thread is owner by then, `leave`
+    /// pushes them.
     pub fn combine_carrying<C, D, A, L>(&self, carried: &mut C, mut carry: Carry<D, A, L>)
     where
         D: FnMut(&mut M, &mut Vec<E>, &mut C),
@@ -106,9 +110,10 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// The same for one who brings events: where nobody is at work and nothing waits, they go into the machine at once, and
-    /// otherwise where [`Self::push_all`] has them go. They are asked for under ownership or under a list's lock: `events` must
-    /// not touch this machine.
+    /// As [`Self::combine_carrying`], for a caller with new events. With no owner and an empty
+    /// inbox they go into the machine at once. Otherwise they are pushed as by [`Self::push_all`].
+    /// `events` is iterated under ownership or under a list's lock, so it must not touch this
+    /// machine.
     pub fn hand_over<C, D, A, L>(
         &self,
         events: impl IntoIterator<Item = E>,
@@ -127,7 +132,7 @@ impl<M, E> Combiner<M, E> {
         self.go_on(next, carried, &mut carry);
     }
 
-    /// Takes part as long as there `is_due` something that only we may know of, or we carry something.
+    /// Takes turns as long as this thread has the duty to drain (`is_due`) or carries effects.
     fn go_on<C, D, A, L>(
         &self,
         (mut is_due, mut carries): (bool, bool),
@@ -139,7 +144,8 @@ impl<M, E> Combiner<M, E> {
         L: FnMut(&mut C, &Self) -> bool,
     {
         while is_due || carries {
-            // What we carry nobody waits for us to bring: no attempt that would be in vain.
+            // No other thread waits for effects that this one carries: skip an attempt that must
+            // fail.
             let owned = if is_due || !self.inbox.is_at_work() { self.try_own() } else { None };
             (is_due, carries) = match owned {
                 Some(owned) => self.turn(owned, None, carries, carried, carry),
@@ -149,7 +155,8 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// One ownership, and what came of it: whether something was left to us meanwhile, and whether we carry something.
+    /// One turn as owner. Returns whether events were left to this thread meanwhile, and whether it
+    /// carries effects.
     fn turn<C, D, A, L>(
         &self,
         mut owned: TryMutexGuard<'_, Owned<M, E>>,
@@ -177,7 +184,7 @@ impl<M, E> Combiner<M, E> {
             is_left
         } else {
             drop(owned);
-            // The last look: what is pushed from now on finds nobody at work.
+            // The last look: events that are pushed from now on find no owner.
             self.inbox.give_up()
         };
         let _owned = flaw::has(Flaw::EffectsOwned).then(|| self.try_own());
@@ -195,8 +202,9 @@ impl<M, E> Combiner<M, E> {
         self.owner_misses.get()
     }
 
-    /// Looks at the machine, waiting for it; for counters, never on the data path. One that looks is an owner to all
-    /// others, who leave their events to it: so `combine`, which is to call [`Self::combine`], comes afterwards.
+    /// Waits for the machine and looks at it; for counters, never on the data path. Other threads
+    /// take the looker for an owner and leave their events to it. So `combine` runs afterwards and
+    /// must call [`Self::combine`].
     pub fn inspect<R>(&self, look: impl FnOnce(&M) -> R, combine: impl FnOnce()) -> R {
         let owned = self.machine.lock().expect("a machine that panicked stays stopped");
         let seen = look(&owned.machine);

@@ -1,5 +1,5 @@
-//! What a scheduler did, in numbers. Counted by the dispatcher, under its ownership; with `none` nothing is counted,
-//! since nothing is shared.
+//! Counters of a scheduler. The dispatcher counts under ownership. Under policy `none` nothing is
+//! shared, so nothing is counted.
 
 /// Sizes of drained batches: 1, 2 to 3, 4 to 7, and so on; the last one and all beyond.
 pub const DRAINED_SIZES: usize = 10;
@@ -7,7 +7,7 @@ pub const DRAINED_SIZES: usize = 10;
 /// Counts since the scheduler was made; none is ever reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What its elevator did: insertions, dispatches, merges, batches, expiries.
+    /// Counters of its elevator: insertions, dispatches, merges, batches, expiries.
     pub elevator: braid_elevator::Counters,
     /// Batches that were drained from the insertion lists, of insertions and completions.
     pub drained_batches: u64,

@@ -1,6 +1,6 @@
-//! Lines of this crate that a model can leave out.
+//! Flaws: lines of this crate that a model can leave out.
 //!
-//! Where it stands: asked at the few places named below; the runtime's models leave them out as well.
+//! The few places named below call it; the runtime's models leave these lines out as well.
 
 braid_concurrency::flaws! { pub enum Flaw {
     /// The owner does not look at the lists once more after giving ownership up.
@@ -11,7 +11,7 @@ braid_concurrency::flaws! { pub enum Flaw {
     UnmarkedLate,
     /// The owner says that it is not at work any more, and then lets go of the machine.
     GivesUpOwned,
-    /// What effects push to their own machine is not looked at when they have been carried out.
+    /// The inbox is not checked again for events that effects push to their own machine.
     OwnUnheard,
     /// Effects are carried out while the machine is still owned.
     EffectsOwned,
@@ -19,10 +19,10 @@ braid_concurrency::flaws! { pub enum Flaw {
     LookLeaves,
     /// A scheduler that is switched to `none` does not look at what it holds.
     SwitchSilent,
-    /// What was set before replaces what was set after it.
+    /// Older settings replace newer ones.
     OlderSet,
     /// A completion frees its tag and lets no entry out.
     DoneSilent,
-    /// What a full batch left behind is left behind.
+    /// Entries that did not fit into a full batch are not dispatched afterwards.
     BatchLeaves,
 } }

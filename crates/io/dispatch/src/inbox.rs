@@ -1,13 +1,14 @@
-//! Insertion lists: many push, one drains all of them at once.
+//! Insertion lists: many threads push, one drains all lists at once.
 //!
-//! Each list is a vector behind a lock that is held for a push or a swap. A word of marks, one bit for each list, says which
-//! of them may have something; it is how the last look costs no lock, and how a pusher learns whether it is the first. One
-//! more bit says that an owner is at work and will look again, so that a pusher need not try what must fail.
+//! Each list is a vector behind a lock that is held for a push or a swap. One atomic word holds a
+//! mark for each list that may have events. Through it the last look needs no lock, and a pusher
+//! learns whether it is the first. One more bit says that an owner is at work and will look again,
+//! so that a pusher skips an attempt that must fail.
 //!
-//! A drain takes the marks first and the content afterwards, so that a mark that was set meanwhile stays: a mark without
-//! content costs a look, content without a mark would never be found [check: a_drain_that_unmarks_too_late_is_caught].
-//! With one list the order of pushes is kept; with several, that of each thread
-//! [check: what_one_thread_pushes_keeps_its_order].
+//! A drain takes the marks first and the events afterwards, so that a mark set meanwhile stays. A
+//! mark without events costs one look; events without a mark would never be found
+//! [check: a_drain_that_unmarks_too_late_is_caught]. One list keeps the order of all pushes;
+//! several keep that of each thread [check: what_one_thread_pushes_keeps_its_order].
 
 use crate::flaw::{self, Flaw};
 use braid_concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -36,7 +37,7 @@ pub(crate) struct Inbox<E> {
 #[repr(align(128))]
 struct Marks(AtomicU64);
 
-/// Whether these say that there is something, and nobody at work.
+/// Whether events wait and no owner is at work.
 fn is_alone(marks: u64) -> bool {
     marks != 0 && marks & AT_WORK == 0
 }
@@ -49,7 +50,8 @@ impl<E> Inbox<E> {
         Self { lists: (0..lists).map(list).collect(), marks: Marks(AtomicU64::new(0)) }
     }
 
-    /// Leaves something. Whether there was nothing before and nobody is at work: then the caller must have it drained.
+    /// Pushes an event. Returns true if the inbox was empty and no owner was at work: then the
+    /// caller must have it drained.
     pub(crate) fn push(&self, event: E) -> bool {
         self.push_all(std::iter::once(event))
     }
@@ -62,15 +64,15 @@ impl<E> Inbox<E> {
         };
         self.lists[index].0.lock().expect("no holder of a list panics").extend(events);
         let mark = 1 << index;
-        // Set by a thread that pushed before, and taken away by a drain that is still to come: a drain
-        // that had been here before our push would have taken it away before that, and we would see it.
+        // An earlier push set this mark, and a later drain will take it away. A drain before our
+        // push would have taken the mark away already, and we would see that.
         if self.marks.0.load(Ordering::Acquire) & mark != 0 {
             return false;
         }
         self.marks.0.fetch_or(mark, Ordering::AcqRel) == 0
     }
 
-    /// Whether there is nothing and nobody, or was a moment ago.
+    /// Whether the inbox is empty without an owner, or was a moment ago.
     pub(crate) fn is_idle(&self) -> bool {
         self.marks.0.load(Ordering::Acquire) == 0
     }
@@ -80,13 +82,14 @@ impl<E> Inbox<E> {
         self.marks.0.load(Ordering::Acquire) & AT_WORK != 0
     }
 
-    /// Whether there is something and nobody at work, as this thread sees it: what it pushed itself it does see.
+    /// Whether events wait and no owner is at work, as this thread sees it: it always sees its own
+    /// pushes.
     pub(crate) fn is_left_alone(&self) -> bool {
         is_alone(self.marks.0.load(Ordering::Acquire))
     }
 
-    /// Whether there is anything that nobody at work will see: a change of the marks that changes nothing, so that it is before
-    /// or after every push's, and before the end of whoever is at work.
+    /// Whether events wait that no owner will see. It is a read-modify-write that changes no bit.
+    /// So it is ordered against every push and against the end of every owner.
     pub(crate) fn look(&self) -> bool {
         is_alone(self.marks.0.fetch_or(0, Ordering::AcqRel))
     }

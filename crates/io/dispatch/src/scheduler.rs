@@ -1,29 +1,33 @@
-//! The scheduler of one member: insertion lists before its elevator, batches of dispatches behind it.
+//! The scheduler of one member: insertion lists before its elevator, batches of dispatches behind
+//! it.
 //!
 //! ```text
-//!   insert ──▶ lists (head or sorted) ─┐                                   under ownership ┆ without it
-//!                                      ├─ one drain ─▶ elevator ─▶ batch of at most 64 ────┆──▶ Device::begin, each
-//!   done ────▶ lists ──────────────────┘   (tags freed, entries sorted and merged)         ┆
+//!  insert ──▶ lists (head or sorted) ─┐                                   under ownership ┆ without it
+//!                                     ├─ one drain ─▶ elevator ─▶ batch of at most 64 ────┆──▶ Device::begin, each
+//!  done ────▶ lists ──────────────────┘   (tags freed, entries sorted and merged)         ┆
 //! ```
 //!
-//! Where nobody is at work, insertions and completions go past the lists. Completions take the same way as insertions: they free tags, and the thread that drains them lets more out. A device that has
-//! done something already when [`Device::begin`] returns says so, and the dispatcher takes the completion along into its
-//! next turn, or leaves it in the lists if another is dispatcher by then; nothing recurses.
+//! With no owner at work, insertions and completions go past the lists. Completions go the same way
+//! as insertions: they free tags, and the thread that drains them dispatches more. If an operation
+//! has ended when [`Device::begin`] returns, the device returns its ticket. The dispatcher takes
+//! that completion into its next turn, or leaves it in the lists if another thread is dispatcher by
+//! then. Nothing recurses.
 //!
-//! # Who is held
+//! # Held entries
 //!
-//! Before a batch is chosen the device is asked whose turn it is ([`Device::turn`]), with what waits and what is out at
-//! this member. A slice that its side does not use here is given away ([`Turn::allowed_at`]). What goes past the scheduler and
-//! keeps the member from everything else, a flush, is said to it all the same ([`Scheduler::flush_begins`]): it counts
-//! as something of the flusher's that is out, and its time is the flusher's ([`Busy`]).
-//! What is held waits in the elevator; when the dispatcher leaves it says what waits and, if something was
-//! held, until when ([`Device::leave`]): the implementor has [`Scheduler::dispatch_held`] called then. Under `none`
-//! the device is not asked and nothing is held.
+//! Before it chooses a batch the dispatcher asks the device whose turn it is ([`Device::turn`]),
+//! and passes what waits and what is out at this member. A slice that its side does not use here is
+//! given away ([`Turn::allowed_at`]). A flush bypasses the scheduler and keeps the member from all
+//! else, so its caller reports it ([`Scheduler::flush_begins`]). It counts as an operation of the
+//! flusher's that is out, and its time is the flusher's ([`Busy`]). Held entries wait in the
+//! elevator. When the dispatcher leaves, it reports what waits and, if something is held, until
+//! when ([`Device::leave`]). The implementor then has [`Scheduler::dispatch_held`] called. Under
+//! `none` nothing is asked or held.
 //!
 //! # Memory
 //!
-//! Lists, elevator and batches keep their room; once the most that was ever queued has been, nothing is allocated for an
-//! entry [check: steady_state_allocates_nothing].
+//! Lists, elevator and batches keep their capacity. Once the queue has reached its maximum, no
+//! entry allocates [check: steady_state_allocates_nothing].
 
 use braid_elevator::{
     Allowed, Busy, Class, Dispatch, Elevator, Entry, EntryId, Operation, Place, Policy, Settings,
@@ -36,19 +40,20 @@ use crate::flaw::{self, Flaw};
 use braid_concurrency::Mutex;
 use braid_concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Dispatches that are chosen in one ownership, so that no thread owns the elevator for long. In models it is so low that
-/// a batch is full.
+/// Dispatches chosen in one ownership, so that no thread owns the elevator for long. One in models,
+/// so that a batch gets full.
 const BATCH_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// Batches whose room is kept: as many as may be handed to the device at the same time, on the machines we know.
+/// Batches whose memory is kept: as many as threads hand to the device at the same time, on the
+/// machines we know.
 const SPARES_MAX: usize = 16;
 
-/// What is asked of a member, without whose it is.
+/// An operation on a member, without its owner's item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// Read, write or other.
     pub operation: Operation,
-    /// Who it yields to.
+    /// Its priority.
     pub class: Class,
     /// Among the others, or before them.
     pub place: Place,
@@ -58,7 +63,8 @@ pub struct Request {
     pub sectors: u32,
 }
 
-/// The right to be out; to be given back once, when all of the vector has ended ([`Scheduler::done`]).
+/// The right to be out. The device returns it once, when the whole vector has ended
+/// ([`Scheduler::done`]).
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {
@@ -70,7 +76,7 @@ pub struct Ticket {
 /// Something for the member to do: one entry, or several that are adjacent.
 #[derive(Debug)]
 pub struct Vector {
-    /// What to do.
+    /// Read, write or other.
     pub operation: Operation,
     /// First sector.
     pub start: u64,
@@ -82,25 +88,26 @@ pub struct Vector {
     pub ticket: Option<Ticket>,
 }
 
-/// What is at a member.
+/// Entries that wait for a member, and dispatches that are out at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// What waits in the elevator.
+    /// The kinds that wait in the elevator.
     pub waits: Allowed,
     /// Dispatches that it has been given and has not done: reads, and everything else.
     pub out: (u32, u32),
-    /// Entries that wait and dispatches that are out, the same two; a flush that is out is as many as were written since
-    /// the one before.
+    /// Waiting entries plus dispatches that are out: reads, and everything else. A flush that is
+    /// out counts as all vectors written since the flush before.
     pub queued: (u32, u32),
 }
 
-/// What entries are given to, and who decides whose turn it is.
+/// The member behind a scheduler: it takes entries, and decides whose turn it is.
 pub trait Device<T> {
     /// Nanoseconds of a clock that never goes back.
     fn now_ns(&self) -> u64;
 
-    /// Begins something; never waits for it. The ticket back if it has ended already. Called by several threads at once,
-    /// none of which owns the scheduler, so it may insert and say that others are done.
+    /// Begins a vector and never waits for it. Returns the ticket if the vector has ended already.
+    /// Several threads call it at once, none of which owns the scheduler, so it may insert and
+    /// report completions.
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = T>) -> Option<Ticket>;
 
     /// Whose turn it is, asked by the dispatcher while it owns the elevator.
@@ -108,11 +115,13 @@ pub trait Device<T> {
         Turn { reads: true, writes: true, until_ns: now_ns }
     }
 
-    /// What is still at the member when the dispatcher has chosen; and, if something is held, when
-    /// [`Scheduler::dispatch_held`] must be called at the latest. Said under ownership, so what is said last is so.
+    /// Reports what is at the member when the dispatcher has chosen; and, if something is held,
+    /// when [`Scheduler::dispatch_held`] must be called at the latest. Called under ownership, so
+    /// the last report is the valid one.
     fn leave(&self, _: State, _until_ns: Option<u64>) {}
 
-    /// The member was busy for so long with a read, or with anything else; what overlaps is counted once.
+    /// The member was busy for `busy_ns` with a read, or with anything else; overlapping time
+    /// counts once.
     fn served(&self, _is_read: bool, _busy_ns: u64) {}
 }
 
@@ -127,14 +136,13 @@ enum Event<T> {
     Poll,
 }
 
-/// What the dispatcher owns.
 struct Dispatcher<T> {
     elevator: Elevator,
     /// By [`EntryId`].
     items: Vec<Option<T>>,
     free: Vec<usize>,
     busy: Busy,
-    /// When the flush began that is out, if it has been heard of.
+    /// When the flush that is out began, if the dispatcher has seen it.
     flush_since_ns: Option<u64>,
     /// Vectors that were written since the last flush.
     unflushed: u32,
@@ -263,7 +271,8 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// A flush begins at the member; the caller sees to it that one is out at a time. Under `none` nobody is held for it.
+    /// A flush begins at the member; the caller has at most one out at a time. Under `none` it
+    /// holds nothing back.
     pub fn flush_begins(&self, device: &impl Device<T>) {
         if !self.is_straight() {
             self.flush_since_ns.store(device.now_ns().max(1), Ordering::Release);
@@ -290,8 +299,8 @@ impl<T> Scheduler<T> {
         self.combiner.inspect(|owned| *owned.elevator.settings(), || self.dispatch(device))
     }
 
-    /// Sets it anew, from the next insertion and dispatch on. Nothing that waits is lost, and what waits when it is set to
-    /// `none` goes as soon as tags allow, held or not.
+    /// Changes the settings from the next insertion and dispatch on. No waiting entry is lost. On a
+    /// switch to `none`, waiting entries go as soon as tags allow, held or not.
     pub fn set(&self, device: &impl Device<T>, settings: Settings) {
         let number = self.sets.fetch_add(1, Ordering::Relaxed) + 1;
         let event = Event::Set(number, Box::new(settings));
@@ -302,7 +311,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// What it did.
+    /// The counters of the scheduler and its elevator.
     pub fn counters(&self, device: &impl Device<T>) -> Counters {
         let look = |owned: &Dispatcher<T>| {
             let ((reads, writes), out) = (owned.elevator.waiting(), owned.elevator.out());
@@ -318,7 +327,7 @@ impl<T> Scheduler<T> {
         Counters { owner_misses: self.combiner.owner_misses(), ..counters }
     }
 
-    /// Becomes dispatcher if no thread is and there is anything to do.
+    /// Becomes dispatcher if no thread is and there is work.
     fn dispatch(&self, device: &impl Device<T>) {
         let mut batch = Batch::default();
         self.combiner.combine_carrying(&mut batch, self.carry(device));
@@ -332,7 +341,8 @@ impl<T> Scheduler<T> {
         self.keep(batch);
     }
 
-    /// What is done in ownership, after it, and with what cannot be told.
+    /// The closures for the combiner: one under ownership, one after it, one for effects that did
+    /// not reach the machine.
     #[allow(clippy::type_complexity, reason = "closures have no shorter names")]
     fn carry<'a>(
         &'a self,
@@ -374,7 +384,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// One that was kept by a thread that had no ownership.
+    /// A batch that a thread without ownership kept.
     fn spare(&self) -> Option<Batch<T>> {
         let is_modelled = cfg!(any(loom, shuttle));
         let spares = if is_modelled { None } else { self.spares.try_lock().ok() };
@@ -452,7 +462,7 @@ impl<T> Dispatcher<T> {
         }
         let is_straight = self.elevator.settings().policy == Policy::None;
         let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
-        // Where nobody is held there is nothing to ask.
+        // If neither side is held, the turn limits nothing.
         let turn = turn.filter(|turn| !(turn.reads && turn.writes));
         if turn.is_none() {
             self.choose_run(now_ns, batch);
@@ -471,7 +481,7 @@ impl<T> Dispatcher<T> {
         device.leave(state, until_ns);
     }
 
-    /// Who may go, as things stand: a slice that its side does not use here is given away.
+    /// The kinds that may go now. A slice that its side does not use at this member is given away.
     fn allowed(&self, turn: Option<Turn>) -> Allowed {
         let allowed = |turn: Turn| turn.allowed_at(self.elevator.waits(), self.elevator.out());
         turn.map_or(Allowed::ALL, allowed)
@@ -485,7 +495,7 @@ impl<T> Dispatcher<T> {
         State { waits: self.elevator.waits(), out, queued }
     }
 
-    /// What was set last counts, in whatever order it is heard of.
+    /// The newest settings win, in whatever order they arrive.
     fn set(&mut self, number: u64, settings: Settings) {
         if number > self.last_set || flaw::has(Flaw::OlderSet) {
             self.last_set = number;

@@ -1,30 +1,33 @@
-//! Whose time a member's time was: what can be told from outside by when requests were sent and when they were done.
+//! Divides a member's busy time among its operations, from the moments at which they were sent and
+//! done.
 //!
-//! Where it stands: beside a member's elevator, in whoever drives one; what it says goes to [`crate::Multiplexer::handle_served`].
+//! Place in the flow: beside a member's elevator, in the scheduler that drives it. Its results go
+//! to [`crate::Multiplexer::handle_served`].
 //!
 //! ```text
-//!   sent  r────────────┐            f───────────────────────┐
-//!   sent     w─┐       │              r─────────────────────┼────┐
-//!   done       w       r                                    f    r
-//!   charged ┃rr┃w┃rrrrr┃            ┃ffffffffffffffffffffffff┃rrrr┃
+//!  sent  r────────────┐            f───────────────────────┐
+//!  sent     w─┐       │              r─────────────────────┼────┐
+//!  done       w       r                                    f    r
+//!  charged ┃rr┃w┃rrrrr┃            ┃ffffffffffffffffffffffff┃rrrr┃
 //! ```
 //!
-//! A member does one thing after the other, so what is done took the time since what was done before, but no longer than
-//! since it was sent: a write that a cache takes while the arm is on its way to something else took a moment, and the rest
-//! is left for what is still out. A flush is charged like everything else, from its beginning to its end: it is then that a
-//! cache's writes cost what they cost. Without that what was read next would be charged with it, and the flusher would be
-//! given the time of the readers to make up for what it had had.
+//! A member does one thing after the other. So an operation is charged with the time since the
+//! previous completion, but no longer than since it was sent. A write that a cache takes while the
+//! arm is on its way elsewhere is charged with a moment. The rest is left for the operations still
+//! out. A flush is charged like everything else, from its beginning to its end: the writes in the
+//! cache cost their time then. Otherwise the next read would be charged with the flush, and the
+//! flusher would be given the readers' time as compensation.
 //!
-//! What cannot be told from outside: that a cache is emptied while nothing but reads are out. It is charged to reads, until
-//! the cache is full and writes wait for it.
+//! One case cannot be seen from outside: a cache that is emptied while only reads are out. Reads
+//! are charged with it, until the cache is full and writes wait for it.
 //!
 //! Invariants
-//! - What is charged is the time that something was out: `all_time_is_charged_once`.
+//! - Every moment with an operation out is charged once: `all_time_is_charged_once`.
 
-/// What of a member's time has been charged.
+/// How much of a member's time has been charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// What is out.
+    /// Operations that are out.
     out: u32,
     /// Everything before has been charged, counted from when it was sent with nothing else out.
     charged_ns: u64,
@@ -47,7 +50,7 @@ impl Busy {
         self.out = self.out.checked_sub(1).expect("what is done was sent");
         let left_ns = now_ns.saturating_sub(self.charged_ns);
         let took_ns = match self.out {
-            // Nobody else is left for it.
+            // The last one out takes all the time that is left.
             0 => left_ns,
             _ => left_ns.min(now_ns.saturating_sub(sent_ns)),
         };
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn all_time_is_charged_once() {
-        // Whatever is sent and done in whatever order, in steps of one.
+        // Operations are sent and done in random order, in steps of one.
         for seed in 0..2000_u64 {
             let (mut busy, mut sent, mut charged, mut was_busy) = (Busy::default(), vec![], 0, 0);
             let mut state = seed;

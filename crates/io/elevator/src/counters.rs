@@ -1,4 +1,4 @@
-//! What an elevator did, in numbers.
+//! The counters of an elevator.
 
 /// Counts since the elevator was made; none is ever reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use crate::entry::Direction;
 
-/// How many dispatches a member may have at once, and how many of them are kept for reads, and for writes.
+/// How many dispatches a member may have out at once, and how many of them are kept for reads, and
+/// for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Dispatches at once; at least 1 is always allowed.
@@ -13,7 +14,7 @@ pub struct Depth {
     pub kept_for_writes: u32,
 }
 
-/// What is out.
+/// Dispatches that are out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Out {
     pub(crate) reads: u32,
@@ -21,8 +22,9 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Whether one more may go out. With nothing out, one always may: no setting stops a member. Nor does what the other direction
-    /// had out before the depth became less keep those waiting that have tags of their own.
+    /// Whether one more may go out. With nothing out, one always may: no setting stops a member. If
+    /// the depth shrinks while the other direction has too many out, this direction may still use
+    /// its own tags.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
         let Self { reads, writes } = self;
         if reads + writes == 0 {

@@ -11,7 +11,7 @@ use crate::nodes::{Node, Nodes, Parts};
 use crate::queue::Queue;
 use crate::settings::{Policy, Settings};
 
-/// What waits in one class.
+/// The entries that wait in one class.
 #[derive(Debug, Default)]
 struct Waiting {
     /// By [`Direction`].
@@ -43,7 +43,7 @@ pub struct Elevator {
     nodes: Nodes,
     /// By [`Class`].
     classes: [Waiting; 3],
-    /// What waits under [`Policy::None`].
+    /// Entries that wait under [`Policy::None`].
     straight: VecDeque<Node>,
     batch: Option<Batch>,
     /// The last dispatch that began where its own direction had stopped was a write.
@@ -77,19 +77,20 @@ impl Elevator {
         }
     }
 
-    /// What it is set to.
+    /// The current settings.
     #[inline]
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Sets it anew, from the next insertion and dispatch on. What is queued stays in the order that it has.
+    /// Changes the settings from the next insertion and dispatch on. Queued entries keep their
+    /// order.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// What it did.
+    /// Insertions, dispatches, merges, batches, expiries.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
@@ -153,9 +154,10 @@ impl Elevator {
         }
     }
 
-    /// What the member is to do next, of the kinds that are `allowed`; none if nothing of them waits or no tag allows it.
-    /// What was queued under [`Policy::None`] goes whatever is allowed, as it would without an elevator; and so does one of
-    /// a kind that has been held for [`Settings::hold_max_ns`].
+    /// The member's next dispatch, of the kinds that are `allowed`. `None` if no entry of these
+    /// kinds waits, or no tag is free. Entries that were queued under [`Policy::None`] go whatever
+    /// is allowed, as without an elevator. So does an entry of a kind that has been held for
+    /// [`Settings::hold_max_ns`].
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
             // Others of its kind are held all the same, for as long as before.
@@ -235,7 +237,7 @@ impl Elevator {
         self.nodes.free(tag.0);
     }
 
-    /// Who has been held for too long may go all the same.
+    /// Also allows each kind that has been held for too long.
     fn lift(&mut self, now_ns: u64, allowed: Allowed) -> Allowed {
         let mut lifted = [allowed.reads, allowed.writes];
         for (direction, is_allowed) in lifted.iter_mut().enumerate() {
@@ -296,7 +298,8 @@ impl Elevator {
         allowed.has(direction) && self.has_tag(direction)
     }
 
-    /// The oldest entry of all that may go, if it has aged. Only by age, so that none that has aged is passed again.
+    /// The oldest allowed entry of all classes, if it has aged. Chosen by age only, so that no aged
+    /// entry is passed over again.
     fn take_aged(&mut self, now_ns: u64, allowed: Allowed) -> Option<Node> {
         let due = now_ns.checked_sub(self.settings.aging_ns)?;
         let mut oldest: Option<(u64, Class, Option<Direction>, Node)> = None;
@@ -372,7 +375,8 @@ impl Elevator {
         self.nodes.get(node).came_ns.saturating_add(expiry_ns) <= now_ns
     }
 
-    /// What goes because the arm comes by, or is there; nothing while an older one of its direction has expired.
+    /// An entry of the other side that lies on the arm's way, or where the arm is. None while an
+    /// older one of its direction has expired.
     fn take_along(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
         if !self.settings.takes_along || !allowed.reads {
             return None;
@@ -400,7 +404,7 @@ impl Elevator {
         Some(node)
     }
 
-    /// The next of the running batch, if it is of this class.
+    /// The next entry of the running batch, if the batch is of this class.
     fn continue_batch(&mut self, class: Class, allowed: Allowed) -> Option<Node> {
         let Batch { direction, sent, .. } = self.batch.filter(|batch| batch.class == class)?;
         if sent >= self.settings.batch || !self.may_go(direction, allowed) {

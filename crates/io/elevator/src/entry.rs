@@ -1,15 +1,15 @@
-//! What is asked, and what is given to the member.
+//! Entries, which the caller inserts, and dispatches, which the member gets.
 
 /// The caller's name for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(pub u64);
 
-/// Who goes before whom.
+/// Priority: a higher class goes before a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Before everything else.
     RealTime,
-    /// What was given no class.
+    /// The default.
     BestEffort,
     /// When nothing else waits, or it has waited for [`crate::Settings::aging_ns`].
     Idle,
@@ -24,20 +24,22 @@ impl Class {
     }
 }
 
-/// What the member is to do.
+/// Read, write or other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Read into the caller's memory.
     Read,
-    /// Read what a write must know first. It serves the flusher: it waits, is ordered, allowed and tagged among the
-    /// writes. Held with the reads it would cost a write two slices of the multiplexer's instead of one.
+    /// A read that a write needs first. It serves the flusher: it is ordered, allowed and tagged
+    /// among the writes. Held with the reads it would cost a write two of the multiplexer's slices
+    /// instead of one.
     PreRead,
     /// Write from the caller's memory; `durable`: it is done when it is on stable storage.
     Write {
         /// Forced to stable storage.
         durable: bool,
     },
-    /// Anything else that changes sectors (zeroing, discarding): ordered like a write, never merged.
+    /// Any other operation that changes sectors (zeroing, discarding): ordered like a write, never
+    /// merged.
     Other,
 }
 
@@ -71,7 +73,8 @@ impl Direction {
     pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
-/// Which kinds may be given to the member now: all of them, unless a [`crate::Multiplexer`] holds one.
+/// The kinds that the member may be given now: all of them, unless a [`crate::Multiplexer`] holds
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Reads may.
@@ -106,9 +109,9 @@ pub enum Place {
 pub struct Entry {
     /// Its name, given back with the dispatch.
     pub id: EntryId,
-    /// What to do.
+    /// Read, write or other.
     pub operation: Operation,
-    /// Who it yields to.
+    /// Its priority.
     pub class: Class,
     /// First sector of the member.
     pub start: u64,
@@ -131,9 +134,9 @@ pub struct Tag(pub(crate) u32);
 /// One vector for the member: adjacent entries of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// To ask for its parts and to say that it is done.
+    /// Names the dispatch when the caller asks for its parts and reports its end.
     pub tag: Tag,
-    /// What to do.
+    /// Read, write or other.
     pub operation: Operation,
     /// First sector of the member.
     pub start: u64,

@@ -1,65 +1,73 @@
-//! The order in which one member serves what is asked of it.
+//! The order in which one member serves its requests.
 //!
-//! Where it stands: between the engine, which says what must be read and written, and a member, which does it. It knows
-//! sectors and deadlines, and nothing of RAID; it has no clock, no threads and no I/O: the caller says what time it is,
-//! asks for the next [`Dispatch`], and says when it is done.
+//! Place in the flow: between the engine, which requests reads and writes, and a member, which
+//! executes them. It knows sectors and deadlines, and nothing of RAID. It has no clock, no threads
+//! and no I/O: the caller passes the time, asks for the next [`Dispatch`], and reports its end.
 //!
 //! ```text
-//!   handle_insert ─▶ class ─▶ direction ─▶ { sorted by sector │ by age } ─▶ poll_dispatch ─▶ member
-//!                    real-time   read        merged with neighbours           one vector      │
-//!                    best effort write                                                       │
-//!                    idle                                                    handle_done ◀────┘
+//!  handle_insert ─▶ class ─▶ direction ─▶ { sorted by sector │ by age } ─▶ poll_dispatch ─▶ member
+//!                   real-time   read        merged with neighbours           one vector      │
+//!                   best effort write                                                       │
+//!                   idle                                                    handle_done ◀────┘
 //! ```
 //!
-//! # Which goes next
+//! # Which entry goes next
 //!
-//! 1. The oldest entry of all classes that has waited longer than [`Settings::aging_ns`]: who has aged goes by age.
-//! 2. Else the highest class that has something a free tag allows. Within it:
-//!    1. what was inserted at the head, in that order;
-//!    2. the next higher sector in the direction of the running batch, up to [`Settings::batch`] of them;
-//!    3. a new batch: of reads, unless writes have been passed over [`Settings::writes_starved`] times; from the
-//!       oldest entry if it has expired, else from where the direction stopped, else from the lowest sector.
+//! 1. The oldest entry of all classes that has waited longer than [`Settings::aging_ns`]: aged
+//!    entries go by age.
+//! 2. Else the highest class with an entry that a free tag allows. Within it:
+//!    1. entries inserted at the head, in that order;
+//!    2. the next higher sector in the direction of the running batch, up to [`Settings::batch`] of
+//!       them;
+//!    3. a new batch: of reads, unless writes have been passed over [`Settings::writes_starved`]
+//!       times; from the oldest entry if it has expired, else from where the direction stopped,
+//!       else from the lowest sector.
 //!
-//! One way only: after the highest sector comes the lowest, so that no place is served twice as often as another. The
-//! scheme is the classical deadline elevator; where its terms are Linux's (`writes_starved`, at head), they mean the same.
+//! The sweep goes one way only: after the highest sector comes the lowest, so that no place is
+//! served twice as often as another. This is the classical deadline elevator; Linux's terms
+//! (`writes_starved`, at head) mean the same here.
 //!
-//! Who above holds reads or writes says so when it asks ([`Allowed`]); a kind that has been held for
-//! [`Settings::hold_max_ns`] gets one dispatch all the same.
+//! A caller that holds reads or writes passes that when it asks ([`Allowed`]). A kind that has been
+//! held for [`Settings::hold_max_ns`] gets one dispatch all the same.
 //!
 //! # Tags
 //!
-//! A dispatch holds a tag until it is done. Some tags are kept for reads and some for writes ([`Depth`]), so that neither
-//! can fill the member's queue and block the other.
-//! Where one of them has had nothing for [`Settings::hold_max_ns`], the other may have as many as [`Settings::depth_alone`] says.
+//! A dispatch holds a tag until it is done. Some tags are kept for reads and some for writes
+//! ([`Depth`]), so that neither can fill the member's queue and block the other. If one direction
+//! has had nothing for [`Settings::hold_max_ns`], the other may have as many as
+//! [`Settings::depth_alone`].
 //!
-//! # Who is held
+//! # Held entries
 //!
-//! The caller that asks for the next dispatch says which kinds are [`Allowed`]; a [`Multiplexer`] above holds one of them at times.
-//! What is held is passed over as if it were not there, and ages meanwhile: the clock above sees to it that nothing is held
-//! for long. [`Elevator::waits`] is its demand.
+//! The caller says which kinds are [`Allowed`]; a [`Multiplexer`] above holds one kind at times.
+//! The elevator passes over held entries as if they did not exist, and they age meanwhile; the
+//! multiplexer's clock bounds the hold. [`Elevator::waits`] is its demand.
 //!
-//! With [`Settings::takes_along`] there is one sweep, that of whose turn it is. While writes are held, one that lies between the
-//! last read and the next goes before that read: it costs half of a way there and back. Where reads are given what the writes
-//! do not use, they begin where the arm is, behind the last write, and not where reads had stopped: more writes
-//! will come, and their sweep goes on from there. Nothing is
-//! taken along past an older one of its direction that has expired.
+//! With [`Settings::takes_along`] there is one sweep, that of the side whose turn it is. While
+//! writes are held, a write between the last read and the next goes before that read: it costs half
+//! of a way there and back. If reads are given time that the writes leave unused, they begin where
+//! the arm is, behind the last write, and not where reads had stopped. More writes will come, and
+//! their sweep goes on from there. No entry is taken along past an older one of its direction that
+//! has expired.
 //!
 //! # Merging
 //!
-//! An entry whose first sector is another's end joins it at the back; whose end is another's start, at the front; a group
-//! that thereby touches a third joins that as well. A group goes out as one vector, its parts in the order of sectors, and
-//! is as old as its oldest part. Zeroing and discarding are not merged.
+//! An entry whose first sector is another's end joins it at the back. If its end is another's
+//! start, it joins at the front. A group that thereby touches a third joins that as well. A group
+//! goes out as one vector, its parts in the order of sectors, and is as old as its oldest part.
+//! Zeroing and discarding are not merged.
 //!
 //! # No order between requests
 //!
-//! Like every block layer below, the elevator promises no order between entries that are queued at the same time. Who needs
-//! one waits for the first to be done, as the engine does.
+//! Like every block layer below, the elevator promises no order between entries that are queued at
+//! the same time. A caller that needs an order waits for the first to be done, as the engine does.
 //!
 //! Invariants
 //! - Every entry is dispatched exactly once: `every_entry_goes_out_once_whatever_comes`.
 //! - No entry waits for ever: `none_is_passed_over_for_ever`.
-//! - What is held does not go, and goes when it may: `what_is_held_waits_and_the_other_goes`; but for what lies on the way:
-//!   `a_write_that_lies_on_the_way_of_reads_goes_along`, `reads_that_are_given_a_slice_begin_where_the_arm_is`.
+//! - A held entry does not go before its kind is allowed: `what_is_held_waits_and_the_other_goes`.
+//!   Exceptions are entries on the arm's way: `a_write_that_lies_on_the_way_of_reads_goes_along`,
+//!   `reads_that_are_given_a_slice_begin_where_the_arm_is`.
 //! - Never more out than [`Depth`] allows: `tags_are_never_exceeded`.
 
 #![forbid(unsafe_code)]

@@ -1,51 +1,60 @@
-//! Reads against write-back: one fixed period of time, divided between the two by how far the flusher is behind.
+//! Reads against write-back: one fixed period of time, divided between the two by the flusher's
+//! backlog.
 //!
 //! ```text
-//!   │wwwwwwwrrrrrrrrrrrrrrrrrrrr│wwwwwwwwwwwwwwwwwwwwrrrrrrr│      w  the flusher's slice    r  the readers'
-//!    ◀────── one period ───────▶ ◀── flusher far behind ───▶
+//!  │wwwwwwwrrrrrrrrrrrrrrrrrrrr│wwwwwwwwwwwwwwwwwwwwrrrrrrr│      w  the flusher's slice    r  the readers'
+//!   ◀────── one period ───────▶ ◀── flusher far behind ───▶
 //! ```
 //!
-//! Where it stands: above the elevators of one array's members that seek; all of them follow one clock, so that the
-//! members of a stripe turn together. It says who may be given to the members now and until when; who asks for what, and
-//! how long it took, it is told. The idea is Dillon's, for the flusher of HAMMER (2011): reads that are held back for a
-//! part of a second let the flusher work without a seek after each write. There the gain was paid for with most of the
-//! reads, because readers that wait hold locks that the flusher needs; here what waits holds no lock.
+//! Place in the flow: above the elevators of an array's members that seek. All of them follow one
+//! clock, so that the members of a stripe turn together. It decides which kinds the members may be
+//! given now and until when; its callers report the demand and the time served.
+//! [`MultiplexerSettings`] holds the defaults: a period of 200 ms, of which write-back gets 10 to
+//! 70 %.
+//!
+//! The idea is Dillon's, for the flusher of HAMMER (2011): if reads are held back for a part of a
+//! second, the flusher works without a seek after each write. There the gain cost most of the
+//! reads, because waiting readers hold locks that the flusher needs; here a waiting entry holds no
+//! lock.
 //!
 //! # The rules
 //!
-//! - The flusher's share of a period grows in a straight line with the backlog, from the least share to the most. It is set
-//!   when a period begins.
-//! - What is urgent (a flush, a forced write) counts as some backlog at least, and that is a part of what is the readers'
-//!   own: the flusher has first what it would have if nobody were held (see below).
-//! - In its slice a side is served alone if the other side has something to do, and shares if it has nothing itself: an
-//!   idle slice is given away at once, at each member by itself ([`Turn::allowed_at`]).
-//! - What a write must read first is the flusher's, not a read ([`crate::Operation::PreRead`]).
-//! - What is under way when a slice ends is not called back, so a side may take more than its slice. The difference
-//!   between its set point and the time that members were busy with it is carried into the next period, as far as both
-//!   sides wanted all they could get, and leaves each side an eighth of its part.
-//! - A side that has waited for one period and a half without being served goes next, alone: where one request takes as long as a
-//!   slice, slices pass unseen, or a side has nothing left of its own to make up for what it took. A turn of which nothing
-//!   is served for a period, because the member that it is for does not answer, is over.
+//! - The flusher's share of a period grows in a straight line with the backlog, from the least
+//!   share to the most. It is set when a period begins.
+//! - Urgent work (a flush, a forced write) counts as a minimum backlog, which is taken from the
+//!   readers' own time. The flusher gets its unheld share first (see below).
+//! - In its slice a side is served alone if the other side has something to do, and shares if it
+//!   has nothing itself: an idle slice is given away at once, at each member by itself
+//!   ([`Turn::allowed_at`]).
+//! - A read that a write needs first is the flusher's, not a read ([`crate::Operation::PreRead`]).
+//! - An operation that is out when a slice ends is not called back, so a side may take more than
+//!   its slice. The difference between its set point and the members' busy time is carried into the
+//!   next period. This holds only if both sides wanted all they could get, and leaves each side an
+//!   eighth of its part.
+//! - A side that has waited for one period and a half without being served goes next, alone. This
+//!   happens if one request takes as long as a slice, if slices pass unseen, or if a side has used
+//!   up its own time. If such a turn serves nothing for a period, because its member does not
+//!   answer, it is over.
 //!
 //! # What a share is worth
 //!
-//! Of the arm's time that a free-for-all spends, a part *f* is the flusher's. With the same time for each request, reads
-//! that keep a part *k* of what they were and writes that become *x* times what they were take
+//! Of the arm's time without any holding, a part *f* is the flusher's. With the same time for each
+//! request, let reads keep a part *k* of their rate, and writes grow to *x* times theirs. They take
 //!
 //! ```text
-//!   k (1 - f)  +  x f  ≤  1        so   x ≤ (1 - k (1 - f)) / f          k = 80 %, x = 3 need   f ≤ 1/11
+//!  k (1 - f)  +  x f  ≤  1        so   x ≤ (1 - k (1 - f)) / f          k = 80 %, x = 3 need   f ≤ 1/11
 //! ```
 //!
-//! so a share says nothing by itself: 24 % are more than three times the writes where 400 readers leave the flusher 4 %,
-//! and less than it would have anyway where 10 readers leave it 45 %. What it would have anyway can be seen from outside.
-//! Requests are served by their place, so a side has of the arm what it has of the queue; but a flusher's come in waves,
-//! first everything that must be read, then everything that is written, and of the most that it has queued a third
-//! count ([`WRITES_FOR_ONE`]). Of the rest, which is the readers', it is lent a part: reads keep what is not lent
-//! ([`URGENT_PERMILLE`]).
+//! So a share says nothing by itself. 24 % are more than three times the writes if 400 readers
+//! leave the flusher 4 %, and less than its own part if 10 readers leave it 45 %. That part can be
+//! seen from outside. Requests are served by their place, so a side has the same part of the arm as
+//! of the queue. But a flusher's requests come in waves, first all reads, then all writes, so only
+//! a third of its longest queue counts ([`WRITES_FOR_ONE`]). Of the rest, which is the readers', a
+//! part is lent to it: reads keep the remainder ([`URGENT_PERMILLE`]).
 //!
 //! Invariants
-//! - What is urgent never has less than it would have anyway, and readers lend a sixth or a fifth whatever the load is:
-//!   `what_is_urgent_has_its_own_and_some_of_the_readers`.
+//! - Urgent work never has less than its unheld part, and readers lend a sixth or a fifth whatever
+//!   the load is: `what_is_urgent_has_its_own_and_some_of_the_readers`.
 //! - The share is held: `the_share_is_within_five_points_of_its_set_point`.
 //! - Neither side is held for two periods: `neither_is_held_for_two_periods`.
 //! - Nor by a side whose member does not answer: `a_stalled_member_holds_nobody_for_long`.
@@ -61,22 +70,24 @@ use crate::entry::Allowed;
 /// Slices that the inspector shows.
 const LOG_MAX: usize = 100;
 
-/// Dispatches that a held side may have out at a member where the other side has nothing to do. A few keep the member busy;
-/// with more, what the other side wants next would wait for all of them.
+/// Dispatches that a held side may have out at a member while the other side has no work there. A
+/// few keep the member busy; the other side's next request would wait for more of them.
 const GIVEN_AWAY_MAX: u32 = 4;
 
-/// What is urgent counts as so much backlog, in thousandths, and as much again as the flusher has anyway, up to a most: with
-/// the shares that are set without being asked, readers lend 15 to 19 %. They lose a little more, since a sweep that is broken off
-/// for the other side goes further for what is left, and most where hundreds wait, who have nearly all of the arm and
-/// short ways. So they keep 80 % of what a free-for-all gives them (`braid-lab multiplexer --case sweep`).
+/// Backlog of urgent work in thousandths; the flusher's own part is added, up to a maximum. With
+/// the default shares readers lend 15 to 19 %. They lose a little more, since a sweep that is
+/// broken off for the other side leaves longer ways. The loss is greatest with hundreds of waiting
+/// readers, who have nearly all of the arm and short ways. So they keep 80 % of their rate without
+/// holding (`braid-lab multiplexer --case sweep`).
 const URGENT_PERMILLE: u32 = 90;
 const URGENT_MAX_PERMILLE: u32 = 156;
 
-/// So many requests of the flusher, of the most that it has queued, count as one read that is queued: its waves are served
-/// from their most to nothing, and then the next has to be made. Seen over the field of `braid-lab multiplexer --case sweep`.
+/// So many of the flusher's requests, at its longest queue, count as one queued read. Its waves run
+/// from full to empty before the next is made. Measured over the field of `braid-lab multiplexer
+/// --case sweep`.
 const WRITES_FOR_ONE: u64 = 3;
 
-/// What can be tuned, live.
+/// The multiplexer's settings, which can change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiplexerSettings {
     /// Without it both sides may always go.
@@ -100,12 +111,12 @@ impl Default for MultiplexerSettings {
     }
 }
 
-/// What waits.
+/// What both sides want from the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// How far behind the flusher is, in thousandths of what it may be at most.
+    /// The flusher's backlog, in thousandths of its maximum.
     pub backlog_permille: u32,
-    /// A client waits for the flusher: a flush, a forced write. A cache without room is a whole backlog.
+    /// A client waits for the flusher: a flush, a forced write. A full cache is a whole backlog.
     pub is_urgent: bool,
     /// Reads wait for members.
     pub reads: bool,
@@ -117,7 +128,7 @@ pub struct Demand {
     pub writes_queued: u32,
 }
 
-/// Who may be given to the members.
+/// Which sides the members may serve now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Reads may.
@@ -135,8 +146,9 @@ impl Turn {
         Allowed { reads: self.reads, writes: self.writes }
     }
 
-    /// For one member's elevator, of which it is said what waits and how many reads and writes are out. Where the side
-    /// whose slice it is has nothing, the other has it, a few dispatches at a time. Asked before each dispatch.
+    /// The same for one member's elevator, with what waits there and how many reads and writes are
+    /// out. If the side whose slice it is has nothing there, the other side gets a few dispatches
+    /// at a time. Asked before each dispatch.
     #[must_use]
     pub const fn allowed_at(&self, waits: Allowed, (reads, writes): (u32, u32)) -> Allowed {
         Allowed {
@@ -170,11 +182,12 @@ pub struct Slice {
 pub struct Multiplexer {
     settings: MultiplexerSettings,
     slice: Slice,
-    /// What the flusher has had too little of, or, below zero, too much.
+    /// Time that the flusher had too little of, or, below zero, too much.
     carried_ns: i64,
     /// Since when reads, and writes, have waited without one being served.
     waiting_since_ns: [Option<u64>; 2],
-    /// Whose turn it is because nothing of them was served for long, and until when: 0 for reads, 1 for writes.
+    /// The side that goes alone because it was not served for long, and until when: 0 for reads, 1
+    /// for writes.
     owed: Option<(usize, u64)>,
     /// The most reads, and requests of the flusher, that were queued in the period.
     queued_max: [u32; 2],
@@ -204,7 +217,7 @@ impl Multiplexer {
         self.settings = settings;
     }
 
-    /// Who may go now.
+    /// Which sides may go now.
     pub fn turn(&mut self, now_ns: u64, demand: Demand) -> Turn {
         let period_ns = self.settings.period_ns.max(1);
         if !self.settings.is_on {
@@ -242,8 +255,9 @@ impl Multiplexer {
         }
     }
 
-    /// The turn of the side that has waited for a period and a half, if one has; of both, the one that came first. If nothing of
-    /// them is served for a period, as when their member stalls, they go behind the other side.
+    /// The turn of a side that has waited for a period and a half; of two such sides, the one that
+    /// has waited longer. If such a turn serves nothing for a period, as when its member stalls,
+    /// that side goes behind the other.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
         let passed = self.owed.filter(|(_, until_ns)| *until_ns <= now_ns);
         if let Some((side, _)) = passed {
@@ -312,7 +326,8 @@ impl Multiplexer {
         let lent = least + (most - least) * demand.backlog_permille.clamp(urgent, 1000) / 1000;
         let share_permille = (own + (1000 - own) * lent / 1000).min(most);
         let set_ns = part(period_ns, share_permille);
-        // What is carried leaves each side a part of its own, so that neither is held for a whole period.
+        // The carried time leaves each side a part of its own, so that neither is held for a whole
+        // period.
         let (least_ns, most_ns) = (set_ns / 8, period_ns - (period_ns - set_ns) / 8);
         let flusher_ns = set_ns.saturating_add_signed(self.carried_ns).clamp(least_ns, most_ns);
         self.slice = Slice { start_ns, share_permille, flusher_ns, ..Slice::default() };
@@ -341,7 +356,7 @@ impl Multiplexer {
     }
 }
 
-/// What the flusher would have of the members' time if nobody were held, in thousandths.
+/// The flusher's part of the members' time if neither side were held, in thousandths.
 fn own_permille(reads: u64, writes: u64) -> u32 {
     let all = (writes + WRITES_FOR_ONE * reads).max(1);
     u32::try_from(writes * 1000 / all).expect("a thousand at most")
@@ -359,8 +374,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// One member that serves one request after another; gives the part of its time that writes got, and the longest
-    /// times that a side with something to do was held.
+    /// One member that serves one request after another. Returns the writes' part of the time, and
+    /// the longest time that each side with work was held.
     fn storm(
         settings: MultiplexerSettings,
         backlog_permille: u32,
@@ -493,7 +508,8 @@ mod tests {
                 writes_queued,
                 ..Demand::default()
             };
-            // The most of the period counts, wherever in its wave the flusher is when the next begins.
+            // The maximum over the period counts, wherever in its wave the flusher is when the next
+            // begins.
             multiplexer.turn(50 * MS, wave(writes));
             multiplexer.turn(200 * MS, wave(writes / 9));
             assert_eq!(multiplexer.slice().share_permille, share, "{reads} {writes}");

@@ -1,7 +1,8 @@
-//! What waits in one class and direction: sorted by sector, listed by age, merged.
+//! The entries that wait in one class and direction: sorted by sector, listed by age, merged.
 //!
-//! Sorted is a plain vector: a queue is as long as a member's clients are many, hundreds, and moving a few KiB costs less
-//! than any tree's allocation. Both orders hold the same groups [check: every_entry_goes_out_once_whatever_comes].
+//! They are sorted in a plain vector. A queue is as long as a member has clients, hundreds, and
+//! moving a few KiB costs less than a tree's allocations. Both orders hold the same groups
+//! [check: every_entry_goes_out_once_whatever_comes].
 
 use crate::counters::Counters;
 use crate::entry::Entry;

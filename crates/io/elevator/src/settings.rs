@@ -1,4 +1,4 @@
-//! What can be tuned, live.
+//! The settings of an elevator and their defaults; all can change while it runs.
 
 use crate::depth::Depth;
 
@@ -18,7 +18,7 @@ pub enum Policy {
 
 /// The settings of one member's elevator.
 ///
-/// The times and counts that are on by default are those that the field has used for twenty years with disks that seek.
+/// The default times and counts are those used for twenty years with disks that seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How entries are ordered.
@@ -29,10 +29,11 @@ pub struct Settings {
     pub write_expiry_ns: u64,
     /// Nanoseconds after which an entry is served before higher classes.
     pub aging_ns: u64,
-    /// Nanoseconds for which a kind that is not allowed is held at most; then one of it goes all the same. A multiplexer sees
-    /// to it that nothing is held for two of its periods, over all members; this is the same for each member by itself.
+    /// Nanoseconds for which a kind that is not allowed is held at most; then one entry of it goes
+    /// all the same. A multiplexer bounds a hold to two of its periods over all members; this
+    /// bounds it for each member by itself.
     pub hold_max_ns: u64,
-    /// Dispatches in one direction, in the order of sectors, before the choice is made anew; at least 1.
+    /// Dispatches in one direction, in the order of sectors, before the next choice; at least 1.
     pub batch: u32,
     /// How often a batch of reads may go before writes that wait.
     pub writes_starved: u32,
@@ -45,8 +46,8 @@ pub struct Settings {
     /// How many of one direction may be while the other has had nothing for
     /// [`Settings::hold_max_ns`]: no request of the other waits for them.
     pub depth_alone: Depth,
-    /// What is held goes where the arm comes by all the same, and what is given away begins where the arm is, as the
-    /// crate's header says.
+    /// Held entries on the arm's way go along. Reads that use the writes' slice begin where the arm
+    /// is. See the crate's header.
     pub takes_along: bool,
 }
 
@@ -70,9 +71,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For a member that seeks and follows a [`crate::Multiplexer`]. Few are out at once, since what is out when a slice
-    /// ends is part of the next: 24 reads of 7 ms would fill a whole period. Reads that were held expire late, since one
-    /// served out of order breaks the sweep that those behind it wait for, and what bounds a hold is the multiplexer.
+    /// For a member that seeks and follows a [`crate::Multiplexer`]. Few are out at once, since
+    /// dispatches that are out when a slice ends take time of the next: 24 reads of 7 ms would fill
+    /// a whole period. Held reads expire late: a read served out of order breaks the sweep for
+    /// those behind it, and the multiplexer bounds a hold.
     #[must_use]
     pub fn multiplexed() -> Self {
         Self {

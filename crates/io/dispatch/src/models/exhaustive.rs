@@ -1,4 +1,5 @@
-//! Loom's models: small, every schedule up to a number of preemptions, with the memory as weak as the language allows.
+//! Loom's models: small, every schedule up to a number of preemptions, with the memory as weak as
+//! the language allows.
 
 use std::sync::Arc as Shared;
 use std::sync::Mutex as Notes;
@@ -14,8 +15,8 @@ use crate::{Carry, Combiner, Device, Request, Scheduler, Ticket, Vector};
 
 type Noting = Combiner<Vec<u32>, u32>;
 
-/// Hands one event to a machine that notes what it is given; effects are counted in `carried_out`. A thread that is not the
-/// first leaves at once.
+/// Hands one event to a machine that records its events; counts effects in `carried_out`. A thread
+/// that is not the first leaves at once.
 fn hand_over(combiner: &Noting, carried_out: &AtomicUsize, event: u32) {
     if combiner.push(event) {
         take_part(combiner, carried_out);
@@ -100,7 +101,8 @@ fn bring(combiner: &Noting, events: impl IntoIterator<Item = u32>) {
     combiner.hand_over(events, &mut (), carry);
 }
 
-/// `threads` bring one after the other: past the lists where nobody is at work, through them otherwise.
+/// `threads` bring events one after the other: past the lists if no owner is at work, through them
+/// otherwise.
 fn bring_past_the_lists(
     name: &str,
     preemptions: usize,
@@ -149,8 +151,8 @@ fn an_owner_that_says_too_early_that_it_is_not_at_work_is_caught() {
     bring_past_the_lists("flawed", 3, 2, (2, 2));
 }
 
-/// The effects of what one thread brings leave something to their own machine, while another thread brings something. It is
-/// pushed and nothing more: who carries effects out looks again.
+/// One thread's effects push an event to their own machine while another thread brings one. The
+/// push is not drained there: the thread that carries effects out looks again.
 fn effects_that_leave_something() {
     explore("combiner: what effects leave to their own machine", 3, || {
         let combiner = Arc::new(Combiner::with_lists(Vec::new(), 2));
@@ -363,13 +365,14 @@ fn a_switch_of_policy_loses_nothing() {
     switch_while_inserting("dispatcher: insertions while the policy is switched twice", 3);
 }
 
-/// Two threads set, one after the other, while a third owns the elevator: their lists are drained in another order.
+/// Two threads set, one after the other, while a third owns the elevator: their lists are drained
+/// in another order.
 fn set_one_after_the_other() {
     explore("dispatcher: two set it, one after the other", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
         let device = Shared::new(Given::default());
-        // Lists are dealt out in the order of first use: of the two who set it, the later one has the list that is
-        // drained first.
+        // Lists are dealt out in the order of first use. Of the two setters, the later one has the
+        // list that is drained first.
         let _ = braid_concurrency::thread_number();
         let before = Arc::new(loom::sync::Mutex::new(()));
         let order = Shared::new(Notes::new(Vec::new()));

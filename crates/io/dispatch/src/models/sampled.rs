@@ -1,4 +1,5 @@
-//! Shuttle's models: more threads and longer stories than loom can exhaust, under schedules from seeds.
+//! Shuttle's models: more threads and longer runs than loom can exhaust, under schedules from
+//! seeds.
 
 use std::sync::{Arc, Mutex};
 
@@ -77,7 +78,7 @@ fn everything_at_once() {
         };
         let threads =
             [with(insert, 0), with(insert, 2), with(insert, 4), with(switch, 0), with(let_go, 0)];
-        // Whatever is lost is waited for for ever: a deadlock.
+        // This waits for ever for a lost event: a deadlock.
         let mut count = 0;
         while count < ITEMS {
             let vector = ended.recv().expect("the device lives");

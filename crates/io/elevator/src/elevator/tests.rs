@@ -145,7 +145,8 @@ fn without_a_policy_nothing_is_ordered_merged_or_held() {
     assert_eq!(starts(&mut elevator, 0), [500, 100, 108, 300]);
 }
 
-/// An elevator was turned off, and each write that came from then on, and went at once, began the time anew of one that was held.
+/// An elevator was turned off while an entry was held. Each later write, which went at once,
+/// restarted that entry's hold time.
 #[test]
 fn what_goes_at_once_leaves_the_held_their_time() {
     let mut elevator = Elevator::new(wide());
@@ -259,7 +260,8 @@ fn nothing_is_taken_along_past_one_that_has_expired() {
     assert_eq!(starts(&mut elevator, 500 * MS), [100, 450]);
 }
 
-/// A stream of reads that always continues upwards, in a class above: what else waits is served within its time.
+/// A stream of reads in a higher class always continues upwards. Other waiting entries are served
+/// within their time.
 #[test]
 fn none_is_passed_over_for_ever() {
     let depth = Depth { total: 4, kept_for_reads: 1, kept_for_writes: 1 };
@@ -485,7 +487,8 @@ proptest! {
     }
 }
 
-/// Write-back by itself had six requests out at each member, a quarter of what writes without it had.
+/// With the elevator, write-back alone had six requests out at each member, a quarter of the writes
+/// without it.
 #[test]
 fn who_is_alone_has_the_member_to_itself() {
     let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..Settings::multiplexed() });
