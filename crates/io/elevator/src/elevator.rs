@@ -155,9 +155,8 @@ impl Elevator {
     }
 
     /// The member's next dispatch, of the kinds that are `allowed`. `None` if no entry of these
-    /// kinds waits, or no tag is free. Entries that were queued under [`Policy::None`] go whatever
-    /// is allowed, as without an elevator. So does an entry of a kind that has been held for
-    /// [`Settings::hold_max_ns`].
+    /// kinds waits, or no tag is free. Entries queued under [`Policy::None`] go whatever is
+    /// allowed, as without an elevator. A kind held for [`Settings::hold_max_ns`] may go, too.
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
             // Others of its kind are held all the same, for as long as before.

@@ -43,7 +43,7 @@
 //! The elevator passes over held entries as if they did not exist, and they age meanwhile; the
 //! multiplexer's clock bounds the hold. [`Elevator::waits`] is its demand.
 //!
-//! With [`Settings::takes_along`] there is one sweep, that of the side whose turn it is. While
+//! With [`Settings::takes_along`] both sides share one sweep, of the side whose turn it is. While
 //! writes are held, a write between the last read and the next goes before that read: it costs half
 //! of a way there and back. If reads are given time that the writes leave unused, they begin where
 //! the arm is, behind the last write, and not where reads had stopped. More writes will come, and

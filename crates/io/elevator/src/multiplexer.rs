@@ -111,7 +111,7 @@ impl Default for MultiplexerSettings {
     }
 }
 
-/// What both sides want from the members.
+/// The work that both sides have for the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// The flusher's backlog, in thousandths of its maximum.

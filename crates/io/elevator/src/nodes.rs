@@ -1,8 +1,8 @@
 //! Entries in memory: fixed places, reused, linked by number.
 //!
-//! A node is an entry. The first node of a group (by sector) represents the group: it has its size
-//! and age, and is in the list by age. Memory grows to the most entries that were ever queued at
-//! once and is then only reused.
+//! A node is an entry. The first node of a group (by sector) represents the group: it holds its
+//! size and age, and stands in the list by age. Memory grows to the most entries that were ever
+//! queued at once and is then only reused.
 
 use braid_sim_hooks::{Bug, planted};
 

@@ -1,10 +1,10 @@
 //! How a member is opened.
 
-/// What the opener will do, and so which others it must keep out.
+/// The opener's intent, which decides whom the lock keeps out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// A look at metadata that another program may be using: no lock, no question which one holds it.
-    /// What is read may be from any moment.
+    /// A look at metadata that another program may be using: no lock, no search for a holder. The
+    /// bytes read may be of different moments.
     Examine,
     /// Reading that must be consistent: other readers are welcome, a writer is not.
     ReadOnly,

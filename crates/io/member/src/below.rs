@@ -1,22 +1,26 @@
-//! What is below a device: the same bytes under other names, and how they are kept for us.
+//! Layers below a device: the same bytes under other names, and the locks on each layer.
 //!
-//! A lock on a loop device does not meet one on the file that it is over, nor one on a second loop device over that
-//! file; `O_EXCL` does not either. So a device is followed down to what holds its bytes, and each layer is locked:
+//! A lock on a loop device does not conflict with one on its backing file, nor with one on a second
+//! loop device over that file. Neither does `O_EXCL`. So a device is followed down to the file or
+//! disk that holds its bytes, and each layer is locked:
 //!
 //! ```text
-//!   loop0p1 --partition--> loop0 --loop--> /x/a.img        dm-3 --slaves--> sda2 --partition--> sda
+//!  loop0p1 --partition--> loop0 --loop--> /x/a.img        dm-3 --slaves--> sda2 --partition--> sda
 //! ```
 //!
-//! A layer of which we have everything is locked as the member itself is; one of which we have a part is locked for
-//! sharing, so that other parts may be used by others, and the whole by none. Two loop devices over the same bytes of
-//! one file are both refused: nothing says which of them is meant, and both may write.
+//! A layer that belongs to the member as a whole is locked as the member itself is. A layer of
+//! which the member is a part gets a shared lock: others may use other parts, and no process the
+//! whole. Two loop devices over the same bytes of one file are both refused: nothing says which of
+//! them is meant, and both may write.
 //!
-//! What it does not do: follow a file to the device of its file system (that is mounted, and the kernel holds it);
-//! look into tables of device-mapper: two devices of it that map the same part of a third are not told apart.
-//! What cannot be opened by us is not locked; its locks are read instead.
+//! It does not follow a file to the device of its file system (that is mounted, and the kernel
+//! holds it). It does not look into tables of device-mapper: two dm devices over the same part of a
+//! third are not recognised. A layer that this process cannot open is not locked; its locks are
+//! read instead.
 //!
 //! Invariants
-//! - Whatever way it is reached by, one range of bytes has one writer (`tests/loop_device.rs`, `kernel::tests`).
+//! - One range of bytes has one writer, by whatever path it is opened (`tests/loop_device.rs`,
+//!   `kernel::tests`).
 
 use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
@@ -77,7 +81,7 @@ pub(crate) fn layers(device: DeviceNumber, kernel: &Kernel) -> Vec<Layer> {
     found
 }
 
-/// What a device is made of, one step down; nothing where it is a device of its own.
+/// The devices or file directly below a device; none if it is the lowest layer.
 fn step(device: DeviceNumber, bytes: &Range<u64>, kernel: &Kernel) -> Vec<Layer> {
     let Some(above) = kernel.name_of(device) else { return Vec::new() };
     if let Some((disk, part)) = kernel.disk_of(device) {
@@ -132,10 +136,11 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// Refuses a member whose bytes another process has by another way, and locks them on every layer. The locks go with the files.
+/// Refuses a member whose bytes another process uses by another path, and locks every layer. The
+/// locks end when the files are closed.
 ///
 /// # Errors
-/// [`OpenError::Busy`], with the layer and who has it.
+/// [`OpenError::Busy`], with the layer and its holder.
 pub(crate) fn hold(
     path: &Path,
     device: DeviceNumber,
@@ -148,7 +153,7 @@ pub(crate) fn hold(
             Way::Loop => {
                 twin(&layer, access, kernel).or_else(|| kernel.holder_beside_loops(layer.key))
             }
-            // What holds it there is the device above, which is us.
+            // The kernel's holder of that layer is the device above, which is ours.
             Way::Partition | Way::Slaves => None,
         };
         let held = match held {
@@ -166,7 +171,8 @@ pub(crate) fn hold(
     Ok(locks)
 }
 
-/// Which other process has locked a member, or a layer below it: where the kernel says that it is taken, and not by whom.
+/// The other process that has locked a member, or a layer below it. Asked when the kernel reports
+/// the device as busy without a holder.
 pub(crate) fn locked_by(path: &Path, key: IdentityKey, kernel: &Kernel) -> Option<Holder> {
     let lock_on = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
@@ -192,7 +198,8 @@ fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
     kernel.loop_holder(others.filter(is_twin))
 }
 
-/// Locks a layer as far as we may open it: none if we may not, and its locks keep no process from it.
+/// Locks a layer, if this process may open it. If it may not, it takes no lock, and other processes
+/// can.
 fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<File>, Holder> {
     let sharing = match access {
         Access::ReadWrite if layer.is_whole => Sharing::Exclusive,
@@ -206,8 +213,8 @@ fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<F
         return foreign.filter(|_| sharing == Sharing::Exclusive).map_or(Ok(None), Err);
     };
     let taken = lock::take_patiently(&file, sharing, kernel).or_else(|_| {
-        // NFS takes no exclusive lock of a reader. Where there are no locks at all, the file as a member of its own
-        // cannot be locked either, and is refused for that.
+        // NFS gives no exclusive lock to a reader. A file system without locks also refuses the
+        // member file itself.
         lock::take_patiently(&file, Sharing::Shared, kernel)
     });
     match taken {
@@ -236,8 +243,8 @@ fn open_layer(layer: &Layer) -> Option<File> {
     Some(file)
 }
 
-/// What is opened beside a device to hold it: what is below it, to be locked; and where that is a loop device, all loop devices, to
-/// be asked what they are over.
+/// The paths that an open of this device opens as well: all layers below it, to lock them. If one
+/// is a loop device, also all loop devices, to ask for their backing files.
 #[must_use]
 pub fn opened_beside(path: &Path) -> Vec<PathBuf> {
     let kernel = Kernel::running();

@@ -1,16 +1,16 @@
 //! Positioned reads and writes on an open descriptor, shared by files and block devices.
 //!
-//! What it does not do: open, lock, or know which of the two it has.
+//! It neither opens nor locks, and does not know which of the two it has.
 //!
 //! Invariants:
 //! - Whole or an error: short transfers and `EINTR` are continued (`tests/contract.rs`).
 //! - A flush that failed fails every later one (`flushes`, `tests::a_failed_flush_is_sticky`).
-//! - A file that lost its end never grows again, since what then lies before the new end reads as
-//!   zeroes that were never written (`tests::a_file_cut_short_takes_no_writes`).
-//! - Nor is such a file believed. A write that was on its way when the end was lost makes the file longer
-//!   again, with a hole in between that reads as zeroes: so the length is looked at after every read, too, and
-//!   what was once found short stays so (`tests::a_file_that_grew_again_is_not_believed`). A write that ends
-//!   exactly at the file's old end, before the length was looked at, cannot be told.
+//! - A file that was cut short never grows again: the range before a new end would read as zeroes
+//!   that no client wrote (`tests::a_file_cut_short_takes_no_writes`).
+//! - Nor is such a file believed. A write in flight when the file was cut extends it again, with a
+//!   hole that reads as zeroes. So the length is checked after every read, too, and a file once
+//!   found short stays short (`tests::a_file_that_grew_again_is_not_believed`). A write that ends
+//!   exactly at the file's old end, before the length was checked, goes unnoticed.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -139,14 +139,14 @@ impl Descriptor {
         self.was_cut_short.load(Ordering::Acquire)
     }
 
-    /// What has been read is believed only if the file has its end still, or nothing is ever written here. A device has no
-    /// end to lose.
+    /// Confirms a read: the file must not have been cut short. Files that are never written here
+    /// and devices pass unchecked.
     pub(crate) fn check_read(&self) -> Result<(), MemberError> {
         if self.writable && self.is_regular { self.check_whole() } else { Ok(()) }
     }
 
-    /// The same for a read that is one of a batch: all reads of a batch were over before the first of them was asked about,
-    /// so one look at the file is good for all.
+    /// The same for a read of a batch. All reads of a batch ended before the first check, so one
+    /// look at the file serves all.
     pub(crate) fn check_read_in(&self, batch: u64) -> Result<(), MemberError> {
         if self.whole_in.load(Ordering::Acquire) == batch {
             return Ok(());
@@ -156,7 +156,8 @@ impl Descriptor {
         Ok(())
     }
 
-    /// See [`crate::Member::hole_at`]. A file that was cut has a hole where its end was, which is not believed.
+    /// See [`crate::Member::hole_at`]. A file that was cut short has a hole up to its old end,
+    /// which is not believed.
     pub(crate) fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let end_bytes = offset_bytes.saturating_add(length_bytes).min(self.size_bytes);
         let data = match seek(&self.file, SeekFrom::Data(offset_bytes)) {
@@ -176,8 +177,8 @@ impl Descriptor {
         }
     }
 
-    /// Looks at the length of the file. Where its end is takes the kernel a third of the time of all that stat(2) tells; and
-    /// nothing here goes by the position that this moves.
+    /// Checks the length of the file. `lseek` to the end takes the kernel a third of the time of
+    /// stat(2), and no code here uses the file position.
     fn check_whole(&self) -> Result<(), MemberError> {
         if self.is_regular && seek(&self.file, SeekFrom::End(0))? < self.size_bytes {
             self.was_cut_short.store(true, Ordering::Release);
@@ -552,7 +553,7 @@ mod tests {
         assert!(descriptor.has_vanished());
     }
 
-    /// As a write does that was on its way when the end was lost.
+    /// It acts like a write that was in flight when the file was cut.
     #[test]
     fn a_file_that_grew_again_is_not_believed() {
         let file = tempfile::tempfile().expect("tempfile");

@@ -1,11 +1,11 @@
-//! Going past the page cache: whether a device lets us, and with what alignment.
+//! Direct I/O: whether a device allows it, and with which alignment.
 //!
-//! md's unit is a sector of 512 bytes, and a client may write any of them. So direct I/O is used where
-//! the kernel says (`statx`, `STATX_DIOALIGN`, Linux 6.1) that offsets, lengths and memory at multiples
-//! of 512 will do; elsewhere a write of one sector would have to be made of a read and a longer write.
+//! md's unit is a sector of 512 bytes, and a client may write any of them. So direct I/O is used
+//! only if the kernel (`statx`, `STATX_DIOALIGN`, Linux 6.1) accepts offsets, lengths and memory at
+//! multiples of 512. Otherwise a write of one sector would need a read and a longer write.
 //!
-//! The file is opened a second time, by the name that the kernel gives an open descriptor, because the
-//! first opening has the lock and serves what is not aligned. The kernel keeps both consistent.
+//! The file is opened a second time, through its descriptor's name in the kernel. The first
+//! descriptor keeps the lock and serves unaligned transfers. The kernel keeps both consistent.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -75,8 +75,8 @@ pub(crate) fn reopen(file: &File, writable: bool) -> Result<File, DirectError> {
     Ok(direct)
 }
 
-/// Reads one sector that is aligned to nothing coarser, at an offset that is not either: a file system may promise more than
-/// it keeps.
+/// Reads one sector at an offset and to an address that are aligned to 512 only: a file system may
+/// promise more than it keeps.
 fn probe(direct: &File) -> Result<(), DirectError> {
     #[repr(align(4096))]
     struct Memory([u8; 1024]);

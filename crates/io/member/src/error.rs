@@ -1,7 +1,7 @@
-//! What can happen to a member: while it is opened, and while it is used.
+//! The errors of opening a member and of using one.
 //!
-//! What it does not do: say what to do about it. The engine decides what a media error means for
-//! the array, the command line what a refusal means for the person.
+//! It does not say how to react. The engine decides what a media error means for the array, the
+//! command line what a refusal means for the operator.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -25,14 +25,15 @@ pub enum MemberError {
         /// The operating system's error number.
         errno: i32,
     },
-    /// It may not be written (`EROFS`, `EPERM`): a device that became read-only, or the file system below a file. What is
-    /// there can be read.
+    /// The member refuses writes (`EROFS`, `EPERM`): a device that became read-only, or the file
+    /// system below a file. Its bytes can be read.
     #[error("the device may not be written: {}", errno_words(*.errno))]
     Protected {
         /// The operating system's error number.
         errno: i32,
     },
-    /// The file may not be so long (`EFBIG`): a limit of this process (`ulimit -f`), or of the file system.
+    /// The write exceeds the maximum file length (`EFBIG`) of this process (`ulimit -f`) or of the
+    /// file system.
     #[error("the file may not be written that far: a limit on the size of files (ulimit -f)")]
     FileTooLong,
     /// The range does not lie inside the member; nothing was asked of the device.
@@ -104,7 +105,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What stands there, where it is no regular file and no block device.
+    /// The kind of a file that is neither a regular file nor a block device.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
         let kind = metadata.file_type();
@@ -134,7 +135,7 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// Who uses a device that we were asked to open.
+/// The user of a device that is to be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// A block device made of this one, such as `md127` or `dm-3` (sysfs `holders`).
@@ -167,21 +168,21 @@ pub enum Holder {
     LoopDevice {
         /// The kernel's name, such as `loop3`.
         name: String,
-        /// Who uses that device, where it can be told.
+        /// The user of that loop device, if known.
         user: Option<Box<Holder>>,
     },
-    /// What the device is made of is not ours to use: another way leads to the same bytes.
+    /// A layer below the device is in use by another path to the same bytes.
     Below {
         /// The step down, such as `loop3 is a loop device over /x/a.img`.
         step: String,
-        /// Who has what is there.
+        /// The holder of that layer.
         holder: Box<Holder>,
     },
     /// A process that holds a lock on the file (`/proc/locks`); this may be another braid.
     Lock {
         /// The process, where the kernel says which.
         process_id: Option<u32>,
-        /// What it is, by its command line, where that can be read.
+        /// The process's command line, if readable.
         command: Option<String>,
     },
     /// The kernel or a program opened the device exclusively and nothing says who.
@@ -189,7 +190,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Who it is in the end, whatever way leads there.
+    /// The last holder of the chain of layers.
     #[must_use]
     pub fn innermost(&self) -> &Self {
         match self {
@@ -265,7 +266,7 @@ pub enum OpenError {
     NotAMember {
         /// As given.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         kind: FileKind,
     },
     /// Another process uses it.
@@ -273,7 +274,7 @@ pub enum OpenError {
     Busy {
         /// As given.
         path: PathBuf,
-        /// Who.
+        /// The other user.
         holder: Holder,
     },
     /// Too small to hold a superblock.
@@ -281,9 +282,9 @@ pub enum OpenError {
     TooSmall {
         /// As given.
         path: PathBuf,
-        /// What it has.
+        /// Its size.
         size_bytes: u64,
-        /// What it needs.
+        /// The size of the smallest member.
         minimum_bytes: u64,
     },
     /// A file was to be made where there is one already.
@@ -292,18 +293,19 @@ pub enum OpenError {
         /// As given.
         path: PathBuf,
     },
-    /// What the path names was exchanged while it was being opened.
+    /// The path led to another file or device after the open than before.
     #[error("{} was replaced while it was being opened", .path.display())]
     Replaced {
         /// As given.
         path: PathBuf,
     },
-    /// No lock can be had, which is not to say that another has it. Without one nothing keeps a second writer away.
+    /// The file cannot be locked, which does not mean that another process has the lock. Without a
+    /// lock nothing keeps a second writer away.
     #[error("{} cannot be locked: {}", .path.display(), errno_words(*.errno))]
     Unlockable {
         /// As given.
         path: PathBuf,
-        /// What `flock` answered.
+        /// The error number from `flock`.
         errno: i32,
     },
     /// Any other answer of the operating system.
@@ -319,8 +321,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether it says something about the member, rather than about this process, its user, or a path: an array may
-    /// be judged by it.
+    /// Whether the error is the member's own, so that an array may be judged by it; not this
+    /// process's, its user's, or a path's.
     #[must_use]
     pub fn is_of_the_member(&self) -> bool {
         match self {
@@ -332,7 +334,7 @@ impl OpenError {
 }
 
 impl MemberError {
-    /// The operating system's error number, if it is an error of the operating system, or comes of one.
+    /// The operating system's error number, if the error is or stems from one.
     #[must_use]
     pub fn os_error(&self) -> Option<i32> {
         match self {
@@ -359,7 +361,8 @@ impl MemberError {
 
 /// Errors that devices and file systems have of their own.
 fn is_of_a_device(errno: i32) -> bool {
-    // What a list does not know is no evidence: no array loses a member for an error that has another reason.
+    // An error that is not listed is no evidence: an array must not lose a member for an unrelated
+    // error.
     const DEVICE: [Errno; 15] = [
         Errno::IO,
         Errno::NXIO,
@@ -380,8 +383,8 @@ fn is_of_a_device(errno: i32) -> bool {
     DEVICE.contains(&Errno::from_raw_os_error(errno))
 }
 
-/// Whether an error number says that this process, or the whole system, has run out of something for the moment: memory,
-/// descriptors, threads. It is no fault of what was asked for.
+/// Whether an error number reports a temporary shortage of this process or the whole system:
+/// memory, descriptors, threads. The request itself is not at fault.
 #[must_use]
 pub fn is_shortage(errno: i32) -> bool {
     const SHORTAGES: [Errno; 6] =

@@ -1,8 +1,9 @@
-//! Whether a flush or a durable write of a member has ever failed, and what later ones are told.
+//! Remembers whether a flush or a durable write of a member has ever failed, and fails later ones.
 //!
-//! The kernel reports a lost page once and then forgets it ("fsyncgate", LWN 752063), so a failure is for good
-//! `[check: a_failed_flush_is_sticky]`. What failed for lack of space is told as that ever after: it is no fault of the
-//! medium, and the array stops taking writes instead of losing the member. What went wrong first is told with each.
+//! The kernel reports a lost page once and then forgets it ("fsyncgate", LWN 752063), so a failure
+//! is for good `[check: a_failed_flush_is_sticky]`. A lack of space is reported as such for ever:
+//! the medium is sound, and the array stops writes instead of losing the member. Each later error
+//! carries the first error number of the worst kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +19,7 @@ const LOST: u64 = 2;
 /// Above it is the error number of what was the worst first, below it what that was.
 const ERRNO_SHIFT: u32 = 32;
 
-/// What has become of flushes so far.
+/// The worst failure so far.
 #[derive(Debug)]
 pub(crate) struct Flushes(AtomicU64);
 
@@ -40,7 +41,7 @@ impl Flushes {
         let errno = error.os_error().and_then(|errno| u32::try_from(errno).ok()).unwrap_or(0);
         let failed = failed | u64::from(errno) << ERRNO_SHIFT;
         let worse = |before| (class(failed) > class(before)).then_some(failed);
-        // One that is no worse changes nothing.
+        // A failure that is no worse changes nothing.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, worse);
     }
 

@@ -1,4 +1,4 @@
-//! What a member is, and whether two names lead to one device.
+//! The identity of a member: its kind, its names, and whether two names lead to one device.
 //!
 //! Invariant: two paths to one file (hard link, symbolic link, `./`) and two nodes of one block
 //! device have equal [`IdentityKey`]s (`tests/refusals.rs`, `tests/loop_device.rs`).
@@ -29,7 +29,7 @@ impl fmt::Display for DeviceNumber {
     }
 }
 
-/// What holds the bytes.
+/// The medium of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemberKind {
     /// A regular file.
@@ -40,15 +40,17 @@ pub enum MemberKind {
     Memory,
 }
 
-/// Who answers what is asked of a member: how long the kernel may keep the thread that asks.
+/// The party that serves a member's requests, and so how long the kernel may block the thread that
+/// submits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AnsweredBy {
-    /// Memory: this process's, or files that a file system keeps nowhere else (tmpfs, ramfs; memfd). No disk is waited for.
+    /// Memory: this process's, or files that a file system keeps in memory only (tmpfs, ramfs;
+    /// memfd). No disk is waited for.
     Memory,
     /// A block device, below a file system of the kernel's own or by itself.
     Device,
-    /// A process or a machine outside the kernel, or that is not known (FUSE, the network): the kernel may keep the
-    /// thread until it answers, even one that asked not to be kept.
+    /// A process or machine outside the kernel (FUSE, the network), or an unknown one. The kernel
+    /// may block the thread until it answers, even if the thread asked not to be blocked.
     Outside,
 }
 
@@ -74,12 +76,12 @@ pub enum IdentityKey {
     },
 }
 
-/// What a member is. Two of them are compared by [`Identity::key`].
+/// Kind, name and numbers of a member. [`Identity::key`] tells whether two of them are one.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The path as it was given, or `memory`.
     pub path: PathBuf,
-    /// What holds the bytes.
+    /// File, block device or memory.
     pub kind: MemberKind,
     /// Smallest unit the device reads and writes, in bytes; 512 for files and memory.
     pub logical_block_bytes: u32,
@@ -88,10 +90,11 @@ pub struct Identity {
     /// Whether the device turns. Unknown for memory, where sysfs does not say, and where a
     /// hypervisor's disk says that it does.
     pub rotational: Option<bool>,
-    /// Requests that the block layer has room for, of the device or of that below the file's file system; more of them
-    /// wait in the kernel, and keep the thread that asks. Unknown for memory and where sysfs does not say.
+    /// Requests that the block layer's queue has room for, on the device or on the one below the
+    /// file's file system. Further ones wait in the kernel and block the thread that submits.
+    /// Unknown for memory, or if sysfs does not say.
     pub queue_requests: Option<u32>,
-    /// Who answers what is asked of it.
+    /// The party that serves its requests.
     pub answered_by: AnsweredBy,
     /// The block device, or the device below the file's file system; none for memory.
     pub device: Option<DeviceNumber>,

@@ -1,13 +1,13 @@
-//! What the kernel knows about a device: who holds it, and how big its blocks are.
+//! The kernel's knowledge of a device: its holders, and its block sizes.
 //!
 //! Read from `/sys` and `/proc` as text, so that an ordinary user can ask and no unsafe call is
 //! needed. The roots are fields, so that tests can build a small kernel in a folder.
 //!
-//! What it does not do: keep any process out. These looks are advice with a good error message; the
-//! lock and `O_EXCL` taken afterwards are what excludes (`open`).
+//! It keeps no process out. These looks are advice with a good error message; the lock and `O_EXCL`
+//! taken afterwards exclude other processes (`open`).
 //!
-//! Who holds a device `D`: a holder in sysfs, an array in mdstat, a mount, swap, a loop device over
-//! it; of `D` itself, of any partition of `D`, and, where `D` is a partition, of the whole disk.
+//! Holders of a device `D`: a holder in sysfs, an array in mdstat, a mount, swap, a loop device
+//! over it; of `D` itself, of any partition of `D`, and, if `D` is a partition, of the whole disk.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ pub(crate) struct Named {
 pub(crate) struct Attached {
     /// The kernel's name, such as `loop3`.
     pub(crate) name: String,
-    /// What it is over.
+    /// Its backing file or device.
     pub(crate) over: IdentityKey,
     /// Where that was when it was attached; may be stale, or of another mount namespace.
     pub(crate) path: PathBuf,
@@ -49,7 +49,7 @@ pub(crate) struct Attached {
     pub(crate) is_read_only: bool,
 }
 
-/// Who holds a lock.
+/// The owner of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockOwner {
     ThisProcess,
@@ -61,7 +61,7 @@ const VIRTUAL_DRIVERS: [&str; 2] = ["virtio_blk", "vbd"];
 /// How vendors, or models, of SCSI and ATA disks begin that a hypervisor makes.
 const VIRTUAL_MAKES: [&str; 5] = ["QEMU", "VMware", "Msft", "VBOX", "Google"];
 
-/// What sysfs says about a device's request queue.
+/// A device's request queue, as sysfs describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Queue {
     pub(crate) rotational: Option<bool>,
@@ -77,7 +77,7 @@ impl Kernel {
         Self { sys, proc, dev }
     }
 
-    /// What holds the device or file with this key, if anything does.
+    /// The holder of the device or file with this key.
     pub(crate) fn holder_of(&self, key: IdentityKey) -> Option<Holder> {
         let related = self.related_to(key);
         self.holder_among(key, &related).or_else(|| self.loop_device_over(key, &related))
@@ -113,7 +113,7 @@ impl Kernel {
         self.dev.join(name.replace('!', "/"))
     }
 
-    /// The disk that a partition is part of, and which of its bytes.
+    /// The disk that a partition belongs to, and the partition's bytes on it.
     pub(crate) fn disk_of(&self, partition: DeviceNumber) -> Option<(Named, Range<u64>)> {
         let folder = self.device_folder(partition)?;
         let disk = named(folder.parent().filter(|_| folder.join("partition").is_file())?)?;
@@ -141,7 +141,8 @@ impl Kernel {
         names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()
     }
 
-    /// What this loop device is over; none if it is none, or over nothing that can be found.
+    /// The backing file or device of this loop device. `None` if it is no loop device, or its
+    /// backing cannot be found.
     pub(crate) fn attached(&self, name: &str) -> Option<Attached> {
         let folder = self.sys.join("block").join(name);
         let mut backing = fs::read(folder.join("loop/backing_file")).ok()?;
@@ -160,7 +161,8 @@ impl Kernel {
         Some(Attached { name: name.to_owned(), over, path, bytes: offset..end, is_read_only })
     }
 
-    /// What a loop device says itself: what it is over, from where, and how much, or 0 for all.
+    /// The loop device's own report: its backing file or device, the offset, and the length, or 0
+    /// for all.
     fn status_of(&self, name: &str) -> Option<(IdentityKey, u64, u64)> {
         let node = self.node_of(name);
         fs::metadata(&node).ok().filter(|node| node.file_type().is_block_device())?;
@@ -174,7 +176,8 @@ impl Kernel {
         Some((over, status.offset_bytes, status.length_bytes_max))
     }
 
-    /// The holder among loop devices over one thing: one that somebody uses, if there is one.
+    /// The holder among loop devices over one file or device; preferably a loop device that is in
+    /// use.
     pub(crate) fn loop_holder(&self, loops: impl Iterator<Item = Attached>) -> Option<Holder> {
         let holders = loops.map(|attached| self.as_holder(attached.name));
         holders.min_by_key(|holder| matches!(holder, Holder::LoopDevice { user: None, .. }))
@@ -191,7 +194,7 @@ impl Kernel {
         Holder::LoopDevice { name, user: user.map(Box::new) }
     }
 
-    /// Who else holds a lock on a file, if another process does.
+    /// The other process that holds a lock on a file.
     pub(crate) fn foreign_lock(&self, device: DeviceNumber, inode: u64) -> Option<Holder> {
         self.locks_on(device, inode).iter().find_map(|owner| match owner {
             LockOwner::Other { process_id } => Some(Holder::Lock {
@@ -223,7 +226,8 @@ impl Kernel {
         let wanted = format!("{:02x}:{:02x}:{inode}", device.major, device.minor);
         let own = std::process::id();
         let owner_of = |line: &String| {
-            // A waiter's line has an arrow after its number, which moves every word; it holds nothing.
+            // A waiter's line has an arrow after its number, which shifts every word. A waiter
+            // holds nothing.
             let words: Vec<&str> = line.split_whitespace().collect();
             let (Some(&process_id), Some(&file)) = (words.get(4), words.get(5)) else {
                 return None;
@@ -365,7 +369,8 @@ fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[Named]) -> bool {
         || related.iter().any(|device| used == IdentityKey::BlockDevice { device: device.number })
 }
 
-/// The folder of the whole disk that a device is, or is a partition of.
+/// The sysfs folder of the device's disk: of the device itself, or of the disk that it is a
+/// partition of.
 fn disk_of(device: &Path) -> &Path {
     let is_partition = device.join("partition").is_file();
     device.parent().filter(|_| is_partition).unwrap_or(device)

@@ -1,26 +1,25 @@
 //! One device: a file, a block device or memory, opened so that no other process writes it.
 //!
-//! Where it stands: the lowest room. The runtime calls [`Member`]; this crate calls the operating
-//! system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
+//! Place in the flow: the lowest layer. The runtime calls [`Member`]; this crate calls the
+//! operating system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
 //!
-//! What it does not do: queue, merge, reorder or retry (the elevator and the engine decide those);
-//! submit to a ring (the runtime does, on [`Raw`]); decide what an error means for the array.
+//! It does not queue, merge, reorder or retry (the elevator and the engine decide those), submit to
+//! a ring (the runtime does, on [`Raw`]), or decide what an error means for the array.
 //!
 //! ```text
-//!   open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
-//!   layer::Faulty( layer::Slow( member ))    same trait all the way
+//!  open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
+//!  layer::Faulty( layer::Slow( member ))    same trait all the way
 //! ```
 //!
 //! Invariants, and the test that guards each:
 //! - Two writers never: a second open for writing fails, in this process or in another
 //!   (`tests/two_processes.rs`, `tests/refusals.rs`).
-//! - Nor by another way to the same bytes: a loop device over a file, a second one, a partition and its disk
-//!   (`tests/loop_device.rs`).
+//! - Nor by another path to the same bytes: a loop device over a file, a second one, a partition
+//!   and its disk (`tests/loop_device.rs`).
 //! - A device that the kernel holds is refused with the holder's name (`kernel::tests`,
 //!   `tests/loop_device.rs`).
 //! - A read or a write is whole or an error (`tests/contract.rs`).
-//! - A failed flush is never followed by a successful one (`descriptor::tests`,
-//!   `tests/layers.rs`).
+//! - A failed flush is never followed by a successful one (`descriptor::tests`, `tests/layers.rs`).
 //! - One device under two names has one [`IdentityKey`] (`tests/refusals.rs`).
 #![forbid(unsafe_code)]
 
@@ -68,7 +67,7 @@ pub trait Member: Send + Sync {
     /// Size in bytes, a multiple of 512, fixed when the member was opened.
     fn size_bytes(&self) -> u64;
 
-    /// What this member is, and whether two members are one device.
+    /// Kind, name and numbers; its key tells whether two members are one device.
     fn identity(&self) -> &Identity;
 
     /// Fills `buffer` from `offset_bytes`, whole or not at all: after an error the contents of
@@ -125,9 +124,9 @@ pub trait Member: Send + Sync {
     /// Returns once every write that completed before this call is on stable storage.
     ///
     /// # Errors
-    /// Sticky: after one failure every later flush and every later durable write fails with
-    /// [`MemberError::FlushFailedBefore`] (or [`MemberError::OutOfSpace`], if that was all it failed for), because the kernel reports a lost page once and then
-    /// forgets it ("fsyncgate", LWN 752063).
+    /// Sticky: after one failure every later flush and every later durable write fails. The error
+    /// is [`MemberError::FlushFailedBefore`], or [`MemberError::OutOfSpace`] if only space was
+    /// lacking. The kernel reports a lost page once and then forgets it ("fsyncgate", LWN 752063).
     fn flush(&self) -> Result<(), MemberError>;
 
     /// Makes a range read as zeroes. With `may_punch` the space may be given back to the file
@@ -146,8 +145,9 @@ pub trait Member: Send + Sync {
     /// May turn false after the device has refused once; never turns true.
     fn can_zero_fast(&self) -> bool;
 
-    /// Whether the bytes at `offset_bytes` take no space and read as zeroes, and how many of `length_bytes` from there on
-    /// are the same. What is not known is no hole. May ask the file system, and move no bytes.
+    /// Whether the bytes at `offset_bytes` are a hole, which takes no space and reads as zeroes,
+    /// and how many of `length_bytes` from there on are the same. If unknown, it is no hole. May
+    /// ask the file system, and moves no bytes.
     fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let _ = offset_bytes;
         (false, length_bytes)
@@ -160,13 +160,14 @@ pub trait Member: Send + Sync {
         false
     }
 
-    /// The open file, for a caller that submits to it itself; none for memory, and for layers, which
-    /// have to see every call.
+    /// The open file, for a caller that submits to it directly. `None` for memory, and for layers,
+    /// which must see every call.
     fn raw(&self) -> Option<Raw> {
         None
     }
 
-    /// Whether no call ever waits for a device: this process's memory, and files that are kept in memory only.
+    /// Whether no call ever waits for a device: this process's memory, and files kept in memory
+    /// only.
     fn is_memory(&self) -> bool {
         false
     }

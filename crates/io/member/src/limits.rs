@@ -8,19 +8,21 @@ pub const MEMBER_BYTES_MIN: u64 = 8 * 1024;
 /// loop driver does with a backing file.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// How long an open waits for the lock. A lock can outlive its owner's interest for a moment: udev
+/// How long an open waits for the lock. A lock can outlive its owner's interest for a moment. udev
 /// holds a shared one while it probes a block device that has just changed (systemd's block-device
-/// locking), and a child that is between fork and exec still holds its parent's.
+/// locking). A child between fork and exec still holds its parent's.
 pub const LOCK_WAIT_MS: u64 = 400;
 
-/// How long it waits if no process is seen to have the lock: the one that had it is dead, and the kernel has still to end what was
-/// in flight on its rings (some 40 ms); or lives in another PID namespace.
+/// How long an open waits if no process is seen to have the lock. Either its owner is dead, and the
+/// kernel still has to end operations in flight on its rings (some 40 ms). Or the owner lives in
+/// another PID namespace.
 pub const LOCK_WAIT_DEAD_MS: u64 = 3000;
 
 /// Pause between two tries for that lock.
 pub const LOCK_RETRY_MS: u64 = 10;
 
-/// Layers below a device that are followed: far more than are ever stacked, and an end if sysfs had none.
+/// Layers below a device that are followed: far more than are ever stacked, and an end in case of a
+/// loop in sysfs.
 pub(crate) const LAYERS_MAX: usize = 64;
 
 /// Letters of another process's command line that are shown.

@@ -1,10 +1,10 @@
-//! Advisory locks: how two programs that are polite keep off one file.
+//! Advisory locks, by which cooperating programs keep off one file.
 //!
-//! `flock` is used because it belongs to the open file, not to the process (a POSIX lock would be
-//! dropped by any close of the same file anywhere in the process) and needs no unsafe call. On a
-//! block device the same lock also keeps udev from probing and auto-assembling it (systemd's
-//! block-device locking). Open-file-description locks, which QEMU takes on images, do not conflict
-//! with `flock`; they are found in `/proc/locks` instead.
+//! `flock` belongs to the open file, not to the process: any close of the same file in the process
+//! would drop a POSIX lock. It also needs no unsafe call. On a block device the same lock keeps
+//! udev from probing and auto-assembling it (systemd's block-device locking). Open-file-description
+//! locks, which QEMU takes on images, do not conflict with `flock`; they are found in `/proc/locks`
+//! instead.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ use crate::kernel::{Kernel, LockOwner};
 use crate::limits::{LOCK_RETRY_MS, LOCK_WAIT_DEAD_MS, LOCK_WAIT_MS};
 use crate::{DeviceNumber, Holder};
 
-/// Who else may have the file open.
+/// Which other processes may have the file open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// Readers that say so.
@@ -27,7 +27,8 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
-/// Takes the lock, and waits a while for a holder who seems about to go, or to be dead. `Some`: who has it.
+/// Takes the lock, and waits a while for a holder that seems to be closing or dead. `Some`: the
+/// holder.
 pub(crate) fn take_patiently(
     file: &File,
     sharing: Sharing,
@@ -49,9 +50,11 @@ pub(crate) fn take_patiently(
     Ok(Some(Holder::Lock { process_id: own, command: None }))
 }
 
-/// Takes the lock of a file that only one process may have, for as long as the file is open. `Ok(false)`: another process has it.
+/// Takes an exclusive lock on a file, for as long as the file is open. `Ok(false)`: another process
+/// has it.
 ///
-/// A child between fork and exec still holds the locks of its parent, so this waits up to [`LOCK_WAIT_MS`].
+/// A child between fork and exec still holds the locks of its parent, so this waits up to
+/// [`LOCK_WAIT_MS`].
 ///
 /// # Errors
 /// The file system has no locks, or no memory for one.

@@ -14,9 +14,9 @@ use crate::{Identity, Member, MemberError, check_bounds};
 
 type Pieces = HashMap<u64, Piece>;
 
-/// Where a piece begins in memory: at a multiple of this, as the memory of its readers and writers does. A copy whose target
-/// lies a few bytes further into its page than its source into its own takes up to twice as long (`rep movsb` of AMD's
-/// Zen 3 and 4), and what an allocator gives lies 16 bytes into a page.
+/// Alignment of a piece in memory: a page, as for the memory of its readers and writers. If source
+/// and target differ slightly in their place within a page, a copy takes up to twice as long (`rep
+/// movsb` of AMD's Zen 3 and 4). An allocator's memory begins 16 bytes into a page.
 const PIECE_ALIGNMENT_BYTES: usize = 4 << 10;
 
 /// So many bytes at once.

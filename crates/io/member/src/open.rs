@@ -1,16 +1,17 @@
-//! Opening and making members, so that two writers can never happen.
+//! Opens and makes members, so that a member never has two writers.
 //!
 //! ```text
-//!   stat -> right kind? -> held by the kernel? -> open (O_EXCL on a block device for writing)
-//!        -> same inode as before? -> lock -> locked by others another way? -> lock what is below it (`below`)
-//!        -> may it be written? -> big enough? -> Member
+//!  stat -> right kind? -> held by the kernel? -> open (O_EXCL on a block device for writing)
+//!       -> same inode as before? -> lock -> locked by others another way? -> lock what is below it (`below`)
+//!       -> may it be written? -> big enough? -> Member
 //! ```
 //!
-//! The path is examined before it is opened because opening alone can do something: a tape rewinds,
-//! a pipe blocks. It is examined again afterwards because it may have been exchanged in between.
+//! The path is examined before it is opened, because the open alone can have effects: a tape
+//! rewinds, a pipe blocks. It is examined again afterwards, because the file may have been
+//! exchanged in between.
 //!
-//! What it does not do: keep out a program that takes no lock and asks for none (`dd`); nothing in
-//! user space can for a regular file.
+//! It does not keep out a program that takes no lock and asks for none (`dd`); nothing in user
+//! space can for a regular file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -46,9 +47,10 @@ pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
     wrap(path, claim(path, access, &kernel)?, (access, None), &kernel)
 }
 
-/// Opens one for another process, which is given the descriptors and makes a member of them with [`adopt`]: that of the device; that
-/// past the page cache, or the first again where there is none; and those that hold the locks on what is below. Claims and locks are
-/// of the descriptors, and go with them.
+/// Opens a member for another process, which gets the descriptors and passes them to [`adopt`].
+/// First the device; then the same past the page cache, or the first again if direct I/O is not
+/// possible; then the locks on the layers below. Claims and locks belong to the descriptors, and
+/// move with them.
 ///
 /// # Errors
 /// As for [`open`].
@@ -59,12 +61,11 @@ pub fn open_for_another(path: &Path) -> Result<Vec<OwnedFd>, OpenError> {
     Ok([file, again].into_iter().chain(below).map(OwnedFd::from).collect())
 }
 
-/// What another process has opened with [`open_for_another`], as a member for reading and writing. That it is open so, and locked, is
-/// not taken on trust.
+/// Makes a member, for reading and writing, of descriptors that another process opened with
+/// [`open_for_another`]. Checks that they are open for both, and takes the lock.
 ///
 /// # Errors
-/// It is no file and no block device, is not open for both, or somebody else has it locked.
-///
+/// It is no file and no block device, is not open for both, or another process has it locked.
 pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, OpenError> {
     let kernel = Kernel::running();
     let mut files = descriptors.into_iter().map(File::from);
@@ -93,7 +94,7 @@ pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, 
     wrap(path, (file, files.collect()), (Access::ReadWrite, direct), &kernel)
 }
 
-/// The identity of what a path leads to, without opening it; none if that is no file and no block device.
+/// The identity of the file or block device at a path, without opening it; `None` if it is neither.
 #[must_use]
 pub fn key_at(path: &Path) -> Option<IdentityKey> {
     key_of(&fs::metadata(path).ok()?)
@@ -121,7 +122,8 @@ fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File
         _ => Vec::new(),
     };
     if access == Access::ReadOnly {
-        // A writer of a partition of it has no lock on it that a reader would meet; the kernel knows of it.
+        // A writer of one of its partitions holds no lock that conflicts with a reader's. But the
+        // kernel knows that writer, and an exclusive open fails.
         drop(open_file(path, (access, Claim::Alone), key, kernel)?);
     }
     Ok((file, below))
@@ -166,12 +168,13 @@ fn fill_new_file(path: &Path, file: &File, size_bytes: u64) -> Result<(), OpenEr
         .map_err(|error| path_error(folder, "fsync", &error))
 }
 
-/// What the kernel is told of the opening of a block device; it knows no such thing of files.
+/// Whether the kernel gets an exclusive claim with the open of a block device. Files know no
+/// claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
     /// Others may open it as they like.
     None,
-    /// No other may claim it, a part of it, or what it is a part of.
+    /// No other process may claim the device, one of its parts, or its disk (`O_EXCL`).
     Alone,
 }
 
@@ -195,7 +198,8 @@ fn open_file(
     loop {
         let error = match options.open(path) {
             Ok(file) => {
-                // A ring would take it as not wanting to wait for a disk either. It may stay if it must.
+                // A ring would take `O_NONBLOCK` as a wish not to wait for a disk either. If it
+                // cannot be cleared, it stays.
                 let _ = rustix::fs::fcntl_setfl(&file, OFlags::empty());
                 return Ok(file);
             }
@@ -204,7 +208,8 @@ fn open_file(
         return Err(match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => {
                 let holder = kernel.holder_of(key).or_else(|| below::locked_by(path, key, kernel));
-                // The process that had it may have been killed, and the kernel be ending what was in flight.
+                // The last holder may have been killed, and the kernel may still be ending its
+                // operations in flight.
                 let limit_ms = if holder.is_some() { LOCK_WAIT_MS } else { LOCK_WAIT_DEAD_MS };
                 if is_exclusive && is_within(limit_ms) {
                     thread::sleep(Duration::from_millis(LOCK_RETRY_MS));
@@ -255,7 +260,8 @@ fn wrap(
     if metadata.is_file() {
         return wrap_file(path, file, (access, direct), kernel);
     }
-    // The kernel opens a device for writing that it then does not write; a loop device knows nothing of the disk below it.
+    // The kernel opens a read-only device for writing and then refuses the writes; a loop device
+    // does not know whether the disk below is read-only.
     let is_read_only = |file: &File| braid_block_ioctl::is_read_only(file) == Ok(true);
     if access == Access::ReadWrite && std::iter::once(&file).chain(&below).any(is_read_only) {
         return Err(OpenError::ReadOnlyMedium { path: path.into() });
@@ -328,9 +334,10 @@ fn wrap_file(
 const PUNCHING_FILE_SYSTEMS: [u64; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
-/// The same of file systems that answer by themselves, and heed one that asks not to be kept, or are given to a thread of
-/// the kernel's in the first place: ext4, XFS, btrfs, f2fs, bcachefs, overlayfs (which has what is below it
-/// asked in the same way). Not ZFS, which io_uring took for one of them up to Linux 6.2.
+/// Magic numbers of local file systems: ext4, XFS, btrfs, f2fs, bcachefs, overlayfs (which asks the
+/// layer below in the same way). They honour a request not to block, or the kernel gives their
+/// requests to a thread of its own at once. Not ZFS, which io_uring took for a local one up to
+/// Linux 6.2.
 const LOCAL_FILE_SYSTEMS: [u64; 6] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x794c_7630];
 

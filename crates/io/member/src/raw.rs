@@ -1,10 +1,11 @@
-//! A member's open file, for a caller that submits I/O to it by itself.
+//! A member's open file, for a caller that submits I/O to it directly.
 //!
-//! That caller keeps the member's promises with the calls below: the checks before, [`Raw::fault`]
-//! or [`Raw::confirm`] after. The runtime's io_uring path is one; everything else goes through [`crate::Member`].
+//! Such a caller keeps the member's promises with the calls below: the checks before,
+//! [`Raw::fault`] or [`Raw::confirm`] after. The runtime's io_uring path is one; all other code
+//! uses [`crate::Member`].
 //!
-//! Invariant: a durable write or a flush that failed here fails all later ones there, and the other
-//! way round (`tests::failures_are_shared_with_the_member`).
+//! Invariant: a durable write or a flush that failed here fails all later ones on the member, and
+//! vice versa (`tests::failures_are_shared_with_the_member`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,8 +37,8 @@ pub enum Deed {
 pub struct Raw(pub(crate) Arc<Descriptor>);
 
 impl Raw {
-    /// The opening for a transfer of `length` bytes at `address` in memory: past the page cache where
-    /// that was asked for and the alignment allows it.
+    /// The descriptor for a transfer of `length` bytes at `address` in memory: past the page cache
+    /// if that was requested and the alignment allows it.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -75,9 +76,10 @@ impl Raw {
         }
     }
 
-    /// To be asked after everything that went well: whether it counts. What was read from a file that has lost its end may
-    /// be a hole that a write behind it has made. `batch` names deeds that were all over before the first of them was asked
-    /// about, and is never 0 nor used again: the file is looked at once for all of them.
+    /// Confirms a successful operation; call it after each. A read from a file that was cut short
+    /// may show a hole left by a later write. `batch` names operations that all ended before the
+    /// first of these calls. It is never 0 and never reused. The file is checked once for the whole
+    /// batch.
     ///
     /// # Errors
     /// [`MemberError::Truncated`].
@@ -90,14 +92,14 @@ impl Raw {
         self.0.is_writable()
     }
 
-    /// The way in which the kernel is to make zeroes of a range; none where [`Self::zeroes`] have to be written. What is
-    /// written then, or asked for, is a write that is not durable.
+    /// The kernel operation that makes zeroes of a range; `None` if [`Self::zeroes`] must be
+    /// written. Either counts as a write that is not durable.
     pub fn way_to_zero(&self, offset_bytes: u64, length: u64, may_punch: bool) -> Option<ZeroWay> {
         self.0.ways().next((offset_bytes, length), may_punch)
     }
 
-    /// Whether an answer means that zeroes cannot be made in this way here, and that another is to be asked for. It is
-    /// remembered.
+    /// Whether an error means that this way of making zeroes is not supported here, so that the
+    /// caller takes another. The member remembers it.
     pub fn is_refused(&self, way: ZeroWay, error: &io::Error) -> bool {
         let is_refused = Errno::from_io_error(error).is_some_and(is_refusal);
         if is_refused {
@@ -106,13 +108,14 @@ impl Raw {
         is_refused
     }
 
-    /// Whether durable writes may be asked for with the flag. Where it was refused, [`crate::Member`] writes and flushes.
+    /// Whether durable writes may carry `RWF_DSYNC`. If the flag was refused, [`crate::Member`]
+    /// writes and flushes.
     pub fn takes_durable_flag(&self) -> bool {
         self.0.takes_durable_flag()
     }
 
-    /// Whether the answer to a durable write means that its flag is refused here, and that it is for [`crate::Member`]. It
-    /// is remembered.
+    /// Whether the error of a durable write means that its flag is not supported here, so that the
+    /// caller turns to [`crate::Member`]. The member remembers it.
     pub fn is_durable_flag_refused(&self, error: &io::Error) -> bool {
         let is_refused = Errno::from_io_error(error).is_some_and(descriptor::is_flag_refusal);
         if is_refused {
@@ -126,8 +129,8 @@ impl Raw {
         descriptor::zeroes()
     }
 
-    /// What an error of the operating system means; to be called for each, since the member may have
-    /// to remember it.
+    /// Translates an error of the operating system. Call it for each, since the member remembers
+    /// some.
     pub fn fault(&self, deed: Deed, error: io::Error) -> MemberError {
         let error = match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberError::Truncated,
@@ -164,7 +167,8 @@ mod tests {
         assert_eq!(raw.fault(Deed::Read, eof), MemberError::Truncated);
     }
 
-    /// Superblocks went with the flag, and a member whose file system refuses it was lost at the first one.
+    /// Superblocks were written with the flag. A member whose file system refuses the flag was lost
+    /// at its first superblock.
     #[test]
     fn a_refused_durable_flag_is_remembered_and_no_failure() {
         let file = tempfile::tempfile().expect("tempfile");

@@ -1,10 +1,11 @@
-//! Hears that a file or a device node loses its name, without looking: the kernel tells it (inotify).
+//! Learns from the kernel (inotify) that a file or a device node lost its name, without polling.
 //!
-//! Where it stands: beside members, for whoever looks at them from time to time ([`crate::Member::has_vanished`]) and would
-//! rather not while nothing is asked of them. What it hears is a word to look, no more: a change of rights is one as well.
+//! Place in the flow: beside members. Code that checks them from time to time
+//! ([`crate::Member::has_vanished`]) need not do so while they are idle. A report only means that a
+//! check is due: a change of rights causes one as well.
 //!
-//! What it cannot hear: a file that is cut short, which is found when it is read; and what another machine does to a file that it
-//! serves.
+//! It does not see that a file is cut short, which the next read finds. Nor does it see changes
+//! that another machine makes to a file that it serves.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,7 +15,7 @@ use std::path::Path;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// What a wait ended in.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// Something of what is watched may have lost its name.
@@ -31,20 +32,20 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// One that watches nothing yet.
+    /// A sentinel that watches nothing yet.
     ///
     /// # Errors
-    /// The kernel has no more of them for us.
+    /// The kernel allows no more inotify instances or eventfds.
     pub fn new() -> io::Result<Self> {
         let watches = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { watches, bell })
     }
 
-    /// Watches what is at a path now. Once more does no harm.
+    /// Watches the file that a path names now. A second watch of it does no harm.
     ///
     /// # Errors
-    /// It is not there, or the kernel watches no more for us.
+    /// The file does not exist, or the kernel allows no more watches.
     pub fn watch(&self, path: &Path) -> io::Result<()> {
         let what = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MASK_ADD;
         inotify::add_watch(&self.watches, path, what)?;

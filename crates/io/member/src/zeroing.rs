@@ -1,17 +1,19 @@
-//! How a member makes zeroes: the ways that the kernel has, and which of them were refused here.
+//! How a member makes zeroes: the kernel's operations for it, and which of them were refused here.
 //!
-//! Where it stands: between `zero` of files and block devices, the callers of [`crate::Raw`] that submit it themselves, and
-//! the descriptor. A way that was refused once is not tried again; where none is left, zeroes are written.
+//! Place in the flow: below `zero` of files and block devices, and below [`crate::Raw`] for callers
+//! that submit directly. An operation that was refused once is not tried again; if none is left,
+//! zeroes are written.
 //!
 //! ```text
-//!   may punch ──▶ punch a hole ──refused──▶ zero the range ──refused──▶ write
-//!   may not ───────────────────────────────▶      "       ──refused──▶   "
+//!  may punch ──▶ punch a hole ──refused──▶ zero the range ──refused──▶ write
+//!  may not ───────────────────────────────▶      "       ──refused──▶   "
 //! ```
 //!
-//! Both ways are `fallocate`, which on a block device (Linux 4.9) is `BLKZEROOUT` with a word about whether blocks may be
-//! unmapped; there the kernel wants whole logical blocks.
+//! Both are `fallocate`, which on a block device (Linux 4.9) is `BLKZEROOUT` with a flag that
+//! allows unmapping blocks. There the kernel requires whole logical blocks.
 //!
-//! Invariant: zeroes are made whatever is refused (`tests::what_is_refused_is_not_tried_again`, `tests/contract.rs`).
+//! Invariant: zeroes are made whatever is refused (`tests::what_is_refused_is_not_tried_again`,
+//! `tests/contract.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,7 +30,7 @@ pub enum ZeroWay {
 }
 
 impl ZeroWay {
-    /// What fallocate(2) calls it; the size stays.
+    /// The flags of fallocate(2); the file's size stays.
     pub(crate) fn flags(self) -> FallocateFlags {
         let way = match self {
             Self::PunchHole => FallocateFlags::PUNCH_HOLE,
@@ -38,7 +40,7 @@ impl ZeroWay {
     }
 }
 
-/// What a descriptor knows of its ways.
+/// Which operations a descriptor supports.
 #[derive(Debug)]
 pub(crate) struct Ways {
     punches: AtomicBool,

@@ -1,4 +1,4 @@
-//! What every member promises, asked of every kind of member there is.
+//! The promises of a member, tested on every kind of member.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Block devices, by way of a loop device. Needs root and a kernel that has them; else each test says
-//! that it was skipped.
+//! Block devices, through a loop device. Each test needs root and a kernel with loop devices;
+//! otherwise it prints that it was skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -197,7 +197,7 @@ fn two_loop_devices_over_one_file_are_two_names_of_one_member() {
     }
     drop(twin);
     let writer = open(&attached.device, Access::ReadWrite).expect("alone");
-    // One that comes later finds the first at work, and the first goes on.
+    // A later opener finds the first at work, and the first goes on.
     let Some(twin) = attached.twin(&[]) else { return };
     assert!(matches!(holder(&twin.0, Access::ReadWrite), Some(Holder::Below { .. })));
     writer.write_at(b"x", 0, true).expect("it is ours");

@@ -1,4 +1,4 @@
-//! Everything that must not be opened, and by what name it is refused.
+//! Every kind of file that must not be opened, and the name of its refusal.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

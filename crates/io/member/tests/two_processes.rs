@@ -95,7 +95,7 @@ fn what_another_process_hands_over_keeps_its_lock() {
     assert!(matches!(open(&path, Access::ReadWrite), Err(OpenError::Busy { .. })));
     drop(member);
     drop(open(&path, Access::ReadWrite).expect("nobody has it any more"));
-    // What is not open for both, is of two files, or is none, is no member.
+    // Descriptors that are not open for both, belong to two files, or are missing make no member.
     let file =
         |options: &mut std::fs::OpenOptions| OwnedFd::from(options.open(&path).expect("a file"));
     let reading = || file(std::fs::OpenOptions::new().read(true));

@@ -178,7 +178,7 @@ fn what_is_held_waits_and_the_other_goes() {
     elevator.handle_insert(0, entry(2, WRITE, 300), Place::Sorted);
     elevator.handle_insert(0, entry(3, Operation::Read, 50), Place::Head);
     assert_eq!((elevator.waiting(), elevator.waits()), ((3, 1), Allowed::ALL));
-    // In the middle of a batch of reads, with an old one at the head, and all of it aged.
+    // A batch of reads runs, an old entry is at the head, and all entries have aged.
     assert_eq!(elevator.poll_dispatch(0, reads).expect("one waits").start, 50);
     assert_eq!(elevator.poll_dispatch(0, reads).expect("one waits").start, 100);
     let later_ns = 60_000 * MS;

@@ -244,7 +244,7 @@ fn two_loop_devices_where_one_is_used_are_told_with_the_user() {
     };
     let refused = hold(Access::ReadWrite).expect_err("the same bytes").to_string();
     assert!(refused.ends_with("it is the contents of loop8"), "{refused}");
-    // One that cannot write is no harm to a reader.
+    // A loop device that cannot write does no harm to a reader.
     world.write("sys/block/loop8/ro", "1\n");
     hold(Access::ReadOnly).expect("two readers");
     hold(Access::ReadWrite).expect_err("a reader beside a writer");

@@ -1,7 +1,7 @@
-//! A member that fails when told to.
+//! A member that fails on command.
 //!
-//! Faults are put in and taken out through a [`Faults`] handle, from any thread, while the member is
-//! in use. A write that meets a fault writes nothing; a flush that meets one fails for ever, as
+//! A [`Faults`] handle inserts and removes faults, from any thread, while the member is in use. A
+//! write that meets a fault writes nothing; a flush that meets one fails for ever, as
 //! [`Member::flush`] promises.
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::{Identity, Member, MemberError};
 
-/// What a fault strikes.
+/// The operations that a fault can strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// [`Member::read_at`].
@@ -41,7 +41,7 @@ pub struct Fault {
     pub operation: Operation,
     /// Bytes it strikes: any operation that touches one of them. A flush touches every byte.
     pub range_bytes: Range<u64>,
-    /// What the operation returns.
+    /// The error that the operation returns.
     pub error: MemberError,
     /// How often.
     pub persistence: Persistence,
@@ -92,7 +92,7 @@ struct State {
 pub struct Faults(Arc<State>);
 
 impl Faults {
-    /// Puts a fault in. Faults are tried in the order they were put in; the first that fits strikes.
+    /// Inserts a fault. Faults are tried in the order of insertion; the first that fits strikes.
     pub fn insert(&self, fault: Fault) -> FaultId {
         let id = FaultId(self.0.next.fetch_add(1, Ordering::Relaxed));
         self.lock().push((id, fault));

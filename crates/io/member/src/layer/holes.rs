@@ -1,8 +1,11 @@
-//! A member of which some bytes could not be read when it was copied: they are an error here too, as they were on the disk.
+//! A copy of a disk, some of whose bytes could not be read when it was copied: reads of them fail
+//! here, too.
 //!
-//! The copy has something in their place, zeroes as a rule, and an array would take that for what the disk held. It can only be read.
+//! The copy has other bytes there, zeroes as a rule, and an array would take them for the disk's.
+//! It is read-only.
 //!
-//! Invariant: no byte of a hole is ever given as the member's own `[check: what_a_copy_lacks_is_an_error_or_zeroes]`.
+//! Invariant: no byte of a hole is ever returned as the member's own
+//! `[check: what_a_copy_lacks_is_an_error_or_zeroes]`.
 
 use std::ops::Range;
 
@@ -27,7 +30,8 @@ impl<M: Member> Holes<M> {
         Self::of_longer(inner, size_bytes, holes)
     }
 
-    /// The same of a copy that ends before its disk, which has `size_bytes`: all that is behind its end is a hole.
+    /// As [`Self::new`], for a copy that ends before its disk of `size_bytes`: the rest of the disk
+    /// is a hole.
     pub fn of_longer(inner: M, size_bytes: u64, holes: &[Range<u64>]) -> Self {
         let own_bytes = inner.size_bytes();
         let size_bytes = size_bytes.max(own_bytes);
@@ -86,7 +90,8 @@ impl<M: Member> Member for Holes<M> {
     }
 }
 
-/// A member that reads as zeroes where it cannot be read: for whoever looks for signatures, and would see none there either way.
+/// A member that reads as zeroes where it cannot be read. For a search for signatures, which finds
+/// none in either.
 #[derive(Debug)]
 pub struct Lenient<M>(pub M);
 

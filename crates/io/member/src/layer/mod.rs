@@ -1,9 +1,9 @@
-//! Members around members: faults, holes, delay, a stretch of one, and writes that go elsewhere.
+//! Members around members: faults, holes, delay, a part of one, and writes that go elsewhere.
 //!
-//! Each layer is a [`Member`](crate::Member) that owns another one and adds one thing, so they stack
-//! in any order. None of them knows what it wraps.
+//! Each layer is a [`Member`](crate::Member) that owns another one and adds one thing, so they
+//! stack in any order. None of them knows what it wraps.
 //!
-//! Invariant: a layer that was asked for nothing changes nothing (`tests/layers.rs`).
+//! Invariant: a layer without a setting changes nothing (`tests/layers.rs`).
 
 mod faulty;
 mod holes;

@@ -1,26 +1,32 @@
 //! A member whose writes go into files of their own: the member itself is only read.
 //!
 //! ```text
-//!   read   block in the map? ── yes ─▶ its slot in NAME.data, and its checksum      NAME.data  a head, then slots of 4 KiB
-//!                            └─ no ──▶ the member                                   NAME.map   a head, then the log of the map
-//!   write  ─▶ a free slot, then the map in memory;  flush ─▶ NAME.data durable ─▶ log longer, durable ─▶ head says so, durable
+//!  read   block in the map? ── yes ─▶ its slot in NAME.data, and its checksum   NAME.data  a head, then slots of 4 KiB
+//!                           └─ no ──▶ the member                                NAME.map   a head, then the log of the map
+//!  write  ─▶ a free slot, then the map in memory;  flush ─▶ NAME.data durable ─▶ log longer, durable ─▶ head says so, durable
 //! ```
 //!
-//! A block has 4 KiB. One that is written in part for the first time takes the rest from the member. No slot that the log on the disk names
-//! is written again before the log names another one; slots that it never named are. So after a crash every block holds its bytes of the last flush, or of none.
+//! A block has 4 KiB. The first partial write of a block takes the rest from the member. A slot
+//! that the log on the disk names is not written again before a later log has replaced it. Slots
+//! that it never named are. So after a crash every block holds its bytes of the last flush, or of
+//! none.
 //!
-//! The log is a list of runs: the first block, how many, their first slot, and a CRC-32C of each block's bytes; zeroes have no slot. The head
-//! tells how much of the log counts and its checksum. A map that was cut, a bit that flipped in it, and a block of NAME.data that does not
-//! hold what was written are therefore found and said; none of them is taken for what a client wrote.
+//! The log is a list of runs: the first block, the count, the first slot, and a CRC-32C of each
+//! block's bytes; zeroes have no slot. The head holds the length of the valid log and its checksum.
+//! So a map that was cut, a flipped bit in it, and a block of NAME.data with other bytes than
+//! written are found and reported. None of them is taken for a client's write.
 //!
-//! The head also names the member's size, a mark of what it held, and an identity that NAME.data has as well. An overlay over other
-//! contents says nothing: it is refused, and so is one that another process has open.
+//! The head also names the member's size, a mark of its content, and an identity that NAME.data has
+//! as well. An overlay over other content is meaningless: it is refused, and so is one that another
+//! process has open.
 //!
 //! Invariants:
-//! - nothing is written to the member, whatever is asked for `[check: an_overlay_takes_every_write_and_the_member_none]`;
-//! - it reads as a member that was written `[check: an_overlay_reads_like_a_member_that_was_written]`;
-//! - what was flushed is there when it is opened again `[check: an_overlay_survives_a_restart]`;
-//! - a byte of either file that changed is found `[check: an_overlay_that_was_changed_in_any_byte_is_refused]`.
+//! - nothing is written to the member `[check: an_overlay_takes_every_write_and_the_member_none]`;
+//! - it reads as a member that was written
+//!   `[check: an_overlay_reads_like_a_member_that_was_written]`;
+//! - flushed bytes survive a restart `[check: an_overlay_survives_a_restart]`;
+//! - a changed byte in either file is found
+//!   `[check: an_overlay_that_was_changed_in_any_byte_is_refused]`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -63,7 +69,7 @@ const LOG_WASTE_BYTES: u64 = 1 << 20;
 /// Runs that the log may lack: some 5 MB of memory.
 const UNSAVED_RUNS_MAX: usize = 1 << 16;
 
-/// What is random, and the same in both files of an overlay.
+/// The random identity that both files of an overlay carry.
 pub type OverlayId = [u8; 16];
 
 /// Why an overlay cannot be used.
@@ -74,7 +80,7 @@ pub enum OverlayError {
     System {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -84,12 +90,12 @@ pub enum OverlayError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is gone, or does not hold what was written to it.
+    /// The file is gone, or holds other bytes than were written to it.
     #[error("{} {why}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage, in words.
         why: &'static str,
     },
     /// Another process has it open.
@@ -108,7 +114,7 @@ struct Kept {
     checksum: u32,
 }
 
-/// What there is instead of a block of the member.
+/// Where the bytes of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Member,
@@ -116,7 +122,7 @@ enum Place {
     Slot(Kept),
 }
 
-/// Blocks that are kept, by groups of which one is, and those that are zeroes.
+/// The blocks in slots, by groups with at least one of them, and the blocks of zeroes.
 #[derive(Debug, Default)]
 struct Map {
     groups: BTreeMap<u64, Box<Group>>,
@@ -237,7 +243,8 @@ impl Run {
         self.checksums.iter().for_each(|checksum| log.extend(checksum.to_le_bytes()));
     }
 
-    /// The next run of a log of which so many bytes are left, if it makes sense for a member of so many blocks and a file with so many slots.
+    /// The next run of a log with `left` bytes. `None` if it does not fit a member of `blocks`
+    /// blocks and a file of `slots` slots.
     fn read(
         log: &mut impl Read,
         left: u64,
@@ -266,7 +273,6 @@ impl Run {
     }
 }
 
-/// What a map says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
     size_bytes: u64,
@@ -294,7 +300,7 @@ impl Head {
         bytes
     }
 
-    /// None if it is no head, or not as it was written.
+    /// `None` if the bytes are no head, or not as written.
     fn of(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         let head = Self {
@@ -315,7 +321,7 @@ fn data_head(id: OverlayId) -> Vec<u8> {
     bytes
 }
 
-/// Which slots are free, and what the disk has not been told.
+/// The free slots, and the changes that are not yet on the disk.
 #[derive(Debug)]
 struct Writer {
     head: Head,
@@ -357,7 +363,7 @@ impl Writer {
     }
 }
 
-/// A member that reads as if all that was asked for had been written to it.
+/// A member that reads as if all writes to it had reached the member below.
 #[derive(Debug)]
 pub struct Overlay<M> {
     inner: M,
@@ -395,7 +401,8 @@ impl<M: Member> Overlay<M> {
     ) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
         let create = |path: &Path, bytes: &[u8]| {
-            // One that was begun and never used goes; a link goes, and not the file that it leads to.
+            // Removes a file that was begun and never used; of a link only the link, not its
+            // target.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(system(path)(error));
@@ -515,7 +522,7 @@ impl<M: Member> Overlay<M> {
         Ok(())
     }
 
-    /// What is the same in both files, and how often the map was saved.
+    /// The identity that both files carry, and how often the map was saved.
     #[must_use]
     pub fn identity_and_sequence(&self) -> (OverlayId, u64) {
         let head = self.writer().head;
@@ -538,7 +545,8 @@ impl<M: Member> Overlay<M> {
         blocks.iter().map(|run| self.bytes_of_blocks(run)).collect()
     }
 
-    /// Reads every block, and says which do not hold what was written; in bytes of the member, in order.
+    /// Reads every block. Returns the ranges, in bytes of the member and in order, that do not hold
+    /// the bytes written.
     ///
     /// # Errors
     /// The file cannot be read at all.
@@ -562,7 +570,7 @@ impl<M: Member> Overlay<M> {
         Ok(changed.iter().map(|run| self.bytes_of_blocks(run)).collect())
     }
 
-    /// What it lies over.
+    /// The member below.
     pub fn below(&self) -> &M {
         &self.inner
     }
@@ -595,7 +603,7 @@ impl<M: Member> Overlay<M> {
         let mut buffer = vec![0; small(bytes.end - bytes.start)];
         let read = self.data.read_exact_at(&mut buffer, slot_start(first));
         for (block, bytes) in blocks.zip(buffer.chunks_mut(small(BLOCK_BYTES))) {
-            // A slot that is free is written again, so a block that was written meanwhile is somewhere else.
+            // A free slot is reused, so a block that was written meanwhile has another slot.
             let mut tried = None;
             loop {
                 let place = self.map().place(block);
@@ -646,7 +654,8 @@ impl<M: Member> Overlay<M> {
         Ok(())
     }
 
-    /// Has the map in memory name a run. What the log lacks is bounded: it is saved before it is much.
+    /// Puts a run into the map in memory. The runs that the log lacks are bounded: at the limit
+    /// they are saved.
     fn put_run(&self, writer: &mut Writer, run: Run) -> Result<(), MemberError> {
         let mut freed = Vec::new();
         self.map_mut().set(&run, &mut freed);
@@ -788,7 +797,7 @@ fn read_head(file: &File, path: &Path) -> Result<Head, OverlayError> {
     Head::of(&bytes).ok_or_else(|| damaged(path, "does not begin as it was written"))
 }
 
-/// What the log says; none if it is not the one that the head tells of, or makes no sense.
+/// The map that the log describes; `None` if the log does not match the head, or is invalid.
 fn read_map(file: &File, head: &Head, slots: u64) -> io::Result<Option<Map>> {
     let blocks = head.size_bytes.div_ceil(BLOCK_BYTES);
     let end = LOG_START.checked_add(head.log_bytes);

@@ -1,6 +1,7 @@
-//! A stretch of a member that is one itself: a partition, where the kernel has made no device of it.
+//! A range of a member as a member of its own: a partition for which the kernel has made no device.
 //!
-//! Offsets are shifted, and nothing leaves the stretch `[check: a_part_shows_its_stretch_and_nothing_else]`.
+//! Offsets are shifted, and no access leaves the range
+//! `[check: a_part_shows_its_stretch_and_nothing_else]`.
 
 use crate::{Identity, Member, MemberError, check_bounds};
 
