@@ -49,8 +49,8 @@
 //! leave the flusher 4 %, and less than its own part if 10 readers leave it 45 %. That part can be
 //! seen from outside. Requests are served by their place, so a side has the same part of the arm as
 //! of the queue. But a flusher's requests come in waves, first all reads, then all writes, so only
-//! a third of its longest queue counts ([`WRITES_FOR_ONE`]). Of the rest, which is the readers', a
-//! part is lent to it: reads keep the remainder ([`URGENT_PERMILLE`]).
+//! a third of its longest queue counts ([`WRITES_FOR_ONE`]). Readers lend it a part of
+//! their rest, and keep the remainder ([`URGENT_PERMILLE`]).
 //!
 //! Invariants
 //! - Urgent work never has less than its unheld part, and readers lend a sixth or a fifth whatever

@@ -198,8 +198,7 @@ fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
     kernel.loop_holder(others.filter(is_twin))
 }
 
-/// Locks a layer, if this process may open it. If it may not, it takes no lock, and other processes
-/// can.
+/// Locks a layer if this process may open it. Otherwise it takes no lock, and other processes can.
 fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<File>, Holder> {
     let sharing = match access {
         Access::ReadWrite if layer.is_whole => Sharing::Exclusive,

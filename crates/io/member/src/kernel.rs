@@ -369,8 +369,7 @@ fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[Named]) -> bool {
         || related.iter().any(|device| used == IdentityKey::BlockDevice { device: device.number })
 }
 
-/// The sysfs folder of the device's disk: of the device itself, or of the disk that it is a
-/// partition of.
+/// The sysfs folder of the device's disk: its own, or that of the disk around a partition.
 fn disk_of(device: &Path) -> &Path {
     let is_partition = device.join("partition").is_file();
     device.parent().filter(|_| is_partition).unwrap_or(device)

@@ -145,9 +145,9 @@ pub trait Member: Send + Sync {
     /// May turn false after the device has refused once; never turns true.
     fn can_zero_fast(&self) -> bool;
 
-    /// Whether the bytes at `offset_bytes` are a hole, which takes no space and reads as zeroes,
-    /// and how many of `length_bytes` from there on are the same. If unknown, it is no hole. May
-    /// ask the file system, and moves no bytes.
+    /// Whether the bytes at `offset_bytes` are a hole: they take no space and read as zeroes. Also
+    /// how many of `length_bytes` from there on are the same. If unknown, it is no hole. May ask
+    /// the file system, and moves no bytes.
     fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let _ = offset_bytes;
         (false, length_bytes)

@@ -1,4 +1,4 @@
-//! How a member makes zeroes: the kernel's operations for it, and which of them were refused here.
+//! How a member makes zeroes: the kernel's operations, and those among them that it refused.
 //!
 //! Place in the flow: below `zero` of files and block devices, and below [`crate::Raw`] for callers
 //! that submit directly. An operation that was refused once is not tried again; if none is left,

@@ -1,21 +1,23 @@
-//! The memory that payloads are carved from: one piece for the process, in slabs that rings register.
+//! The memory that payloads are carved from: one piece for the process, in slabs that rings
+//! register.
 //!
 //! The kernel looks up and pins the pages of an operation's memory each time, unless the memory was
-//! registered with the ring once and for all. So payloads of up to a slab come out of one arena; a
-//! ring registers each slab of it when it first sees one, under the slab's own number.
+//! registered with the ring. So payloads of up to a slab come out of one arena. A ring registers
+//! each slab of it on first use, under the slab's own number.
 //!
 //! ```text
-//!   arena │ slab 0: 64 KiB │ slab 1: 8 KiB │ slab 2: 64 KiB │ slab 3: no size yet │ ...
-//!           of one size each; two MiB, one huge page where there are any
+//!  arena │ slab 0: 64 KiB │ slab 1: 8 KiB │ slab 2: 64 KiB │ slab 3: no size yet │ ...
+//!          of one size each; two MiB, one huge page if the system has any
 //! ```
 //!
-//! What is carved once stays of its size, and is never given back to the system: a page that a ring
-//! has pinned and the process has given back would be two pages, one for each. What the arena has no
-//! room for, and what is too short to gain by a name, comes from the allocator, and is not registered.
+//! A carved slab keeps its payload size for good and is never given back to the system. A page that
+//! a ring has pinned and the process has given back would be two pages, one for each. Payloads for
+//! which the arena has no room, or that are too short to gain from a name, come from the allocator
+//! and are not registered.
 //!
 //! Invariants
 //! - No two payloads share a byte: `what_is_carved_is_apart_and_within_one_slab`.
-//! - The arena stays where it is until the process ends: it is leaked.
+//! - The arena stays at its address until the process ends: it is leaked.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,18 +25,18 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::region::Region;
 
-/// What the process may have for payloads unless [`crate::set_payload_memory`] says otherwise.
+/// The process's default memory for payloads; [`crate::set_payload_memory`] changes it.
 pub const PAYLOAD_MEMORY_BYTES: usize = 192 << 20;
 
 /// Bytes of a slab: a huge page.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
 
-/// Bytes from which on a registered name is better than an address: to pin one page costs the kernel no
-/// more than to look a name up. Shorter payloads are not carved, so that a flood of them leaves the slabs to
-/// those that gain by it.
+/// Minimum bytes for a registered name: pinning one page costs the kernel no more than looking a
+/// name up. Shorter payloads are not carved, so that a flood of them leaves the slabs to longer
+/// ones.
 pub(crate) const NAMED_BYTES_MIN: usize = 8 << 10;
 
-/// Slabs there can be, in one that is allowed so many. So much memory is taken only once it was in use at one time.
+/// Maximum number of slabs. Memory is taken only once that many are in use at one time.
 pub(crate) const SLABS: usize = 64;
 
 /// Slabs that the process's own may have.

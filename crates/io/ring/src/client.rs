@@ -1,23 +1,22 @@
-//! What a client asks of what is served, and how it is told: the values that every door hands down
-//! and gets back.
+//! A client's request and its end: the values that every door passes down and gets back.
 //!
-//! Where it stands: here, below doors and arrays, because both know payloads and neither knows the
-//! other. A door makes a [`ClientRequest`] and a [`Completion`]; whatever serves it ends the
+//! Place in the flow: below doors and arrays, because both know payloads and neither knows the
+//! other. A door makes a [`ClientRequest`] and a [`Completion`]; the server of the request ends the
 //! completion, on any thread.
 //!
-//! A completion is two values and a reference count, so that a request costs no memory of its own:
-//! whom to tell, and the token of the request there.
+//! A completion is two values and a reference count: the receiver, and the request's token there.
+//! So a request costs no memory of its own.
 //!
 //! Invariant
-//! - A completion that is dropped tells [`RequestError::Dropped`] `[check:
-//!   a_completion_that_is_dropped_is_told]`.
+//! - A completion that is dropped reports [`RequestError::Dropped`]
+//!   `[check: a_completion_that_is_dropped_is_told]`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::payload::Payload;
 
-/// What a client asks. Offsets and lengths are in bytes and need no alignment.
+/// A client's request. Offsets and lengths are in bytes and need no alignment.
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum ClientRequest {
@@ -75,7 +74,7 @@ pub enum RequestError {
     /// The range does not lie inside what is served.
     #[error("the range lies outside the array")]
     OutOfRange,
-    /// What is served is being stopped.
+    /// The array is being stopped.
     #[error("the array is stopping")]
     Stopping,
     /// The completion was dropped: a fault of the program that served the request.
@@ -109,7 +108,7 @@ impl From<u64> for Token {
     }
 }
 
-/// What is told of the ends of many requests, each by its token: nothing is allocated for one.
+/// Receives the ends of many requests, each by its token, so that no request allocates.
 pub trait Receiver: Send + Sync {
     /// The end of one request, once, on any thread; it must not wait for what is served.
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome);
@@ -139,7 +138,7 @@ impl Completion {
         Self { receiver: Some(receiver), token }
     }
 
-    /// For a function, where one request matters less than what is done with its end.
+    /// For a function as the receiver; allocates for each request.
     #[must_use]
     pub fn from_fn(function: impl FnOnce(Outcome) + Send + 'static) -> Self {
         Self::new(Arc::new(Once(Mutex::new(Some(function)))), Token::default())

@@ -1,4 +1,4 @@
-//! What workers count.
+//! The counters of workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

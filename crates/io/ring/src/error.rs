@@ -5,20 +5,21 @@ use std::io;
 /// Why workers could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// The kernel has io_uring, and this process may not use it: the sysctl `kernel.io_uring_disabled`,
-    /// or a container's seccomp filter. Or the kernel was built without.
+    /// The kernel has io_uring, and this process may not use it: the sysctl
+    /// `kernel.io_uring_disabled`, or a container's seccomp filter. Or the kernel was built
+    /// without.
     #[error(
         "io_uring is not allowed here ({errno}): kernel.io_uring_disabled, a seccomp filter, or a \
          kernel without it"
     )]
     NotAllowed {
-        /// What `io_uring_setup` answered: `EPERM`, `EACCES` or `ENOSYS`.
+        /// The error of `io_uring_setup`: `EPERM`, `EACCES` or `ENOSYS`.
         errno: io::Error,
     },
     /// The kernel's io_uring lacks something that this crate cannot do without.
     #[error("this kernel's io_uring is too old: it lacks {lacks} (Linux 5.13 has it)")]
     TooOld {
-        /// What is missing.
+        /// The missing feature.
         lacks: &'static str,
     },
     /// The rings' memory is more than the limit on locked memory allows.
@@ -29,7 +30,7 @@ pub enum RingError {
     System {
         /// The call that failed.
         call: &'static str,
-        /// What it answered.
+        /// The operating system's error.
         error: io::Error,
     },
 }
@@ -40,7 +41,7 @@ impl RingError {
         matches!(self, Self::NotAllowed { .. } | Self::TooOld { .. } | Self::LockedMemory)
     }
 
-    /// What `io_uring_setup` answered, in our words.
+    /// Translates an error of `io_uring_setup`.
     pub(crate) fn of_setup(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Self::NotAllowed { errno: error },

@@ -1,7 +1,7 @@
-//! A part of a file, mapped and shared: what is stored there outlives the process, as long as the file does.
+//! A part of a file, mapped and shared: stored bytes outlive the process, as long as the file does.
 //!
-//! For files in memory (tmpfs) whose room was set aside beforehand: a page that cannot be had when it is stored to ends the process.
-//! Nothing reads it here; a later process reads the file.
+//! For files in memory (tmpfs) whose space was allocated beforehand: a store to a page without
+//! memory ends the process. This process never reads it; a later process reads the file.
 
 use std::fs::File;
 use std::io;
@@ -33,24 +33,26 @@ impl FileMemory {
     pub fn store(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.map.len()), "bytes lie inside the memory");
-        // SAFETY: the target lies inside the mapping (checked), which is ours to write as long as `self` is borrowed, and which
-        // no reference of this process reaches; `bytes` is elsewhere, for it is borrowed from another owner.
+        // SAFETY: the target lies inside the mapping (checked). The mapping is ours to write while
+        // `self` is borrowed, and no reference of this process points into it. `bytes` is borrowed
+        // from another owner, so it does not overlap.
         unsafe {
             let target = self.map.as_mut_ptr().add(offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
         }
     }
 
-    /// Stores a number after everything that was stored before: whoever finds it finds the rest as well.
+    /// Stores a number after all earlier stores: a reader that sees it sees them as well.
     ///
     /// # Panics
-    /// When it does not lie inside the memory, or not at a multiple of 8.
+    /// If it does not lie inside the memory, or not at a multiple of 8.
     #[allow(unsafe_code)]
     pub fn publish(&mut self, offset: usize, number: u64) {
         let is_inside = offset.checked_add(8).is_some_and(|end| end <= self.map.len());
         assert!(is_inside && offset.is_multiple_of(8), "a number lies inside the memory");
-        // SAFETY: inside the mapping (checked), aligned for 8 bytes (the mapping begins at a page, the offset is a multiple of
-        // 8), and reached by nothing else of this process but by this atomic.
+        // SAFETY: inside the mapping (checked) and aligned for 8 bytes: the mapping begins at a
+        // page, and the offset is a multiple of 8. This process reaches it only through this
+        // atomic.
         let place = unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(offset).cast()) };
         place.store(number, Ordering::Release);
     }

@@ -1,18 +1,22 @@
-//! Which open files one ring knows by number: an operation on one of them spares the kernel looking it up.
+//! The open files that one ring knows by number, which spares the kernel a look-up for each
+//! operation.
 //!
-//! What the ring knows is open for as long as it knows it, whatever the process closes. So a file is taken out again
-//! before it is closed, which the kernel does at once; one that is not taken out stays open until the worker ends. A process
-//! that is killed is another matter: the kernel ends its rings on its own, some 40 ms later, when nothing is in flight on
-//! them any more. Until then a registered file keeps its lock, which is as it should be: what is in flight past the page
-//! cache outlives the process, and no other process is to have the file before that has ended.
+//! A registered file stays open as long as the ring knows it, even if the process closes its
+//! descriptor. So it is taken out before it is closed, and the kernel lets go at once. Otherwise it
+//! stays open until the worker ends. If a process is killed, the kernel ends its rings some 40 ms
+//! later, when nothing is in flight on them. Until then a registered file keeps its lock, and
+//! rightly so. Direct I/O in flight outlives the process, and no other process may have the file
+//! before it has ended.
 //!
-//! Sockets are not for it: a client may be silent for ever, and before Linux 6.13 a ring lets go of what it knows in the order of
-//! the requests on it, so that one receive that is never answered would keep every file that is let go after it.
+//! Sockets are not registered: a client may be silent for ever. Before Linux 6.13 a ring releases
+//! files in the order of the requests on it. So one receive without an answer would keep every file
+//! that is released after it.
 //!
-//! Where the kernel has no such table (5.19 has), operations name descriptors, as ever.
+//! If the kernel has no such table (5.19 has), operations name descriptors.
 //!
-//! Invariant: a number means the descriptor that it was given for, which cannot have been closed meanwhile, since the table
-//! holds it [check: a_file_is_let_go_when_it_is_unregistered, registered_files_are_used_like_others].
+//! Invariant: a number means the descriptor for which it was given. The table holds that file open,
+//! so its descriptor cannot be reused [check: a_file_is_let_go_when_it_is_unregistered]
+//! [check: registered_files_are_used_like_others].
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -50,7 +54,7 @@ impl Files {
         self.numbers.get(index).copied().filter(|number| *number != NONE)
     }
 
-    /// Has the ring know a file, if it is not known and there is room.
+    /// Registers a file with the ring, unless it is registered or the table is full.
     pub(crate) fn add(&mut self, ring: &IoUring, file: &Descriptor) {
         let (descriptor, free) = (file.as_raw_fd(), self.entries.iter().position(Option::is_none));
         let Some(number) = free.filter(|_| self.number(descriptor).is_none()) else { return };

@@ -1,18 +1,18 @@
-//! Which slabs of the payloads' memory one ring has registered.
+//! The slabs of the payloads' memory that one ring has registered.
 //!
-//! A slab is registered when an operation of this ring first names it: pages that are never used are not
-//! pinned. Where the kernel refuses (it is too old, or pinned memory is limited), operations name
-//! addresses, as ever.
+//! A slab is registered when an operation of this ring first names it, so pages that are never used
+//! are not pinned. If the kernel refuses (it is too old, or pinned memory is limited), operations
+//! name addresses.
 //!
-//! Invariant: what is registered is the arena's, which stays where it is and is never given back, so the
-//! kernel's pages and the process's are the same for as long as either lives
+//! Invariant: registered memory is the arena's, which keeps its address and is never given back. So
+//! the kernel's pages and the process's are the same for as long as either lives
 //! [check: registered_memory_is_read_and_written_by_name].
 
 use io_uring::IoUring;
 
 use crate::arena::{Arena, NAMED_BYTES_MIN, SLAB_BYTES, SLABS};
 
-/// What is known of a slab.
+/// Whether a slab is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slab {
     Unseen,
@@ -48,8 +48,8 @@ impl Fixed {
         if self.slabs[index] == Slab::Unseen {
             let base = arena.slab(index).as_ptr().cast();
             let slab = libc::iovec { iov_base: base, iov_len: SLAB_BYTES };
-            // SAFETY: a slab of the arena is mapped, and neither unmapped nor given back, until the process
-            // ends. What the kernel does with it is up to the operations that name it.
+            // SAFETY: the arena's slabs stay mapped, and are not given back, until the process
+            // ends. The operations that name a slab decide how the kernel uses it.
             let updated =
                 unsafe { ring.submitter().register_buffers_update(u32::from(name), &[slab], None) };
             self.slabs[index] = if updated.is_ok() { Slab::Registered } else { Slab::Refused };

@@ -1,12 +1,13 @@
 //! Operations in flight: the one place where entries are given to the kernel.
 //!
-//! An entry holds raw addresses. They are good because of three things that this file keeps:
+//! An entry holds raw addresses. Three rules of this file keep them valid:
 //!
-//! - An operation, with the memory that it owns or leases, stays in its [`Slot`] from [`Flight::submit`]
-//!   until its completion was reaped; only then is it given out again. An error of submitting frees
-//!   nothing, since the entry is still queued. [check: stop_waits_for_what_is_in_flight]
-//! - Slots are boxed and recycled, so what an entry points at inside of one (vectors, message headers)
-//!   stays where it is while the list of slots grows.
+//! - An operation, with the memory that it owns or leases, stays in its [`Slot`] from
+//!   [`Flight::submit`] until its completion was reaped. Only then is the slot reused. A failed
+//!   submission frees nothing, since the entry is still queued.
+//!   [check: stop_waits_for_what_is_in_flight]
+//! - Slots are boxed and recycled. So the vectors and message headers inside keep their addresses
+//!   while the list of slots grows.
 //! - A flight that is dropped with operations in flight ends the process instead.
 //!
 //! An entry that finds the submission queue full waits in `overflow`, and goes first next time.
@@ -142,8 +143,9 @@ impl Flight {
         let Self { ring, slots, fixed, files, tally, .. } = self;
         let slot = &mut slots[index as usize];
         let descriptor = slot.descriptor();
-        // What waits for a peer is never by number: before Linux 6.13 a ring lets go of files in the order of the requests on
-        // them, and one that is out for ever would keep every file that is let go later.
+        // Operations that wait for a peer never go by number. Before Linux 6.13 a ring releases
+        // files in the order of the requests on them. One that never ends would keep every file
+        // released after it.
         let number = files.number(descriptor).filter(|_| slot.is_on_file());
         let fd = Fd(number.map_or(descriptor, RawFd::from));
         let mut entry = slot.entry(fd, |bytes| {
@@ -163,8 +165,9 @@ impl Flight {
         self.files.add(&self.ring, file);
     }
 
-    /// Has it let go of one. The kernel looks numbers up when it takes entries, so none is to wait with one that may then mean
-    /// another file; if the kernel takes none just now, the file stays known until the worker ends.
+    /// Unregisters a file. The kernel looks numbers up when it takes entries. So none may wait with
+    /// a number that could then mean another file. If the kernel takes none just now, the file
+    /// stays registered until the worker ends.
     pub(crate) fn unregister(&mut self, file: &Descriptor) {
         for _ in 0..BUSY_MAX {
             if self.overflow.is_empty() && self.ring.submission().is_empty() {
@@ -185,7 +188,8 @@ impl Flight {
         self.push(poll.build().user_data(BELL));
     }
 
-    /// Asks the kernel to end what `is_meant` picks early. It ends as cancelled, or as it would have.
+    /// Asks the kernel to end the operations that `is_meant` picks early. Each ends as cancelled,
+    /// or with its own result.
     pub(crate) fn cancel(&mut self, is_meant: impl Fn(&Arc<dyn Handler>, u64, &Operation) -> bool) {
         for index in 0..self.slots.len() {
             let Some(pending) = &mut self.slots[index].pending else { continue };
@@ -223,11 +227,11 @@ impl Flight {
         }
     }
 
-    /// Gives everything queued to the kernel. With `sleep` waits for a completion, at most as long as
-    /// it says, if there is none yet.
+    /// Submits all queued entries. With `sleep`, if there is no completion yet, waits for one, no
+    /// longer than it says.
     ///
     /// # Panics
-    /// When the kernel answers what only a mistake of ours can cause.
+    /// On an error that only a bug here can cause.
     pub(crate) fn enter(&mut self, sleep: Option<Option<Duration>>) {
         loop {
             self.refill();
@@ -258,7 +262,8 @@ impl Flight {
         }
     }
 
-    /// Whether there are completions, without sleeping. What has ended and is not a completion yet is made one.
+    /// Whether there are completions, without sleeping. Ended operations that the kernel has not
+    /// yet posted are posted.
     pub(crate) fn has_ended(&mut self) -> bool {
         if !self.ring.completion().is_empty() {
             return true;
@@ -394,12 +399,12 @@ impl Slot {
         !operation.waits_for_a_peer() && !matches!(operation, Operation::Send { .. })
     }
 
-    /// What its operation works on.
     fn descriptor(&self) -> RawFd {
         self.pending.as_ref().expect("a slot in use").operation.file().as_raw_fd()
     }
 
-    /// The entry for what is left to do, on `fd`, a descriptor or the number of one. `name_of` knows under which name memory is registered.
+    /// The entry for the rest of the operation, on `fd`, a descriptor or a registered number.
+    /// `name_of` looks up the name of registered memory.
     fn entry(
         &mut self,
         fd: Fd,
@@ -505,7 +510,7 @@ enum Aim {
 }
 use Aim::{Many, One};
 
-/// What is left of `memory` beyond the first `moved` bytes.
+/// Points at `memory` beyond the first `moved` bytes.
 fn aim(memory: &mut Segments, moved: usize, vectors: &mut SmallVec<[libc::iovec; 4]>) -> Aim {
     vectors.clear();
     let mut skipped = moved;
@@ -538,7 +543,7 @@ mod tests {
     use super::*;
     use crate::setup::ring;
 
-    /// What a ring answers to an entry.
+    /// A ring's result for one entry.
     #[allow(unsafe_code)]
     fn answer(entry: squeue::Entry) -> Option<i32> {
         let mut ring = ring(8).ok()?;

@@ -1,20 +1,21 @@
-//! Where other threads leave things for one taker, and how they know whether to wake it.
+//! A list in which other threads leave items for one taker, and the rule by which they know whether
+//! to wake it.
 //!
 //! ```text
-//!   taker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell
-//!   other:  push; if the taker had said that it sleeps: ring the bell, once
+//!  taker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell
+//!  other:  push; if the taker had said that it sleeps: ring the bell, once
 //! ```
 //!
-//! The taker is a worker, whose bell is an eventfd; or something that lives on a worker and has its turn there, such as the
-//! connections of a front end, whose bell is [`crate::Workers::wake`].
+//! The taker is a worker, whose bell is an eventfd. Or it lives on a worker and has its turn there,
+//! such as the connections of a front end, whose bell is [`crate::Workers::wake`].
 //!
-//! What was pushed, and whether the taker sleeps, are under one lock. So a thread that pushes either comes
-//! before the taker says that it sleeps, and then the taker sees the item and does not; or after,
-//! and then it sees that it has to ring. [check: a_worker_is_never_left_asleep]
+//! One lock covers both the items and whether the taker sleeps. If a push comes before the taker
+//! says that it sleeps, the taker sees the item and stays awake. If it comes after, the pusher sees
+//! that it must ring. [check: a_worker_is_never_left_asleep]
 //!
-//! The two other hand-overs of this kind have other takers. Insertion lists (`braid_dispatch`) have none of their own: a thread
-//! that pushes takes, unless another does, and none sleeps. A member's queue (`braid_runtime`'s `members/crew.rs`) has
-//! several, each of which waits for one item.
+//! The two other hand-overs of this kind have other takers. Insertion lists (`braid_dispatch`) have
+//! none of their own: the pushing thread takes, unless another does, and none sleeps. A member's
+//! queue (`braid_runtime`'s `members/crew.rs`) has several, each of which waits for one item.
 
 use braid_concurrency::Mutex;
 use braid_concurrency::atomic::{AtomicBool, Ordering};
@@ -30,15 +31,15 @@ struct State<T> {
 #[derive(Debug)]
 pub struct Inbox<T> {
     state: Mutex<State<T>>,
-    /// Whether there are items, for a taker that looks again and again: it is not to stand in the way of who pushes. Set under
-    /// the lock; what it says may be over.
+    /// Whether items wait, for a taker that polls without getting in the way of pushers. Set under
+    /// the lock; it may be outdated.
     has_items: AtomicBool,
-    /// Whether the taker sleeps and nobody has rung yet. Set under the lock as well; who looks without has something that
-    /// anybody may do.
+    /// Whether the taker sleeps and no thread has rung yet. Set under the lock as well. A thread
+    /// that reads it without the lock has optional work, which another may do.
     is_asleep: AtomicBool,
 }
 
-/// What is to be done after a push.
+/// The pusher's duty after a push.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bell {
@@ -105,7 +106,7 @@ impl<T> Inbox<T> {
         self.has_items.store(false, Ordering::Relaxed);
     }
 
-    /// Whether there is something in it, or was a moment ago. Who would sleep asks [`Self::sleep`].
+    /// Whether items wait, or did a moment ago. Before it sleeps the taker calls [`Self::sleep`].
     pub(crate) fn has_items(&self) -> bool {
         self.has_items.load(Ordering::Relaxed)
     }

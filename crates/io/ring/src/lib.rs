@@ -1,39 +1,39 @@
 //! Workers: plain threads, each with one io_uring, and the aligned memory that they move.
 //!
-//! Where it stands: below whatever talks to devices and sockets. It knows files, sockets, buffers and
-//! moments; nothing of arrays, members or protocols. A thread that has work to do gives it to a worker
+//! Place in the flow: below all code that talks to devices and sockets. It knows files, sockets,
+//! buffers and moments; nothing of arrays, members or protocols. A thread gives work to a worker
 //! ([`Workers::post`]), and code that runs on a worker gives operations to that worker's own ring
-//! ([`Worker::submit`]). The end of an operation comes back on the same worker, to a [`Handler`].
+//! ([`Worker::submit`]). The end of an operation arrives on the same worker, at a [`Handler`].
 //!
 //! ```text
-//!   any thread ──post, submit──▶ inbox ──┐ (woken only when asleep)
-//!                                        ▼
-//!            one turn:  completions → inbox → timers → tasks → one submit, which may sleep
-//!                          ▲                                       │
-//!                          └────────── the worker's ring ◀─────────┘
+//!  any thread ──post, submit──▶ inbox ──┐ (woken only when asleep)
+//!                                       ▼
+//!           one turn:  completions → inbox → timers → tasks → one submit, which may sleep
+//!                         ▲                                       │
+//!                         └────────── the worker's ring ◀─────────┘
 //! ```
 //!
-//! All completions that a turn finds are told before any task of that turn runs: a handler that puts
-//! its work off with [`Worker::afterwards`] sees a whole batch.
+//! A turn delivers all its completions before it runs any task. So a handler that puts its work off
+//! with [`Worker::afterwards`] sees a whole batch.
 //!
 //! Invariants, and the test that guards each:
 //! - Memory in flight belongs to its operation until the kernel is done with it; a worker ends only
 //!   when nothing is in flight ([`Payload`], [`Lease`]; `stop_waits_for_what_is_in_flight`).
 //! - A file is read and written whole: short transfers are resumed here (`tests/files.rs`).
 //! - No item is left in the inbox of a worker that sleeps (`models::inbox`).
-//! - A moment comes, or it is said that it does not (`moments_come_in_their_order_and_not_early`,
-//!   `stop_ends_what_waits_for_peers`).
+//! - A timer fires, or its sleeper learns that it will not
+//!   (`moments_come_in_their_order_and_not_early`, `stop_ends_what_waits_for_peers`).
 //! - More operations than the ring has room for wait here, in order (`more_than_the_ring_holds`).
-//! - No payload shows what an earlier one held, unless its taker promised to overwrite it
+//! - No payload shows an earlier one's bytes, unless its taker promised to overwrite them
 //!   (`a_zeroed_payload_forgets_the_last_one`).
-//!
-//! - No two payloads share a byte, and what a ring has registered stays where it is ([`arena`], [`fixed`];
-//!   `what_is_carved_is_apart_and_within_one_slab`, `registered_memory_is_read_and_written_by_name`).
-//!
-//! Unsafe code stands in [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed`] and [`flight`] only.
-//!
-//! - A file that a ring knows by number is let go when it is taken out ([`files`];
+//! - No two payloads share a byte, and registered memory keeps its address ([`arena`], [`fixed`];
+//!   `what_is_carved_is_apart_and_within_one_slab`,
+//!   `registered_memory_is_read_and_written_by_name`).
+//! - A file that a ring knows by number is closed when it is taken out ([`files`];
 //!   `a_file_is_let_go_when_it_is_unregistered`).
+//!
+//! Unsafe code stands in [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed`] and
+//! [`flight`] only.
 
 mod arena;
 pub mod client;

@@ -1,8 +1,8 @@
 //! Memory that an operation has while it is in flight.
 //!
-//! The kernel reads or writes it at any time between submission and completion, whatever this process
-//! does. So an operation *has* its memory: by owning it, or by a [`Lease`] whose keeper it holds. It
-//! comes back with the completion, and not before.
+//! The kernel reads or writes it at any time between submission and completion, whatever this
+//! process does. So an operation *has* its memory: it owns the memory, or holds the keeper of a
+//! [`Lease`]. The memory comes back with the completion, and not before.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::payload::Payload;
 
-/// Whatever keeps leased memory alive.
+/// An owner that keeps leased memory alive.
 pub trait Keep: Send + Sync {}
 
 impl<T: Send + Sync + ?Sized> Keep for T {}
@@ -25,8 +25,8 @@ pub struct Lease {
     _keeper: Arc<dyn Keep>,
 }
 
-// SAFETY: the bytes are reached by the kernel only, through the operation that has the lease; that no
-// thread touches them in conflict meanwhile is the promise of the caller that made it.
+// SAFETY: only the kernel reaches the bytes, through the operation that has the lease. The caller
+// that made the lease promises that no thread touches them in conflict meanwhile.
 #[allow(unsafe_code)]
 unsafe impl Send for Lease {}
 
@@ -38,8 +38,9 @@ impl Lease {
     /// Leases bytes.
     ///
     /// # Safety
-    /// The bytes are initialised, and stay where they are for as long as `keeper` is held. Until the
-    /// lease is dropped nothing else writes them, and if they are to be read into, nothing else reads them either.
+    /// The bytes are initialised, and keep their address for as long as `keeper` is held. Until the
+    /// lease is dropped no other code writes them. If the operation reads into them, no other code
+    /// reads them either.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, length_bytes: usize, keeper: Arc<dyn Keep>) -> Self {
         Self { start, length_bytes, _keeper: keeper }

@@ -1,5 +1,5 @@
-//! Models of the hand-over to a worker that may be asleep: under loom every schedule of a small one,
-//! under shuttle many of a larger one.
+//! Models of the hand-over to a worker that may be asleep: under loom every schedule of a small
+//! one, under shuttle many of a larger one.
 //!
 //! The bell is a flag that can be waited for, as the eventfd is. A worker that is left asleep is a
 //! deadlock, which both checkers find. The models with a flaw show that they would.
@@ -8,7 +8,7 @@ use braid_concurrency::{Arc, Condvar, Mutex, thread};
 
 use crate::inbox::{Bell, Inbox};
 
-/// What is done wrong on purpose.
+/// The deliberate error of a flawed model.
 #[cfg_attr(loom, allow(dead_code))]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
@@ -54,7 +54,8 @@ impl Door {
     }
 }
 
-/// `threads` leave `each` items; the worker gets all of them, those of one thread in order.
+/// Each of `threads` leaves `each` items. The worker gets all of them, and each thread's items in
+/// order.
 fn hand_over(threads: u32, each: u32, flaw: Flaw) {
     let door = Arc::new(Door {
         inbox: Inbox::new(false),

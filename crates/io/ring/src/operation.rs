@@ -1,4 +1,4 @@
-//! What a ring can be asked for, and what comes of it.
+//! The operations of a ring, and their completions.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,10 +33,12 @@ pub enum Operation {
     Accept { socket: Descriptor },
     /// Wait until there is something to read; nothing is taken.
     Poll { file: Descriptor },
-    /// Receive. With `whole` it completes when all segments are full, or the peer has closed its end;
-    /// otherwise with the first bytes. The result is how many came; 0 is the end.
+    /// Receive. With `whole` it completes when all segments are full, or the peer has closed its
+    /// end; otherwise with the first bytes. The result is the number of bytes received; 0 is the
+    /// end.
     Receive { socket: Descriptor, memory: Segments, whole: bool },
-    /// Send all segments, or fail. With `more` the kernel may wait for the next send to fill a packet.
+    /// Send all segments, or fail. With `more` the kernel may wait for the next send to fill a
+    /// packet.
     Send { socket: Descriptor, memory: Segments, more: bool },
 }
 
@@ -52,7 +54,7 @@ impl Operation {
         }
     }
 
-    /// What it works on.
+    /// The file or socket of the operation.
     pub(crate) fn file(&self) -> &Descriptor {
         match self {
             Self::Read { file, .. }
@@ -85,7 +87,7 @@ impl Operation {
 /// The end of an operation.
 #[derive(Debug)]
 pub struct Completion {
-    /// What the operation was submitted with.
+    /// The token from the submission.
     pub token: u64,
     /// Bytes moved, or what the kernel answered.
     pub result: io::Result<usize>,
@@ -95,20 +97,19 @@ pub struct Completion {
     pub operation: Operation,
 }
 
-/// Where the ends of operations come. It is called on a worker, must not wait, and must not panic: a panic ends the
-/// process, since the kernel may be using memory that unwinding would free.
+/// Receives the ends of operations. A worker calls it. It must not wait and must not panic: a panic
+/// ends the process, since unwinding would free memory that the kernel may be using.
 pub trait Handler: Send + Sync {
     /// An operation has ended.
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion);
 }
 
-/// What is called when a task or a moment has come. The same holds as for a [`Handler`].
+/// Receives a worker's calls for tasks and timers. The rules of [`Handler`] apply.
 pub trait Wake: Send + Sync {
     /// It has: [`crate::Workers::wake`], [`Worker::afterwards`], [`Worker::wake_at`].
     fn wake(self: Arc<Self>, worker: &Worker, token: u64);
 
-    /// The worker ends, and a moment that it was asked for with `token` will not come. Nothing can be given to workers
-    /// any more.
+    /// The worker ends, and the timer with `token` will not fire. Workers take no more work.
     fn forgotten(self: Arc<Self>, token: u64) {
         let _ = token;
     }

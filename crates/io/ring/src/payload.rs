@@ -1,29 +1,35 @@
-//! Payloads: bytes on their way between a client and the members, aligned so that no copy is needed.
+//! Payloads: bytes on their way between a client and the members, aligned so that no copy is
+//! needed.
 //!
-//! Where it stands: a front end receives into one, the runtime writes members from it, and the other
-//! way round. Its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], so that direct I/O takes it, unless it was cut.
+//! Place in the flow: a front end receives into one, the runtime writes members from it, and vice
+//! versa. Its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], as direct I/O requires, unless
+//! it was cut.
 //!
 //! ```text
-//!   capacity        from                          given back to
-//!   8 KiB .. 2 MiB  the arena, while it has room  the list of its size, for ever: rings have it registered
-//!   up to 128 KiB   the allocator                 the list of its size, while little is kept; or the allocator
-//!   from there on   a mapping of its own          the list of mappings, while little is kept; or the system
+//!  capacity        from                          given back to
+//!  8 KiB .. 2 MiB  the arena, while it has room  the list of its size, for ever: rings have it registered
+//!  up to 128 KiB   the allocator                 the list of its size, while little is kept; or the allocator
+//!  from there on   a mapping of its own          the list of mappings, while little is kept; or the system
 //! ```
 //!
-//! A mapping costs addresses when it is made, and memory only where it is written. It grows without a copy.
+//! A mapping takes addresses when it is made, and memory only for written pages. It grows without a
+//! copy.
 //!
-//! A client's number may decide the length, so there is a fallible way to take each kind; what is not to be had is an
-//! error for that request. Two kinds:
+//! A client's number may decide the length, so each kind has a fallible constructor; if memory is
+//! lacking, only that request fails. Two kinds:
 //!
-//! - [`Payload::zeroed`]: what an earlier one held is gone [check: a_zeroed_payload_forgets_the_last_one].
-//! - [`Payload::for_overwriting`]: it may be there still, and the taker promises that every byte is
-//!   written before any client sees it. Debug builds fill it with a pattern, so that a test that
-//!   breaks the promise sees that pattern [check: an_unwritten_payload_shows_in_debug_builds].
+//! - [`Payload::zeroed`]: an earlier payload's bytes are gone
+//!   [check: a_zeroed_payload_forgets_the_last_one].
+//! - [`Payload::for_overwriting`]: they may still be there, and the taker promises to write every
+//!   byte before any client sees it. Debug builds fill it with a pattern, which a test that breaks
+//!   the promise sees [check: an_unwritten_payload_shows_in_debug_builds].
 //!
-//! Either way every byte is initialised: memory comes zeroed from the allocator and from the system.
+//! Either way every byte is initialised: memory comes zeroed from the allocator and from the
+//! system.
 //!
-//! How much may lie idle is set for the process with [`set_payload_memory`]: a third of it is the arena's at most, and
-//! nothing is kept while the rest is out [check: what_is_kept_is_bounded, nothing_is_kept_beyond_what_is_set].
+//! [`set_payload_memory`] sets how much memory may lie idle: the arena has a third of it at most,
+//! and nothing is kept while payloads use the rest [check: what_is_kept_is_bounded]
+//! [check: nothing_is_kept_beyond_what_is_set].
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -42,16 +48,18 @@ const CLASSES: usize = 10;
 
 const _: () = assert!(PAYLOAD_ALIGNMENT_BYTES << (CLASSES - 1) == SLAB_BYTES);
 
-/// From here on memory that is not the arena's is a mapping of its own.
+/// Memory of at least this length, if not the arena's, is a mapping of its own.
 const MAPPED_BYTES_MIN: usize = 256 << 10;
 
-/// Lengths of mappings beyond the classes are multiples of this, so that one is likely to do for another request.
+/// Lengths of mappings beyond the classes are multiples of this, so that another request can likely
+/// reuse one.
 const MAPPED_BYTES_STEP: usize = 64 << 10;
 
-/// Memory kept for later payloads beside the arena's, altogether: two of the longest requests of common clients.
+/// Memory kept for later payloads beside the arena's, altogether: two of the longest requests of
+/// common clients.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// What a recycled payload is filled with in debug builds.
+/// Debug builds fill a recycled payload with it.
 const UNWRITTEN: u8 = 0xa5;
 
 /// There is no memory for a payload.
@@ -110,10 +118,10 @@ static KEPT: Kept = Kept {
     taken_bytes_max: AtomicUsize::new(PAYLOAD_MEMORY_BYTES - PAYLOAD_MEMORY_BYTES / 3),
 };
 
-/// Sets what the process may have for payloads: at most a third of it for the arena, of which nothing is ever given
-/// back, and the rest for everything else, idle memory included. Payloads beyond that are not refused here (who
-/// grants them counts them), but nothing is kept while there are some. Best called before the first payload is taken:
-/// addresses of the arena are set aside then.
+/// Sets the process's memory for payloads. At most a third of it is the arena's, which is never
+/// given back; the rest is for all other payloads, idle memory included. Payloads beyond that are
+/// not refused here (their granter counts them), but nothing is kept while any exist. Best called
+/// before the first payload is taken, which reserves the arena's addresses.
 pub fn set_payload_memory(bytes: usize) {
     arena::set_bytes_max(bytes / 3);
     KEPT.taken_bytes_max.store(bytes - bytes / 3, Ordering::Relaxed);
@@ -153,7 +161,8 @@ impl Spare {
         } else {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping at an address that the system chooses touches no memory that is in use.
+            // SAFETY: a new mapping at an address that the system chooses touches no memory that is
+            // in use.
             let start =
                 unsafe { libc::mmap(std::ptr::null_mut(), capacity_bytes, access, flags, -1, 0) };
             if start == libc::MAP_FAILED { std::ptr::null_mut() } else { start.cast() }
@@ -176,7 +185,8 @@ impl Spare {
         assert_eq!(unmapped, 0, "a mapping of our own can be taken away");
     }
 
-    /// The same memory, longer, perhaps elsewhere; itself if there is none, or it is no mapping. What is new is zeroed.
+    /// The same memory, longer, perhaps at another address; the added bytes are zeroed. If memory
+    /// is lacking, or it is no mapping, the error returns it unchanged.
     #[allow(unsafe_code)]
     fn grow(self, capacity_bytes: usize) -> Result<Self, Self> {
         if !self.is_mapped() {
@@ -184,7 +194,8 @@ impl Spare {
         }
         let (before, flags) = (self.capacity_bytes, libc::MREMAP_MAYMOVE);
         assert!(capacity_bytes > before, "growing lengthens");
-        // SAFETY: a whole mapping of our own, of which no reference is alive: it is owned by value here.
+        // SAFETY: a whole mapping of our own, of which no reference is alive: it is owned by value
+        // here.
         let start =
             unsafe { libc::mremap(self.start.as_ptr().cast(), before, capacity_bytes, flags) };
         if start == libc::MAP_FAILED {
@@ -292,8 +303,8 @@ impl Payload {
         Ok(payload)
     }
 
-    /// A payload whose bytes may be those of an earlier one, of a length that no client decides. The taker promises to
-    /// write every byte before another process sees it.
+    /// A payload that may show an earlier one's bytes, of a length that no client decides. The
+    /// taker promises to write every byte before another process sees it.
     pub fn for_overwriting(length_bytes: usize) -> Self {
         Self::try_for_overwriting(length_bytes)
             .unwrap_or_else(|_| handle_alloc_error(layout(Self::capacity_for(length_bytes))))
@@ -365,14 +376,14 @@ impl Payload {
         (capacity_bytes > 0).then_some(Spare { start, capacity_bytes })
     }
 
-    /// Makes it longer. Its first `used_bytes` bytes stay; the taker promises to write the others, as with
-    /// [`Self::for_overwriting`].
+    /// Makes it longer. Its first `used_bytes` bytes stay; the taker promises to write the others,
+    /// as with [`Self::for_overwriting`].
     ///
     /// # Errors
-    /// There is no memory for it; it is as it was.
+    /// There is no memory for it; the payload is unchanged.
     ///
     /// # Panics
-    /// When that is not longer, when there are fewer bytes, or after [`Self::cut`].
+    /// If `length_bytes` is not longer, if it has fewer than `used_bytes`, or after [`Self::cut`].
     pub fn try_grow(&mut self, length_bytes: usize, used_bytes: usize) -> Result<(), NoMemory> {
         assert!(length_bytes >= self.length_bytes, "growing lengthens");
         assert!(
@@ -417,10 +428,11 @@ impl Payload {
         self.length_bytes = length_bytes;
     }
 
-    /// Lets go of all bytes but those in `range`; it need not begin at a multiple of [`PAYLOAD_ALIGNMENT_BYTES`] then.
+    /// Drops all bytes but those in `range`. Its start need not be a multiple of
+    /// [`PAYLOAD_ALIGNMENT_BYTES`] then.
     ///
     /// # Panics
-    /// When it has not so many.
+    /// If `range` exceeds the payload.
     pub fn cut(&mut self, range: Range<usize>) {
         assert!(
             range.start <= range.end && range.end <= self.length_bytes,
@@ -444,8 +456,9 @@ impl Deref for Payload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: one live allocation of at least this length behind what is skipped, initialised since it was made,
-        // and borrowed with `self`; an empty one has a dangling pointer, which a slice may have.
+        // SAFETY: one live allocation of at least this length behind the skipped bytes, initialised
+        // since it was made, and borrowed with `self`. An empty payload has a dangling pointer,
+        // which a slice may have.
         unsafe { std::slice::from_raw_parts(self.as_non_null().as_ptr(), self.length_bytes) }
     }
 }

@@ -1,8 +1,8 @@
-//! Payloads: where they lie, what they hold, what is kept of them and what is not to be had.
+//! Payloads: their memory, their content, how much of it is kept, and how a lack of memory ends.
 
 use super::*;
 
-/// What is kept belongs to the process, so tests that look at it take turns.
+/// Kept memory belongs to the process, so tests that look at it take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]

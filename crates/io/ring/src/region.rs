@@ -1,7 +1,7 @@
-//! A large piece of memory that costs nothing until it is used.
+//! A large range of memory that costs nothing until it is used.
 //!
-//! It is reserved once, as large as it can ever become, and used from its beginning: so what lives in
-//! it can grow while others use it, and no address ever changes. The kernel is asked for huge pages.
+//! It is reserved once, at its maximum size, and used from its beginning. So its content can grow
+//! while others use it, and no address ever changes. The kernel is asked for huge pages.
 
 use std::io;
 use std::ops::Range;
@@ -16,10 +16,10 @@ pub struct Region {
 }
 
 impl Region {
-    /// Reserves addresses for so many bytes, at least one page. No memory is taken yet.
+    /// Reserves addresses for so many bytes, at least one page. It takes no memory yet.
     ///
     /// # Errors
-    /// There are not so many addresses (`ENOMEM`, or a limit on them).
+    /// The process has too few addresses left (`ENOMEM`, or a limit on them).
     pub fn reserve(length_bytes: usize) -> io::Result<Self> {
         let map = MmapOptions::new().len(length_bytes.max(4096)).no_reserve_swap().map_anon()?;
         // A kernel without huge pages refuses; small ones do as well, only slower.
@@ -37,18 +37,20 @@ impl Region {
         self.map.len()
     }
 
-    /// Gives the memory of a range back, in whole pages: it reads as zeroes, and costs nothing again.
+    /// Gives the memory of a range back, in whole pages: it reads as zeroes, and costs nothing
+    /// again.
     ///
     /// # Safety
     /// No thread reads or writes these bytes meanwhile, and no reference to them is alive.
     ///
     /// # Panics
-    /// When the range is not whole pages inside the region.
+    /// If the range is not whole pages inside the region.
     #[allow(unsafe_code)]
     pub unsafe fn give_back(&self, range: Range<usize>) {
         assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096));
         assert!(range.start <= range.end && range.end <= self.map.len());
-        // SAFETY: inside the mapping (checked), private and anonymous, and unused (the caller's promise).
+        // SAFETY: inside the mapping (checked), private and anonymous, and unused (the caller's
+        // promise).
         let given = unsafe {
             let length = range.end - range.start;
             self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, length)
@@ -57,8 +59,9 @@ impl Region {
     }
 }
 
-/// Has the allocator of C, which is Rust's as well, make do with few heaps: each of them sets 64 MiB of addresses aside,
-/// and without a word there may be eight for each processor. For a process whose addresses are limited.
+/// Limits C's allocator, which is Rust's as well, to few heaps. Each heap reserves 64 MiB of
+/// addresses, and the default is up to eight for each processor. For a process with limited
+/// addresses.
 #[allow(unsafe_code)]
 pub fn few_heaps() {
     #[cfg(target_env = "gnu")]

@@ -1,19 +1,20 @@
-//! How much memory this process may still have, and what says so.
+//! How much memory this process may still take, and which limit says so.
 //!
-//! Where it stands: asked once at the start, and when the operator sets how much is to be used. Three things bound a
-//! process: what the machine has available, what its control group (v2 and v1, up to the root) leaves, and the limits
-//! of the process on addresses (`RLIMIT_AS`) and data (`RLIMIT_DATA`). The latter two count addresses, used or not, so
-//! they are a number of their own. What cannot be read bounds nothing.
+//! Place in the flow: read once at the start, and when the operator sets the memory to use. Three
+//! limits bound a process. The first is the machine's available memory. The second is the rest of
+//! its control group (v2 and v1, up to the root). The third are the process's limits on addresses
+//! (`RLIMIT_AS`) and data (`RLIMIT_DATA`). The latter two count addresses, used or not, so they are
+//! a number of their own. A limit that cannot be read bounds nothing.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-/// What bounds memory.
+/// A limit on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// What the machine has.
+    /// The machine's available memory.
     Machine,
     /// The control group, or one above it.
     ControlGroup,
@@ -34,7 +35,7 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// What is left, in bytes.
+/// The room left, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Memory, and what bounds it.
@@ -97,7 +98,7 @@ fn field_kib(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the control groups of `/proc/self/cgroup` leave, mounted at `mount`.
+/// The room left in the control groups of `/proc/self/cgroup`, mounted at `mount`.
 fn group_left(groups: &str, mount: &Path) -> Option<u64> {
     let left = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -116,13 +117,13 @@ fn group_left(groups: &str, mount: &Path) -> Option<u64> {
     left.min()
 }
 
-/// Files of a group: the limit, the memory in use, and the field in `memory.stat` that says how much of that the kernel
-/// gives back by itself.
+/// Files of a group: the limit, the memory in use, and the field in `memory.stat` for memory that
+/// the kernel reclaims by itself.
 const V2: [&str; 3] = ["memory.max", "memory.current", "inactive_file "];
 const V1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "];
 
-/// The least that is left in the group at `path` and those above it. In a container the path may be the host's, and
-/// what is mounted the group itself: then only the mount's root is there.
+/// The least room in the group at `path` and those above it. In a container the path may be the
+/// host's and the mount the group itself: then only the mount's root exists.
 fn left_up_to(root: &Path, path: &str, files: [&str; 3]) -> Option<u64> {
     let inside = root.join(path.trim_start_matches('/'));
     let mut folders: Vec<PathBuf> =

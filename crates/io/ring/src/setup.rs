@@ -1,10 +1,12 @@
-//! Making a ring: with everything that helps, or with what this kernel has; and for nothing but what braid does with rings.
+//! Makes a ring: with all features that this kernel has, and restricted to the operations of braid.
 //!
-//! What a ring does is seen by no filter of system calls. So a ring refuses all operations but those on the list from its first one
-//! on, and all registering but that of files and buffers: whoever gets hold of it opens, connects and runs nothing by it.
+//! Filters of system calls do not see a ring's operations. So a ring refuses all operations outside
+//! its list from its first one on, and all registering but that of files and buffers. An attacker
+//! with the ring cannot open, connect or run anything through it.
 //!
 //! Invariants
-//! - an operation that is not on the list is refused `[check: a_ring_does_what_braid_does_and_nothing_else]`.
+//! - an operation that is not on the list is refused
+//!   `[check: a_ring_does_what_braid_does_and_nothing_else]`.
 
 use std::io;
 
@@ -13,7 +15,7 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::error::RingError;
 
-/// What a kernel may not know, most wanted first. Each try does without one thing more.
+/// Features that a kernel may lack, most wanted first. Each try does without one more.
 #[derive(Clone, Copy, Debug)]
 struct Wishes {
     /// Completions are made ready when this thread asks for them, and at no other moment (6.1).
@@ -37,10 +39,10 @@ const TRIES: [Wishes; 5] = [
 /// Completions that the ring has room for, for each entry; more are kept by the kernel.
 const COMPLETIONS_PER_ENTRY: u32 = 4;
 
-/// Threads of the kernel's that may be kept on behalf of one worker: what it cannot begin at once is theirs. It starts one
-/// more only when the others are kept. By itself it would stop at four for each processor, and a few members that hang
-/// would take them all, with what the other members need one for in line behind; so many are more than two members may have
-/// out (`braid_runtime`'s `members/ring_admission.rs`).
+/// Kernel threads for one worker's operations that block. The kernel starts one more only if the
+/// others are blocked. Its default is four for each processor: a few members that hang would take
+/// them all, and the other members would queue behind. This is more than two members may have out
+/// (`braid_runtime`'s `members/ring_admission.rs`).
 const KERNEL_THREADS_MAX: u32 = 1024;
 
 /// Operations of [`crate::Operation`], and what waking and cancelling take.
@@ -63,7 +65,7 @@ const OPERATIONS: [u8; 16] = [
     opcode::RecvMsg::CODE,
 ];
 
-/// What may be registered, by its numbers in linux/io_uring.h: files and buffers come and go.
+/// Allowed registrations, by their numbers in linux/io_uring.h: files and buffers.
 const REGISTERED: [u8; 7] = [
     2,  // IORING_REGISTER_FILES
     3,  // IORING_UNREGISTER_FILES
@@ -74,7 +76,7 @@ const REGISTERED: [u8; 7] = [
     16, // IORING_REGISTER_BUFFERS_UPDATE
 ];
 
-/// A ring for the thread that calls this, and for no other.
+/// A ring for the calling thread only.
 pub(crate) fn ring(entries: u32) -> Result<IoUring, RingError> {
     let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
     for wishes in TRIES {
@@ -106,7 +108,8 @@ fn build(wishes: Wishes, entries: u32) -> io::Result<IoUring> {
         builder.setup_submit_all();
     }
     let ring = builder.build(entries)?;
-    // Unchanged for what is no file. A kernel that knows no such limit (before 5.15) keeps to its own.
+    // The 0 leaves the limit for sockets and pipes unchanged. A kernel that knows no such limit
+    // (before 5.15) keeps its own.
     let _ = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS_MAX, 0]);
     restrict(&ring)?;
     Ok(ring)
@@ -129,7 +132,8 @@ fn check(ring: IoUring) -> Result<IoUring, RingError> {
         (parameters.is_feature_nodrop(), "completions that are never dropped"),
         (parameters.is_feature_submit_stable(), "arguments that are taken at submission"),
         (parameters.is_feature_ext_arg(), "waiting with a timeout"),
-        // Came with the same kernel as polls that fire more than once, which has no flag of its own.
+        // Came with the same kernel as polls that fire more than once, which has no flag of its
+        // own.
         (parameters.is_feature_resource_tagging(), "polls that fire more than once"),
     ];
     if let Some((_, lacks)) = needs.into_iter().find(|(has, _)| !has) {

@@ -1,6 +1,6 @@
 //! One worker: a thread, its ring, and the loop around them.
 //!
-//! Everything here belongs to the worker's own thread; others leave things in its inbox. Handlers are
+//! Only the worker's own thread touches it; other threads leave items in its inbox. Handlers are
 //! called with nothing borrowed, so they may call back.
 
 use std::cell::{Cell, RefCell};
@@ -75,8 +75,8 @@ impl Worker {
         self.index
     }
 
-    /// What names the completions that are being told, in this process and for all time: all of a batch had ended before
-    /// the first of them was told. 0 before the first batch.
+    /// The number of the batch of completions that is being delivered, unique in this process. All
+    /// of a batch ended before the first was delivered. 0 before the first batch.
     pub fn batch(&self) -> u64 {
         self.batch.get()
     }
@@ -89,19 +89,21 @@ impl Worker {
         self.flight.borrow_mut().submit(operation, handler, token);
     }
 
-    /// Has this worker's ring know a file by number, which makes operations on it a little cheaper. It stays open
-    /// until [`Self::unregister`], or until the worker ends. Where there is no room nothing happens.
+    /// Registers a file with this worker's ring, which makes operations on it a little cheaper. The
+    /// file stays open until [`Self::unregister`], or until the worker ends. Does nothing if the
+    /// table is full.
     pub fn register(&self, file: &Descriptor) {
         self.flight.borrow_mut().register(file);
     }
 
-    /// Undoes [`Self::register`]; if this was the last that held it, and nothing is in flight on it, it is closed.
+    /// Undoes [`Self::register`]. If this was the file's last holder and nothing is in flight on
+    /// it, it is closed.
     pub fn unregister(&self, file: &Descriptor) {
         self.flight.borrow_mut().unregister(file);
     }
 
-    /// Has the operations of `handler` with `token` on this worker ended early. Each still completes:
-    /// as `ECANCELED`, or as it would have if it was too late.
+    /// Ends the operations of `handler` with `token` on this worker early. Each still completes: as
+    /// `ECANCELED`, or, if it was too late, with its own result.
     pub fn cancel(&self, handler: &Arc<dyn Handler>, token: u64) {
         let is_meant = |of: &Arc<dyn Handler>, name: u64, _: &Operation| {
             name == token && std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(handler))
@@ -114,8 +116,8 @@ impl Worker {
         self.tasks.borrow_mut().push(Task::Wake(sleeper, token));
     }
 
-    /// Calls [`Wake::wake`] at a moment, or soon after. There is no way to take it back: a sleeper
-    /// that has changed its mind does nothing. A stop forgets it, and says so ([`Wake::forgotten`]).
+    /// Calls [`Wake::wake`] at a moment, or soon after. It cannot be cancelled: a sleeper that has
+    /// changed its mind ignores the call. A stop drops it and reports that ([`Wake::forgotten`]).
     pub fn wake_at(&self, at: Instant, sleeper: Arc<dyn Wake>, token: u64) {
         self.timers.borrow_mut().add(at, sleeper, token);
     }
@@ -199,7 +201,8 @@ impl Worker {
         }
     }
 
-    /// Submits what this turn queued, and looks for something to do for as long as is set; whether there is something.
+    /// Submits this turn's entries, then looks for work for as long as `busy_poll`. Returns whether
+    /// there is work.
     fn polls(&self) -> bool {
         let longest = self.shared.busy_poll;
         if longest.is_zero() || !self.tasks.borrow().is_empty() || self.shared.is_stopping() {
@@ -227,8 +230,8 @@ impl Worker {
         if self.polls() {
             return;
         }
-        // Looked at only after it was said that we sleep: a thread that ends the last thing looks at that
-        // after having ended it.
+        // Checked only after this worker said that it sleeps. The thread that ends the last
+        // operation checks for sleepers after that.
         let is_idle = self.tasks.borrow().is_empty()
             && self.mailbox().inbox.sleep()
             && !self.shared.is_over();

@@ -1,14 +1,17 @@
-//! All workers together: starting, handing things to them, stopping.
+//! All workers together: starting, handing work to them, stopping.
+//!
+//! `Settings` holds the defaults: as many workers as processors, at most four, each with a ring of
+//! 256 entries.
 //!
 //! # Stopping
 //!
-//! A stop first closes the inboxes to all threads but the workers themselves. Then each worker ends what
-//! waits for peers and goes on until nothing is under way on *any* of them, because whatever one does
-//! may give another something to do. What is under way is one number: every item in an inbox counts
-//! one until it has been dealt with, and every worker counts one while it has operations in flight or
-//! tasks. An item is counted before it is pushed, and a worker counts itself before it stops counting
-//! the items that it took; so the number is zero only when all is done.
-//! [check: stop_waits_for_what_is_in_flight, a_stop_under_load_loses_nothing]
+//! A stop first closes the inboxes to all threads but the workers themselves. Then each worker ends
+//! operations that wait for peers. It goes on until no work is under way on *any* worker, because
+//! one worker may give work to another. The work under way is one number. Every item in an inbox
+//! counts one until it has been handled. Every worker counts one while it has operations in flight
+//! or tasks. An item is counted before it is pushed. A worker counts itself before it stops
+//! counting the items that it took. So the number is zero only when all work is done.
+//! [check: stop_waits_for_what_is_in_flight] [check: a_stop_under_load_loses_nothing]
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -34,12 +37,13 @@ use crate::worker::Worker;
 pub struct Settings {
     /// How many; at least 1.
     pub workers: usize,
-    /// Operations that one submission can carry, rounded up to a power of two; more wait for the next.
+    /// Entries of the submission queue, rounded up to a power of two; further operations wait for
+    /// the next submission.
     pub entries: u32,
-    /// What the threads are called.
+    /// The name of the threads.
     pub name: &'static str,
-    /// How long a worker that has nothing to do looks for something before it sleeps. It has a processor to itself meanwhile:
-    /// what comes is begun without being woken, and costs a processor that others cannot have.
+    /// How long an idle worker polls before it sleeps. Meanwhile it occupies a processor, and new
+    /// work begins without a wake-up.
     pub busy_poll: Duration,
 }
 
@@ -76,12 +80,12 @@ pub struct Refused;
 /// One worker as the others see it.
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Item>,
-    /// Written to when the worker sleeps and should not. Never read: the kernel tells of each write.
+    /// Written to wake a sleeping worker. Never read: the kernel reports each write.
     pub(crate) bell: OwnedFd,
     pub(crate) tally: Arc<Tally>,
 }
 
-/// What all workers and their owner share.
+/// State shared by all workers and their owner.
 pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     stopping: AtomicBool,
@@ -176,14 +180,14 @@ impl Workers {
             match thread {
                 Ok(thread) => workers.lock().push(thread),
                 Err(error) => {
-                    // Those that have no thread do nothing.
+                    // The workers without a thread are not under way.
                     workers.shared.uncount(count - index);
                     return Err(error);
                 }
             }
         }
         drop(ready);
-        // Those that were started are stopped if one could not be.
+        // If one worker fails to start, dropping `workers` stops the others.
         started.iter().find_map(Result::err).map_or(Ok(workers), Err)
     }
 
@@ -201,11 +205,11 @@ impl Workers {
         Worker::current().filter(|worker| worker.is_of(&self.shared))
     }
 
-    /// Gives an operation to this thread's own ring if it is one of these workers, to that of worker
-    /// `otherwise` (modulo their number) if not.
+    /// Gives an operation to this thread's own ring if it is one of these workers, else to that of
+    /// worker `otherwise` (modulo their number).
     ///
     /// # Errors
-    /// After [`Self::stop`], from a thread that is no worker; the handler is not told.
+    /// After [`Self::stop`], from a thread that is no worker; the handler is not called.
     pub fn submit(
         &self,
         otherwise: usize,
@@ -231,8 +235,9 @@ impl Workers {
         }
     }
 
-    /// [`Worker::unregister`] on each worker. When this returns all of them have let go of it; on a worker's own thread
-    /// the others do so soon, since workers do not wait for each other.
+    /// [`Worker::unregister`] on each worker. When this returns, all of them have released the
+    /// file. On a worker's own thread the others do so soon, since workers do not wait for each
+    /// other.
     pub fn unregister(&self, file: &Descriptor) {
         let (done, all_done) = mpsc::channel();
         for on in 0..self.count() {
@@ -275,8 +280,8 @@ impl Workers {
         others.find(|on| self.shared.mailboxes[*on].inbox.seems_asleep())
     }
 
-    /// [`Worker::wake_at`] on this thread's own worker if it is one of these, on worker `otherwise` (modulo their number)
-    /// if not.
+    /// [`Worker::wake_at`] on this thread's own worker if it is one of these, else on worker
+    /// `otherwise` (modulo their number).
     ///
     /// # Errors
     /// As [`Self::submit`].
@@ -325,18 +330,17 @@ impl Workers {
         }
     }
 
-    /// What they have counted, added up.
+    /// The counters of all workers, added up.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.shared.mailboxes.iter().for_each(|mailbox| mailbox.tally.add_to(&mut sum));
         sum
     }
 
-    /// Ends them, when everything that they were given is done: operations on files run to their end;
-    /// what waits for a peer ends as cancelled, sends after two seconds; moments are forgotten
-    /// ([`Wake::forgotten`]). From
-    /// then on only workers may give work to workers. On a worker's own thread this asks, and does not
-    /// wait.
+    /// Stops the workers once all their work is done. Operations on files run to their end.
+    /// Operations that wait for a peer end as cancelled, sends after two seconds; timers are
+    /// dropped ([`Wake::forgotten`]). From then on only workers may give work to workers. On a
+    /// worker's own thread this asks, and does not wait.
     pub fn stop(&self) {
         self.shared.stop();
         if self.current().is_some() {

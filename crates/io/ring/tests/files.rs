@@ -73,7 +73,7 @@ fn registered_memory_is_read_and_written_by_name() {
         }
     }
     let registered = workers.counters().registered;
-    // Who may not pin so much memory has only the first slabs registered.
+    // A process with a low limit on pinned memory has only the first slabs registered.
     assert!(
         (1..=by_name).contains(&registered),
         "{registered}; what is short, or longer than a slab, has no name"

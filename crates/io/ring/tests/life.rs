@@ -103,7 +103,7 @@ fn stop_ends_what_waits_for_peers() {
     );
 }
 
-/// Writes, and at each end gives another write to the next worker, until it has come to `left` zero.
+/// Each completed write starts another on the next worker, until `left` is zero.
 struct Relay {
     workers: std::sync::Weak<Workers>,
     file: Descriptor,

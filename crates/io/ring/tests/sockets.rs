@@ -147,7 +147,7 @@ fn a_look_tells_that_there_is_something_and_takes_nothing() {
         workers.submit(0, look(), ear.clone(), token + 1).expect("running");
     }
     assert_eq!(heard.next().token, 3);
-    // One that would take for ever is cancelled, and by a stop as well.
+    // An endless poll ends by a cancel, and by a stop as well.
     let (quiet, _theirs) = pair();
     workers
         .submit(0, Operation::Poll { file: Arc::clone(&quiet) }, ear.clone(), 7)
