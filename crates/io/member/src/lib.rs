@@ -3,8 +3,8 @@
 //! Place in the flow: the lowest layer. The runtime calls [`Member`]; this crate calls the
 //! operating system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
 //!
-//! It does not queue, merge, reorder or retry (the elevator and the engine decide those), submit to
-//! a ring (the runtime does, on [`Raw`]), or decide what an error means for the array.
+//! It does not queue, merge, reorder or retry: the elevator and the engine decide those. It does not
+//! submit to a ring: the runtime does, on [`Raw`]. It does not judge errors for the array.
 //!
 //! ```text
 //!  open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember

@@ -45,7 +45,7 @@ impl FileMemory {
     /// Stores a number after all earlier stores: a reader that sees it sees them as well.
     ///
     /// # Panics
-    /// If it does not lie inside the memory, or not at a multiple of 8.
+    /// If `offset` is no multiple of 8, or the number does not fit into the memory.
     #[allow(unsafe_code)]
     pub fn publish(&mut self, offset: usize, number: u64) {
         let is_inside = offset.checked_add(8).is_some_and(|end| end <= self.map.len());

@@ -144,8 +144,8 @@ impl Flight {
         let slot = &mut slots[index as usize];
         let descriptor = slot.descriptor();
         // Operations that wait for a peer never go by number. Before Linux 6.13 a ring releases
-        // files in the order of the requests on them. One that never ends would keep every file
-        // released after it.
+        // files in the order of the requests on them. A request that never ends would keep every
+        // file released after it.
         let number = files.number(descriptor).filter(|_| slot.is_on_file());
         let fd = Fd(number.map_or(descriptor, RawFd::from));
         let mut entry = slot.entry(fd, |bytes| {
@@ -386,7 +386,7 @@ impl Pending {
 
 impl Slot {
     fn new() -> Self {
-        // musl's has private fields besides, which fill what the kernel reads to the width of a word: they have to be zero.
+        // musl's header has private padding that widens fields to the kernel's word; it must be zero.
         // SAFETY: null pointers, lengths of zero and no flags are a message header.
         #[allow(unsafe_code)]
         let header: libc::msghdr = unsafe { std::mem::zeroed() };

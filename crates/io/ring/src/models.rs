@@ -1,8 +1,8 @@
 //! Models of the hand-over to a worker that may be asleep: under loom every schedule of a small
 //! one, under shuttle many of a larger one.
 //!
-//! The bell is a flag that can be waited for, as the eventfd is. A worker that is left asleep is a
-//! deadlock, which both checkers find. The models with a flaw show that they would.
+//! The bell is a flag to wait for, like the eventfd. A worker that is left asleep is a deadlock,
+//! which both checkers find. The models with a flaw show that they would.
 
 use braid_concurrency::{Arc, Condvar, Mutex, thread};
 

@@ -1,8 +1,9 @@
 //! Rings against threads, on the same files, in turns: `cargo run --release --example ways_of_io`.
 //!
-//! RAID-5 of four files of 64 MiB in the folder for temporary files (`TMPDIR`), chunk 64 KiB, used past
-//! the page cache (`cached` as an argument: through it; `writeback`: writes are answered early). Each line is one workload: the median of
-//! the rounds by ring and by threads, their spread, the ratio, and what each request cost.
+//! RAID-5 of four files of 64 MiB in the folder for temporary files (`TMPDIR`), chunk 64 KiB, past
+//! the page cache (`cached` as an argument: through it; `writeback`: writes are acknowledged
+//! early). Each line is one workload: the median of the rounds by ring and by threads, their
+//! spread, the ratio, and the cost of each request.
 
 #[path = "../tests/kit/files.rs"]
 #[allow(dead_code)]
@@ -26,7 +27,7 @@ const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(500);
 const MEMBER_BYTES: u64 = 64 << 20;
 
-/// What clients do.
+/// The requests of the clients.
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,
@@ -42,7 +43,7 @@ const WORKLOADS: [Workload; 4] = [
     Workload { name: "1 MiB sequential write", bytes: 1 << 20, is_write: true, is_random: false },
 ];
 
-/// What one round came to.
+/// The figures of one round.
 #[derive(Clone, Copy, Default)]
 struct Round {
     requests: u64,
@@ -204,7 +205,7 @@ fn client(volume: &Volume, thread: u64, workload: Workload, depth: usize) -> u64
         outcome.result.expect("no errors");
         requests += 1;
         if start.elapsed() < ROUND {
-            // One that was answered early keeps it.
+            // A write that was acknowledged early keeps its payload.
             let another = || Payload::for_overwriting(workload.bytes);
             submit(outcome.payload.unwrap_or_else(another));
         } else {

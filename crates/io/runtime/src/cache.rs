@@ -1,6 +1,8 @@
-//! The stripe cache of an array (levels 4, 5, 6): its settings for the array as a whole.
+//! The stripe cache of an array (levels 4, 5, 6): its settings and defaults for the array as a
+//! whole.
 //!
-//! Each of the engine's shards has its own cache; the settings are divided evenly.
+//! Each of the engine's shards has its own cache; the settings are divided evenly. The defaults of
+//! each shard are in `braid_engine`'s `tuning.rs`.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,5 @@
-//! Options to run an array with.
+//! Options to run an array with, and the default of each; among them the delay until superblocks
+//! turn clean (md's `safe_mode_delay`, 200 ms).
 
 use std::sync::Arc;
 

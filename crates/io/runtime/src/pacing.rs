@@ -17,8 +17,8 @@
 //! system call. Counts only grow. The array's thread keeps the values it saw last, and resets
 //! nothing.
 //!
-//! Reads and writes are timed. A flush, a trim or zeroes take as long as the writes before them, or
-//! the range they cover, and say little of the job's effect on clients.
+//! Reads and writes are timed. A flush takes as long as the writes before it, a trim or zeroes as
+//! long as the range. They say little of the job's effect on clients.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;

@@ -1,9 +1,10 @@
-//! No heap allocation per request, from the caller of the `Volume` to memory members and back, in the steady state.
+//! No heap allocation per request, from the caller of the `Volume` to memory members and back, in
+//! the steady state.
 //!
-//! Everything happens on the caller's thread, which drives the machines itself; every allocation of the process is counted
-//! all the same. Lists and pools grow until they are as large as a load makes them, so a load runs in windows of a thousand
-//! requests, and one of the first few must be without a single call of the allocator; an allocation for each request, or for
-//! each hundredth, leaves no such window.
+//! The caller's thread does all the work and drives the machines itself; still, every allocation of
+//! the process is counted. Lists and pools grow to the size that a load needs. So a load runs in
+//! windows of a thousand requests, and one of the first few must pass without a single call of the
+//! allocator. One allocation for each request, or for each hundredth, leaves no such window.
 
 #[allow(dead_code, reason = "the kit of all tests")]
 mod kit;
@@ -221,7 +222,8 @@ impl Subscriber for Ears {
     fn exit(&self, _: &Id) {}
 }
 
-/// Without a subscriber is every other test here. A log of what is graver than requests costs them no more.
+/// All other tests here run without a subscriber. A log of levels above that of requests costs them
+/// no more.
 #[test]
 fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
     alone(|| {

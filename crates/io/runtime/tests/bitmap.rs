@@ -1,4 +1,4 @@
-//! A write-intent bitmap on real threads: made, made anew of another size, and given up, while clients write.
+//! A write-intent bitmap on real threads: created, resized, and removed, while clients write.
 
 use crate::kit::Array;
 use crate::meanwhile::while_it_is_written;

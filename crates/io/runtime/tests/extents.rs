@@ -1,4 +1,5 @@
-//! Holes of members, seen through the levels: nothing that was answered is one, and what was never written is.
+//! Holes of members, seen through the levels. Written ranges are never reported as holes, and
+//! unwritten ranges are.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ const LEVELS: [(Level, u16, u32); 6] = [
     (Level::Raid6, 5, 64),
 ];
 
-/// All extents of a range, asked for a few at a time: they follow each other, and are as few as asked for.
+/// All extents of a range, a few at a time: they follow each other, and no call returns more than
+/// asked for.
 fn extents(volume: &Volume, offset: u64, length: u64, at_once: usize) -> Vec<(u64, Extent)> {
     let (mut all, mut at) = (Vec::new(), offset);
     while at < offset + length {

@@ -1,5 +1,5 @@
-//! An array of which nobody wants anything, where threads do it all: none of them wakes. In a program of its own, since it counts what
-//! all threads of the process do.
+//! An idle array served by threads alone: no thread wakes. In a program of its own, since it counts
+//! the wake-ups of all threads of the process.
 
 #[path = "kit/client.rs"]
 #[allow(dead_code)] // others read more

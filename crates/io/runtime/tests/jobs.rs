@@ -79,7 +79,8 @@ fn a_spare_takes_over_while_clients_write() {
     }
 }
 
-/// One sector of another member that could not be read ended a rebuild, and the array stayed degraded for ever.
+/// One sector of another member that could not be read ended a rebuild, and the array stayed
+/// degraded for ever.
 #[test]
 fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
     for (level, slots, chunk) in
@@ -135,7 +136,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
     }
 }
 
-/// What was left dirty stayed so.
+/// A dirty array stayed dirty.
 #[test]
 fn a_dirty_array_agrees_again_and_stops_clean() {
     for (level, slots, chunk) in LEVELS {
@@ -183,7 +184,8 @@ fn a_job_that_is_paused_waits() {
     assert!(volume.stop().clean);
 }
 
-/// A member fails because a person says so, goes, and a new device comes in its place: all while clients write.
+/// An operator fails a member and removes it, and a new device takes its place, while clients
+/// write.
 #[test]
 fn a_member_is_failed_removed_and_replaced_while_clients_write() {
     for (level, slots, chunk) in LEVELS {
@@ -214,7 +216,7 @@ fn a_member_is_failed_removed_and_replaced_while_clients_write() {
         volume.request_job(JobRequest::Check);
         assert_eq!(end_of(&heard, JobKind::Check), (JobEnd::Completed, 0), "{level}");
         assert!(volume.stop().clean, "{level}");
-        // What md would find: the old device is stale, the new one has its slot.
+        // As md would assemble it: the old device is stale, the new one has its slot.
         let mut probed: Vec<_> =
             (0..).zip(&array.devices).map(|(i, d)| crate::kit::probed(i, d)).collect();
         probed.push(crate::kit::probed(usize::from(slots), &device));
@@ -245,7 +247,7 @@ fn what_the_array_cannot_do_without_is_not_failed() {
     assert!(volume.stop().clean);
 }
 
-/// What is set of the pace holds from the start, and is set anew while a job runs.
+/// The pace set at the start holds at once, and can change while a job runs.
 #[test]
 fn a_job_goes_no_faster_than_its_ceiling() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 128);

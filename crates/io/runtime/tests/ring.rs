@@ -13,7 +13,8 @@ use braid_runtime::{
     Volume, Workers,
 };
 
-/// Every way of doing I/O and of answering; past the page cache only where the folder for temporary files can.
+/// Every way of I/O and of acknowledging; past the page cache only if the folder for temporary
+/// files supports it.
 fn ways() -> Vec<Options> {
     let mut ways = Vec::new();
     for io in [Io::Ring, Io::Threads] {
@@ -126,7 +127,8 @@ fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
     }
 }
 
-/// Each request on a tmpfs that a ring is given goes to a thread of the kernel's, which takes four times as long as the copy.
+/// A ring passes each request on a tmpfs to a kernel thread, which takes four times as long as the
+/// copy.
 #[test]
 fn what_is_asked_of_files_in_memory_goes_to_no_ring() {
     let Some(folder) = memory_folder() else { return };
@@ -179,13 +181,14 @@ fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
         let mut heard = std::iter::from_fn(|| notices.recv_timeout(Duration::from_secs(5)).ok());
         assert!(heard.any(|notice| lost(&notice)), "{options:?}");
         volume.stop();
-        // What was in flight when it was cut may have made it a little longer again.
+        // Operations in flight at the cut may have extended the file a little.
         let length = std::fs::metadata(array.path(2)).expect("it").len();
         assert!(length < crate::kit::MEMBER_BYTES, "what was cut off stays off: {options:?}");
     }
 }
 
-/// A write that was on its way when a file was cut makes it longer again: the hole is neither read nor computed with.
+/// A write in flight when a file is cut extends it again: the hole is neither read nor used for
+/// parity.
 #[test]
 fn a_hole_where_a_file_was_cut_and_grew_again_is_not_believed_whichever_way() {
     for options in ways() {
@@ -269,8 +272,8 @@ fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
     assert_eq!(read(&volume, 199 * 512, 100), [199; 100]);
 }
 
-/// What was answered early is on the members after a flush, and its payload is let go: a limit on what is
-/// dirty that is far below what is written stops nothing.
+/// Writes that were acknowledged early are on the members after a flush, and their payloads are
+/// released. A limit on dirty data far below the written data stops nothing.
 #[test]
 fn early_answers_end_on_the_members() {
     for options in ways().into_iter().filter(|options| options.cache.mode == CacheMode::WriteBack) {
@@ -334,7 +337,8 @@ fn wait_for_writes(volume: &Volume, before: u64) {
     panic!("it was not written in ten seconds");
 }
 
-/// No client asks the array for anything any more, and what is dirty has still to be written when it is old enough.
+/// No client submits anything any more, and the dirty data must still be written at its maximum
+/// age.
 #[test]
 fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
@@ -351,7 +355,8 @@ fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     assert!(volume.stop().clean);
 }
 
-/// The rings know the members by number, and go on: a program that opens them next does not wait for that.
+/// The rings know the members by number, and live on: the next program to open the members need not
+/// wait for them.
 #[test]
 fn who_stops_leaves_the_members_to_others_at_once() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
@@ -375,7 +380,7 @@ fn who_stops_leaves_the_members_to_others_at_once() {
     assert_eq!(workers.counters().numbered > 0, is_new, "{release}");
 }
 
-/// Whether there is a while, of those to come, in which no worker has a turn.
+/// Whether, in one of the next intervals, no worker has a turn.
 fn rests(workers: &Workers) -> bool {
     (0..20).any(|_| {
         let before = workers.counters();
@@ -385,8 +390,8 @@ fn rests(workers: &Workers) -> bool {
     })
 }
 
-/// Members are looked at while something is asked of them, and for a while longer. Then the kernel tells what becomes of their
-/// files, and no worker wakes for anything else.
+/// Members are checked while clients submit requests, and for a while longer. Then the kernel
+/// reports changes of their files, and no worker wakes.
 #[test]
 fn an_idle_array_wakes_nobody_and_hears_of_a_file_that_is_deleted() {
     let settings = Settings { workers: 2, ..Settings::default() };

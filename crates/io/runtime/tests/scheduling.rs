@@ -1,4 +1,5 @@
-//! Elevators and the multiplexer before a volume's members: what is merged, held, switched and lost on the way.
+//! Elevators and the multiplexer before a volume's members: merging, holding, switching, and losing
+//! a member meanwhile.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -155,7 +156,7 @@ fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
     });
     let stopped = seen.is_stopped.lock().expect("unpoisoned");
     let outcomes = read_all(&volume, 0, 16);
-    // All have been queued behind the first, which is in the device.
+    // All others queue behind the first, which is in the device.
     std::thread::sleep(Duration::from_millis(50));
     drop(stopped);
     for (block, outcome) in outcomes {
@@ -170,8 +171,9 @@ fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
     assert_eq!((counters.out, counters.waiting_reads), (0, 0));
 }
 
-/// Small writes that a stripe has collected go to a member together where no elevator would merge them. One that fails is
-/// tried again part by part; what cannot be written puts its member out, and nothing of what was answered is lost.
+/// Small writes that a stripe has collected go to a member as one vector, although no elevator
+/// merges them. A failed vector is retried part by part. A part that cannot be written fails its
+/// member, and no acknowledged write is lost.
 #[test]
 fn writes_side_by_side_are_one_vector_without_an_elevator() {
     for is_faulty in [false, true] {
@@ -355,8 +357,8 @@ fn nothing_is_lost_while_everything_is_set_anew_on_rings() {
     switched_under_load(Io::Auto);
 }
 
-/// A vector that reaches beyond the end of a file that was cut: what lies before it is read, since nothing is written
-/// that could have made the file longer again.
+/// A vector reaches beyond the end of a file that was cut. The part before the end is read: no
+/// write was in flight that could have extended the file.
 #[test]
 fn a_vector_on_a_ring_that_fails_is_tried_again_part_by_part() {
     for io in [Io::Auto, Io::Threads] {
@@ -369,7 +371,7 @@ fn a_vector_on_a_ring_that_fails_is_tried_again_part_by_part() {
         let volume = files.open(&Options { read_only: true, ..options }, |_| {});
         let file = std::fs::OpenOptions::new().write(true).open(files.path(0)).expect("a file");
         file.set_len(data_offset_bytes() + 8 * 4096).expect("it is cut");
-        // What comes while another is out is merged; whether any does is up to the threads.
+        // Reads that arrive while another is out are merged; whether any do depends on the threads.
         let over = Instant::now() + Duration::from_secs(20);
         let mut merged = 0;
         while merged == 0 && Instant::now() < over {

@@ -16,7 +16,7 @@ use crate::kit::{MEMBER_BYTES, probed, superblocks};
 /// How long the member stalls.
 const STALL: Duration = Duration::from_secs(4);
 
-/// What a read may take meanwhile.
+/// The maximum time of a read meanwhile.
 const LIMIT: Duration = Duration::from_secs(1);
 
 const BLOCK: usize = 4096;
@@ -45,7 +45,7 @@ fn open(level: Level, slots: u16, notices: &Arc<Mutex<Vec<Notice>>>) -> (Volume,
     (volume, delays)
 }
 
-/// What the block at `index` holds once written.
+/// The content of the block at `index` once written.
 fn block(index: u64) -> Vec<u8> {
     let mut random = Random(index + 1);
     (0..BLOCK).map(|_| u8::try_from(random.below(256)).expect("below 256")).collect()

@@ -1,4 +1,5 @@
-//! Which threads an array on files has, by rings and without. Alone in its process, whose threads it counts.
+//! The threads of an array on files, with rings and without. Alone in its process, whose threads it
+//! counts.
 
 #[allow(dead_code)] // nothing here is random
 #[path = "kit/client.rs"]
@@ -26,8 +27,8 @@ fn count(name: &str) -> usize {
     names.filter(|comm| comm.trim() == name).count()
 }
 
-/// Waits until there are so many members' threads and alarms: a thread names itself when it first runs, and is seen for a
-/// moment after it has ended.
+/// Waits for this number of member threads and of alarm threads. A thread names itself when it
+/// first runs, and is visible for a moment after its end.
 fn wait_for(expected: (usize, usize)) {
     let now = || (count("braid-member"), count("braid-alarm"));
     for _ in 0..1000 {

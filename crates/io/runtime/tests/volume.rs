@@ -128,8 +128,8 @@ fn put_ahead(array: &Array, index: usize) {
     array.devices[index].write_at(&bytes, offset, true).expect("memory takes writes");
 }
 
-/// A member that could not be brought level was believed, on the word that its next superblock would
-/// fail as well.
+/// A member that could not be brought up to date was believed, on the assumption that its next
+/// superblock would fail as well.
 #[test]
 fn a_member_that_cannot_be_told_before_the_start_is_out() {
     for (failures, missing) in [(1, 0), (2, 1)] {
@@ -188,7 +188,7 @@ fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
     let array = Array::new(Level::Raid5, 4, 128);
     let volume = array.open(|_| {});
     let model = churn(&volume, 4, || {});
-    // What was not flushed may be lost with the answer given; the flushes below say so.
+    // Unflushed writes may be lost although they were acknowledged; the flushes below report it.
     assert_eq!(volume.call(ClientRequest::Flush).result, Ok(()));
     array.faults[0].kill();
     array.faults[1].kill();
@@ -252,7 +252,8 @@ fn zeroes_and_trims_of_any_alignment() {
 #[test]
 fn an_idle_array_turns_clean_by_itself() {
     let array = Array::new(Level::Raid5, 4, 128);
-    // Members are read one after the other: while superblocks are written, what is seen may be of no one moment.
+    // Members are read one after the other: while superblocks are written, they may be of different
+    // moments.
     let look = || {
         let one = array.assemble().1.array.ok()?;
         Some((one.newest.state.events, one.dirty))
@@ -270,8 +271,8 @@ fn an_idle_array_turns_clean_by_itself() {
     assert!(volume.stop().clean);
 }
 
-/// A full file system below a sparse member is the client's error, not the member's: no member is put
-/// out, and what was flushed before can be read.
+/// A full file system below a sparse member is the client's error, not the member's: no member
+/// fails, and flushed data can be read.
 #[test]
 fn a_full_file_system_is_told_and_costs_no_member() {
     for (level, slots, chunk) in LEVELS {
@@ -319,7 +320,8 @@ fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
     write(&volume, 0, &[1; 4096], false);
     assert!(volume.stop().clean);
     let newest = superblock(0).state.events;
-    // As if the last round had not reached member 3, and the one before had said that it was active.
+    // As if the last round of superblocks had missed member 3, and the round before had said
+    // active.
     let mut active = superblock(3);
     active.apply(&SuperblockUpdate {
         events: newest - 1,

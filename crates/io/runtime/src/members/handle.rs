@@ -137,7 +137,7 @@ impl MemberHandle {
         self.place().slot
     }
 
-    /// Whether it is a bitmap file: no member of the array, with a stand-in for a superblock.
+    /// Whether it is a bitmap file: no member, with a stand-in for a superblock.
     pub(crate) fn is_bitmap_file(&self) -> bool {
         self.superblock.lock().expect("writing does not panic").is_of_bitmap_file()
     }

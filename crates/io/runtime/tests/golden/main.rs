@@ -1,11 +1,11 @@
 //! Golden: arrays of the real md, run by a [`Volume`] over memory members.
 //!
-//! Every fixture that assembly gives an array for is read, with all its members and without any
-//! that its level can do without: the bytes are those that md wrote. Then it is written, and read
-//! again without any one member: parity and copies were kept.
+//! Every fixture that assembly accepts is read, with all its members and without any that its level
+//! can spare: the bytes are md's. Then it is written, and read again without each single member:
+//! parity and copies are right.
 //!
-//! What it does not do: judge superblocks, layouts and verdicts; that is the golden test of
-//! `braid-assembly`. Whether md agrees with what is written here, the oracle asks.
+//! It does not judge superblocks, layouts and verdicts; the golden test of `braid-assembly` does.
+//! Whether md agrees with these writes, the oracle tests.
 
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../../oracle/fixture.rs"]
@@ -68,7 +68,7 @@ impl Array {
         let array = assemble(&probed, &options).array.ok();
         // Of one of which a part may read wrong nothing is expected.
         let array = array.filter(|array| array.withheld_risk.is_none());
-        // Nor of what only a log knows, which nobody has replayed here.
+        // Nor of data that only a log holds, which this test does not replay.
         let array = array.filter(|array| array.replay.is_none() || without.is_empty());
         (probed, array)
     }
@@ -98,7 +98,7 @@ fn fixtures() -> Vec<(String, Fixture)> {
     Fixture::all(&folder).expect("the fixtures are committed")
 }
 
-/// What md holds: of every sector the stamp of the latest generation that any member has.
+/// md's content: for every sector the stamp of the latest generation on any member.
 fn content(fixture: &Fixture) -> Vec<u8> {
     let mut latest: BTreeMap<u64, u8> = BTreeMap::new();
     for run in fixture.members.iter().flat_map(|member| &member.runs) {
@@ -155,8 +155,8 @@ fn read(volume: &Volume, about: &str) -> Vec<u8> {
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
-/// Reads 4 KiB at a time where the whole cannot be read: right bytes or an error, never other bytes.
-/// Bytes that could not be read.
+/// Reads the volume in pieces of 4 KiB where one read fails: right bytes or an error, never other
+/// bytes. Returns the number of unreadable bytes.
 fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     const PIECE: usize = 4096;
     let mut missing = 0;

@@ -15,7 +15,7 @@ impl Random {
     }
 }
 
-/// What the volume holds from `offset` on.
+/// Reads `length` bytes of the volume from `offset` on.
 pub(crate) fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
     let payload = Payload::from(vec![0xdb; length]);
     let outcome = volume.call(ClientRequest::Read { offset, payload });

@@ -50,7 +50,7 @@ impl Array {
         Self { devices, faults, doors }
     }
 
-    /// What assembly makes of the members.
+    /// Assembles the members.
     pub(crate) fn assemble(&self) -> (Vec<ProbedMember>, Assembly) {
         let probed: Vec<ProbedMember> =
             (0..).zip(&self.devices).map(|(i, d)| probed(i, d)).collect();
