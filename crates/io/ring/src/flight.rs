@@ -386,7 +386,8 @@ impl Pending {
 
 impl Slot {
     fn new() -> Self {
-        // musl's header has private padding that widens fields to the kernel's word; it must be zero.
+        // musl's header has private padding, which widens fields to the kernel's word. It must be
+        // zero.
         // SAFETY: null pointers, lengths of zero and no flags are a message header.
         #[allow(unsafe_code)]
         let header: libc::msghdr = unsafe { std::mem::zeroed() };

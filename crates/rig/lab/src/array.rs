@@ -1,4 +1,5 @@
-//! Arrays of memory members behind the shipped runtime: made, assembled and opened as the command does it, without files.
+//! Arrays of memory members behind the shipped runtime, made, assembled and opened as by the
+//! command, without files.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use braid_ondisk::{
 };
 use braid_runtime::{Notice, OpenMember, Options, Volume};
 
-/// What an array is made of.
+/// Shape and policy of an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) level: Level,
@@ -23,7 +24,7 @@ pub(crate) struct Plan {
     pub(crate) policy: Policy,
 }
 
-/// What keeps redundancy right over a crash.
+/// The guard of redundancy over a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Policy {
     #[default]
@@ -72,7 +73,7 @@ pub(crate) fn open_on(
     run(&probed, devices, options, hear)
 }
 
-/// Makes members of devices, the last of which is the journal's if there is to be one; what is found on them then.
+/// Formats devices as members, the last one as the journal if the plan has one, and probes them.
 fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
     let made = (0..).zip(devices).map(|(slot, device)| {
         let mut superblock = superblock(plan, slot);
@@ -87,7 +88,8 @@ fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
     made.collect()
 }
 
-/// Has a superblock name what a policy keeps, and gives where that is on the device, and as it is at first.
+/// Enters the policy's metadata areas into a superblock. Returns each one's offset on the device
+/// and its first content.
 fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
     let mut kept = Vec::new();
     let mut bitmap_sectors = 0;

@@ -1,7 +1,8 @@
 //! The shipped engine in virtual time: one shard, without bytes, behind calls that suites share.
 //!
-//! Where it stands: under the suites that drive disks of their own. It takes clients' requests, asks for member I/O, and
-//! carries out at once, and for nothing, what is work on bytes. It has no disks: the suite that drives it says when a member is done.
+//! Place in the flow: under the suites that drive disks of their own. It takes clients' requests
+//! and asks for member I/O. Computations on bytes complete at once and cost nothing. It has no
+//! disks: the suite reports when a member is done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use braid_geometry::{ChunkRow, Geometry, LogicalSector, Role, Slot};
 
 use crate::disk::{DiskRequest, Whose};
 
-/// What a member is asked for.
+/// A request to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) slot: usize,
@@ -24,7 +25,7 @@ pub(crate) struct Asked {
     pub(crate) whose: Whose,
 }
 
-/// What it asks for, and what it answers, since it was last asked.
+/// Its requests and answers since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) asked: Vec<Asked>,
@@ -111,7 +112,7 @@ impl Engine {
         self.shard.poll_timeout().map(|at| at.0)
     }
 
-    /// What was answered is to go to the members; the round's number.
+    /// Starts writing all acknowledged data to the members; returns the round's number.
     pub(crate) fn write_back(&mut self, now: u64) -> u64 {
         self.rounds += 1;
         self.shard.handle_write_back(Instant(now), self.rounds);
@@ -119,7 +120,6 @@ impl Engine {
         self.rounds
     }
 
-    /// What it asks for since the last call.
     pub(crate) fn take(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }

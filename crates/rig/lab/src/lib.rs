@@ -1,8 +1,9 @@
 //! The lab: every mechanism beside the state before it, on the same work, in one run.
 //!
-//! Where it stands: beside the simulator, as another driver of the shipped engine and runtime; nothing depends on it.
-//! What it holds that the product does not: the state *before* each mechanism and *the seed's fix*, as small models, and
-//! a disk in virtual time ([`disk`]). What the tables mean is in docs/lab.md.
+//! Place in the flow: beside the simulator, as another driver of the shipped engine and runtime;
+//! nothing depends on it. Unlike the product it holds the state *before* each mechanism and *the
+//! seed's fix*, as small models, and a disk in virtual time ([`disk`]). docs/lab.md explains the
+//! tables.
 //!
 //! ```text
 //!   suites ── contenders ──▶ frame::race (rounds, turns) ──▶ Report ──▶ table │ JSON │ SVG
@@ -10,8 +11,8 @@
 //!     └─ driver (engine over memory or nothing) │ disk (virtual time) │ runtime's Volume │ processes
 //! ```
 //!
-//! A further suite is one file with a function from [`frame::Settings`] to [`frame::Report`], and one line in
-//! [`suites::SUITES`].
+//! A further suite is one file with a function from [`frame::Settings`] to [`frame::Report`], and
+//! one line in [`suites::SUITES`].
 #![forbid(unsafe_code)]
 
 mod array;

@@ -1,4 +1,5 @@
-//! `braid-lab`: one suite or all of them, printed, and as JSON and plots where asked for.
+//! `braid-lab` runs one suite or all of them, prints the results, and writes JSON and plots on
+//! request.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ struct Args {
     /// So little work that the figures mean nothing: shows that the benchmark works.
     #[arg(long)]
     small: bool,
-    /// Write one row for each figure there, and what they are from.
+    /// Write one row for each figure to FILE, with the machine and the versions
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write one plot for each suite there.
@@ -48,7 +49,7 @@ struct Args {
     profile: Option<String>,
 }
 
-/// What is no suite.
+/// Commands other than a suite.
 #[derive(Subcommand)]
 enum Other {
     /// Make one page of what runs wrote with --json, and the same as Markdown.

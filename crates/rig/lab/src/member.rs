@@ -17,7 +17,7 @@ pub(crate) struct Waits {
     pub(crate) held_ns: [u64; 2],
 }
 
-/// What the disk has been given: its tag, whose side it is on, and when.
+/// A request at the disk: its tag, its side, and when it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Out {
     tag: Tag,
@@ -83,12 +83,13 @@ impl Member {
         self.elevator.handle_insert(now, entry, Place::Sorted);
     }
 
-    /// What waits here.
+    /// The kinds that wait in the elevator.
     pub(crate) fn waits_for(&self) -> Allowed {
         self.elevator.waits()
     }
 
-    /// How many of each have not been done; a flush that is out is as many as were written since the one before.
+    /// Reads and writes that are not done. A flush that is out counts as all writes since the flush
+    /// before.
     pub(crate) fn queued(&self) -> (u32, u32) {
         let ((reads, writes), out) = (self.elevator.waiting(), self.elevator.out());
         let few = |count| u32::try_from(count).expect("few");
@@ -134,7 +135,7 @@ impl Member {
         self.disk.flush(now, FLUSH | round);
     }
 
-    /// What the arm's time went into.
+    /// Where the arm's time went.
     pub(crate) fn account(&self) -> Account {
         self.disk.account()
     }
@@ -149,7 +150,7 @@ impl Member {
         self.disk.next()
     }
 
-    /// What is done by `now`: entries and flushes by their numbers; and how long it was busy with what was done, by side.
+    /// Returns the entries and flushes done by `now`, by number, and the busy time of each side.
     pub(crate) fn advance(&mut self, now: u64) -> Done {
         let mut ids = Vec::new();
         while self.disk.next().is_some_and(|at| at <= now) {
@@ -176,7 +177,7 @@ impl Member {
     }
 }
 
-/// What a member has done.
+/// Completed work of a member.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) entries: Vec<u64>,

@@ -1,7 +1,8 @@
 //! Bytes that begin at a page, as devices' memory and clients' payloads do.
 //!
-//! Not for tidiness: a copy whose target lies a few bytes further into its page than its source into its own takes up to
-//! twice as long on some processors (`rep movsb` of AMD's Zen 3 and 4), and large vectors lie 16 bytes into a page.
+//! This is for speed. If source and target of a copy differ slightly in their place within a page,
+//! it takes up to twice as long on some processors (`rep movsb` of AMD's Zen 3 and 4), and large
+//! vectors lie 16 bytes into a page.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Once;
@@ -10,8 +11,8 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 
 #[cfg(test)]
 const PAGE_BYTES: usize = 4 << 10;
-/// What is as long is in pages of this size, where the kernel has them: so are the product's blocks and payloads, and a peer's
-/// memory.
+/// Runs of at least this length lie in huge pages, if the kernel has any: so do the product's
+/// blocks and payloads, and a peer's memory.
 const HUGE_BYTES: usize = 2 << 20;
 
 /// A run of bytes, the first at the beginning of a page.
@@ -36,7 +37,8 @@ impl Pages {
     /// Zeroes, and none of them touched.
     fn zeroes(length: usize) -> Self {
         let is_long = length >= HUGE_BYTES;
-        // Short ones one after the other at such addresses would have one place in the processor's caches.
+        // Short runs, one after the other at such addresses, would share one place in the
+        // processor's caches.
         let slack = if is_long { HUGE_BYTES } else { 0 };
         let map = MmapOptions::new().len((length + slack).max(1)).map_anon();
         let map = map.expect("memory for what is measured");

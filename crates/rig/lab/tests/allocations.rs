@@ -1,9 +1,10 @@
 //! No heap allocation for a request in the engine's steady state, counted by the allocator itself.
 //!
-//! Lists and pools grow until they are as large as a load makes them, and the last of that comes late and seldom. So a load
-//! runs in windows of ten thousand requests, and one of the first few must be without a single call of the allocator, to
-//! take or to give back; an allocation for each request, or for each thousandth, leaves no such window. The driver between
-//! the engine and the members takes part: it is counted too.
+//! Lists and pools grow to the size that a load needs, and the last growth comes late and seldom.
+//! So a load runs in windows of ten thousand requests, and one of the first few must pass without a
+//! single call of the allocator, to take or to give back. One allocation for each request, or for
+//! each thousandth, leaves no such window. The driver between the engine and the members is counted
+//! too.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -14,7 +15,7 @@ use braid_engine::{CacheMode, Tuning};
 use braid_lab::driver::{Driver, Kind, Load, Pattern, Places, Plan};
 
 thread_local! {
-    /// What this thread has asked of the allocator.
+    /// This thread's calls of the allocator.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -25,7 +26,8 @@ fn count() {
 
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of its own.
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of its
+// own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -53,7 +55,8 @@ const WRITE: Operation = Operation::Write { durable: false };
 const WINDOW: u64 = 10_000;
 /// In write-back it takes some 200,000 writes until the queue of each stripe is as long as it gets.
 const WINDOWS: usize = 80;
-/// Where the memory of computations goes on growing for longer than the windows last: fewer calls than one for so many requests.
+/// The memory of computations grows for longer than the windows last, with fewer than one call for
+/// so many requests.
 const SELDOM: u64 = 1000;
 
 /// The fewest calls of the allocator in a window.

@@ -1,8 +1,8 @@
-//! The instruction ledger ([docs/lab.md](../../../docs/lab.md)) of a program for development, each figure below its ceiling: whatever a commit
-//! does to the cost of a request is seen in it.
+//! The instruction ledger ([docs/lab.md](../../../docs/lab.md)) of a debug build, each figure below
+//! its ceiling: it shows how a commit changes the cost of a request.
 //!
-//! The figures are those of the compiler in `rust-toolchain.toml`. One that has become smaller has its ceiling lowered, to
-//! about 3 % above it; one that has to become larger says in its commit what is had for that.
+//! The figures are those of the compiler in `rust-toolchain.toml`. If a figure shrinks, its ceiling
+//! is lowered to about 3 % above it. If it must grow, the commit says what the cost buys.
 
 use std::process::Command;
 

@@ -17,8 +17,8 @@
 //! written are found and reported. None of them is taken for a client's write.
 //!
 //! The head also names the member's size, a mark of its content, and an identity that NAME.data has
-//! as well. An overlay over other content is meaningless: it is refused, and so is one that another
-//! process has open.
+//! as well. An overlay over other content is meaningless, so it is refused. So is an overlay that
+//! another process has open.
 //!
 //! Invariants:
 //! - nothing is written to the member `[check: an_overlay_takes_every_write_and_the_member_none]`;

@@ -1,12 +1,12 @@
-//! `braid-lab report`: one page of what runs of the lab wrote, and the same as Markdown.
+//! `braid-lab report`: one page of the results that lab runs wrote, and the same as Markdown.
 //!
 //! ```text
 //!   --json files ─▶ recorded ─▶ page (HTML, nothing from elsewhere)
 //!                          └──▶ markdown, and an SVG for each suite of each run
 //! ```
 //!
-//! Both say the machine, the versions, the command, every median with its smallest and largest value, and of every figure that is behind
-//! another, that it is.
+//! Both name the machine, the versions and the command, and every median with its smallest and
+//! largest value. They mark every figure in which braid is behind another.
 
 mod markdown;
 mod page;
@@ -20,7 +20,7 @@ use recorded::Recorded;
 /// Words of `braid-lab report`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// What runs wrote with --json.
+    /// Results that runs wrote with --json
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the page there.
@@ -31,7 +31,7 @@ pub struct Args {
     markdown: Option<PathBuf>,
 }
 
-/// What must not be concluded, whatever the figures are.
+/// Conclusions that no figures support.
 const NOT_TO_CONCLUDE: [&str; 6] = [
     "Not how fast another machine is. An absolute figure is this machine's, with what else it did at that time; only ratios of \
      one run say something, and those only if they are beyond the spread.",

@@ -1,4 +1,5 @@
-//! What a run wrote with `--json`, as reports again, so that tables and plots are the ones that the run itself draws.
+//! Reads the JSON of a run back into reports, so that tables and plots are the same as the run's
+//! own.
 
 use serde_json::Value;
 
@@ -86,7 +87,8 @@ impl Recorded {
     }
 }
 
-/// Reports name variants and metrics with words of the program, so words of a file are kept until it ends; it ends soon.
+/// Reports name variants and metrics by static strings, so a file's words are leaked; the program
+/// ends soon.
 fn kept(word: &str) -> &'static str {
     Box::leak(word.to_owned().into_boxed_str())
 }

@@ -2,7 +2,7 @@
 
 use crate::frame::{Better, Figure, Series, number};
 
-/// What is behind another.
+/// The distance to the best of the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Behind {
     /// Whom: who is best.
@@ -30,8 +30,8 @@ fn is_ours(variant: &str) -> bool {
     variant == "braid" || variant.ends_with("on braid")
 }
 
-/// Whether, and how far, `series` is behind the best of those that it is compared with: braid with all that are not braid; where none
-/// is called that, all with all.
+/// Whether, and how far, `series` is behind the best of the others. If the figure has braid, only
+/// braid is compared, with all that are not braid; otherwise all with all.
 pub(super) fn behind(figure: &Figure, series: &Series) -> Option<Behind> {
     let has_ours = figure.series.iter().any(|one| is_ours(one.variant));
     if has_ours && !is_ours(series.variant) {

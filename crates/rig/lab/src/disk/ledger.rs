@@ -1,7 +1,7 @@
-//! What the arm's time goes into: for whom it moves, waits for the platter, and lets sectors pass.
+//! Where the arm's time goes: for whom it seeks, waits for the platter, and transfers.
 //!
-//! A run is several requests, or several that the cache has joined. Its way there is charged to the one that it begins
-//! with, sectors that pass to each.
+//! A run is several requests, adjacent or joined by the cache. Its positioning is charged to the
+//! first of them, the transfer to each.
 
 use super::runs::Runs;
 
@@ -22,7 +22,7 @@ impl Whose {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Reader, Self::PreRead, Self::Data, Self::Parity];
 
-    /// What it is called.
+    /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Whose {
     }
 }
 
-/// What the arm spent.
+/// Time of the arm, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// On its way to another track.
@@ -55,12 +55,12 @@ impl Spent {
     }
 }
 
-/// What the arms spent, by [`Whose`].
+/// Time of the arms, by [`Whose`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account(pub [Spent; 4]);
 
 impl Account {
-    /// What was spent on one of them.
+    /// The time spent on one of them.
     #[must_use]
     pub const fn of(&self, whose: Whose) -> Spent {
         self.0[whose as usize]
@@ -72,14 +72,14 @@ impl Account {
         self.0.iter().map(Spent::all_ns).sum()
     }
 
-    /// What was spent on writes: everything but readers.
+    /// The time spent on writes: everything but readers.
     #[must_use]
     pub fn writes_ns(&self) -> u64 {
         self.all_ns() - self.of(Whose::Reader).all_ns()
     }
 
-    /// In words: seconds of all arms together, by whose they were, as seek + rotation + transfer, and how often they were
-    /// positioned.
+    /// A line of text: seconds of all arms together, by [`Whose`], as seek + rotation + transfer,
+    /// and the number of positionings.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "four figures are shown")]
     pub fn line(&self) -> String {

@@ -1,4 +1,5 @@
-//! A disk in virtual time: seek, rotation, transfer, a write cache, read-ahead. Deterministic to the last digit.
+//! A disk in virtual time: seek, rotation, transfer, a write cache, read-ahead. Deterministic to
+//! the last digit.
 //!
 //! ```text
 //!   write ─▶ cache has room? ─yes─▶ done after the command's overhead    cache ─▶ destaged, in order of position
@@ -8,22 +9,24 @@
 //!   time of the arm = seek (by tracks) + rotation (where the platter is at that moment) + transfer
 //! ```
 //!
-//! One arm; it does one run of adjacent sectors after the other, ascending from where it is and then from the lowest
-//! again. Reads go first; once the cache is half full of writes, one run of writes goes between two runs of reads. Time is whole nanoseconds, and
-//! every choice is a function of what was asked: there is no chance in it.
+//! The one arm serves one run of adjacent sectors after the other, upwards from its position and
+//! then from the lowest again. Reads go first. Once the cache is half full of writes, one run of
+//! writes goes between two runs of reads. Time is whole nanoseconds. Every choice is a function of
+//! the requests; nothing is random.
 //!
-//! Without a cache for writes (its size is nothing) they wait for the arm as reads do, in one order with them, and are done
-//! when they are on the platter.
+//! Without a write cache (size 0) writes wait for the arm as reads do, in one order with them, and
+//! are done when they are on the platter.
 //!
-//! A flush lets the arm do nothing else until the cache is on the platter, as the command of SATA does, which is none of
-//! those that are queued.
+//! A flush keeps the arm from all else until the cache is on the platter, like SATA's command,
+//! which cannot be queued.
 //!
-//! What it leaves out: zones (one transfer rate), track skew (it is part of the rate), errors, and the time that the bus
-//! takes beyond a command's overhead.
+//! It leaves out zones (one transfer rate), track skew (part of the rate), errors, and bus time
+//! beyond a command's overhead.
 //!
 //! Invariants
-//! - Runs of adjacent sectors go at the transfer rate, far ones at a seek and half a turn each: `a_disk_is_as_fast_as_its_sheet`.
-//! - Everything asked is done, once, and writes reach the platter: `everything_is_done_once`.
+//! - Runs of adjacent sectors go at the transfer rate, distant ones at a seek and half a turn each:
+//!   `a_disk_is_as_fast_as_its_sheet`.
+//! - Every request is done once, and writes reach the platter: `everything_is_done_once`.
 
 mod ledger;
 mod plan;
@@ -50,7 +53,7 @@ pub struct DiskRequest {
     pub is_write: bool,
 }
 
-/// What the arm does.
+/// The state of the arm.
 #[derive(Debug)]
 enum Arm {
     Idle,
@@ -111,7 +114,8 @@ impl Disk {
         }
     }
 
-    /// How long the arm was busy with reads, and with writes, in nanoseconds; what it has begun counts whole.
+    /// How long the arm was busy with reads, and with writes, in nanoseconds; the run it serves
+    /// counts in full.
     #[must_use]
     pub fn busy_ns(&self) -> [u64; 2] {
         self.busy_ns
@@ -123,7 +127,7 @@ impl Disk {
         self.account().0.iter().map(|spent| spent.positionings).sum()
     }
 
-    /// What the arm's time went into; what it has begun counts whole.
+    /// Where the arm's time went; the run it serves counts in full.
     #[must_use]
     pub fn account(&self) -> Account {
         self.ledger.account()
@@ -177,7 +181,7 @@ impl Disk {
         arm.into_iter().chain(done).min()
     }
 
-    /// What is done by the moment `now`, which is not later than [`Self::next`].
+    /// Ends the requests that are done by `now`, which is not later than [`Self::next`].
     pub fn advance(&mut self, now: u64, mut answer: impl FnMut(u64)) {
         while let Some(Reverse((_, id))) =
             self.done.peek().copied().filter(|Reverse((at, _))| *at <= now)
@@ -196,7 +200,8 @@ impl Disk {
         self.go_on(now);
     }
 
-    /// Takes writes into the cache while there is room; one that is larger than the cache goes in alone.
+    /// Takes writes into the cache while there is room; a write larger than the cache goes in
+    /// alone.
     fn admit(&mut self, now: u64) {
         if !self.flushes.is_empty() {
             return;
@@ -320,7 +325,8 @@ fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
     next.map(|((sector, _), _)| *sector)
 }
 
-/// Takes the requests from `first` on that touch each other: where they end, their names, and whose the first is.
+/// Takes adjacent requests from `first` on. Returns their end, their numbers, and the first one's
+/// owner.
 fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>, Whose) {
     let (mut to, mut ids, mut whose) = (first, Vec::new(), Whose::Reader);
     while let Some((key, (request, of))) = waiting.range((first, 0)..=(to, u64::MAX)).next() {
@@ -343,7 +349,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Asks for so many at once, and goes on as they are done; when the last is on the platter.
+    /// Keeps `depth` requests out until all are done. Returns when the last is on the platter.
     fn serve(requests: &[DiskRequest], depth: usize) -> (u64, usize) {
         let mut disk = Disk::new(DiskPlan::SATA_2005);
         let (mut now, mut next, mut done) = (0, 0, 0);

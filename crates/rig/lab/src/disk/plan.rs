@@ -1,4 +1,4 @@
-//! What a disk is like: its sheet, and the arithmetic that follows from it.
+//! The data sheet of a disk, and the arithmetic that follows from it.
 
 /// Sectors in so many mebibytes.
 const fn mebibytes(count: u64) -> u64 {
@@ -18,21 +18,22 @@ pub struct DiskPlan {
     pub track_seek_ns: u64,
     /// Over all pairs of tracks.
     pub average_seek_ns: u64,
-    /// What a command takes beside the arm's time.
+    /// Time of a command beside the arm's.
     pub overhead_ns: u64,
     /// Writes that the cache holds.
     pub cache_sectors: u64,
-    /// What is read beyond a read while nothing else is asked for.
+    /// Sectors read beyond a read while no other request waits.
     pub read_ahead_sectors: u64,
     /// The longest run that is done in one go.
     pub run_sectors_max: u64,
 }
 
 impl DiskPlan {
-    /// A SATA disk of 7200 turns as in the seed's four (2 Xeon 5150, 2008): 65 MB/s sustained, 8.0 ms average seek,
-    /// 4.16 ms half a turn and 8 MiB of cache are the sheet of the Seagate Barracuda 7200.8 (The Tech Report,
-    /// review 8160); 62 MB/s were measured of its successor (goughlui.com, ST3320620A). The step to the next track, a
-    /// command's overhead and the read-ahead are usual values, on no sheet.
+    /// A SATA disk of 7200 turns as in the seed's four (2 Xeon 5150, 2008). The sheet of the
+    /// Seagate Barracuda 7200.8 (The Tech Report, review 8160) has 65 MB/s sustained, 8.0 ms
+    /// average seek, 4.16 ms half a turn and 8 MiB of cache. 62 MB/s were measured of its successor
+    /// (goughlui.com, ST3320620A). The step to the next track, a command's overhead and the
+    /// read-ahead are usual values, on no sheet.
     pub const SATA_2005: Self = Self {
         rpm: 7200,
         sectors_per_track: 1058,
@@ -69,8 +70,9 @@ impl DiskPlan {
         self.transfer_ns(sector) % self.turn_ns()
     }
 
-    /// From the track of a sector to that of another: nothing on the same track, a step to the next; beyond, the root
-    /// of the distance, so that the mean over all pairs of tracks, where the mean root is 8/15, is the sheet's.
+    /// The seek between the tracks of two sectors: nothing on the same track, a step to the next.
+    /// Beyond that it is the root of the distance. Its mean over all pairs of tracks, whose mean
+    /// root is 8/15, is the sheet's average seek.
     #[must_use]
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let track = |sector: u64| sector / self.sectors_per_track;

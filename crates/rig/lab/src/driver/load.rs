@@ -1,4 +1,4 @@
-//! What is asked of a driver: so many requests of one kind, so many at once.
+//! The load of a driver: requests of one kind, and how many of them are out at once.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ pub enum Pattern {
 /// So many requests of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What is asked.
+    /// The kind of request.
     pub operation: Operation,
     /// Sectors of each request.
     pub sectors: u32,

@@ -1,4 +1,5 @@
-//! A tight driver of one engine shard: no threads, no system calls but the clock; what is left is the engine and the bytes.
+//! A tight driver of one engine shard: no threads, no system calls but the clock; only the engine
+//! and the bytes remain.
 //!
 //! ```text
 //!   issue(request) ─▶ Split ─▶ Shard ─▶ computations: computation::run over [`Bytes`]
@@ -6,11 +7,12 @@
 //!                               └──────  results, in batches: all that are out, again and again
 //! ```
 //!
-//! Members are memory, where every request is one copy, or nothing at all, where reads bring nothing and writes vanish:
-//! then what is measured is the engine alone. Requests are in sectors; a request's number is that of its payload.
+//! Members are memory, where every request is one copy. Or they are null, where reads bring nothing
+//! and writes vanish, so that only the engine is measured. Requests are in sectors; a request's
+//! number is that of its payload.
 //!
 //! Invariants
-//! - What is written is what is read, healthy and degraded: `what_is_written_is_read`.
+//! - Reads return written bytes, healthy and degraded: `what_is_written_is_read`.
 
 mod bytes;
 mod free;
@@ -30,10 +32,10 @@ use bytes::{Bytes, SECTOR};
 use free::Free;
 pub use load::{Load, Pattern, Places};
 
-/// What members hold to begin with: an even number of slots agrees on it.
+/// Members are filled with it at first; parity over an even number of slots is right.
 const UNWRITTEN: u8 = 0x35;
 
-/// What members are.
+/// The kind of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A request is one copy.
@@ -42,10 +44,10 @@ pub enum Kind {
     Null,
 }
 
-/// What is to be driven.
+/// The array of a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What members are.
+    /// The kind of the members.
     pub kind: Kind,
     /// Slots of the RAID-5.
     pub slots: u16,
@@ -63,7 +65,7 @@ pub struct Plan {
     pub payload_sectors: u32,
 }
 
-/// What time it is.
+/// The driver's time.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     /// Since the driver was made.
@@ -159,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// The same for work that is counted: with this parity, and by a clock that nothing but turns moves.
+    /// The same for counted work: with this parity kernel, and a clock that only turns move.
     #[must_use]
     pub fn counting(self, kernel: &'static Kernel) -> Self {
         Self { kernel, clock: Clock::Turns, ..self }
@@ -171,7 +173,7 @@ impl Driver {
         self.capacity_sectors
     }
 
-    /// What the shard has done so far.
+    /// The shard's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         *self.shard.counters()
@@ -192,12 +194,12 @@ impl Driver {
         }
     }
 
-    /// Carries out what the shard asks for, once, and tells it the results; whether there was anything.
+    /// Carries out the shard's effects once, and delivers the results. Returns whether it had any.
     pub fn turn(&mut self) -> bool {
         self.now = self.time();
 
         let mut any = false;
-        // What a computation has made is written while it is in the processor's caches.
+        // The result of a computation is written while it is in the processor's caches.
         loop {
             while let Some(io) = self.shard.poll_member_io() {
                 carry_out(&mut self.members, &mut self.bytes, &io);

@@ -1,4 +1,5 @@
-//! Curves under the bars of a suite's plot: what a bar cannot show, how something went over time or over all requests.
+//! Curves under the bars of a suite's plot: a value over time or over all requests, which a bar
+//! cannot show.
 
 use std::fmt::Write;
 

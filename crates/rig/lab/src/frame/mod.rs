@@ -1,11 +1,11 @@
-//! What every suite is made of: settings in, a report of cases and figures out.
+//! The frame of every suite: settings in, a report of cases and figures out.
 //!
 //! ```text
 //!   Report ─▶ Case ("64 writers") ─▶ Figure (a metric) ─▶ Series (a variant) ─▶ one value for each round
 //! ```
 //!
-//! A value of one variant is compared with the value that another had in the same round only: what slows the whole
-//! machine down slows both.
+//! A value of one variant is compared only with another's value in the same round: a slow phase of
+//! the machine slows both.
 
 mod curves;
 pub mod json;

@@ -1,5 +1,6 @@
-//! A plot of a suite: a panel for each metric, a group of bars for each case, a line from the smallest to the largest
-//! value on each; then its curves. Written by hand: bars and words need no library.
+//! A plot of a suite: a panel for each metric, a group of bars for each case, a line from the
+//! smallest to the largest value on each; then its curves. Written by hand: bars and words need no
+//! library.
 
 use std::fmt::Write;
 

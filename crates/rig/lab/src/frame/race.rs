@@ -22,7 +22,7 @@ impl<'a> Contender<'a> {
 pub struct Failed(RefCell<Option<String>>);
 
 impl Failed {
-    /// What the turn gave; if it failed, so many zeroes, and the reason is kept.
+    /// The turn's values. If it failed, `count` zeroes; the reason is kept.
     pub fn or_zeroes(&self, values: Result<Vec<f64>, String>, count: usize) -> Vec<f64> {
         values.unwrap_or_else(|why| {
             self.0.borrow_mut().get_or_insert(why);
@@ -39,11 +39,11 @@ impl Failed {
     }
 }
 
-/// Lets the contenders take turns on the case, if it is wanted. A first round warms up and is dropped, unless the run is
-/// small. The first contender is what the others are compared with.
+/// Lets the contenders take turns on the case, if it is wanted. A first round warms up and is
+/// dropped, unless the run is small. The others are compared with the first contender.
 ///
 /// # Panics
-/// When a turn gives another number of values than there are metrics.
+/// If a turn returns another number of values than there are metrics.
 pub fn race(
     settings: &Settings,
     name: &str,

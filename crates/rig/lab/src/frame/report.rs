@@ -1,4 +1,4 @@
-//! What a suite is told, and what it says: settings, and a report of cases and figures.
+//! The input and output of a suite: settings, and a report of cases and figures.
 
 /// How a suite is to be run.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +25,9 @@ impl Settings {
 /// One suite.
 #[derive(Debug)]
 pub struct Suite {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// Its purpose, in a line.
     pub about: &'static str,
     /// Runs it.
     pub run: fn(&Settings) -> Report,
@@ -68,7 +68,7 @@ impl Better {
     }
 }
 
-/// What is measured.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Its name.
@@ -93,7 +93,7 @@ impl Metric {
     }
 }
 
-/// What one variant reached, round by round.
+/// One variant's values, round by round.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// "before", "seed", "braid", or a peer's name.
@@ -151,7 +151,7 @@ impl Series {
     }
 }
 
-/// What a figure has to reach.
+/// A bound that a figure must reach.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Which metric of the case.
@@ -162,7 +162,7 @@ pub struct Target {
     pub over: Option<&'static str>,
     /// At least (more is better) or at most (less is better) this.
     pub bound: f64,
-    /// Where the bound is from, if not from a seed or a mechanism.
+    /// The source of the bound, unless a seed or a mechanism is.
     pub source: &'static str,
 }
 
@@ -193,7 +193,7 @@ impl Target {
 /// One metric of a case, for every variant.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What is measured.
+    /// The measured quantity.
     pub metric: Metric,
     /// By variant; the first is what the others are compared with.
     pub series: Vec<Series>,
@@ -202,11 +202,11 @@ pub struct Figure {
 /// One piece of work, done by every variant.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What work.
+    /// The work, in a few words.
     pub name: String,
-    /// What was measured.
+    /// The results, by metric.
     pub figures: Vec<Figure>,
-    /// What it has to reach.
+    /// The bounds that they must reach.
     pub targets: Vec<Target>,
 }
 
@@ -218,7 +218,7 @@ impl Case {
         self
     }
 
-    /// What `variant` reached in a metric.
+    /// The values of `variant` in a metric.
     #[must_use]
     pub fn series(&self, metric: &str, variant: &str) -> Option<&Series> {
         let figure = self.figures.iter().find(|figure| figure.metric.name == metric)?;
@@ -226,12 +226,12 @@ impl Case {
     }
 }
 
-/// What a suite found.
+/// The results of a suite.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The work.
     pub cases: Vec<Case>,
-    /// What has to be known to read the figures; what was skipped, and why; others' figures that are quoted.
+    /// Notes that a reader of the figures needs; skipped cases, and why; quoted figures of others.
     pub notes: Vec<String>,
     /// Counters of the last round: (case and variant, line).
     pub counters: Vec<(String, String)>,
@@ -284,11 +284,11 @@ pub fn named(counters: &braid_engine::Counters) -> String {
 /// A plot of lines.
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
-    /// What is shown.
+    /// The title of the plot.
     pub title: String,
-    /// What stands below, and its unit.
+    /// The label of the x axis, with its unit.
     pub x: &'static str,
-    /// What stands at the side, and its unit.
+    /// The label of the y axis, with its unit.
     pub y: &'static str,
     /// Words at places of x; none: numbers at its two ends.
     pub ticks: &'static [(f64, &'static str)],

@@ -1,4 +1,4 @@
-//! What all drawings, and the table, have in common: a variant's colour, text in SVG, a number in four figures.
+//! Shared by all drawings and the table: a variant's colour, text in SVG, a number in four figures.
 
 /// A variant's colour among `others`.
 pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {

@@ -1,5 +1,5 @@
-//! Tables like those of the seeds: one for each metric, one line for each case, medians with their spread, and the change
-//! against the first variant. Then what was to be reached, then the counters.
+//! Tables like those of the seeds: one for each metric, one line for each case, medians with their
+//! spread, and the change against the first variant. Then the targets, then the counters.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What the process has used: processor time and context switches, of all of its threads.
+//! The process's use of the machine: processor time and context switches, of all of its threads.
 
 use std::ops::Sub;
 

@@ -1,9 +1,10 @@
 //! Suite `hand-over`: one connection that writes, and two workers: does the second one help?
 //!
-//! Servers of one binary over members in memory (tmpfs), one connection of fio each: *kept* (`serve --hand-over never`), where
-//! the worker that receives a write carries it out; *handed over* (what ships), where it may wake the other for it; and *kept too*, another
-//! like the first, which shows how far two servers are apart that differ in nothing. Members in memory, because a disk here is
-//! slower than any.
+//! Servers of one binary over members in memory (tmpfs), one connection of fio each. In *kept*
+//! (`serve --hand-over never`) the worker that receives a write executes it. In *handed over* (the
+//! default) that worker may wake the other one for it. *kept too* is a second *kept*, and shows how
+//! far two equal servers are apart. Members are in memory, because a disk here is slower than any
+//! server.
 
 use std::path::Path;
 
@@ -29,7 +30,7 @@ const MEMBERS: usize = 4;
 struct Load {
     name: &'static str,
     job: Job,
-    /// What the ratio is to be.
+    /// The target of the ratio.
     aim: f64,
 }
 

@@ -1,4 +1,5 @@
-//! Suite `ledger`: the instructions that one request costs the engine, counted by valgrind's callgrind.
+//! Suite `ledger`: the instructions that one request costs the engine, counted by valgrind's
+//! callgrind.
 //!
 //! ```text
 //!   braid-lab ledger ──▶ valgrind: braid-lab ledger-load ──▶ a cell: warm up, [`counts`], [`ends_part`]; the next cell
@@ -6,11 +7,13 @@
 //!        └── instructions of all requests of the cell ◀── a part of callgrind's output ┘
 //! ```
 //!
-//! The engine over members that are nothing, with the driver and the parity of the lab ([`crate::driver`]): one thread, no system call but the
-//! clock's, and that is not read either. So a figure depends on the source and the compiler, and not on what else the machine
-//! does nor on which processor it has: valgrind has one of its own. A case takes two seconds; `--small` counts one.
+//! The engine runs over null members, with the driver and the parity of the lab
+//! ([`crate::driver`]). It is one thread and reads not even the clock. So a figure depends on the
+//! source and the compiler only, not on the machine's load or processor: valgrind has a processor
+//! of its own. A case takes two seconds; `--small` counts one.
 //!
-//! `tests/ledger.rs` holds each figure of a program for development below a ceiling; here are those of one for release.
+//! `tests/ledger.rs` holds each figure of a debug build below a ceiling; the ceilings here are
+//! those of a release build.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +36,7 @@ const METRIC: Metric = Metric::less("instructions", "instructions");
 const WRITE: Operation = Operation::Write { durable: false };
 /// As many as a client with a deep queue has out.
 const DEPTH: usize = 32;
-/// What valgrind's processor has.
+/// The parity kernel that valgrind's processor supports.
 const KERNEL: &str = "avx2";
 /// Requests before those that count: pools are filled, tables have grown.
 const WARM_UP: u64 = 1000;
@@ -69,7 +72,7 @@ const CELLS: [Cell; 6] = [
     READ,
     Cell { name: "degraded 4 KiB read", missing: Some(1), ceiling: 4_500.0, ..READ },
     SMALL,
-    // What is not written would be four blocks to read.
+    // With six slots rcw would read four blocks, so rmw is cheaper.
     Cell { name: "4 KiB write, rmw", slots: 6, ceiling: 20_510.0, ..SMALL },
     Cell {
         name: "4 KiB write, write-back",
@@ -146,7 +149,7 @@ impl Cell {
     }
 }
 
-/// What is counted, by this name.
+/// Callgrind counts this function, by its name.
 #[inline(never)]
 fn counts(load: &Load, driver: &mut Driver, places: &mut Places) {
     load.run(driver, places);
@@ -185,7 +188,7 @@ fn count(lab: &Path, cells: &[&Cell]) -> Result<Vec<f64>, String> {
     (1..=cells.len()).map(|part| total(&out.with_extension(part.to_string()))).collect()
 }
 
-/// What a part of callgrind's output comes to, for a request.
+/// Instructions for each request in one part of callgrind's output.
 fn total(part: &Path) -> Result<f64, String> {
     let text =
         std::fs::read_to_string(part).map_err(|error| format!("{}: {error}", part.display()))?;

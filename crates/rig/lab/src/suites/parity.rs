@@ -1,7 +1,7 @@
 //! Suite `parity`: GB/s of data read by each kernel, beside memcpy.
 //!
-//! The measuring is that of the parity crate's own benchmark, included as it is there: the same stripes, in cache and
-//! far beyond it.
+//! The measurement is the parity crate's own benchmark, included from there: the same stripes, in
+//! cache and far beyond it.
 
 use braid_parity::{Kernel, kernels};
 

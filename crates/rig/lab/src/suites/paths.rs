@@ -1,8 +1,9 @@
-//! What the suites `read` and `write` share: the engine under the tight driver, over members in memory and members that
-//! are nothing.
+//! Shared by the suites `read` and `write`: the engine under the tight driver, over members in
+//! memory and null members.
 //!
-//! *bare* does the same copies and the same parity without any engine, so that the difference is the engine; it is as
-//! fast as anything can be that copies. *bdevperf* is SPDK's raid5f, where its program is named; see [`Peer`].
+//! *bare* makes the same copies and the same parity without any engine, so that the difference is
+//! the engine; no code that copies can be faster. *bdevperf* is SPDK's raid5f, if its program is
+//! named; see [`Peer`].
 
 use std::cell::RefCell;
 
@@ -84,7 +85,7 @@ impl Path {
         vec![requests / seconds, bytes / seconds / 1e9, seconds / requests * 1e9]
     }
 
-    /// One worker, beside the bare copies where there are any, and a peer where it can do the same.
+    /// One worker, beside the bare copies if the case has them, and a peer if it supports the case.
     pub(super) fn run(&self, settings: &Settings, report: &mut Report, peer: Option<&Peer>) {
         if !settings.wants(self.name) {
             return;
@@ -109,7 +110,7 @@ impl Path {
         if let Some(peer) = peer {
             contenders.push(Contender::new(PEER, || {
                 let reached = self.reached(settings, peer, &mut shared.borrow_mut());
-                // A turn that failed is no figure, and takes all of its side with it.
+                // A failed turn has no figure, and voids the peer's whole series.
                 reached.unwrap_or_else(|| vec![f64::NAN; METRICS.len()])
             }));
         }
@@ -119,7 +120,7 @@ impl Path {
         shared.into_inner().add(case.map(|case| case.with(targets)));
     }
 
-    /// What a peer reaches under the same load; if it cannot do that, its words are noted, once.
+    /// The peer's values under the same load. If it fails, its message is noted once.
     fn reached(&self, settings: &Settings, peer: &Peer, report: &mut Report) -> Option<Vec<f64>> {
         match peer.run(&self.plan(settings), &self.load(settings)) {
             Ok(reached) => Some(self.values(1, 1.0 / reached.requests_per_second)),
@@ -238,7 +239,7 @@ impl Bare {
         self.payloads[payload].copy_from_slice(&self.members[slot][at..at + length]);
     }
 
-    /// Old data and old parity are xored where they are, as code that knows both to be in memory would do it.
+    /// Xors old data and old parity in place, as code that knows both to be in memory would.
     fn modify_block(&mut self, payload: usize) {
         let length = self.payloads[payload].len();
         let (slot, at) = self.somewhere(length);
@@ -279,8 +280,8 @@ impl Bare {
     }
 }
 
-/// How fast memory is copied here, in this run: 4 KiB from anywhere, and 64 KiB one after the other, out of far more than
-/// the caches hold.
+/// The speed of memcpy on this machine, in this run: 4 KiB from random places, and 64 KiB in
+/// sequence, out of far more memory than the caches hold.
 pub(super) fn memcpy(settings: &Settings) -> Option<Case> {
     let metrics = [Metric::more("copied", "GB/s")];
     let size = if settings.small { 4 << 20 } else { 512 << 20 };

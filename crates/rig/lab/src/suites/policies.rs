@@ -1,11 +1,12 @@
-//! Suite `policies`: what it costs to keep redundancy right over a crash.
+//! Suite `policies`: the cost of keeping redundancy right over a crash.
 //!
-//! Clients write 4 KiB anywhere, through the cache: each is answered when its members have it. Beside how fast that goes it is counted how
-//! many durable writes members get for their bitmaps, logs and superblocks (a journal's device for its records), and how many flushes, all
-//! of them together.
+//! Clients write 4 KiB at random, through the cache; each write is acknowledged when its members
+//! have it. Beside the speed it counts durable writes to the members' bitmaps, logs and superblocks
+//! (with a journal, its records), and all flushes together.
 //!
-//! Members are memory, or memory that takes time as a solid-state disk with a cache of its own does: a request, and more for what
-//! is to be durable. On memory it is the processor's work that is compared, on these disks the waiting.
+//! Members are memory, or memory as slow as a solid-state disk with a cache: a time for each
+//! request, and more for a durable one. On memory the processor's work is compared, on these disks
+//! the waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +35,15 @@ const METRICS: [Metric; 3] = [
 ];
 const CLIENTS: u64 = 32;
 const WRITE_BYTES: usize = 4096;
-/// An array of these members has so many regions with bits of a megabyte as one of disks of a terabyte has with md's default.
+/// With bits of a megabyte an array of these members has as many regions as one of terabyte disks
+/// with md's default.
 const MEMBER_BYTES: u64 = 256 << 20;
 const BIT_BYTES: u32 = 1 << 20;
 /// A request of the model of a solid-state disk, and what is to be durable beside that.
 const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 
-/// What members have been asked for beside data.
+/// Requests to members beside data.
 #[derive(Debug, Default)]
 struct Asked {
     metadata: AtomicU64,

@@ -1,7 +1,8 @@
-//! Where the processor's time goes on aligned reads: the share of memcpy and of the stripe lookup, as `perf` sees it.
+//! Where the processor's time goes on aligned reads: the share of memcpy and of the stripe lookup,
+//! as `perf` sees it.
 //!
-//! Starts this program once more to repeat one case, and has `perf` sample it. A lookup may be compiled into its caller,
-//! where no sampling finds it; so lookups are counted as well.
+//! Starts this program once more to repeat one case, and has `perf` sample it. The compiler may
+//! inline a lookup into its caller, where sampling cannot find it; so lookups are counted as well.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Target};
 
 const NAME: &str = "CPU share, 4 KiB random read, null members";
-/// What is sampled.
+/// The sampled case and variant.
 const PROFILED: &str = "4 KiB random read, null members/braid";
-/// What the other process needs to begin.
+/// The start-up time of the other process.
 const START: Duration = Duration::from_millis(700);
 
 const MEMCPY: &str = "share of memcpy";
@@ -65,7 +66,7 @@ struct Repeating(Child);
 
 impl Drop for Repeating {
     fn drop(&mut self) {
-        // One that has ended already is as good.
+        // A process that has ended already needs no signal.
         let _ended = self.0.kill();
         let _status = self.0.wait();
     }

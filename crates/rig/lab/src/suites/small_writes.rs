@@ -1,14 +1,16 @@
-//! Suite `small-writes`: 4 KiB writes through NBD, beside what the members allow.
+//! Suite `small-writes`: 4 KiB writes through NBD, beside the bound that the members set.
 //!
-//! A small write of a RAID-5 reads a block and its parity, and writes both. So a *bound* comes from raw files like the members, in the
-//! same round:
+//! A small write of a RAID-5 reads a block and its parity, and writes both. So a *bound* is
+//! measured on raw files like the members, in the same round:
 //!
-//! - many at once: fio reads and writes four files alike, half and half; a quarter of all requests is the bound;
-//! - one at a time: the sum of the steps that one write takes, each measured alone: a read, a write, with a log a durable write before
-//!   it, with a flush the flush, and the round trip to a server that does nothing (`nbdkit null`).
+//! - many at once: fio reads and writes four files alike, half and half; a quarter of all requests
+//!   is the bound;
+//! - one at a time: the sum of the steps that one write takes, each measured alone. The steps are a
+//!   read, a write, with a log a durable write before it, with a flush the flush, and the round
+//!   trip to a server that does nothing (`nbdkit null`).
 //!
-//! Each turn starts a server over members of its own, and fio asks it through one connection. `BRAID_LAB_BEFORE` names another build of
-//! the command, which takes part as *before*.
+//! Each turn starts a server over members of its own, and fio loads it through one connection.
+//! `BRAID_LAB_BEFORE` names another build of the command, which takes part as *before*.
 
 use std::path::{Path, PathBuf};
 
@@ -31,16 +33,16 @@ const MEMBERS: usize = 4;
 /// Requests at each raw member where many are under way.
 const RAW_DEPTH: u32 = 32;
 
-/// What clients do.
+/// The requests of the clients, and their bound.
 struct Work {
     name: &'static str,
     job: Job,
     bound: Bound,
-    /// The part of the bound that is aimed at, with a bitmap and with a log.
+    /// The target as a part of the bound, with a bitmap and with a log.
     aims: [f64; 2],
 }
 
-/// What the members allow.
+/// How the members bound the rate.
 enum Bound {
     /// So many of the clients' requests come with each write of a member.
     Shared(f64),
@@ -88,7 +90,7 @@ const WORK: [Work; 5] = [
     },
 ];
 
-/// What keeps redundancy right over a crash.
+/// The guards of redundancy over a crash.
 const POLICIES: [&str; 2] = ["bitmap", "log"];
 
 fn run(settings: &Settings) -> Report {
@@ -140,7 +142,7 @@ struct Arrays {
 
 /// A build of the command, and its array.
 struct Build {
-    /// What its contenders are called: write-through, write-back.
+    /// Names of its contenders: write-through, write-back.
     names: [&'static str; 2],
     braid: PathBuf,
     folder: PathBuf,

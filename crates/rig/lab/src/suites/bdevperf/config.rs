@@ -1,10 +1,11 @@
-//! An array for bdevperf, in SPDK's JSON: the methods that its application calls on itself before it begins.
+//! An array for bdevperf, in SPDK's JSON: the methods that its application calls on itself before
+//! it begins.
 
 use serde_json::{Value, json};
 
 use crate::driver::{Kind, Plan};
 
-/// What the array is called there.
+/// The array's name in SPDK.
 pub(super) const ARRAY: &str = "Array";
 const BLOCK_BYTES: u64 = 512;
 
@@ -12,7 +13,7 @@ fn member(slot: u16) -> String {
     format!("Member{slot}")
 }
 
-/// What its members take of memory.
+/// Memory of its members.
 pub(super) fn members_mib(plan: &Plan) -> u64 {
     match plan.kind {
         Kind::Memory => {
@@ -22,8 +23,8 @@ pub(super) fn members_mib(plan: &Plan) -> u64 {
     }
 }
 
-/// Members, the array over them, without a member where the plan lacks one, and held back to so many requests a second, if to
-/// any number.
+/// The members, the array over them, without a member if the plan lacks one, and an optional limit
+/// of requests a second.
 pub(super) fn text(plan: &Plan, rate: Option<u32>) -> String {
     let create = match plan.kind {
         Kind::Memory => "bdev_malloc_create",

@@ -1,12 +1,14 @@
-//! SPDK's `bdevperf` as a peer, where somebody has it: its raid5f under the load that the engine gets, in the same run.
+//! SPDK's `bdevperf` as a peer, if installed: its raid5f under the engine's load, in the same run.
 //!
-//! Where it stands: beside the tight driver, under the cases of the suites `read` and `write`. The environment variable
-//! `BRAID_LAB_BDEVPERF` names the program; nothing of SPDK is kept here. It gets the members, the chunk, the block and the
-//! depth of the case, one core and huge pages, and is measured by its own clock, from its first request to its last.
-//! What it cannot do is told in its own words; no figure is made of it.
+//! Place in the flow: beside the tight driver, under the cases of the suites `read` and `write`.
+//! The environment variable `BRAID_LAB_BDEVPERF` names the program; nothing of SPDK is kept here.
+//! It gets the members, the chunk, the block and the depth of the case, one core and huge pages.
+//! Its own clock measures it, from its first request to its last. A load that it cannot run is
+//! reported in its own words, without a figure.
 //!
 //! Invariants
-//! - A program that fails, or says what is not understood, gives words and no figure: `what_is_no_result_is_told`.
+//! - A program that fails, or prints an unknown format, yields words and no figure:
+//!   `what_is_no_result_is_told`.
 
 mod config;
 mod output;
@@ -22,7 +24,7 @@ use crate::frame::Usage;
 
 /// Names the program.
 const VARIABLE: &str = "BRAID_LAB_BDEVPERF";
-/// What it takes beside its members: the pools of its buffers and requests, as large as they are without being asked for.
+/// Its memory beside its members: the pools of its buffers and requests, at their default sizes.
 const OWN_MIB: u64 = 768;
 /// The shortest run that it offers.
 const SECONDS: u32 = 1;
@@ -35,13 +37,13 @@ pub(super) struct Peer {
     free_mib: u64,
 }
 
-/// What was reached.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reached {
     pub(super) requests_per_second: f64,
 }
 
-/// What a request took of the machine.
+/// The machine's cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cost {
     pub(super) requests_per_second: f64,
@@ -65,7 +67,8 @@ impl Peer {
         self.run_for(plan, load, (SECONDS, None))
     }
 
-    /// What a request costs at so many a second: what a longer run took beyond a shorter one, so that its start is in neither.
+    /// The cost of a request at a fixed rate. A shorter run's cost is subtracted from a longer
+    /// one's, so that the start-up drops out.
     pub(super) fn cost(&self, plan: &Plan, load: &Load, rate: u32) -> Result<Cost, String> {
         let run = |seconds: u32| {
             let before = Usage::of_children();
@@ -138,7 +141,7 @@ fn core() -> usize {
     (0..CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0)
 }
 
-/// From the kernel's words: huge pages of the default size that nobody has.
+/// Free huge pages of the default size, from the text of `/proc/meminfo`.
 fn free_huge_mib(memory: &str) -> u64 {
     let field = |name: &str| -> u64 {
         let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -155,7 +158,7 @@ mod tests {
     use super::*;
     use crate::driver::Kind;
 
-    /// What the fake does is what it is called.
+    /// A script that fakes the program; its name says how it behaves.
     fn fake(folder: &Path, does: &str) -> Peer {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake-bdevperf.sh");
         let program = folder.join(does);

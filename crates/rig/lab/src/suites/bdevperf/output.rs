@@ -1,4 +1,5 @@
-//! What bdevperf prints: a table with a line for each job and one for all of them, and why there is none.
+//! Parses bdevperf's output: a table with a line for each job and one for all of them, or the
+//! reason why there is none.
 //!
 //! ```text
 //!   Device Information : runtime(s) IOPS MiB/s Fail/s TO/s Average min max
@@ -6,8 +7,8 @@
 //!   Total              :            IOPS MiB/s Fail/s TO/s Average min max
 //! ```
 //!
-//! The columns are found by their names. What it prints is another program's word: the total counts only if its MiB/s are its
-//! requests of that size, and none failed.
+//! The columns are found by their names. The total is not trusted blindly: its MiB/s must match its
+//! requests of that size, and none may have failed.
 
 /// By how much two figures that are printed with two digits may differ.
 const SLACK: f64 = 0.01;
@@ -41,7 +42,7 @@ pub(super) fn rate(said: &str, sectors: u32) -> Result<f64, String> {
     Ok(requests)
 }
 
-/// What stands behind the name of a line, and a colon: in the last one of that name.
+/// The text behind the name of a line and a colon, in the last line of that name.
 fn after<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = said.rsplit(['\n', '\r']);
     lines.find_map(|line| Some(line.trim_start().strip_prefix(name)?.split_once(':')?.1))

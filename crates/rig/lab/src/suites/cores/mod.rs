@@ -1,13 +1,14 @@
-//! Suite `cores`: the suite `elevator` on a machine that we do not have, with up to 256 cores. A model: the code is the
-//! shipped scheduler's and that of the states before it, the time is what published figures say that moving cache lines
-//! takes ([`braid_many_cores`]).
+//! Suite `cores`: the suite `elevator` on a modelled machine with up to 256 cores.
+//!
+//! The code is the shipped scheduler's and that of the states before it. The time is what published
+//! figures say about moving cache lines ([`braid_many_cores`]).
 //!
 //! One run, the same everywhere to the last digit.
 
 mod machine;
 mod run;
 
-// The same files as the suite `elevator`, before the same parent's names; what `machine` says is another one's.
+// The same files as in the suite `elevator`; here they resolve `machine` to the modelled one.
 #[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
 #[path = "../elevator/locked.rs"]
 mod locked;
@@ -48,7 +49,7 @@ const TICKS: [(f64, &str); 9] = [
     (8.0, "256"),
 ];
 
-/// What a thread does for a request besides asking, in picoseconds.
+/// A thread's own work for each request, in picoseconds.
 const CLIENTS: [(&str, u64); 2] =
     [("clients as the seed's", 11_160_000), ("clients that only ask", 50_000)];
 

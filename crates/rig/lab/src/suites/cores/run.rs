@@ -16,7 +16,6 @@ const COUNTED_NS: u64 = 2_000_000;
 /// In a small run.
 const SMALL_NS: u64 = 50_000;
 
-/// Who.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Variant {
     Before,
@@ -36,7 +35,6 @@ impl Variant {
     }
 }
 
-/// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     requests: u64,
@@ -90,7 +88,7 @@ fn run_of<B: Between>(
         seats.sit(seat);
         let mut random = Random::new(u64::from(seat) + 1);
         while now_ns() < to_ns {
-            // From half to one and a half of it, so that threads do not march in step.
+            // From half the mean to one and a half, so that threads do not march in step.
             let mean_ps = costs.ps(Cost::Client) * u64::from(DEPTH);
             work_ps(mean_ps / 2 + random.below(mean_ps + 1));
             seats.round(&between.0, seat, &mut random);

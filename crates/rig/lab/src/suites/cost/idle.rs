@@ -1,6 +1,6 @@
-//! An idle server: how often its threads wake in a minute in which nothing happens. None has to.
+//! An idle server: how often its threads wake in a minute without requests. The goal is zero.
 //!
-//! All servers are looked at in the same minute. A thread that wakes is named, so that who reads the note knows where to look.
+//! All servers are observed in the same minute. The note names each thread that wakes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Target};
 
 const WAKE_UPS: &str = "wake-ups of an idle server";
 const METRIC: Metric = Metric::less(WAKE_UPS, "1/min");
-/// A ring for which the kernel once had to work on a thread keeps one, which wakes every five seconds to see whether it is the
-/// last; no program can end it.
+/// If the kernel once worked on a thread for a ring, it keeps one. That thread wakes every five
+/// seconds to see whether it is the last; no program can end it.
 const HELPERS: Metric = Metric::less("wake-ups of the kernel's helpers in it", "1/min");
 const HELPER: &str = "iou-wrk";
 
 pub(super) const CASES: [&str; 3] =
     ["idle, nobody has come", "idle after writes, nobody is there", "idle, a client is there"];
 
-/// After this time without a request all that follows on one is over: superblocks are clean, bitmaps are written, and threads that
-/// wait for more to do have ended (those of io_uring take five seconds for it).
+/// After this time without a request all follow-up work is over: superblocks are clean, bitmaps are
+/// written, and waiting threads have ended (io_uring's take five seconds).
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(super) fn run(settings: &Settings, report: &mut Report, servers: &[(&'static str, Server)]) {

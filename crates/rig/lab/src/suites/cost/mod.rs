@@ -1,4 +1,5 @@
-//! Suite `cost`: what serving takes of the machine, at a load that is the same for all, and when nobody asks for anything.
+//! Suite `cost`: the machine's cost of serving, at a load that is the same for all servers, and
+//! when idle.
 //!
 //! ```text
 //!   fio, so many requests a second ──NBD──▶ braid serve │ nbdkit │ qemu-nbd ──▶ files
@@ -6,9 +7,10 @@
 //!                     processor time, sleeps, switches between the two; system calls in a pass of their own
 //! ```
 //!
-//! How fast a server can be says nothing of what it costs at a load that all of them can bear. A load that one could not bear is
-//! said, and what it reached: what a request cost is told for those that there were. Work that the kernel does for a server
-//! on other threads than the server's (interrupts, writing back) is in nobody's figure.
+//! A server's top speed says nothing of its cost at a load that all of them can bear. If a server
+//! does not reach the load, the note says its rate, and its cost is that of the requests it served.
+//! Work that the kernel does for a server on other threads (interrupts, writing back) counts for no
+//! server.
 
 mod idle;
 pub(super) mod process;
@@ -135,7 +137,7 @@ impl Servers {
     }
 
     fn run(&self, settings: &Settings, report: &mut Report) {
-        // What rests must not have been busy just now: these come first.
+        // Idle servers must not have been busy just before, so these cases come first.
         idle::run(settings, report, &self.all);
         let peer = Peer::look();
         if let Err(why) = &peer {
@@ -151,7 +153,7 @@ impl Servers {
         }
     }
 
-    /// Who reads through the page cache reads from the disk as well.
+    /// Drops the page cache, so that servers that read through it read from the disk as well.
     fn anew(&self, settings: &Settings) -> Result<(), String> {
         if settings.small { Ok(()) } else { super::nbd::forget(&self.files) }
     }
@@ -215,7 +217,7 @@ impl Servers {
     }
 }
 
-/// What a process used in this time: nanoseconds, sleeps, switches.
+/// A process's use during `window`: nanoseconds, sleeps, switches.
 fn used(process: u32, window: Duration) -> Result<Vec<f64>, String> {
     let before = Used::by(process)?;
     std::thread::sleep(window);
@@ -226,8 +228,8 @@ fn used(process: u32, window: Duration) -> Result<Vec<f64>, String> {
 }
 
 impl Fixed {
-    /// Has a server under the load looked at for a while. What was counted then, for each request; if that is what the server
-    /// used, as the figures of a case.
+    /// Observes a server under the load with `look`. Returns its counts for each request. If they
+    /// are those of [`used`], returns the figures of a case.
     fn looked_at(
         &self,
         settings: &Settings,
@@ -259,7 +261,7 @@ impl Fixed {
         })
     }
 
-    /// Who did not bear the load.
+    /// Notes each server that did not reach the load.
     fn say_what_was_missed(&self, case: &Case, report: &mut Report) {
         let reached = case.figures.iter().find(|figure| figure.metric.name == REACHED);
         for series in reached.into_iter().flat_map(|figure| &figure.series) {
@@ -279,7 +281,8 @@ fn values(nanoseconds: f64, [sleeps, switches]: [f64; 2], rate: f64) -> Vec<f64>
     vec![nanoseconds / 1e3, nanoseconds * requests_in_gib / 1e9, sleeps, switches, rate]
 }
 
-/// SPDK under the load: held back by its own limit of requests, on memory, without NBD. It polls, so it takes what it has.
+/// SPDK under the load: throttled by its own limit of requests, on memory, without NBD. It polls,
+/// so it uses its whole processor.
 fn polling(peer: &Peer, rate: u32) -> Result<Vec<f64>, String> {
     let plan = Plan {
         kind: Kind::Memory,

@@ -1,4 +1,5 @@
-//! What another process has used so far: processor time, and how often its threads slept and were put aside.
+//! Another process's use of the machine so far: processor time, and how often its threads slept and
+//! were preempted.
 
 use std::collections::BTreeMap;
 use std::fs::{read_dir, read_to_string};
@@ -37,14 +38,15 @@ impl Used {
         let threads = found.filter_map(|entry| {
             let path = entry.ok()?.path();
             let number = path.file_name()?.to_str()?.parse().ok()?;
-            // One that ends meanwhile is none.
+            // A thread that ends meanwhile is skipped.
             let (name, switches) = thread(&read_to_string(path.join("status")).ok()?)?;
             Some(((name, number), switches))
         });
         Ok(Self { processor_ns, threads: threads.collect() })
     }
 
-    /// Since another moment, by threads that there are at this one; one that ended meanwhile took its switches with it.
+    /// Switches since `before`, by the threads alive now; a thread that ended took its switches
+    /// with it.
     pub(in crate::suites) fn since(&self, before: &Self) -> Vec<(&str, Switches)> {
         let since = |(key, now): (&'_ (String, u32), &Switches)| {
             let then = before.threads.get(key).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! System calls of another process, counted by `perf`, or by `strace` where that cannot: in a pass of their own, since who is
-//! counted is slower.
+//! System calls of another process, counted by `perf`, or by `strace` if that fails. In a pass of
+//! their own, since a traced process is slower.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) fn system_calls(process: u32, time: Duration) -> Result<u64, String> 
     })
 }
 
-/// What a command says on its second stream.
+/// A command's output on stderr.
 fn said(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())
@@ -34,7 +34,8 @@ fn counted_by_perf(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| line.to_owned())
 }
 
-/// A table; its last line has the sum: a share, seconds, microseconds for each call, calls, and perhaps errors.
+/// A table; its last line has the sum: a share, seconds, microseconds for each call, calls, and
+/// perhaps errors.
 fn counted_by_strace(text: &str) -> Result<u64, String> {
     let total = text.lines().rfind(|line| line.trim_end().ends_with("total"));
     let total = total.ok_or_else(|| text.trim().to_owned())?;

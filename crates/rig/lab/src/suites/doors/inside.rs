@@ -1,4 +1,5 @@
-//! The array without a door: the shipped runtime on files like the members, called by threads of this process.
+//! The array without a door: the shipped runtime on files like the members, called by threads of
+//! this process.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Suite `doors`: one array, and the ways in: what does each cost?
+//! Suite `doors`: the cost of each way into one array.
 //!
 //! ```text
 //!   fio ──libaio──────────────────────────────────────────▶ files like the members        members
@@ -7,9 +7,10 @@
 //!   fio ──libaio─▶ FUSE, ublk ─┴─▶ braid serve ───────────▶ members                       the doors
 //! ```
 //!
-//! One server has all doors of one array open, and each turn goes through one of them. What *in process* needs for a request has no door
-//! in it, so that the rest of a request's time is the door's share: sockets or FUSE, copies, wake-ups, and fio's own part of them.
-//! Members are in memory (tmpfs) unless TMPDIR names another place, because a slow disk would hide what a door costs.
+//! One server has all doors of one array open, and each turn goes through one of them. The time of
+//! *in process* contains no door. So the rest of a request's time is the door's share: sockets or
+//! FUSE, copies, wake-ups, and fio's own part of them. Members are in memory (tmpfs) unless TMPDIR
+//! names another place, because a slow disk would hide the cost of a door.
 
 mod inside;
 
@@ -34,7 +35,7 @@ const RATE: Metric = Metric::more("requests through a door", "1/s");
 const BYTES: Metric = Metric::more("payload through a door", "GB/s");
 const SHARE: Metric = Metric::less("share of the door", "%");
 const MEMBERS: usize = 4;
-/// Devices of ublk that are looked at for one that is free.
+/// ublk devices that are tried in search of a free one.
 const UBLK_IDS: u32 = 16;
 const IN_PROCESS: &str = "in process";
 
@@ -81,7 +82,7 @@ fn run(settings: &Settings) -> Report {
             return report;
         }
     };
-    // What goes through a door one by one shows that it works, and so does what goes in a row.
+    // Work one by one and in sequence suffices to show that a door works.
     for work in WORK.iter().filter(|work| !settings.small || work.job.depth < DEEP) {
         match doors.case(settings, work) {
             Ok(case) => report.add(case),
@@ -108,7 +109,7 @@ fn place() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from)
 }
 
-/// One server with all of its doors, and what it is compared with.
+/// One server with all of its doors, and its references.
 struct Doors {
     /// Each door's name, and what fio is told of it.
     ways: Vec<(&'static str, Place)>,
@@ -164,7 +165,7 @@ impl Doors {
         })
     }
 
-    /// fio's place on the raw files for this work: one file, where only one request is to be under way.
+    /// fio's place on the raw files for this work: a single file for work one by one.
     fn raw(&self, work: &Work) -> Place {
         let count = if work.job.depth == 1 { 1 } else { MEMBERS };
         Place::Files { paths: self.raw_members[..count].to_vec(), skip_bytes: 0 }
@@ -205,7 +206,8 @@ fn tcp() -> Result<Way, String> {
     Ok(Way { name: "NBD, TCP", words, place: Place::Export(uri) })
 }
 
-/// fio has no word for where certificates are: it is told not to look at the server's, which costs nothing in a request.
+/// fio has no option for certificates: it skips the check of the server's, which costs a request
+/// nothing.
 fn tls(folder: &Path) -> Result<Way, String> {
     let port = servers::free_port().and_then(|port| servers::certify(folder).map(|()| port));
     let uri = format!("nbds://127.0.0.1:{}/", port.map_err(|why| format!("TLS, {why}"))?);

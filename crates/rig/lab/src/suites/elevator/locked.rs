@@ -1,8 +1,10 @@
-//! The state before, and the seed's fix: the shipped elevator under one lock, and under one lock with an insertion list
-//! apart from it and one dispatcher by try-lock. Both choose one request for each time that they own the elevator.
+//! The state before, and the seed's fix: the shipped elevator under one lock, and under one lock
+//! with a separate insertion list and one dispatcher by try-lock. Both choose one request for each
+//! ownership of the elevator.
 //!
-//! Simpler than the originals in their own favour: a request's end takes no ownership of its own, but goes along with
-//! the next choice, and it is not looked whether a request could be merged before it is inserted.
+//! Simpler than the originals in their own favour. A request's end takes no ownership of its own,
+//! but goes along with the next choice. Neither checks before insertion whether a request could be
+//! merged.
 
 use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::machine::elevator::{
@@ -140,7 +142,8 @@ impl Listed {
         std::array::from_fn(|index| all.iter().map(|counts| counts[index]).sum())
     }
 
-    /// One choice under the flag and the lock; nothing if another thread dispatches, or nothing waits.
+    /// One choice under the flag and the lock; none if another thread dispatches, or if nothing
+    /// waits.
     fn dispatch(
         &self,
         ended: Option<Tag>,

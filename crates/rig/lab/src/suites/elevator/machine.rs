@@ -1,6 +1,8 @@
-//! What the states before, the seed's fix and the shipped scheduler are given to run on: the operating system's threads.
+//! The machine under the states before, the seed's fix and the shipped scheduler: the operating
+//! system's threads.
 //!
-//! The files beside this one name nothing else of the kind, so that the suite `cores` has them run on a modelled machine.
+//! The files beside this one use no other threads or locks, so that the suite `cores` runs them on
+//! a modelled machine.
 
 pub(super) use braid_dispatch as dispatch;
 pub(super) use braid_elevator as elevator;
@@ -8,7 +10,7 @@ pub(super) use std::sync::{Mutex, MutexGuard, TryLockError, atomic};
 pub(super) use std::thread;
 pub(super) use std::time::Instant as Moment;
 
-/// What a lock may hold; here, anything.
+/// Any content of a lock.
 pub(super) trait Content {}
 
 impl<T> Content for T {}

@@ -1,4 +1,5 @@
-//! Suite `elevator`: many threads and one member. Who waits for whom before a request is on its way.
+//! Suite `elevator`: many threads and one member; how long they wait for each other before a
+//! request is out.
 
 mod locked;
 mod machine;
@@ -33,7 +34,7 @@ const METRICS: [Metric; 5] = [
     Metric::less("system time", "µs/1000"),
 ];
 
-/// The table of the seed, and what it takes to show it: with fewer cores its threads do not want the lock at the same time.
+/// The seed's table. With fewer cores its threads do not want the lock at the same time.
 const TABLE: &str = "the seed's table: null member, 32 threads, depth 4, 512 bytes";
 const TABLE_CORES: usize = 16;
 

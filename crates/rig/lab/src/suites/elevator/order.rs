@@ -1,9 +1,9 @@
-//! In which order requests reach a member that seeks: 32 threads with 4 requests each before a member that takes two at a
-//! time and ends them one after the other. Where each request was is written down as it arrives; how far the arm would
-//! have gone follows from the disk's sheet.
+//! The order in which requests reach a member that seeks: 32 threads with 4 requests each, and a
+//! member that takes two at a time and ends them one after the other. Each request's place is
+//! recorded on arrival; the disk's sheet gives the way of the arm.
 //!
-//! With one lock and one request for each ownership, a thread may be overtaken between its choice and the member; a batch
-//! is handed over by one thread.
+//! With one lock and one request for each ownership, a thread may be overtaken between its choice
+//! and the member; one thread hands over a batch.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,7 +25,8 @@ const SORTED: &str = "neighbours in sorted order";
 const SEEK: &str = "mean seek";
 const METRICS: [Metric; 2] = [Metric::more(SORTED, "%"), Metric::less(SEEK, "ms")];
 
-/// What a request takes at least: far less than with a disk, but enough for the threads to ask meanwhile.
+/// Minimum time of a request: far less than with a disk, but enough for the threads to submit
+/// meanwhile.
 const SERVICE: Duration = Duration::from_micros(20);
 
 /// Two at a time, so that a hundred requests wait to be ordered.
@@ -63,7 +64,7 @@ fn values(order: &[u64]) -> Vec<f64> {
     vec![100.0 * sorted as f64 / neighbours, seeks.sum::<u64>() as f64 / neighbours / 1e6]
 }
 
-/// What was asked, in the order in which it came, and the way to the thread that ends it.
+/// The requests in order of arrival, and the channel to the thread that ends them.
 struct Arm<E> {
     order: Mutex<(Vec<u64>, Sender<E>)>,
 }
@@ -80,7 +81,7 @@ impl<E> Arm<E> {
         ends.send(end).expect("the thread that ends it lives longer");
     }
 
-    /// What was asked; nothing more will be, so that the thread that ends requests ends.
+    /// Returns the requests, and closes the channel, so that the thread that ends them ends.
     fn close(&self) -> Vec<u64> {
         let (order, ends) = &mut *self.order.lock().expect("no holder panics");
         let (nowhere, _) = channel();

@@ -1,6 +1,8 @@
-//! The threads that ask: each has a few requests under way and waits until all of them are answered, by whomever.
+//! The clients' threads: each has a few requests out and waits for all their answers, which any
+//! thread may deliver.
 //!
-//! On threads of the operating system, and on those of the model of many cores: the machine is what the parent says.
+//! They run on the operating system's threads or on the model of many cores, as the parent's
+//! `machine` says.
 
 use std::sync::OnceLock;
 
@@ -10,8 +12,8 @@ use crate::random::Random;
 
 /// Requests that a thread makes at once, then waits for.
 pub(super) const DEPTH: u32 = 4;
-/// How often a thread that waits lets others run before it goes to sleep. To be woken costs many times what a request
-/// costs here, in either variant.
+/// How often a waiting thread yields before it sleeps. A wake-up costs many times a request here,
+/// in either variant.
 const YIELDS: u32 = 20;
 /// Sectors of the null member.
 const SECTORS: u64 = 1 << 30;
@@ -37,7 +39,7 @@ impl Seats {
         let seat = &self.0[seat as usize];
         if seat.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let thread = seat.thread.get().expect("it asked");
-            // Nothing happens if it is this one, or if it does not wait.
+            // No wake-up for this thread itself; for a thread that does not wait it has no effect.
             if thread.id() != thread::current().id() {
                 thread.unpark();
             }
@@ -75,8 +77,8 @@ impl Seats {
     }
 }
 
-/// What is between the threads and the member: takes requests of one sector each, by whose they are and where; every one is
-/// answered through [`Seats::answer`], now or later, by any thread.
+/// The layer between the threads and the member. It takes requests of one sector each, with seat
+/// and place. It answers each through [`Seats::answer`], now or later, from any thread.
 pub(super) trait Between: Sync {
     fn submit(&self, seats: &Seats, seat: u32, places: &[u64]);
 }

@@ -1,4 +1,4 @@
-//! The shipped scheduler over a member that does nothing; and nothing at all between the threads and that member.
+//! The shipped scheduler over a null member; and that member without a scheduler.
 
 use braid_member::{Member, MemoryMember};
 
@@ -8,7 +8,7 @@ use super::machine::dispatch::{
 
 use super::seats::{Between, Seats};
 
-/// A member that has done everything as soon as it begins; it may be one in memory that was never written.
+/// A member that completes every request at once; or one in memory that was never written.
 struct Null<'a> {
     seats: &'a Seats,
     memory: Option<&'a MemoryMember>,
@@ -61,7 +61,8 @@ impl Shipped {
 }
 
 impl Shipped {
-    /// Attempts to own it, those that failed, and nanoseconds waited: none, since nobody waits.
+    /// Attempts to own the scheduler, failed ones, and nanoseconds waited: always 0, since no
+    /// thread waits.
     pub(super) fn contention(&self) -> [u64; 3] {
         let counters = self.counters();
         [counters.owner_misses + counters.ownerships, counters.owner_misses, 0]

@@ -1,4 +1,5 @@
-//! Arrays beside each other in one process: what a request costs, and what one more array takes of memory, threads and wake-ups.
+//! Several arrays in one process: the cost of a request, and the memory, threads and wake-ups of
+//! one more array.
 
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         return;
     }
     let requests = if settings.small { 2000 } else { 100_000 };
-    // What the first of a process takes is none of any point's. It stays: what it gave back would be the next one's.
+    // The cost of the process's first array belongs to no point. It stays open: the next one would
+    // reuse its memory.
     let _first = Arrays::open(1);
     let mut all: Vec<(&str, Arrays)> = ARRAYS
         .points(settings)

@@ -1,4 +1,5 @@
-//! The engine alone, under the tight driver, over members that are nothing: what is left is what it does for a request.
+//! The engine alone, under the tight driver, over null members: only its own work for a request
+//! remains.
 
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
@@ -68,7 +69,7 @@ const fn of(operation: Operation) -> Load {
 
 fn members(value: u64, load: Load) -> Point {
     let slots = u16::try_from(value).expect("few");
-    // Of the smallest chunk, so that a full stripe of all of them is one request.
+    // The smallest chunk, so that a full stripe of all members is one request.
     Point { slots, chunk_sectors: BLOCK_SECTORS, load, ..PLAIN }
 }
 

@@ -1,13 +1,15 @@
-//! Suite `growth`: what becomes of the cost of a request, or of one more of something, when there is much more of it.
+//! Suite `growth`: how the cost of a request, or of one more member or connection, grows with their
+//! number.
 //!
 //! ```text
 //!   an axis (members: 3, 8, ... 255) ─▶ a contender for each point, in turns ─▶ a case, and a curve over the axis
 //! ```
 //!
-//! Everything is told for the unit that it may grow with: a full stripe for each member, memory for each connection, start-up for
-//! each member. So each curve has to be flat, and what the largest point has over the smallest is the verdict. Costs are processor
-//! time, so that more threads than there are cores can be looked at: they take turns on the cores, and what each request takes of
-//! a core is counted, not how many there are in a second.
+//! Every cost is divided by the unit that it may grow with: a full stripe for each member, memory
+//! for each connection, start-up for each member. So each curve should be flat, and the ratio of
+//! the largest point to the smallest is the verdict. Costs are processor time, so that more threads
+//! than cores can be measured: they take turns on the cores. The figure is a request's time on a
+//! core, not requests a second.
 
 mod arrays;
 mod engine;
@@ -28,10 +30,10 @@ pub(super) const SUITE: Suite = Suite {
     run,
 };
 
-/// What grows.
+/// A quantity that grows.
 #[derive(Clone, Copy)]
 struct Axis {
-    /// What it is, and its unit.
+    /// Its name and unit.
     name: &'static str,
     /// Points: what they are called, in the order in which they grow.
     ticks: &'static [(f64, &'static str)],
@@ -45,7 +47,7 @@ type Turn<'a> = Box<dyn FnMut() -> f64 + 'a>;
 struct Along {
     name: &'static str,
     metric: Metric,
-    /// What the largest may be of the smallest, and why it is not one.
+    /// Upper bound for the ratio of the largest to the smallest, and why it may exceed one.
     most: (f64, &'static str),
 }
 
@@ -57,8 +59,8 @@ impl Axis {
         self.values.iter().copied().zip(names).take(count).collect()
     }
 
-    /// Has every point take its turn in each round; the case, and a curve. A point that cannot be had is noted by whoever
-    /// prepares it, and is not among them.
+    /// Lets every point take its turn in each round, and adds a case and a curve. The caller notes
+    /// points that it cannot prepare, and leaves them out.
     fn race<'a>(
         &self,
         settings: &Settings,
@@ -74,7 +76,7 @@ impl Axis {
         case.into_iter().for_each(|case| self.judge(report, along, case));
     }
 
-    /// What was measured at each point, one point after the other: so many values as were taken there.
+    /// Adds values that were measured point after point, in whatever number.
     fn told(
         &self,
         settings: &Settings,

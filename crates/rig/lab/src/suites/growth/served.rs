@@ -1,5 +1,5 @@
-//! `braid serve` with much of something: members, workers, connections, cache. It is a process of its own, so that what it uses is
-//! its own.
+//! `braid serve` with many members, workers, connections, or a large cache. It is a process of its
+//! own, so that its use of the machine can be measured.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,7 +95,8 @@ impl Served {
         resident_bytes(self.server.pid()).map_or(0.0, |bytes| float(bytes) / 1024.0)
     }
 
-    /// Nanoseconds of the server's processor time for a read: so many, by these clients in turn, so many at once.
+    /// The server's processor time for a read, in nanoseconds. The clients issue `reads` in turn,
+    /// `at_once` at a time.
     fn read(&self, clients: &mut [Client], reads: usize, at_once: usize) -> Result<f64, String> {
         let places = clients[0].info().size_bytes / u64::from(READ_BYTES);
         let mut random = Random::new(9);
@@ -141,7 +142,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     by_connections(settings, report, &braid);
 }
 
-/// What was measured at each point.
+/// The values of each point.
 type Points = Vec<(&'static str, Vec<f64>)>;
 
 fn by_members(settings: &Settings, report: &mut Report, braid: &Path) {
@@ -227,7 +228,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
         }
     }
     let points = all.iter_mut().map(|(name, clients, served)| {
-        // A server that has gone has no figure, and the case says so by it.
+        // A server that has died yields infinity, which the case shows.
         let turn = move || served.read(clients, reads, 32).unwrap_or(f64::INFINITY);
         (*name, Box::new(turn) as Turn<'_>)
     });
@@ -282,7 +283,7 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
     CONNECTIONS.told(settings, report, &along(ALL, each, caches), all);
 }
 
-/// What a read costs by one client of these, and by all of them.
+/// The cost of a read by one of these clients, and by all of them.
 fn measure(
     settings: &Settings,
     served: &Served,

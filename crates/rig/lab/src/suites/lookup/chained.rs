@@ -1,9 +1,10 @@
-//! What braid's index is compared with: chained buckets whose nodes are the stripes' heads themselves.
+//! The reference for braid's index: chained buckets whose nodes are the stripes' heads themselves.
 //!
-//! A head is as big as md's on 64 bits with five devices: 0xf8 bytes and 0xb0 for each further device, 952 bytes (the
-//! linux-raid thread of 2006 that the suite is from), so that every step of a chain is another cache line, and soon
-//! another page. The key is where it was there, 0x28 bytes in. Heads are made in one order and chained in another, as in
-//! a cache that has been in use for a while.
+//! A head is as big as md's on 64 bits with five devices: 0xf8 bytes and 0xb0 for each further
+//! device, 952 bytes (the linux-raid thread of 2006 that is the suite's source). So every step of a
+//! chain is another cache line, and soon another page. The key is at md's place, 0x28 bytes in.
+//! Heads are made in one order and chained in another, as in a cache that has been in use for a
+//! while.
 
 use crate::random::Random;
 
@@ -73,7 +74,7 @@ impl Chained {
         None
     }
 
-    /// Heads that are looked at to find a band, or to know that it is not there.
+    /// Heads that a lookup of a band visits, whether it finds the band or not.
     pub(super) fn probes(&self, band: u64) -> u64 {
         let mut probes = 0;
         let mut next = self.buckets[self.bucket(band)].as_deref();

@@ -1,10 +1,11 @@
-//! Suite `lookup`: which stripe holds a band, at 256, 16 K and 1 M stripes.
+//! Suite `lookup`: finding the stripe of a band, at 256, 16 K and 1 M stripes.
 //!
-//! *before* is 512 chained buckets, however many stripes there are; *seed* has two buckets for each stripe; *braid* is the
-//! engine's own index. Three ways to ask: one after the other, where each question waits for the answer before, as when
-//! one request finds one stripe; all at once, where the processor works on several; and in turns, as a shard asks: the
-//! requests of a turn are known before the first is handled, so the index hears of each some requests ahead. The tables of
-//! chains have no such call and are asked plainly.
+//! *before* is 512 chained buckets, however many stripes there are; *seed* has two buckets for each
+//! stripe; *braid* is the engine's own index. Three ways of lookup. One after the other: each waits
+//! for the result before, as when one request finds one stripe. All at once: the processor works on
+//! several. In turns, as in a shard: the requests of a turn are known before the first is handled,
+//! so the index hears of each some requests ahead. The chained tables have no such call and are
+//! asked plainly.
 
 mod chained;
 
@@ -63,7 +64,7 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// What the largest size costs over the smallest.
+/// The cost at the largest size over that at the smallest.
 fn growth(report: &mut Report) {
     let [first, .., last] = report.cases.as_slice() else { return };
     let figures = GROWTHS.iter().enumerate().map(|(index, name)| {
@@ -210,8 +211,8 @@ fn at_once(bands: &[u64], table: &mut impl Find) -> f64 {
     each(start, bands)
 }
 
-/// Nanoseconds for each, asked as a shard does it that is given [`TURN`] events at once: each waits for the one before, and
-/// the index hears of those that come next.
+/// Nanoseconds for each lookup, as in a shard that gets [`TURN`] events at once: each waits for the
+/// one before, and the index hears of the next ones.
 fn in_turns(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let mut wait = 0;

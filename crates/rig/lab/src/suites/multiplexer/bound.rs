@@ -1,7 +1,8 @@
-//! What the arms allow: how much can be written if so much of the reads is to be kept.
+//! The limit of the arms: how much can be written if a given part of the reads is kept.
 //!
-//! Members have one arm each, which does one thing at a time. Of what the arms spend in the free-for-all a part *f* is the
-//! flusher's. A rule under which reads keep the part *k* of what they are there, and writes become *x* times as many, takes
+//! Each member has one arm, which does one thing at a time. In the free-for-all the flusher has a
+//! part *f* of the arms' time. Take a rule under which reads keep the part *k* of their rate, and
+//! writes grow *x* times. It takes
 //!
 //! ```text
 //!   k (1 - f) + x f   times what the free-for-all spends,     and has   m   times that, all arms being busy:
@@ -9,17 +10,18 @@
 //!   x  ≤  ( m  -  k (1 - f) ) / f
 //! ```
 //!
-//! Three times the writes with 80 % of the reads need f ≤ (m - 0.8) / 2.2: one eleventh where the arms are busy anyway.
-//! A load whose writers have more of the arms than that already cannot have three times as much from any rule.
+//! Three times the writes with 80 % of the reads need f ≤ (m - 0.8) / 2.2: one eleventh if the arms
+//! are always busy. If writers have more of the arms than that already, no rule can give them three
+//! times as much.
 //!
-//! A rule that finds shorter ways to what it serves beats this. So each side counts with the least that the arms spent on
-//! one of its works, under any rule that was run and alone ([`Cost`]); what cannot be had so is a way that no rule found.
-//! And no rule gives writers more than having the disks to themselves.
+//! A rule that finds shorter ways beats this. So each side counts with the least arm time for one
+//! of its works, under any rule that was run and alone ([`Cost`]). Only a way that no rule found
+//! would beat that. And no rule gives writers more than having the disks to themselves.
 
 use super::world::Outcome;
 use crate::disk::Whose;
 
-/// What of the arms a run took.
+/// The arms' time in one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     pub(super) reads: f64,
@@ -49,7 +51,7 @@ impl Cost {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     free: Cost,
-    /// What all arms have.
+    /// The time of all arms.
     arms_ns: f64,
     /// The least that one work took.
     read_ns: f64,
@@ -59,7 +61,8 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Over the free-for-all, of what `runs` took; `alone` is that of writers who have the disks to themselves.
+    /// The bound over the free-for-all, from the costs of `runs`; `alone` are writers who have the
+    /// disks to themselves.
     pub(super) fn new(free: Cost, alone: Cost, runs: &[Cost], arms_ns: f64) -> Self {
         let least = |each: fn(&Cost) -> (f64, f64)| {
             let counted = runs.iter().map(each).filter(|(works, _)| *works >= WORKS_MIN);

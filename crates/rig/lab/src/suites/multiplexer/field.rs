@@ -1,7 +1,8 @@
-//! The field: loads and arrays around blogbench, and what each rule comes to there.
+//! The field: loads and arrays around blogbench, and the result of each rule there.
 //!
-//! One cell is one load on one array: so many readers and writers, seeks of so many milliseconds, with or without a write
-//! cache, so many members. All of them are crossed; blogbench's own place is in the middle.
+//! One cell is one load on one array: a number of readers and writers, a seek time, with or without
+//! a write cache, a number of members. All of them are crossed; blogbench's own place is in the
+//! middle.
 
 use braid_elevator::MultiplexerSettings;
 use braid_engine::Tuning;
@@ -90,12 +91,12 @@ impl Cell {
         MultiplexerSettings::default().period_ns
     }
 
-    /// What a rule comes to.
+    /// The result of a rule.
     pub(super) fn run(&self, rule: Rule, is_small: bool) -> Outcome {
         World::new(&self.plan(rule, is_small)).run()
     }
 
-    /// The same without anybody who writes, or who reads, under the rule that holds nobody.
+    /// The same with readers only, or writers only, under the rule that holds neither.
     pub(super) fn run_alone(&self, reads: bool, is_small: bool) -> Outcome {
         let plan = self.plan(Rule::FreeForAll, is_small);
         let shape = match reads {

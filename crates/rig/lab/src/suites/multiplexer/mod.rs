@@ -1,7 +1,8 @@
 //! Suite `multiplexer`: reads against write-back on disks that seek.
 //!
-//! The shape of blogbench ([`shape`]) on a RAID-5 of modelled disks ([`crate::disk`]) in virtual time: the shipped engine, the
-//! shipped elevators, and five rules for who may be given to the disks ([`rule`]). Every run is the same, so there is one.
+//! The shape of blogbench ([`shape`]) on a RAID-5 of modelled disks ([`crate::disk`]) in virtual
+//! time. It runs the shipped engine, the shipped elevators, and five rules for which side the disks
+//! serve ([`rule`]). Every run is the same, so there is one.
 
 mod bound;
 mod field;
@@ -57,7 +58,8 @@ const EVERY_RULE: [Rule; 6] = [
 const RULES_WITHOUT_LOCKS: [Rule; 4] =
     [Rule::FreeForAll, Rule::ReadFirst, Rule::WriteFirst, Rule::Braid];
 
-/// A minute has 660 works in the free-for-all, and one minute differs from the next by a hundredth: more than the targets allow.
+/// A minute has 660 works in the free-for-all, and two minutes differ by a hundredth: more than the
+/// targets allow.
 const BLOGBENCH_S: u64 = 600;
 
 /// One piece of work.
@@ -219,8 +221,8 @@ fn threaded(settings: &Settings, report: &mut Report) {
     ));
 }
 
-/// What such members allow: a read takes as long wherever it is, and what reads leave is for writes, of which a work takes
-/// the least that it took under one of the two rules.
+/// The limit of such members. A read takes the same time at any place, and writes get the rest of
+/// the time. A work of writes counts with its least time under the two rules.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn throttled_bound(case: &Case) -> String {
     let rate = |metric: &str, of: &str| {

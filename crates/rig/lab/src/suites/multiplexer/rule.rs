@@ -11,11 +11,12 @@ pub(super) enum Rule {
     ReadFirst,
     /// Reads only when no write waits, which is how UFS worked out.
     WriteFirst,
-    /// HAMMER without its multiplexer: readers share a lock with others of their leaf as long as a read takes, a flusher
-    /// needs the leaf alone.
+    /// HAMMER without its multiplexer: readers share a leaf's lock with others for the duration of
+    /// a read; a flusher needs the leaf alone.
     HammerBefore,
-    /// With it: in the flusher's slice, readers wait with their next read until the slice is over, whether the flusher has
-    /// something to do or not; the slice follows the backlog, and what came of it is not looked at.
+    /// HAMMER with its multiplexer. In the flusher's slice, readers hold their next read until the
+    /// slice is over, whether the flusher has work or not. The slice follows the backlog, without
+    /// feedback.
     Hammer,
     /// The shipped multiplexer.
     Braid,
@@ -38,7 +39,7 @@ impl Rule {
     }
 }
 
-/// Who may be given to a member.
+/// The kinds that a member may be given.
 pub(super) enum Allows {
     /// The same at every member.
     All(Allowed),
@@ -73,7 +74,7 @@ impl Gate {
         Self { rule, settings, multiplexer, slice: (0, 0), set_permille_ns: (0, 0), asked_at: 0 }
     }
 
-    /// Who may go, and when to ask again.
+    /// The kinds that may go now, and when to ask again.
     pub(super) fn turn(&mut self, now: u64, demand: Demand) -> (Allows, Option<u64>) {
         if demand.reads && demand.writes {
             let since = now - self.asked_at;
@@ -118,7 +119,8 @@ impl Gate {
         if time == 0 { 0.0 } else { sum as f64 / time as f64 }
     }
 
-    /// What the flusher's share should be. HAMMER counts inodes that wait; here one that does is as good as all.
+    /// The intended share of the flusher. HAMMER counts waiting inodes; here one waiting client
+    /// counts as all.
     fn set_point(&self, demand: Demand) -> u32 {
         let MultiplexerSettings { share_min_permille: least, share_max_permille: most, .. } =
             self.settings;

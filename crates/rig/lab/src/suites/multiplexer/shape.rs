@@ -1,4 +1,4 @@
-//! Who asks, and what for: the shape of blogbench, of which every number has its name here.
+//! The clients and their requests: the shape of blogbench, with a name for every number.
 //!
 //! ```text
 //!   reader      a file anywhere, block after block, then the next file
@@ -6,7 +6,7 @@
 //!   commenter   one block anywhere, then fsync  flooder     new files one behind the other, never fsync
 //! ```
 //!
-//! Every client waits for an answer before its next request, but a flooder, which has several under way.
+//! Every client waits for an answer before its next request, but a flooder, which has several out.
 
 use crate::random::Random;
 
@@ -15,7 +15,7 @@ pub(super) const BLOCK_SECTORS: u64 = 32;
 /// Requests of one file: 64 KiB.
 pub(super) const FILE_BLOCKS: u64 = 4;
 const FILE_SECTORS: u64 = BLOCK_SECTORS * FILE_BLOCKS;
-/// What it takes a client to make a request.
+/// A client's own time for each request.
 pub(super) const THINK_NS: u64 = 100_000;
 /// Requests that a flooder has under way.
 const FLOOD_DEPTH: u64 = 16;
@@ -59,7 +59,7 @@ pub(super) enum Kind {
     Flooder,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Read { start: u64, sectors: u64 },
@@ -73,7 +73,7 @@ pub(super) struct Client {
     kind: Kind,
     random: Random,
     capacity: u64,
-    /// The file that it is at, and how many of its blocks were asked for.
+    /// Its current file, and how many of the file's blocks it has requested.
     file: u64,
     blocks: u64,
     pub(super) ready_at: u64,
@@ -158,8 +158,8 @@ impl Client {
         };
     }
 
-    /// Files that are read and rewritten are the lower half of the array. New ones are in the upper, where each writer has
-    /// begun somewhere and goes on behind its last file.
+    /// Files that are read and rewritten are in the lower half of the array. New files are in the
+    /// upper, where each writer starts at its own place and goes on behind its last file.
     fn turn_to_next_file(&mut self) {
         let half = self.capacity / FILE_SECTORS / 2;
         self.blocks = 0;

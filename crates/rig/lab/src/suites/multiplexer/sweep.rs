@@ -1,8 +1,9 @@
-//! Case `sweep`: every rule over the whole field ([`super::field`]), beside what the arms allow ([`super::bound`]).
+//! Case `sweep`: every rule over the whole field ([`super::field`]), beside the arms' limit
+//! ([`super::bound`]).
 //!
-//! A place of the field is *in reach* if the arms allow three times the writes of the free-for-all with 80 % of its reads;
-//! elsewhere the most that they allow with 80 % stands for three times. Where the shipped rule is below either is printed,
-//! place by place.
+//! A place of the field is *in reach* if the arms allow three times the writes of the free-for-all
+//! with 80 % of its reads. Elsewhere their maximum with 80 % replaces the three times. The suite
+//! prints, place by place, where the shipped rule is below either.
 
 use super::bound::{Bound, Cost};
 use super::field::Cell;
@@ -12,11 +13,11 @@ use crate::frame::{Case, Curves, Figure, Marks, Metric, Report, Series, Settings
 
 const NAME: &str = "sweep";
 
-/// What is to be kept of the reads, and what the writes are to become.
+/// The target: this part of the reads is kept, and writes grow this many times.
 const KEPT: f64 = 0.8;
 const TIMES: f64 = 3.0;
 
-/// By so many points a share may be above its set point, and for so many periods a side may be held.
+/// A share may exceed its set point by so many points, and a side may be held for so many periods.
 const OFF_MAX: f64 = 5.0;
 const HELD_MAX: f64 = 2.0;
 
@@ -31,7 +32,7 @@ const OFF: &str = "share above its set point";
 const HELD: &str = "longest hold of a side";
 const BOUND: &str = "bound";
 
-/// What is looked at of a point.
+/// One value of a point.
 type Value = fn(&Point) -> f64;
 /// One of the values that a metric has over the field.
 type End = fn(Spread) -> f64;
@@ -50,7 +51,7 @@ const METRICS: [(Metric, Value); 6] = [
 struct Point {
     kept: f64,
     writes: f64,
-    /// Of [`TIMES`], or of what the arms allow, if that is less.
+    /// As a part of [`TIMES`], or of the arms' limit, if that is less.
     reached: f64,
     /// Of what the arms allow with the reads that it keeps.
     allowed: f64,
@@ -109,7 +110,7 @@ impl Place {
         braid.kept >= KEPT && braid.reached >= 1.0 && self.is_fair()
     }
 
-    /// Whether it holds its share there, and nobody for two periods.
+    /// Whether the rule holds its share there, and no side for two periods.
     fn is_fair(&self) -> bool {
         let braid = self.braid();
         braid.off_points <= OFF_MAX && braid.held_periods <= HELD_MAX

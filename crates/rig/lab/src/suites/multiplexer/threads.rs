@@ -1,6 +1,6 @@
-//! The same clients with threads and clocks: a volume over members in memory, each with one thread and a layer that makes it
-//! slow. A request takes as long wherever it is, so that order saves nothing here: it shows that the runtime's turns hold
-//! for threads, not what they save.
+//! The same clients with threads and clocks: a volume over members in memory, each with one thread
+//! and a layer that makes it slow. A request takes the same time at any place, so order saves
+//! nothing here. It shows that the runtime's turns work with threads, not how much they save.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,14 @@ use super::shape::{Client, Shape, Wish};
 use super::world::Outcome;
 use crate::array::{self, Plan, Policy};
 
-/// What a read and a write take: about half a turn of a fast disk.
+/// The time of a read and of a write: about half a turn of a fast disk.
 pub(super) const SERVICE: Duration = Duration::from_millis(3);
 /// Members, one thread each.
 pub(super) const MEMBERS: u16 = 4;
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Runs all clients for so long; time is real. Of the rules the runtime has two: free-for-all, and its own.
+/// Runs all clients for `time`, in real time. The runtime has two of the rules: free-for-all, and
+/// its own.
 pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
     let plan = Plan {
         level: Level::Raid5,

@@ -1,4 +1,5 @@
-//! Clients, the shipped engine, a gate, the shipped elevators, and disks, in virtual time; every run is the same.
+//! Clients, the shipped engine, a gate, the shipped elevators, and disks, in virtual time; every
+//! run is the same.
 //!
 //! ```text
 //!   clients ─▶ (HAMMER's locks) ─▶ engine ─▶ elevators ─▶ disks
@@ -22,7 +23,7 @@ use crate::member::{Member, Waits};
 /// Leaves of HAMMER's tree that files share.
 pub(super) const LEAVES: u64 = 32;
 
-/// What is to be run.
+/// One run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) geometry: Geometry,
@@ -37,7 +38,7 @@ pub(super) struct Plan {
     pub(super) time_ns: u64,
 }
 
-/// What came of it.
+/// Its results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) files_read: u64,
@@ -52,7 +53,7 @@ pub(super) struct Outcome {
     pub(super) share_permille: f64,
     pub(super) set_point_permille: f64,
     pub(super) waits: Waits,
-    /// What the arms' time went into, as the disks know it, since it counts.
+    /// The disks' account of their arms' time since the warm-up.
     pub(super) account: Account,
 }
 
@@ -63,7 +64,7 @@ struct Leaf {
     is_written: bool,
 }
 
-/// What was asked for and is not answered.
+/// A request without an answer yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     client: usize,
@@ -72,7 +73,7 @@ struct Pending {
     leaf: Option<usize>,
 }
 
-/// Fsyncs on their way: those of the round that runs, and those that wait for the next.
+/// Fsyncs in progress: those of the running round, and those that wait for the next.
 #[derive(Debug, Default)]
 struct Fsyncs {
     running: Vec<Pending>,
@@ -96,7 +97,7 @@ pub(super) struct World {
     gate_asks_at: Option<u64>,
     /// How long members were busy with readers, and with the flusher, since it counts.
     busy_ns: [u64; 2],
-    /// What had gone into before it counts.
+    /// The account at the end of the warm-up.
     before: Account,
     outcome: Outcome,
 }
@@ -144,7 +145,7 @@ impl World {
         self.outcome.share_permille = share;
         self.outcome.set_point_permille = self.gate.mean_set_point_permille();
         self.outcome.account = self.account().with(&self.before, u64::wrapping_sub);
-        // Who waits still has waited for so long at least.
+        // A client that still waits has waited for at least this long.
         for pending in self.fsyncs.running.iter().chain(&self.fsyncs.waiting) {
             self.outcome.fsync_ns.push(end - pending.since.max(self.plan.warm_up_ns));
         }
@@ -206,7 +207,7 @@ impl World {
         true
     }
 
-    /// With HAMMER's locks: the leaf of what the client is about to do, if it is free for it.
+    /// With HAMMER's locks: the leaf that the client needs, if it is free.
     #[allow(clippy::option_option, reason = "no leaf is needed, or one that is not free")]
     fn lock(&mut self, index: usize) -> Option<Option<usize>> {
         let client = &self.clients[index];

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What one run of fio does.
+/// One run of fio.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) struct Job {
     /// fio's own word: read, write, randread, randwrite.
@@ -38,7 +38,7 @@ pub(in crate::suites) enum Length {
     Warm(u32),
 }
 
-/// What it is done to.
+/// The target of a job.
 #[derive(Clone, Debug)]
 pub(in crate::suites) enum Target {
     Export(String),
@@ -47,15 +47,15 @@ pub(in crate::suites) enum Target {
         paths: Vec<String>,
         skip_bytes: u64,
     },
-    /// A file for each writer in a folder of a file system, each write followed by an fsync; the depth of the job is not
-    /// looked at.
+    /// A file for each writer in a folder of a file system, each write followed by an fsync; the
+    /// job's depth is ignored.
     Durably {
         folder: String,
         writers: u32,
     },
 }
 
-/// What was reached.
+/// The result of a job.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) struct Reached {
     pub(in crate::suites) requests: f64,

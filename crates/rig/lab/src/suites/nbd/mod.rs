@@ -1,9 +1,11 @@
-//! Through NBD: `braid serve` over files on a real disk, beside the raw files, nbdkit and qemu-nbd, all driven by fio.
+//! Through NBD: `braid serve` over files on a real disk, beside the raw files, nbdkit and qemu-nbd,
+//! all driven by fio.
 //!
-//! Where it stands: the last cases of the suites `read` and `write`. Before each turn the files leave the page cache, so
-//! that who reads through it reads from the disk as well. Members and the raw file are written whole first: a hole is no
-//! disk. Needs fio with its engines nbd and libaio, the built command, and for the peers nbdkit and qemu-nbd; what is not
-//! there is left out in so many words.
+//! Place in the flow: the last cases of the suites `read` and `write`. Before each turn the files
+//! leave the page cache, so that servers that read through it read from the disk as well. Members
+//! and the raw file are fully written first: a hole is no disk. Needs fio with its engines nbd and
+//! libaio, the built command, and for the peers nbdkit and qemu-nbd; the report says what is
+//! missing.
 
 pub(super) mod fio;
 pub(super) mod servers;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A running server; it is told to end, and waited for, when this is dropped.
+/// A running server; dropping it ends the server and waits for it.
 pub(in crate::suites) struct Server {
     child: Child,
     socket: PathBuf,
@@ -61,7 +61,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(process) = process {
-            // One that is gone already needs no telling.
+            // A server that has ended already needs no signal.
             let _ended = kill_process(process, Signal::TERM);
         }
         let _status = self.child.wait();
@@ -137,7 +137,7 @@ pub(in crate::suites) fn wait_for(file: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A certificate that signs for itself, with its key, in `folder`, under the names that `serve --tls` wants.
+/// A self-signed certificate with its key, in `folder`, under the names that `serve --tls` expects.
 pub(in crate::suites) fn certify(folder: &Path) -> Result<(), String> {
     let path = |name: &str| folder.join(name).display().to_string();
     let mut openssl = Command::new("openssl");
@@ -154,7 +154,7 @@ pub(in crate::suites) fn certify(folder: &Path) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-/// A port of 127.0.0.1 that nobody listens on just now.
+/// A port of 127.0.0.1 that no process listens on just now.
 pub(in crate::suites) fn free_port() -> Result<u16, String> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0));
     let address = listener.and_then(|listener| listener.local_addr());

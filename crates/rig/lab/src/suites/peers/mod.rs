@@ -1,4 +1,4 @@
-//! Suite `peers`: what others do with the same files and devices, in the same rounds.
+//! Suite `peers`: other software on the same files and devices, in the same rounds.
 //!
 //! ```text
 //!   fio ─NBD─▶ braid serve │ nbdkit file │ qemu-nbd ─▶ files                    (`super::nbd`)
@@ -6,7 +6,8 @@
 //!                   btrfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid ─▶ loop devices       braid below a file system
 //! ```
 //!
-//! What is not installed, and what needs root, is left out in so many words. md and dm-raid need a guest, whose figures would say nothing without KVM.
+//! The report says which programs or rights are missing. md and dm-raid need a guest, whose figures
+//! would say nothing without KVM.
 
 pub(super) mod mounted;
 mod work;
@@ -38,7 +39,7 @@ const NBD: &[Through] = &[
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
     nbd::run(settings, &mut report, if settings.small { &NBD[..1] } else { NBD });
-    // What a small run shows of one level it shows of the other.
+    // A small run needs only one level to show that it works.
     let raids: &[Raid] =
         if settings.small { &[Raid::Five] } else { &[Raid::One, Raid::Five, Raid::Six] };
     for raid in raids.iter().copied() {

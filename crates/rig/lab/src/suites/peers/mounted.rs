@@ -1,11 +1,12 @@
-//! File systems on loop devices: btrfs with its own RAID, or a file system on an array of braid's, made, mounted, and taken apart.
+//! File systems on loop devices, made, mounted, and taken apart: btrfs with its own RAID, or a file
+//! system on a braid array.
 //!
 //! ```text
 //!   Btrfs          folder ◀─ btrfs raid ◀─ loop devices ◀─ files in memory
 //!   …OnBraid       folder ◀─ btrfs, ext4 ◀─ loop ◀─ FUSE file ◀─ braid serve ◀─ loop devices ◀─ files in memory
 //! ```
 //!
-//! What was attached last goes first when it is dropped, so that nothing stays behind after a failure.
+//! A drop detaches in reverse order, so that a failure leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use super::super::nbd::servers::{self, Server};
 
-/// What is read while a member is missing.
+/// The file that clients read while a member is missing.
 pub(super) const READ_FILE: &str = "read";
 const READ_MIB: usize = 64;
-/// What a file system holds, besides, when a member is filled: with [`READ_FILE`] a quarter of what it can, nearly.
+/// Further content before a rebuild: with [`READ_FILE`] almost a quarter of the file system's
+/// capacity.
 const HELD_FILE: &str = "held";
 const SMALL_HELD_MIB: usize = 16;
 /// The kernel or another program may still look at a device or a file system for a moment.
@@ -54,8 +56,8 @@ impl Raid {
         }
     }
 
-    /// For `mkfs.btrfs`: of metadata and of data. Its authors want metadata in copies where data have parity, as many as may
-    /// be lost and one more.
+    /// Profiles for `mkfs.btrfs`, of metadata and of data. Its authors want copies of metadata
+    /// where data have parity: one more than members may be lost.
     const fn of_btrfs(self) -> [&'static str; 2] {
         match self {
             Self::One => ["raid1", "raid1"],
@@ -74,7 +76,7 @@ impl Raid {
     }
 }
 
-/// What is above what.
+/// The layers of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stack {
     Btrfs,
@@ -117,7 +119,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // What cannot be undone is seen by `losetup`.
+        // A device that stays attached shows in `losetup`.
         let _said = output(Command::new("losetup").arg("--detach").arg(&self.0));
     }
 }
@@ -145,7 +147,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // What stays is seen by `mount`.
+        // A file system that stays mounted shows in `mount`.
         let _said = again(|| output(Command::new("umount").arg(&self.0)));
     }
 }
@@ -216,8 +218,8 @@ impl Mounted {
         self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
     }
 
-    /// A device that nothing was ever written to. Its file has no name any more, so that its memory goes with it; and had one that no
-    /// other had, as btrfs tells loop devices apart by these.
+    /// A device that was never written. Its file is unlinked at once, so that its memory goes with
+    /// it. The name it had was unique, as btrfs tells loop devices apart by name.
     fn blank(&self) -> Result<Loop, String> {
         let failed = |error: std::io::Error| error.to_string();
         let file = tempfile::NamedTempFile::new_in(self.folder.path()).map_err(failed)?;
@@ -229,7 +231,7 @@ impl Mounted {
         self.members.iter().map(|member| member.0.clone()).collect()
     }
 
-    /// What is mounted.
+    /// The device to mount.
     fn device(&self) -> &str {
         &self.disk.as_ref().unwrap_or(&self.members[0]).0
     }
@@ -258,7 +260,7 @@ impl Mounted {
         self.folder.path().join("control").display().to_string()
     }
 
-    /// Writes until a quarter of what it can hold is held, so that a member has something to be filled with.
+    /// Writes until a quarter of the capacity is used, so that a rebuild has work.
     pub(super) fn hold_much(&self) -> Result<(), String> {
         let most = self.member_mib * self.raid.data_members() / 4 - READ_MIB;
         let mebibytes = if self.is_small { SMALL_HELD_MIB } else { most };
@@ -274,7 +276,8 @@ impl Mounted {
         (self.mount, self.disk, self.server) = (None, None, None);
         let gone = self.members.pop().ok_or("it has members")?;
         if self.stack == Stack::Btrfs {
-            // The kernel would remember it, though it is gone. Where it has just been replaced, it is held for a moment still.
+            // Has btrfs forget the removed device. A device that was just replaced is still held
+            // for a moment.
             again(|| {
                 output(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&gone.0))
             })?;
@@ -287,7 +290,7 @@ impl Mounted {
         }
     }
 
-    /// Gives a blank device the place of the one that was taken away; how many seconds it took until nothing was missing.
+    /// Replaces the removed device by a blank one; returns the seconds until the array is complete.
     pub(super) fn rebuild(&mut self) -> Result<f64, String> {
         let newcomer = self.blank()?;
         let begun = Instant::now();
@@ -321,7 +324,7 @@ pub(in crate::suites) fn again(
     said
 }
 
-/// What a program prints; an error is what it says of it.
+/// A program's output; the error has its message.
 pub(in crate::suites) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {

@@ -1,5 +1,5 @@
-//! What is done in a file system: fs_mark, and fio with an fsync after each write; reads while a member is missing; and a member
-//! that is filled.
+//! The work in a file system: fs_mark, and fio with an fsync after each write; reads while a member
+//! is missing; and a rebuild.
 
 use std::path::Path;
 use std::process::Command;
@@ -84,7 +84,7 @@ impl Work {
         }
     }
 
-    /// What its metric is of this file system.
+    /// The value of its metric on this file system.
     pub(super) fn run(&self, mounted: &mut Mounted, small: bool) -> Result<f64, String> {
         let folder = mounted.folder().to_owned();
         let length = if small { Length::Mebibytes(1) } else { Length::Seconds(1) };
@@ -102,7 +102,7 @@ impl Work {
                 let folder = folder.join(format!("writers-{writers}"));
                 std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
                 let target = Target::Durably { folder: folder.display().to_string(), writers };
-                // Each writer writes as much as its job says: 64 times a mebibyte is more than a small run wants.
+                // Each writer writes as much as its job says; 64 MiB are too much for a small run.
                 let job = Job::full("randwrite", if small { 64 } else { 4 }, 1);
                 fio(job, &target)
             }
@@ -133,7 +133,8 @@ fn fs_mark(
     rate(&output(&mut command)?).ok_or_else(|| format!("{command:?} says no files a second"))
 }
 
-/// Files a second, in what fs_mark prints: the fourth column of its last line, where the first is a number.
+/// Files a second in fs_mark's output: the fourth column of its last line that begins with a
+/// number.
 fn rate(text: &str) -> Option<f64> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What the suite compares: something that takes clients' requests and asks disks for others.
+//! The contenders' interface: a backend takes clients' requests and sends requests to disks.
 
 use crate::disk::{DiskRequest, Whose};
 
@@ -11,7 +11,7 @@ pub(super) struct ClientRequest {
     pub(super) is_write: bool,
 }
 
-/// What it asks for, and what it answers.
+/// Its requests and answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     /// Which disk, what, and for whom.
@@ -20,7 +20,7 @@ pub(super) struct Effects {
     pub(super) answers: Vec<u64>,
 }
 
-/// An array without disks. Whatever is handed in may leave effects behind.
+/// An array without disks. Any call may leave effects behind.
 pub(super) trait Backend {
     /// A client asks.
     fn request(&mut self, now: u64, request: ClientRequest);
@@ -37,10 +37,10 @@ pub(super) trait Backend {
     /// Everything answered is to go to the disks; no client waits for more of it.
     fn flush(&mut self, now: u64);
 
-    /// What it asks for since the last call.
+    /// Takes the effects since the last call.
     fn take(&mut self) -> Effects;
 
-    /// What is answered and not on the disks, in thousandths of what may be.
+    /// Acknowledged data that is not on the disks, in thousandths of the limit.
     fn backlog_permille(&self) -> u32;
 
     /// Whether nothing is under way.

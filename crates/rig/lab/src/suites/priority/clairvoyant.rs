@@ -1,5 +1,5 @@
-//! What the arms allow: an array that knows everything that will be asked, and writes it when that
-//! costs least.
+//! The limit of the arms: an array that knows all future requests, and writes when that costs
+//! least.
 //!
 //! ```text
 //!   all that clients read in a phase has been read
@@ -8,12 +8,11 @@
 //!   a client writes ──▶ answered at once        a client reads ──▶ its disk
 //! ```
 //!
-//! No order of stripes reads less: a row of which one or two blocks of three are written reads two
-//! or one, once, whichever clients write them, and when. Each disk goes over its reads and its
-//! writes once, from one end to the other, and leaves no reader's file for a write. An array that
-//! learns of a write only when a client asks for it does no better where arms are busy, but for
-//! what one sweep for both would save. Where few clients read, arms are idle meanwhile, and this is
-//! no bound.
+//! No order of stripes reads less. A row with one or two of three blocks written reads two or one
+//! blocks, once, whichever clients write them, and when. Each disk sweeps once over its reads and
+//! once over its writes, and leaves no reader's file for a write. An array that learns of a write
+//! only from a client's request does no better if arms are busy; one sweep for both would save a
+//! little. With few readers arms are idle meanwhile, and this is no bound.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +36,7 @@ struct Run {
     is_parity: bool,
 }
 
-/// All that a phase does for writes, and what is left of it.
+/// The requests of a phase for its writes that are still to come.
 #[derive(Debug, Default)]
 struct Plan {
     /// Requests of clients that read.
@@ -70,7 +69,6 @@ pub(super) struct Clairvoyant {
 }
 
 impl Clairvoyant {
-    /// One that knows these phases.
     pub(super) fn new(geometry: StripeGeometry, phases: &[Vec<Stream>]) -> Self {
         let plans: Vec<Plan> = phases.iter().map(|streams| Plan::of(&geometry, streams)).collect();
         Self {
@@ -84,8 +82,8 @@ impl Clairvoyant {
         }
     }
 
-    /// What may go now of the phase: reads for writes when clients have read all that they will,
-    /// and writes when those are in.
+    /// Issues the phase's next requests: pre-reads once clients have read everything, writes once
+    /// the pre-reads are done.
     fn go_on(&mut self) {
         if self.plan.reads > 0 {
             return;

@@ -20,7 +20,7 @@ pub(super) struct Braid {
 }
 
 impl Braid {
-    /// With as many stripes of the same size as the models have, and otherwise as it is without being asked.
+    /// With as many stripes of the same size as the models, and defaults otherwise.
     pub(super) fn new(geometry: &Geometry, tuning: Tuning) -> Self {
         let unit_sectors_max = u32::try_from(BLOCK_SECTORS).expect("few");
         let engine = Engine::new(geometry, unit_sectors_max, tuning);

@@ -1,5 +1,5 @@
-//! Which stripe next, as it was: *before*, where delayed stripes are all let go at once; and *seed*, where they wait on a
-//! hold list that full-width writes may pass.
+//! The order of stripes in two older states: *before*, which releases delayed stripes all at once;
+//! and *seed*, where they wait on a hold list that full-width writes may pass.
 //!
 //! ```text
 //!               full ─────────────────────────────────────────▶ writes ─▶ answered
@@ -8,12 +8,16 @@
 //!                                            └─▶ hold   (seed) ────┘
 //! ```
 //!
-//! A model of the mechanism and of nothing else: stripes of 4 KiB blocks, found by band, the least recently used free one
-//! taken for a new band, and once there was none, none before a quarter is free; a full one is written, a partial one first reads what it lacks, the cheaper way. A request that
-//! finds no stripe waits, and all behind it. As in md at the time: delayed stripes are activated as soon as there is
-//! nothing else to handle and no stripe pre-reads (md plugs its queue on top of that, but a reader that waits for a page unplugs it); a block that comes later is taken along until
-//! the stripe is written; blocks that were read or written stay valid until the stripe is taken for another band.
-//! Reads go past the stripes. Handling costs no time. No bytes are moved: this is about when, and how many.
+//! It models this mechanism only. Stripes have 4 KiB blocks and are found by band. A new band takes
+//! the least recently used free stripe. Once none was free, none is given out before a quarter is
+//! free. A full stripe is written; a partial one first reads its missing blocks, the cheaper way. A
+//! request that finds no stripe waits, and all behind it.
+//!
+//! As in md at the time, delayed stripes are activated once no other stripe needs handling and none
+//! pre-reads. (md also plugs its queue, but a reader that waits for a page unplugs it.) A later
+//! block joins until the stripe is written. Blocks that were read or written stay valid until the
+//! stripe is taken for another band. Reads go past the stripes. Handling costs no time. No bytes
+//! are moved: only the times and numbers of requests matter.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +30,7 @@ use crate::disk::Whose;
 /// Sectors of a stripe's block.
 pub(super) const BLOCK_SECTORS: u64 = 8;
 
-/// What lets partial stripes go.
+/// The rule that releases partial stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     /// All at once.
@@ -63,7 +67,7 @@ struct Stripe {
     may_read: bool,
 }
 
-/// What a disk request was for.
+/// The purpose of a disk request.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Stripe(usize, u16),

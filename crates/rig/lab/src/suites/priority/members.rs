@@ -1,11 +1,12 @@
-//! The members of this suite's worlds: disks as they are, or behind what ships before disks that seek.
+//! The members of this suite's worlds: bare disks, or disks behind the shipped elevator for disks
+//! that seek.
 
 use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Operation, Settings};
 
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
 use crate::member::Member;
 
-/// What stands before the disks.
+/// The layer before the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// Nothing: they order for themselves what they are asked.
@@ -47,7 +48,7 @@ impl Members {
         })
     }
 
-    /// What the arms' time went into.
+    /// Where the arms' time went.
     pub(super) fn account(&self) -> Account {
         let add = |all: Account, one| all.with(&one, u64::wrapping_add);
         match self {
@@ -65,7 +66,7 @@ impl Members {
         }
     }
 
-    /// When something will be done, or may be given to a disk.
+    /// When the next request ends, or may be given to a disk.
     pub(super) fn next(&self) -> Option<u64> {
         match self {
             Self::Bare(disks) => disks.iter().filter_map(Disk::next).min(),
@@ -75,7 +76,7 @@ impl Members {
         }
     }
 
-    /// What is done by `now`.
+    /// Returns the requests done by `now`.
     pub(super) fn advance(&mut self, now: u64) -> Vec<u64> {
         let mut ids = Vec::new();
         match self {

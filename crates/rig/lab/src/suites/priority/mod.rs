@@ -47,9 +47,9 @@ const METRICS: [Metric; 5] = [
 /// The seed's array: four disks, RAID-5, chunk 64 KiB.
 const DISKS: u16 = 4;
 const CHUNK_SECTORS: u32 = 128;
-/// What clients have under way, at most: more than the larger cache holds.
+/// Maximum that clients have out: more than the larger cache holds.
 const WINDOW_SECTORS: u64 = 16 << 10;
-/// What it takes to make 4 KiB: about 400 MB/s.
+/// A client's time to make 4 KiB: about 400 MB/s.
 const THINK_NS: u64 = 10_000;
 
 /// The array that knows what will be written.
@@ -64,7 +64,7 @@ const BEFORE_DISKS: [(&str, &str, Before); 4] = [
     ("braid turns", "braid", Before::Multiplexer),
 ];
 
-/// What is done, and how.
+/// A case: its streams and its settings.
 struct Work {
     name: &'static str,
     tuning: Tuning,
@@ -94,8 +94,8 @@ fn sequential(region: (u64, u64), window: u64, bytes: u64) -> Stream {
     Stream { is_write, is_random, sectors, window, think_ns: THINK_NS, region, requests }
 }
 
-/// At once: a file written in order in blocks of 4 KiB, one in blocks of 128 KiB, one read in order in blocks of 128 KiB;
-/// blocks of 4 KiB written and read anywhere.
+/// Five streams at once: a file written in order in blocks of 4 KiB, one in blocks of 128 KiB, one
+/// read in order in blocks of 128 KiB; random writes and random reads of 4 KiB.
 fn mix(capacity: u64, bytes: u64) -> Vec<Stream> {
     let part = capacity / 8 / 384 * 384;
     let region = |number: u64| (number * part, part);
@@ -123,9 +123,10 @@ fn mix(capacity: u64, bytes: u64) -> Vec<Stream> {
     ]
 }
 
-/// tiobench, by its manual: for each block size and number of threads, files of one size together are written in order, then
-/// anywhere, then read in order, then anywhere; a thread has a file of its own, and 4000 blocks are written and read anywhere
-/// for 2 GiB of files. All of it through a page cache, which reads ahead and writes behind.
+/// tiobench, by its manual. For each block size and number of threads, files of one size are
+/// written in order, then at random, then read in order, then at random. Each thread has its own
+/// file; 4000 blocks are written and read at random for 2 GiB of files. All of it goes through a
+/// page cache, which reads ahead and writes behind.
 fn tiobench(capacity: u64, bytes: u64) -> Vec<Vec<Stream>> {
     let part = capacity / 8 / 384 * 384;
     let mut phases = Vec::new();
@@ -267,14 +268,14 @@ impl Work {
         };
         let contenders = bare.into_iter().chain(more.iter().copied()).map(contender).collect();
         let case = race(settings, self.name, &METRICS, contenders);
-        // Where there are phases, reads of one are no faster for the stripes of another: both figures stand.
+        // With phases, one phase's reads do not profit from another's stripes: both figures stand.
         let metrics = if self.phases.len() > 1 { &[RATE, WRITTEN][..] } else { &[RATE] };
         let targets = metrics.iter().map(|name| Target::ratio(name, "braid", "before", self.bound));
         report.add(case.map(|case| case.with(targets)));
     }
 }
 
-/// What the arms' time went into; where some phases only read, of those that write.
+/// Where the arms' time went; if some phases only read, only in those that write.
 #[allow(clippy::cast_precision_loss, reason = "four figures are shown")]
 fn arms(outcome: &Outcome) -> String {
     let busy =

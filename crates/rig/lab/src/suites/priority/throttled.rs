@@ -1,8 +1,9 @@
-//! The same clients and arrays in real time: members in memory, each behind a thread and a layer that makes it slow.
+//! The same clients and arrays in real time: members in memory, each behind a thread and a layer
+//! that makes it slow.
 //!
-//! A member's thread takes what has come, in order of position, adjacent requests as one, as a disk's queue does. Each run
-//! takes a fixed time, a read longer than a write. Nothing here is exact; it shows that what virtual time says holds
-//! for threads and clocks.
+//! A member's thread takes its queue in order of position, adjacent requests as one, as a disk's
+//! queue does. Each run takes a fixed time, a read longer than a write. Nothing here is exact; it
+//! shows that the results of virtual time hold for threads and clocks.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -15,9 +16,9 @@ use super::backend::Backend;
 use super::world::{Client, Outcome, Stream};
 use crate::disk::DiskRequest;
 
-/// What a run of reads takes: about half a turn of a fast disk.
+/// The time of a run of reads: about half a turn of a fast disk.
 pub(super) const READ: Duration = Duration::from_millis(3);
-/// What a run of writes takes: they go through a disk's cache.
+/// The time of a run of writes: they go through a disk's cache.
 pub(super) const WRITE: Duration = Duration::from_micros(300);
 /// The longest run.
 const RUN_SECTORS_MAX: u64 = 128;

@@ -1,4 +1,4 @@
-//! What a model has on its way: requests to disks, each with its owner, and parts of clients'
+//! A model's requests in progress: requests to disks, each with its owner, and parts of clients'
 //! requests.
 
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ impl<O> Traffic<O> {
         self.owners.remove(&id).expect("it was asked for")
     }
 
-    /// What was asked and answered since the last call.
+    /// Takes the requests and answers since the last call.
     pub(super) fn take(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }

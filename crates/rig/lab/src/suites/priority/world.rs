@@ -1,4 +1,4 @@
-//! Clients, an array and its disks in virtual time: nothing happens by chance, and every run is the same.
+//! Clients, an array and its disks in virtual time: nothing is random, and every run is the same.
 
 use super::backend::{Backend, ClientRequest};
 use super::members::{Before, Members};
@@ -14,7 +14,7 @@ pub(super) struct Stream {
     pub(super) sectors: u32,
     /// Requests that are not answered, at most.
     pub(super) window: u64,
-    /// What it takes the client to make one.
+    /// The client's own time for each request.
     pub(super) think_ns: u64,
     /// First sector and sectors of its part of the array.
     pub(super) region: (u64, u64),
@@ -22,18 +22,18 @@ pub(super) struct Stream {
     pub(super) requests: u64,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) time_ns: u64,
-    /// Of phases in which a client wrote, and in which one read.
+    /// Of phases with a writing client, and of phases with a reading one.
     pub(super) write_ns: u64,
     pub(super) read_ns: u64,
     pub(super) written_sectors: u64,
     pub(super) read_sectors: u64,
     pub(super) pre_read_sectors: u64,
     pub(super) positionings: u64,
-    /// What the arms' time went into; none where there are no disks.
+    /// Where the arms' time went; empty without disks.
     pub(super) account: Account,
     /// The same in phases that write.
     pub(super) writing: Account,
@@ -91,7 +91,7 @@ const CLIENTS_MAX: u64 = 64;
 pub(super) struct World<'a> {
     backend: &'a mut dyn Backend,
     members: Members,
-    /// What comes after the clients of now.
+    /// The phases after the current one.
     phases: std::slice::Iter<'a, Vec<Stream>>,
     clients: Vec<Client>,
     now: u64,
@@ -101,7 +101,7 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// The streams of a phase go at once; a phase begins when all of the one before is on the platters.
+    /// The streams of a phase run at once; a phase begins when the previous one is on the platters.
     pub(super) fn new(
         backend: &'a mut dyn Backend,
         (before, disks): (Before, usize),

@@ -1,7 +1,8 @@
-//! What clients feel of a rebuild, at the default target: their reads without it, and beside it.
+//! The effect of a rebuild on clients, at the default target: their reads without it, and beside
+//! it.
 //!
-//! Clients read 4 KiB anywhere and rest for a moment, on disks that serve one request after the other. The governor is given time
-//! to find its allowance, as it takes half a minute at most to do so (`braid-pace`).
+//! Clients read 4 KiB at random and pause for a moment, on disks that serve one request after the
+//! other. The governor gets time to find its allowance, at most half a minute (`braid-pace`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -73,7 +74,8 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
     case.map(|case| case.with(targets))
 }
 
-/// What clients see after the warm-up, which `warm` hears of: p99 and p50, in milliseconds.
+/// The clients' read times after the warm-up, at whose end `warm` is called: p99 and p50, in
+/// milliseconds.
 fn reads(volume: &Volume, times: &Times, warm: impl FnOnce()) -> (f64, f64) {
     let (counts, ends) = (AtomicBool::new(false), AtomicBool::new(false));
     let read_bytes = READ_BYTES as u64;

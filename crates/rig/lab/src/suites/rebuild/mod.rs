@@ -1,8 +1,9 @@
-//! Suite `rebuild`: how fast a member is filled, beside how fast the same kind of device is written from its start to its end.
+//! Suite `rebuild`: the speed of filling a member, beside that of writing the same kind of device
+//! from start to end.
 //!
-//! Nobody else asks for anything, so that a rebuild has all of the members' time; what clients feel of one is in [`clients`].
-//! In each round a member is failed, taken away, and a blank device comes in its place; the clock runs from the first work of the
-//! job to its last.
+//! No client submits requests, so a rebuild has all of the members' time; [`clients`] shows its
+//! effect on clients. In each round a member is failed and removed, and a blank device takes its
+//! place; the clock runs from the first work of the job to its last.
 
 mod clients;
 
@@ -35,15 +36,17 @@ const CALL_BYTES: usize = 1 << 20;
 /// As long as a rebuild may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What members are.
+/// The kind of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memory,
-    /// Memory that is as slow as a disk: each has its own time for [`DISK_BYTES_PER_SECOND`], as disks beside each other have.
+    /// Memory as slow as a disk: each member has [`DISK_BYTES_PER_SECOND`] of its own, like
+    /// separate disks.
     Disks,
     /// The same of [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond for each request.
     SmallDisks,
-    /// Files, past the page cache where their file system can do that. All lie on one disk, and share what it gives.
+    /// Files, past the page cache if their file system supports it. All lie on one disk, and share
+    /// its speed.
     Files,
 }
 
@@ -58,7 +61,7 @@ impl Kind {
     }
 }
 
-/// What a disk reads or writes in a row.
+/// The sequential speed of a disk.
 const DISK_BYTES_PER_SECOND: u64 = 200_000_000;
 const SMALL_DISK_BYTES_PER_SECOND: u64 = 50_000_000;
 const SMALL_DISK_REQUEST: Duration = Duration::from_millis(1);
@@ -67,7 +70,7 @@ const SMALL_DISK_REQUEST: Duration = Duration::from_millis(1);
 struct Disk {
     inner: MemoryMember,
     bytes_per_second: u64,
-    /// What a request takes beside that.
+    /// The additional time of each request.
     each: Duration,
     free_at: Mutex<Instant>,
 }

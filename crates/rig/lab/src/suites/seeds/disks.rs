@@ -1,4 +1,5 @@
-//! Disks with one arm each: memory behind nbdkit, which answers one request after the other and takes its time for each.
+//! Disks with one arm each: memory behind nbdkit, which serves one request after the other and
+//! delays each.
 //!
 //! ```text
 //!   braid serve ─▶ loop ─▶ FUSE ─▶ nbdfuse ─NBD─▶ nbdkit: one at a time (noparallel), each waits (delay) ─▶ memory
@@ -10,12 +11,13 @@ use std::process::{Child, Command, Stdio};
 use super::super::nbd::servers::{self, Server};
 use super::super::peers::mounted::{Loop, again, output};
 
-/// What a request takes at least, in milliseconds: near what an arm of a fast disk takes to another place.
+/// Minimum time of a request, in milliseconds: close to a seek of a fast disk.
 const REQUEST_MS: u32 = 2;
 
 /// A device that is such a disk.
 pub(super) struct Disk {
-    /// Past the page cache of the file: that of FUSE does not say how requests past it have to be aligned.
+    /// A loop device with direct I/O to the FUSE file, since FUSE does not say how direct I/O must
+    /// be aligned.
     device: Option<Loop>,
     /// Ends when its file is unmounted.
     fuse: Child,
@@ -53,7 +55,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.device = None;
-        // What stays is seen by `mount`.
+        // A file system that stays mounted shows in `mount`.
         let _said = again(|| output(Command::new("umount").arg(&self.folder)));
         let _status = self.fuse.wait();
     }

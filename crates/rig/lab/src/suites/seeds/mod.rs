@@ -1,12 +1,14 @@
-//! Suite `seeds`: what the seeds of two mechanisms measured, on file systems, over disks with one arm each.
+//! Suite `seeds`: the measurements of two mechanisms' seeds, on file systems, over disks with one
+//! arm each.
 //!
 //! ```text
 //!   fio ─▶ xfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid serve, RAID-5 ─▶ 4 × [`disks`]
 //! ```
 //!
-//! The seed of priority stripes ran dd onto the array, and tiobench on XFS, with and without a bypass threshold; that of the
-//! multiplexer ran blogbench. Here fio does what these do, so that every round does the same. What both were like before
-//! is in the suites `priority` and `multiplexer`: a server of today has no such thing to turn on.
+//! The seed of priority stripes ran dd onto the array, and tiobench on XFS, with and without a
+//! bypass threshold; that of the multiplexer ran blogbench. Here fio does the same work, equal in
+//! every round. The suites `priority` and `multiplexer` have the states before: a server of today
+//! has no such option.
 
 mod disks;
 
@@ -124,7 +126,7 @@ fn run(settings: &Settings) -> Report {
         report.note(format!("seeds: skipped, {why}"));
         return report;
     }
-    // What a small run shows of one it shows of the others, but for file systems.
+    // A small run needs only one experiment, with a file system, to show that it works.
     let all = if settings.small { &EXPERIMENTS[2..3] } else { &EXPERIMENTS[..] };
     for experiment in all.iter().filter(|experiment| settings.wants(experiment.name)) {
         match case(settings, experiment) {

@@ -1,7 +1,7 @@
 //! The same with threads and clocks: a volume over members in memory, one of which stalls.
 //!
-//! Every request takes a member 2 ms, so that the threads do not run at the speed of memory. Reads come through
-//! `Volume::call`, from a thread for each reader.
+//! Every request takes a member 2 ms, so that the threads do not run at the speed of memory. Reads
+//! come through `Volume::call`, from a thread for each reader.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,9 @@
-//! An array, readers, writers, and a member that stalls, in virtual time: nothing is chance, every run is the same.
+//! An array, readers, writers, and a member that stalls, in virtual time: nothing is random, every
+//! run is the same.
 //!
-//! The shipped engine, both sides of it: one shard, and the array machine that decides who sits out. Superblocks are
-//! written in no time. A stalled member begins nothing and ends nothing until the stall is over; then it goes on.
+//! It runs both sides of the shipped engine: one shard, and the array machine that decides which
+//! member sits out. Superblocks are written in no time. A stalled member begins nothing and ends
+//! nothing until the stall is over; then it goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +16,7 @@ use braid_geometry::{Geometry, Level, LogicalSector, Shape, default_layout};
 use crate::disk::{Disk, DiskPlan, DiskRequest};
 use crate::random::Random;
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     /// The stall.
@@ -32,7 +34,7 @@ pub(super) const STALLED: usize = 1;
 pub(super) const READERS: usize = 16;
 pub(super) const WRITERS: usize = 2;
 pub(super) const BLOCK_SECTORS: u64 = 32;
-/// What a writer does between an answer and its next write; it is answered early.
+/// A writer's pause between an answer and its next write; its writes are acknowledged early.
 pub(super) const THINK_NS: u64 = 50_000_000;
 /// When the stall begins, and how long it is looked on afterwards.
 const BEFORE_NS: u64 = 5_000_000_000;
@@ -51,7 +53,7 @@ pub(super) struct World {
     shard: Shard,
     regions: Regions,
     disks: Vec<Disk>,
-    /// What the stalled member was asked for since.
+    /// Requests to the member since it stalled.
     kept: Vec<DiskRequest>,
     stall: (u64, u64),
     random: Vec<Random>,

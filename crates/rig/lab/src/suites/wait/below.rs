@@ -10,7 +10,7 @@ use super::work::{BLOCK_BYTES, DATA, ROW_BYTES, STRIPES};
 /// Bytes of a stripe, parity included.
 const STRIPE_BYTES: usize = (DATA + 1) * BLOCK_BYTES;
 
-/// What is below the stripes that writers wait for. One thread writes, the daemon.
+/// The layer below the stripes that writers wait for. One thread writes, the daemon.
 pub(super) trait Below: Sync {
     /// Writes the data of a row, which are in a stripe from now on, and its parity.
     fn write(&self, blocks: &mut Blocks, stripe: usize, row: u64, data: &[u8]);

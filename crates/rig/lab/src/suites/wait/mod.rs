@@ -1,4 +1,5 @@
-//! Suite `wait`: many writers, few stripes. Who waits for a stripe, and who is woken when one is free.
+//! Suite `wait`: many writers, few stripes. It shows which writers wait for a stripe, and which
+//! ones a free stripe wakes.
 //!
 //! *before* and *seed* are models ([`model`]); *braid* is the shipped runtime ([`volume`]). In the
 //! cases of *the rule alone* all three are models over the same engine, and differ in the rule of

@@ -47,8 +47,8 @@ pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
 }
 
 impl Files for Braid {
-    /// The bytes of a file. A payload that is answered early stays with the array, so each request has a new one, copied
-    /// here as a socket's bytes would be.
+    /// The bytes of a file. The array keeps the payload of a write that it acknowledges early, so
+    /// each request has a new one, copied here as a socket's bytes would be.
     type Payload = Vec<u8>;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload {

@@ -30,7 +30,7 @@ pub(super) trait Files: Sync {
     fn write_file(&self, file: u64, payload: &mut Self::Payload);
 }
 
-/// What a turn took.
+/// The cost of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub(super) seconds: f64,
