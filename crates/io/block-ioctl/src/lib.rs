@@ -32,22 +32,22 @@ const BLKROGET: Opcode = 0x125E;
 /// The backing file of a loop device, and the range of it that the device shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// `st_dev` of the file below, packed.
+    /// `st_dev` of the backing file, packed.
     pub device: u64,
-    /// `st_ino` of the file below.
+    /// `st_ino` of the backing file.
     pub inode: u64,
-    /// `st_rdev` where that is a block device, packed; 0 where it is a regular file.
+    /// `st_rdev` of a backing block device, packed; 0 for a regular file.
     pub block_device: u64,
-    /// Where in it the loop device begins.
+    /// Where the loop device begins in it.
     pub offset_bytes: u64,
-    /// How much of it the loop device has at most; 0: all that follows.
+    /// Maximum length of the loop device; 0: up to the end.
     pub length_bytes_max: u64,
 }
 
-/// Asks an open loop device.
+/// The status of an open loop device.
 ///
 /// # Errors
-/// `ENXIO` where nothing is attached; `ENOTTY` or another where it is no loop device.
+/// `ENXIO` if it is detached; `ENOTTY` or another error if it is no loop device.
 #[allow(unsafe_code)]
 pub fn status(device: impl AsFd) -> Result<Status, Errno> {
     // SAFETY: on success the request writes a whole `struct loop_info64`. That has the size of the

@@ -5,7 +5,7 @@
 #[macro_export]
 macro_rules! flaws {
     ($visibility:vis enum Flaw { $(#[doc = $what:literal] $name:ident,)* }) => {
-        /// One thing done wrong.
+        /// One deliberate error.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         $visibility enum Flaw {
             $(#[doc = $what] $name,)*
@@ -28,7 +28,7 @@ macro_rules! flaws {
             CHOSEN.get() == Some(flaw)
         }
 
-        /// Leaves something out for the rest of this test.
+        /// Activates a flaw for the rest of this test.
         #[cfg(any(loom, shuttle))]
         #[allow(dead_code, reason = "not every checker has models of every crate")]
         $visibility fn choose(flaw: Flaw) {

@@ -37,7 +37,7 @@ mod product {
         drop(woken.expect("no holder of what is slept on panics"));
     }
 
-    /// A number of this thread's, dealt out one after the other.
+    /// A number of this thread's own, in order of first use.
     pub fn thread_number() -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {

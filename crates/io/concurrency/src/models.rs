@@ -16,7 +16,7 @@ mod with_loom {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Runs `model` under every schedule with at most `preemptions` of them.
+    /// Runs `model` under every schedule with at most `preemptions` preemptions.
     pub fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
@@ -44,16 +44,16 @@ mod with_shuttle {
 
     use crate::with_shuttle::begin_time;
 
-    /// Every schedule of a model is from this seed on.
+    /// The seed of every model's schedules.
     const SEED: u64 = 1;
-    /// Switches of threads that deep priorities may force in one schedule.
+    /// Forced switches of threads in one schedule.
     const CHANGES_MAX: usize = 3;
     /// No model takes this many steps unless a thread waits for ever.
     const STEPS_MAX: usize = 400_000;
     /// Stack of a modelled thread.
     const STACK_BYTES: usize = 256 << 10;
 
-    /// A longer run than usual, by this factor.
+    /// The environment variable that lengthens a run by a factor.
     const FACTOR_VARIABLE: &str = "BRAID_MODELS_FACTOR";
 
     fn run(scheduler: impl Scheduler + 'static, model: impl Fn() + Send + Sync + 'static) -> usize {

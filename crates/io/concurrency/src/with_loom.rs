@@ -1,4 +1,4 @@
-//! Loom's names, with what it lacks.
+//! Loom's names, and additions for the missing ones.
 
 use std::cell::Cell;
 use std::sync::{LockResult, TryLockError, TryLockResult};
@@ -8,28 +8,28 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 pub use loom::sync::{Arc, Mutex, MutexGuard, atomic};
 pub use loom::thread;
 
-/// Loom's, with the one method of the standard library's that it lacks.
+/// Loom's condition variable, with a method of the standard library's that loom lacks.
 #[derive(Debug, Default)]
 pub struct Condvar(loom::sync::Condvar);
 
 impl Condvar {
-    /// None that waits yet.
+    /// A new condition variable.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Wakes one that waits.
+    /// Wakes one waiter.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all that wait.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 
-    /// Waits until it is notified.
+    /// Waits for a notification.
     ///
     /// # Errors
     /// A holder of the lock has panicked.
@@ -53,7 +53,8 @@ impl Condvar {
     }
 }
 
-// Loom runs all threads of a model on one, and a model again and again: the numbers start anew.
+// Loom runs all threads of a model on one thread, and a model again and again: the numbers start
+// anew.
 std::thread_local! {
     static NEXT: Cell<usize> = const { Cell::new(0) };
 }
@@ -67,7 +68,7 @@ pub(crate) fn begin() {
     NEXT.set(0);
 }
 
-/// A number of this thread's, dealt out one after the other.
+/// A number of this thread's own, in order of first use.
 #[must_use]
 pub fn thread_number() -> usize {
     NUMBER.with(|number| *number)

@@ -32,23 +32,23 @@ impl Moment {
         Self(NOW_NS.get())
     }
 
-    /// The time since then.
+    /// The time since this moment.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(Self::now().0 - self.0)
     }
 
-    /// Never for the operating system: a model has no workers to wake.
+    /// `None`: no moment of the operating system, since a model has no workers to wake.
     #[must_use]
     pub fn checked_add(self, _: Duration) -> Option<std::time::Instant> {
         None
     }
 }
 
-/// Sleeps on `changed` until it is notified or, where time passes, `longest` has passed.
+/// Sleeps on `changed` until it is notified or, if time passes, for `longest`.
 ///
 /// # Panics
-/// When a holder of the lock has panicked.
+/// If a holder of the lock has panicked.
 pub fn sleep<T>(changed: &Condvar, guard: MutexGuard<'_, T>, longest: Duration) {
     if TIME_PASSES.get() {
         drop(guard);

@@ -24,11 +24,11 @@ pub struct Combiner<M, E> {
 /// effects that did not reach the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Carry<D, A, L> {
-    /// Given the machine and the events, which it drains.
+    /// Gets the machine and the events, and drains them.
     pub drive: D,
-    /// Carries out what came of it, without ownership; whether there is something for the machine.
+    /// Carries out the effects, without ownership. Returns whether the machine must hear of some.
     pub after: A,
-    /// Pushes that, when another is owner; what the push said.
+    /// Pushes those if another thread is owner. Returns the result of the push.
     pub leave: L,
     /// Whether `after` may push to this very machine without calling [`Combiner::combine`]. If so,
     /// the inbox is checked again after it.
@@ -38,7 +38,7 @@ pub struct Carry<D, A, L> {
 #[derive(Debug)]
 struct Owned<M, E> {
     machine: M,
-    /// Where events are drained to; kept, so that its room is.
+    /// The drained events; reused for its capacity.
     batch: Vec<E>,
 }
 
@@ -68,7 +68,7 @@ impl<M, E> Combiner<M, E> {
         self.inbox.push(event)
     }
 
-    /// The same with several at once, which stay together.
+    /// As [`Self::push`], for several events, which stay together.
     pub fn push_all(&self, events: impl IntoIterator<Item = E>) -> bool {
         self.inbox.push_all(events)
     }
@@ -149,7 +149,7 @@ impl<M, E> Combiner<M, E> {
             let owned = if is_due || !self.inbox.is_at_work() { self.try_own() } else { None };
             (is_due, carries) = match owned {
                 Some(owned) => self.turn(owned, None, carries, carried, carry),
-                // Another is owner, and will look after us.
+                // The other owner will see this thread's events.
                 None => (carries && (carry.leave)(carried, self), false),
             };
         }
@@ -172,7 +172,7 @@ impl<M, E> Combiner<M, E> {
         let Owned { machine, batch } = &mut *owned;
         self.inbox.drain(batch);
         batch.extend(events);
-        // Another owner may have been quicker.
+        // Another owner may have drained the inbox first.
         let is_driven = carries || !batch.is_empty();
         if is_driven {
             (carry.drive)(machine, batch, carried);
@@ -197,7 +197,7 @@ impl<M, E> Combiner<M, E> {
         (is_left || has_own, carries)
     }
 
-    /// How often a thread found the machine owned by another and went on.
+    /// How often a thread found another owner and left.
     pub fn owner_misses(&self) -> u64 {
         self.owner_misses.get()
     }

@@ -1,7 +1,7 @@
 //! Counters of a scheduler. The dispatcher counts under ownership. Under policy `none` nothing is
 //! shared, so nothing is counted.
 
-/// Sizes of drained batches: 1, 2 to 3, 4 to 7, and so on; the last one and all beyond.
+/// Sizes of drained batches: 1, 2 to 3, 4 to 7, and so on; the last one covers the rest.
 pub const DRAINED_SIZES: usize = 10;
 
 /// Counts since the scheduler was made; none is ever reset.
@@ -9,23 +9,23 @@ pub const DRAINED_SIZES: usize = 10;
 pub struct Counters {
     /// Counters of its elevator: insertions, dispatches, merges, batches, expiries.
     pub elevator: braid_elevator::Counters,
-    /// Batches that were drained from the insertion lists, of insertions and completions.
+    /// Batches drained from the insertion lists.
     pub drained_batches: u64,
     /// Insertions and completions in them.
     pub drained: u64,
     /// Drained batches by size: powers of two.
     pub drained_sizes: [u64; DRAINED_SIZES],
-    /// Batches of dispatches that were handed to the device.
+    /// Batches of dispatches handed to the device.
     pub dispatched_batches: u64,
-    /// How often a thread became dispatcher and found something to do.
+    /// How often a thread became dispatcher and found work.
     pub ownerships: u64,
-    /// How often a thread found another dispatching and went on.
+    /// How often a thread found another dispatcher and left.
     pub owner_misses: u64,
-    /// Entries that wait now, of reads.
+    /// Reads that wait now.
     pub waiting_reads: u64,
-    /// Entries that wait now, of everything else.
+    /// Other entries that wait now.
     pub waiting_writes: u64,
-    /// Vectors that are with the device now, by tags.
+    /// Vectors at the device now, by tags.
     pub out: u64,
 }
 

@@ -5,19 +5,19 @@
 braid_concurrency::flaws! { pub enum Flaw {
     /// The owner does not look at the lists once more after giving ownership up.
     NoLastLook,
-    /// It looks, but only reads.
+    /// The last look only reads the word.
     LastLookReads,
     /// A drain takes the content of the lists first and the marks afterwards.
     UnmarkedLate,
-    /// The owner says that it is not at work any more, and then lets go of the machine.
+    /// The owner clears its at-work bit before it gives the machine up.
     GivesUpOwned,
     /// The inbox is not checked again for events that effects push to their own machine.
     OwnUnheard,
     /// Effects are carried out while the machine is still owned.
     EffectsOwned,
-    /// A thread that looked at a machine leaves without combining what others left to it.
+    /// A thread that looked at a machine leaves without draining the events left to it.
     LookLeaves,
-    /// A scheduler that is switched to `none` does not look at what it holds.
+    /// A scheduler that is switched to `none` does not dispatch held entries.
     SwitchSilent,
     /// Older settings replace newer ones.
     OlderSet,

@@ -14,25 +14,23 @@ use crate::flaw::{self, Flaw};
 use braid_concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
 use braid_concurrency::{Mutex, thread_number};
 
-/// Lists at most: one bit each, and one for the owner.
+/// Maximum number of lists: one bit each, and one for the owner.
 const LISTS_MAX: usize = 63;
 
-/// An owner is at work.
 const AT_WORK: u64 = 1 << LISTS_MAX;
 
-/// A list, on a line of the cache of its own.
+/// A list on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct List<E>(Mutex<Vec<E>>);
 
-/// The lists of one machine.
 #[derive(Debug)]
 pub(crate) struct Inbox<E> {
     lists: Box<[List<E>]>,
     marks: Marks,
 }
 
-/// Beside nothing else that is written.
+/// On a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Marks(AtomicU64);
@@ -43,7 +41,7 @@ fn is_alone(marks: u64) -> bool {
 }
 
 impl<E> Inbox<E> {
-    /// `lists` of them, from 1 to 63.
+    /// `lists` is clamped to 1 to 63.
     pub(crate) fn new(lists: usize) -> Self {
         let lists = lists.clamp(1, LISTS_MAX);
         let list = |_| List(Mutex::new(Vec::new()));
@@ -56,7 +54,7 @@ impl<E> Inbox<E> {
         self.push_all(std::iter::once(event))
     }
 
-    /// The same with several, one after the other.
+    /// As `push`, for several events in order.
     pub(crate) fn push_all(&self, events: impl IntoIterator<Item = E>) -> bool {
         let index = match self.lists.len() {
             1 => 0,
@@ -94,7 +92,7 @@ impl<E> Inbox<E> {
         is_alone(self.marks.0.fetch_or(0, Ordering::AcqRel))
     }
 
-    /// The owner is at work no more. Whether there is anything: a change as well.
+    /// Clears the at-work bit. Returns whether events wait: a read-modify-write as well.
     pub(crate) fn give_up(&self) -> bool {
         if flaw::has(Flaw::LastLookReads) {
             let marks = self.marks.0.load(Ordering::Acquire);
@@ -104,7 +102,7 @@ impl<E> Inbox<E> {
         self.marks.0.fetch_and(!AT_WORK, Ordering::AcqRel) & !AT_WORK != 0
     }
 
-    /// Takes everything, behind what `batch` holds; an owner is at work from now on.
+    /// Appends all events to `batch` and sets the at-work bit.
     pub(crate) fn drain(&self, batch: &mut Vec<E>) {
         if flaw::has(Flaw::UnmarkedLate) {
             (0..self.lists.len()).for_each(|index| self.take(index, batch));
@@ -122,7 +120,7 @@ impl<E> Inbox<E> {
     fn take(&self, index: usize, batch: &mut Vec<E>) {
         let mut list = self.lists[index].0.lock().expect("no holder of a list panics");
         if batch.is_empty() {
-            // Both keep their room, so that nothing is allocated for an event.
+            // Both keep their capacity, so that no event allocates.
             std::mem::swap(&mut *list, batch);
         } else {
             batch.append(&mut list);
@@ -130,7 +128,7 @@ impl<E> Inbox<E> {
     }
 }
 
-/// Lists for a machine that every core pushes to.
+/// Number of lists for a machine to which every core pushes.
 pub(crate) fn lists_for_all_cores() -> usize {
     static CORES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let known = CORES.load(std::sync::atomic::Ordering::Relaxed);
@@ -143,7 +141,7 @@ pub(crate) fn lists_for_all_cores() -> usize {
     lists
 }
 
-/// How often something happened, counted by the threads that it happens to.
+/// A counter spread over threads.
 #[derive(Debug)]
 pub(crate) struct Count(AtomicUsize);
 

@@ -55,7 +55,7 @@ pub struct Request {
     pub operation: Operation,
     /// Its priority.
     pub class: Class,
-    /// Among the others, or before them.
+    /// Among the other entries, or before them.
     pub place: Place,
     /// First sector of the member.
     pub start: u64,
@@ -73,7 +73,7 @@ pub struct Ticket {
     operation: Operation,
 }
 
-/// Something for the member to do: one entry, or several that are adjacent.
+/// An operation for the member: one entry, or several adjacent ones.
 #[derive(Debug)]
 pub struct Vector {
     /// Read, write or other.
@@ -82,9 +82,9 @@ pub struct Vector {
     pub start: u64,
     /// All sectors.
     pub sectors: u32,
-    /// Entries; their items come with it, in the order of sectors.
+    /// Number of entries; their items come with the vector, in the order of sectors.
     pub parts: u32,
-    /// To be given back at its end; none under `none`.
+    /// Returned at the vector's end; absent under policy `none`.
     pub ticket: Option<Ticket>,
 }
 
@@ -93,7 +93,7 @@ pub struct Vector {
 pub struct State {
     /// The kinds that wait in the elevator.
     pub waits: Allowed,
-    /// Dispatches that it has been given and has not done: reads, and everything else.
+    /// Dispatches that the member has and has not done: reads, and everything else.
     pub out: (u32, u32),
     /// Waiting entries plus dispatches that are out: reads, and everything else. A flush that is
     /// out counts as all vectors written since the flush before.
@@ -110,7 +110,7 @@ pub trait Device<T> {
     /// report completions.
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = T>) -> Option<Ticket>;
 
-    /// Whose turn it is, asked by the dispatcher while it owns the elevator.
+    /// The side whose turn it is; the dispatcher asks while it owns the elevator.
     fn turn(&self, now_ns: u64, _: State) -> Turn {
         Turn { reads: true, writes: true, until_ns: now_ns }
     }
@@ -128,10 +128,10 @@ pub trait Device<T> {
 enum Event<T> {
     Insert(Request, T),
     Done(Ticket),
-    /// A flush has ended that began then.
+    /// The end of a flush that began at this time.
     Flushed(u64),
-    /// With its number: lists keep only each thread's order. Boxed, since each insertion is as long
-    /// as the longest event.
+    /// Numbered, because lists keep only each thread's order. Boxed, since every event takes as
+    /// much memory as the longest.
     Set(u64, Box<Settings>),
     Poll,
 }
@@ -144,23 +144,23 @@ struct Dispatcher<T> {
     busy: Busy,
     /// When the flush that is out began, if the dispatcher has seen it.
     flush_since_ns: Option<u64>,
-    /// Vectors that were written since the last flush.
+    /// Vectors written since the last flush.
     unflushed: u32,
-    /// The number of what it is set to.
+    /// The number of the current settings.
     last_set: u64,
     counters: Counters,
-    /// Batches with room.
+    /// Empty batches with capacity.
     spares: Vec<Batch<T>>,
 }
 
-/// Chosen, and to be handed to the device.
+/// Dispatches to be handed to the device.
 struct Batch<T> {
     vectors: Vec<Vector>,
-    /// Of all of them, one after the other.
+    /// The items of all vectors, in order.
     parts: Vec<T>,
-    /// Those of vectors that had ended when they had begun; for the elevator at the next turn.
+    /// Tickets of vectors that ended when they began; the elevator gets them at the next turn.
     ended: Vec<Ticket>,
-    /// There may be more to choose.
+    /// More entries may be waiting.
     is_full: bool,
 }
 
@@ -181,20 +181,20 @@ impl<T> Batch<T> {
 pub struct Scheduler<T> {
     is_straight: AtomicBool,
     sets: AtomicU64,
-    /// When the flush began that is out; 0: none is.
+    /// When the flush that is out began; 0 without one.
     flush_since_ns: AtomicU64,
     combiner: Combiner<Dispatcher<T>, Event<T>>,
     spares: Mutex<Vec<Batch<T>>>,
 }
 
 impl<T> Scheduler<T> {
-    /// One with nothing in it.
+    /// An empty scheduler.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self::around(settings, Combiner::unordered)
     }
 
-    /// The same with a number of insertion lists.
+    /// As [`Self::new`], with this number of insertion lists.
     #[must_use]
     pub fn with_lists(settings: Settings, lists: usize) -> Self {
         Self::around(settings, |dispatcher| Combiner::with_lists(dispatcher, lists))
@@ -224,19 +224,19 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Whether nothing waits here: everything goes to the member at once, as it comes.
+    /// Whether the policy is `none`: every entry goes to the member at once.
     #[must_use]
     pub fn is_straight(&self) -> bool {
         self.is_straight.load(Ordering::Acquire)
     }
 
-    /// Gives `request` to the member when it is its turn; at once under `none`.
+    /// Gives `request` to the member in its turn; at once under `none`.
     #[inline]
     pub fn insert(&self, device: &impl Device<T>, request: Request, item: T) {
         self.insert_all(device, std::iter::once((request, item)));
     }
 
-    /// The same for several, which may be merged with one another.
+    /// As [`Self::insert`], for several requests, which may be merged.
     #[inline]
     pub fn insert_all(
         &self,
@@ -280,7 +280,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// It has ended.
+    /// The flush at the member has ended.
     pub fn flush_ends(&self, device: &impl Device<T>) {
         let since_ns = self.flush_since_ns.swap(0, Ordering::AcqRel);
         if since_ns > 0 {
@@ -288,12 +288,13 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// The time has come that [`Device::leave`] was told of, or whose turn it is was decided anew.
+    /// Dispatches held entries: at the time given to [`Device::leave`], or after a new decision
+    /// about the turn.
     pub fn dispatch_held(&self, device: &impl Device<T>) {
         self.bring(device, Some(Event::Poll));
     }
 
-    /// How it is set.
+    /// The current settings.
     #[must_use]
     pub fn settings(&self, device: &impl Device<T>) -> Settings {
         self.combiner.inspect(|owned| *owned.elevator.settings(), || self.dispatch(device))
@@ -334,7 +335,7 @@ impl<T> Scheduler<T> {
         self.keep(batch);
     }
 
-    /// The same with something to do.
+    /// As `dispatch`, with events.
     fn bring(&self, device: &impl Device<T>, events: impl IntoIterator<Item = Event<T>>) {
         let mut batch = Batch::default();
         self.combiner.hand_over(events, &mut batch, self.carry(device));
@@ -361,7 +362,7 @@ impl<T> Scheduler<T> {
                 }
                 let flush_since_ns = self.flush_since_ns.load(Ordering::Acquire);
                 dispatcher.turn(device, (events, flush_since_ns), batch);
-                // Under ownership, so that what was set last counts.
+                // Under ownership, so that the newest settings win.
                 let is_straight = dispatcher.elevator.settings().policy == Policy::None;
                 if is_straight != self.is_straight.load(Ordering::Relaxed) {
                     self.is_straight.store(is_straight, Ordering::Release);
@@ -379,7 +380,7 @@ impl<T> Scheduler<T> {
                 let more = std::mem::take(&mut batch.is_full).then_some(Event::Poll);
                 combiner.push_all(batch.ended.drain(..).map(Event::Done).chain(more))
             },
-            // A device that inserts, or says that something is done, brings it.
+            // A device that inserts or reports a completion does so through `bring`.
             pushes: false,
         }
     }
@@ -413,7 +414,7 @@ fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
     let Batch { vectors, parts, ended, .. } = batch;
     let mut parts = parts.drain(..);
     for vector in vectors.drain(..) {
-        // Most are not merged: no counting.
+        // Most vectors are one entry: no counting.
         let ticket = if vector.parts == 1 {
             let mut own = parts.next();
             let ticket = device.begin(vector, std::iter::from_fn(|| own.take()));
@@ -430,7 +431,7 @@ fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
 }
 
 impl<T> Dispatcher<T> {
-    /// One turn: everything in, a batch out.
+    /// One turn: takes all events in, fills a batch.
     fn turn(
         &mut self,
         device: &impl Device<T>,
@@ -521,7 +522,7 @@ impl<T> Dispatcher<T> {
         device.served(is_read, self.busy.handle_done(now_ns, ticket.sent_ns));
     }
 
-    /// One of which nothing was heard while it was out began and ends now.
+    /// A flush has ended. If the dispatcher never saw its begin, it counts from then.
     fn flushed(&mut self, device: &impl Device<T>, now_ns: u64, since_ns: u64) {
         if self.flush_since_ns != Some(since_ns) {
             self.busy.handle_sent(since_ns);
@@ -532,7 +533,7 @@ impl<T> Dispatcher<T> {
         device.served(false, self.busy.handle_done(now_ns, since_ns));
     }
 
-    /// Adds the next to a batch, if one may go.
+    /// Adds the next dispatch to a batch, if one may go.
     fn choose(&mut self, now_ns: u64, allowed: Allowed, batch: &mut Batch<T>) -> bool {
         let Some(dispatch) = self.elevator.poll_dispatch(now_ns, allowed) else { return false };
         let Self { elevator, items, free, busy, .. } = self;

@@ -1,4 +1,4 @@
-//! Nothing is allocated for an entry once the most that was ever queued has been.
+//! No entry allocates once the queue has reached its maximum.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::alloc::System;

@@ -29,12 +29,13 @@
 pub struct Busy {
     /// Operations that are out.
     out: u32,
-    /// Everything before has been charged, counted from when it was sent with nothing else out.
+    /// All time before this is charged. An operation sent while none is out sets it to its own
+    /// start.
     charged_ns: u64,
 }
 
 impl Busy {
-    /// Something is sent.
+    /// An operation is sent.
     pub fn handle_sent(&mut self, now_ns: u64) {
         if self.out == 0 {
             self.charged_ns = now_ns;
@@ -42,7 +43,7 @@ impl Busy {
         self.out += 1;
     }
 
-    /// Something is done that was sent then; how long the member was busy with it.
+    /// The operation sent at `sent_ns` is done. Returns how long the member was busy with it.
     ///
     /// # Panics
     /// If nothing is out.

@@ -3,7 +3,7 @@
 /// Counts since the elevator was made; none is ever reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Entries given to it.
+    /// Inserted entries.
     pub inserted: u64,
     /// Vectors given to the member.
     pub dispatched: u64,
@@ -19,6 +19,6 @@ pub struct Counters {
     pub expired: u64,
     /// Batches of writes begun because writes had been passed over often enough.
     pub starved: u64,
-    /// Entries taken because they had aged, before whatever else would have been next.
+    /// Entries that went first because they had aged.
     pub aged: u64,
 }

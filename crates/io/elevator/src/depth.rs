@@ -6,11 +6,11 @@ use crate::entry::Direction;
 /// for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Dispatches at once; at least 1 is always allowed.
+    /// Maximum of dispatches; one is always allowed.
     pub total: u32,
-    /// Of these, only reads may take so many.
+    /// Of these, kept for reads.
     pub kept_for_reads: u32,
-    /// Of these, only writes may take so many.
+    /// Of these, kept for writes.
     pub kept_for_writes: u32,
 }
 
@@ -61,7 +61,7 @@ impl Out {
 mod tests {
     use super::*;
 
-    /// A client's read came behind all that write-back had out while nothing was read.
+    /// After a time without reads, a client's read waited for all of write-back's dispatches.
     #[test]
     fn what_was_out_before_the_depth_became_less_blocks_nobody() {
         let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 };

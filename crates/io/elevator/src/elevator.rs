@@ -1,4 +1,4 @@
-//! The choice of what goes next. The rules are in the crate's header.
+//! Chooses the next dispatch. The rules are in the crate's header.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::settings::{Policy, Settings};
 struct Waiting {
     /// By [`Direction`].
     queues: [Queue; 2],
-    /// Before all sorted ones.
+    /// Before all sorted entries.
     head: VecDeque<Node>,
     /// Batches of reads that went before writes that waited.
     passed_over: u32,
@@ -46,20 +46,20 @@ pub struct Elevator {
     /// Entries that wait under [`Policy::None`].
     straight: VecDeque<Node>,
     batch: Option<Batch>,
-    /// The last dispatch that began where its own direction had stopped was a write.
+    /// Whether the last dispatch on its own side's sweep was a write.
     is_at_writes: bool,
     out: Out,
     /// Entries that wait, by [`Direction`].
     waiting: [usize; 2],
-    /// Since when something waits that was not allowed to go, by [`Direction`].
+    /// Since when waiting entries have been held, by [`Direction`].
     held_since_ns: [Option<u64>; 2],
-    /// When something waited or was out last, by [`Direction`].
+    /// When entries last waited or were out, by [`Direction`].
     busy_ns: [Option<u64>; 2],
     counters: Counters,
 }
 
 impl Elevator {
-    /// An empty one.
+    /// An empty elevator.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Elevator {
         self.len() == 0
     }
 
-    /// Entries that wait, of reads and of everything else; without those that are out.
+    /// Waiting entries: reads, and everything else. Dispatches that are out do not count.
     #[must_use]
     #[inline]
     pub fn waiting(&self) -> (usize, usize) {
@@ -116,7 +116,7 @@ impl Elevator {
         (reads, writes)
     }
 
-    /// Of which kind something waits: a multiplexer's demand.
+    /// The kinds that wait: a multiplexer's demand.
     #[must_use]
     #[inline]
     pub fn waits(&self) -> Allowed {
@@ -124,7 +124,7 @@ impl Elevator {
         Allowed { reads: reads > 0, writes: writes > 0 }
     }
 
-    /// Dispatches that are out, of reads and of everything else.
+    /// Dispatches that are out: reads, and everything else.
     #[must_use]
     #[inline]
     pub fn out(&self) -> (u32, u32) {
@@ -134,7 +134,7 @@ impl Elevator {
     /// Queues an entry that came at `now_ns`, which never goes back.
     ///
     /// # Panics
-    /// When it has no sectors.
+    /// If it has no sectors.
     pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, place: Place) {
         assert!(entry.sectors > 0, "an entry has sectors");
         self.counters.inserted += 1;
@@ -159,7 +159,7 @@ impl Elevator {
     /// allowed, as without an elevator. A kind held for [`Settings::hold_max_ns`] may go, too.
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
-            // Others of its kind are held all the same, for as long as before.
+            // Held entries of its kind stay held, and their hold time goes on.
             return Some(self.send(node));
         }
         self.note_busy(now_ns);
@@ -177,9 +177,9 @@ impl Elevator {
         self.nodes.parts(tag.0)
     }
 
-    /// Sends at most `count_max` dispatches while anything waits and both kinds may go: those that
-    /// [`Self::poll_dispatch`] would choose one after the other [check:
-    /// a_run_is_what_one_after_the_other_would_be]. Where only one kind waits, that is looked at
+    /// Sends up to `count_max` dispatches while entries wait and both kinds may go. They are those
+    /// that repeated [`Self::poll_dispatch`] would choose
+    /// [check: a_run_is_what_one_after_the_other_would_be]. If only one kind waits, that is checked
     /// once.
     pub fn poll_run(
         &mut self,
@@ -206,8 +206,8 @@ impl Elevator {
         }
     }
 
-    /// The class and direction of all that waits, if it is of one kind, and none of it goes before
-    /// the others of its kind: by age, or because the arm comes by.
+    /// The class and direction of all waiting entries, if they are of one kind and none goes out of
+    /// order: by age, or because the arm comes by.
     fn only_kind(&self, now_ns: u64) -> Option<(Class, Direction)> {
         let mut only = None;
         for class in Class::ALL {
@@ -230,7 +230,7 @@ impl Elevator {
         (self.straight.is_empty() && !has_aged && !comes_by).then_some((class, direction))
     }
 
-    /// A dispatch is done; its tag is free, and its name means nothing any more.
+    /// A dispatch is done; its tag is free and names nothing any more.
     pub fn handle_done(&mut self, tag: Tag) {
         self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
         self.nodes.free(tag.0);
@@ -254,7 +254,7 @@ impl Elevator {
         Allowed { reads, writes }
     }
 
-    /// Sends one that was let go: its kind is not held any more, or begins to be held anew.
+    /// Sends an entry whose kind was held; the kind's hold time ends, or starts anew.
     fn let_go(&mut self, node: Node) -> Dispatch {
         self.held_since_ns[self.direction_of(node) as usize] = None;
         self.send(node)
@@ -270,7 +270,7 @@ impl Elevator {
         Dispatch { tag: Tag(node), operation, start, sectors, parts }
     }
 
-    /// Which directions have something to do.
+    /// Notes which directions have work.
     fn note_busy(&mut self, now_ns: u64) {
         let out = [self.out.reads, self.out.writes];
         for ((busy_ns, waiting), out) in self.busy_ns.iter_mut().zip(self.waiting).zip(out) {
@@ -280,7 +280,7 @@ impl Elevator {
         }
     }
 
-    /// Whether a tag is free. Only at a dispatch, which has noted who is busy.
+    /// Whether a tag is free. Valid only after `note_busy`.
     fn has_tag(&self, direction: Direction) -> bool {
         let [own_ns, other_ns] = match direction {
             Direction::Read => self.busy_ns,
@@ -333,7 +333,7 @@ impl Elevator {
         self.classes[class.index()].queues[direction as usize].remove(&mut self.nodes, node);
     }
 
-    /// The next of one class.
+    /// The next entry of one class.
     fn take(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
         let head = self.classes[class.index()].head.front().copied();
         if head.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {
@@ -345,7 +345,7 @@ impl Elevator {
         self.take_sorted(class, now_ns, allowed)
     }
 
-    /// The next of one class in the order of its sweeps.
+    /// The next entry of one class in the order of its sweeps.
     fn take_sorted(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
         if let Some(node) = self.continue_batch(class, allowed) {
             return Some(node);
@@ -416,7 +416,8 @@ impl Elevator {
         Some(node)
     }
 
-    /// Reads, unless writes have been passed over often enough; what no tag allows does not count.
+    /// Reads, unless writes have been passed over often enough; a direction without a tag does not
+    /// count.
     fn choose_direction(&mut self, class: Class, allowed: Allowed) -> Option<Direction> {
         let may_go = |direction| {
             let queue = self.classes[class.index()].queue(direction);
@@ -440,7 +441,7 @@ impl Elevator {
     }
 }
 
-/// The group of the one queue that lies before the next of the other's sweep, if the other has any.
+/// The next group of the held queue that lies before the next group of the other's sweep.
 fn before_next(held: &Queue, sweep: &Queue) -> Option<Node> {
     let (lowest, _) = sweep.next_from(0)?;
     let (next, held_next) = (sweep.next_from(sweep.position()), held.next_from(sweep.position()));

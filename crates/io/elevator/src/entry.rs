@@ -11,12 +11,12 @@ pub enum Class {
     RealTime,
     /// The default.
     BestEffort,
-    /// When nothing else waits, or it has waited for [`crate::Settings::aging_ns`].
+    /// When no other entry waits, or after [`crate::Settings::aging_ns`].
     Idle,
 }
 
 impl Class {
-    /// All of them, the first to be served first.
+    /// All classes, the first to be served first.
     pub const ALL: [Self; 3] = [Self::RealTime, Self::BestEffort, Self::Idle];
 
     pub(crate) const fn index(self) -> usize {
@@ -27,15 +27,15 @@ impl Class {
 /// Read, write or other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Read into the caller's memory.
+    /// A read into the caller's memory.
     Read,
     /// A read that a write needs first. It serves the flusher: it is ordered, allowed and tagged
     /// among the writes. Held with the reads it would cost a write two of the multiplexer's slices
     /// instead of one.
     PreRead,
-    /// Write from the caller's memory; `durable`: it is done when it is on stable storage.
+    /// A write from the caller's memory.
     Write {
-        /// Forced to stable storage.
+        /// Whether it is done only on stable storage.
         durable: bool,
     },
     /// Any other operation that changes sectors (zeroing, discarding): ordered like a write, never
@@ -51,7 +51,7 @@ impl Operation {
         }
     }
 
-    /// Whether it leaves something for a flush to do.
+    /// Whether a flush must cover it.
     #[must_use]
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write { .. } | Self::Other)
@@ -95,19 +95,19 @@ impl Allowed {
     }
 }
 
-/// Where an entry is put.
+/// An entry's place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Among the others of its class, by sector and by age.
     Sorted,
-    /// Before all others of its class, behind those put there before it.
+    /// Before all others of its class, behind earlier ones with this place.
     Head,
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name, given back with the dispatch.
+    /// Its name, returned with the dispatch.
     pub id: EntryId,
     /// Read, write or other.
     pub operation: Operation,
@@ -142,6 +142,6 @@ pub struct Dispatch {
     pub start: u64,
     /// All sectors.
     pub sectors: u32,
-    /// How many entries it is made of.
+    /// Number of entries.
     pub parts: u32,
 }

@@ -9,7 +9,7 @@
 //! Place in the flow: above the elevators of an array's members that seek. All of them follow one
 //! clock, so that the members of a stripe turn together. It decides which kinds the members may be
 //! given now and until when; its callers report the demand and the time served.
-//! [`MultiplexerSettings`] holds the defaults: a period of 200 ms, of which write-back gets 10 to
+//! `MultiplexerSettings` holds the defaults: a period of 200 ms, of which write-back gets 10 to
 //! 70 %.
 //!
 //! The idea is Dillon's, for the flusher of HAMMER (2011): if reads are held back for a part of a
@@ -67,7 +67,7 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use crate::entry::Allowed;
 
-/// Slices that the inspector shows.
+/// Periods kept for the inspector.
 const LOG_MAX: usize = 100;
 
 /// Dispatches that a held side may have out at a member while the other side has no work there. A
@@ -90,13 +90,13 @@ const WRITES_FOR_ONE: u64 = 3;
 /// The multiplexer's settings, which can change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiplexerSettings {
-    /// Without it both sides may always go.
+    /// If off, both sides may always go.
     pub is_on: bool,
-    /// Nanoseconds of a period.
+    /// A period, in nanoseconds.
     pub period_ns: u64,
-    /// The flusher's share of a period with nothing behind, in thousandths.
+    /// The flusher's share of a period without backlog, in thousandths.
     pub share_min_permille: u32,
-    /// The flusher's share of a period with everything behind, in thousandths; less than 1000.
+    /// The flusher's share of a period with a full backlog, in thousandths; less than 1000.
     pub share_max_permille: u32,
 }
 
@@ -120,27 +120,27 @@ pub struct Demand {
     pub is_urgent: bool,
     /// Reads wait for members.
     pub reads: bool,
-    /// Writes wait for members, or members are at them: the slice is not over between two of them.
+    /// Writes wait for members or are out: the slice does not end between two of them.
     pub writes: bool,
-    /// Reads that members have not done, waiting or out.
+    /// Reads that are not done, waiting or out.
     pub reads_queued: u32,
-    /// The same of everything that is the flusher's.
+    /// The flusher's requests that are not done.
     pub writes_queued: u32,
 }
 
 /// Which sides the members may serve now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Reads may.
+    /// Reads may go.
     pub reads: bool,
-    /// Writes may.
+    /// Writes may go.
     pub writes: bool,
-    /// The nanosecond at which to ask again at the latest.
+    /// When to ask again at the latest.
     pub until_ns: u64,
 }
 
 impl Turn {
-    /// The same, for an elevator.
+    /// The kinds as an elevator takes them.
     #[must_use]
     pub const fn allowed(&self) -> Allowed {
         Allowed { reads: self.reads, writes: self.writes }
@@ -158,7 +158,7 @@ impl Turn {
     }
 }
 
-/// One period, for people who look.
+/// One period, for the inspector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// When it began.
@@ -184,18 +184,18 @@ pub struct Multiplexer {
     slice: Slice,
     /// Time that the flusher had too little of, or, below zero, too much.
     carried_ns: i64,
-    /// Since when reads, and writes, have waited without one being served.
+    /// Since when each side, reads and writes, has waited without being served.
     waiting_since_ns: [Option<u64>; 2],
     /// The side that goes alone because it was not served for long, and until when: 0 for reads, 1
     /// for writes.
     owed: Option<(usize, u64)>,
-    /// The most reads, and requests of the flusher, that were queued in the period.
+    /// The longest queues of the period: reads, and the flusher's requests.
     queued_max: [u32; 2],
     log: VecDeque<Slice>,
 }
 
 impl Multiplexer {
-    /// One whose first period begins at `now_ns`.
+    /// A multiplexer whose first period begins at `now_ns`.
     #[must_use]
     pub fn new(settings: MultiplexerSettings, now_ns: u64) -> Self {
         let slice = Slice { start_ns: now_ns, ..Slice::default() };
@@ -212,7 +212,7 @@ impl Multiplexer {
         multiplexer
     }
 
-    /// Sets it anew from the next period on; switching it off counts at once.
+    /// Changes the settings from the next period on; switching off takes effect at once.
     pub fn set(&mut self, settings: MultiplexerSettings) {
         self.settings = settings;
     }
@@ -285,7 +285,7 @@ impl Multiplexer {
         Some(Turn { reads: side == 0, writes: side == 1, until_ns })
     }
 
-    /// A member was busy for so long with reads or with writes.
+    /// A member was busy for `busy_ns` with reads or with writes.
     pub fn handle_served(&mut self, is_read: bool, busy_ns: u64) {
         let busy = match is_read {
             true => &mut self.slice.busy_reads_ns,
@@ -297,13 +297,13 @@ impl Multiplexer {
         self.owed = self.owed.filter(|(owed, _)| *owed != side);
     }
 
-    /// The period that runs.
+    /// The running period.
     #[must_use]
     pub fn slice(&self) -> &Slice {
         &self.slice
     }
 
-    /// The last hundred periods, the oldest first, without the one that runs.
+    /// The last hundred periods, the oldest first, without the running one.
     pub fn slices(&self) -> impl Iterator<Item = &Slice> {
         self.log.iter()
     }
@@ -333,7 +333,7 @@ impl Multiplexer {
         self.slice = Slice { start_ns, share_permille, flusher_ns, ..Slice::default() };
     }
 
-    /// The period is over: what the flusher lacked is carried on if both sides wanted more.
+    /// Ends the period. Time that the flusher lacked is carried on if both sides wanted more.
     fn end(&mut self) {
         let Slice { share_permille, busy_reads_ns, busy_writes_ns, .. } = self.slice;
         let Slice { held_reads, held_writes, flusher_ns, .. } = self.slice;
@@ -342,7 +342,7 @@ impl Multiplexer {
         if readers_wanted && flusher_wanted {
             let due_ns = part(busy_reads_ns.saturating_add(busy_writes_ns), share_permille);
             let lacked_ns = due_ns.cast_signed().saturating_sub(busy_writes_ns.cast_signed());
-            // Half of it: a slice that is longer by all of it would swing.
+            // Only half: carrying all of it would make the slices oscillate.
             let most_ns = self.settings.period_ns.cast_signed();
             let carried_ns = self.carried_ns.saturating_add(lacked_ns / 2);
             self.carried_ns = carried_ns.clamp(-most_ns, most_ns);
@@ -362,7 +362,7 @@ fn own_permille(reads: u64, writes: u64) -> u32 {
     u32::try_from(writes * 1000 / all).expect("a thousand at most")
 }
 
-/// So many thousandths of a time.
+/// `permille` thousandths of a time.
 fn part(time_ns: u64, permille: u32) -> u64 {
     let part = u128::from(time_ns) * u128::from(permille) / 1000;
     u64::try_from(part).expect("thousandths of a time are less than it")

@@ -8,10 +8,9 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::entry::Entry;
 
-/// A node's place.
 pub(crate) type Node = u32;
 
-/// An entry and what it is linked to.
+/// An entry and its links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linked {
     pub(crate) entry: Entry,
@@ -38,7 +37,7 @@ impl Linked {
     }
 }
 
-/// All nodes of one elevator.
+/// All entries of one elevator.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     all: Vec<Linked>,
@@ -46,7 +45,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// A group of one.
+    /// Adds a group of one.
     pub(crate) fn add(&mut self, entry: Entry, came_ns: u64) -> Node {
         let place = self.free.pop();
         let node =
@@ -97,7 +96,7 @@ impl Nodes {
         Parts { nodes: self, next: Some(first) }
     }
 
-    /// The group's places may be used again.
+    /// Frees the nodes of a group.
     pub(crate) fn free(&mut self, first: Node) {
         let mut next = Some(first);
         while let Some(node) = next {

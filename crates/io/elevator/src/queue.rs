@@ -11,7 +11,7 @@ use crate::settings::Settings;
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// First sector and node of each group, by sector; equal ones in the order in which they came.
+    /// First sector and node of each group, by sector; equal ones in order of arrival.
     sorted: Vec<(u64, Node)>,
     oldest: Option<Node>,
     youngest: Option<Node>,
@@ -39,7 +39,7 @@ impl Queue {
         self.sorted.get(self.index_from(sector)).copied()
     }
 
-    /// Where the first group at a sector or above it is sorted.
+    /// The index of the first group at a sector or above it.
     fn index_from(&self, sector: u64) -> usize {
         self.sorted.partition_point(|(start, _)| *start < sector)
     }
@@ -49,12 +49,11 @@ impl Queue {
         self.position
     }
 
-    /// The arm has come to this sector with something of the other direction.
+    /// Moves this direction's sweep to the sector that the arm reached for the other direction.
     pub(crate) fn go_on_from(&mut self, sector: u64) {
         self.position = sector;
     }
 
-    /// The group with the lowest sector.
     pub(crate) fn lowest(&self) -> Option<Node> {
         self.sorted.first().map(|(_, node)| *node)
     }
@@ -93,13 +92,13 @@ impl Queue {
         }
     }
 
-    /// Takes a group out, to be dispatched.
+    /// Takes a group out for dispatch.
     pub(crate) fn remove(&mut self, nodes: &mut Nodes, node: Node) {
         self.remove_by_the_way(nodes, node);
         self.position = nodes.get(node).end();
     }
 
-    /// The same while the sweep of this direction stands where it is.
+    /// As `remove`, without moving this direction's sweep.
     pub(crate) fn remove_by_the_way(&mut self, nodes: &mut Nodes, node: Node) {
         let start = nodes.get(node).entry.start;
         let from = self.index_from(start);
@@ -108,7 +107,7 @@ impl Queue {
         self.unlink(nodes, node);
     }
 
-    /// Takes the next group upwards from where this direction stopped, to be dispatched.
+    /// Takes the next group upwards from where this direction stopped.
     pub(crate) fn take_next_up(&mut self, nodes: &mut Nodes) -> Option<Node> {
         let index = self.index_from(self.position);
         if index == self.sorted.len() {
@@ -142,7 +141,7 @@ impl Queue {
         }
     }
 
-    /// `new` stands where `old` stood in the list by age.
+    /// `new` takes `old`'s place in the list by age.
     fn replace_by_age(&mut self, nodes: &mut Nodes, old: Node, new: Node) {
         let (older, younger) = (nodes.get(old).older, nodes.get(old).younger);
         nodes.get_mut(new).older = older;
@@ -157,7 +156,7 @@ impl Queue {
         }
     }
 
-    /// Two groups become one, `front`: it stands where the older of them stood.
+    /// Two groups become one, `front`: it takes the older one's place.
     fn take_place_by_age(&mut self, nodes: &mut Nodes, front: Node, back: Node) {
         if nodes.get(back).came_ns < nodes.get(front).came_ns {
             self.unlink(nodes, front);
@@ -168,7 +167,7 @@ impl Queue {
     }
 }
 
-/// Whether `back` continues `front` and both together are not too much.
+/// Whether `back` continues `front` and both together stay within the limits.
 fn fits(nodes: &Nodes, front: Node, back: Node, settings: &Settings) -> bool {
     let (front, back) = (nodes.get(front), nodes.get(back));
     let sectors = u64::from(front.sectors) + u64::from(back.sectors);

@@ -4,15 +4,15 @@ use crate::depth::Depth;
 
 const MS: u64 = 1_000_000;
 
-/// As deep as a disk sorts by itself.
+/// The depth of a disk's own queue.
 const WIDE: Depth = Depth { total: 32, kept_for_reads: 8, kept_for_writes: 8 };
 
 /// How entries are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// As the crate's header says: for members that seek.
+    /// By the rules in the crate's header: for members that seek.
     Deadline,
-    /// In the order of insertion, at once, unmerged and without tags: for members that do not.
+    /// In order of insertion, at once, unmerged and without tags: for members that do not seek.
     None,
 }
 
@@ -35,16 +35,16 @@ pub struct Settings {
     pub hold_max_ns: u64,
     /// Dispatches in one direction, in the order of sectors, before the next choice; at least 1.
     pub batch: u32,
-    /// How often a batch of reads may go before writes that wait.
+    /// How many batches of reads may pass waiting writes.
     pub writes_starved: u32,
-    /// Sectors of a merged vector, at most; 0: nothing is merged.
+    /// Maximum sectors of a merged vector; 0 turns merging off.
     pub merge_sectors_max: u32,
-    /// Entries of a merged vector, at most.
+    /// Maximum entries of a merged vector.
     pub merge_parts_max: u32,
-    /// How many dispatches may be out.
+    /// Maximum of dispatches out.
     pub depth: Depth,
-    /// How many of one direction may be while the other has had nothing for
-    /// [`Settings::hold_max_ns`]: no request of the other waits for them.
+    /// Maximum of one direction while the other has had no entries for [`Settings::hold_max_ns`],
+    /// so that none of them waits.
     pub depth_alone: Depth,
     /// Held entries on the arm's way go along. Reads that use the writes' slice begin where the arm
     /// is. See the crate's header.

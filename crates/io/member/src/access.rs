@@ -6,7 +6,7 @@ pub enum Access {
     /// A look at metadata that another program may be using: no lock, no search for a holder. The
     /// bytes read may be of different moments.
     Examine,
-    /// Reading that must be consistent: other readers are welcome, a writer is not.
+    /// Consistent reading: other readers are welcome, a writer is not.
     ReadOnly,
     /// Reading and writing, alone.
     ReadWrite,

@@ -39,25 +39,24 @@ use crate::{Access, DeviceNumber, Holder, IdentityKey, OpenError};
 enum Way {
     Partition,
     Loop,
-    /// Device-mapper, md, bcache: whatever sysfs lists as slaves.
+    /// Device-mapper, md, bcache: all that sysfs lists as slaves.
     Slaves,
 }
 
-/// One layer below a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) key: IdentityKey,
-    /// Where it seems to be; what is there may be another by now.
+    /// Its presumed path; another file may be there by now.
     path: PathBuf,
-    /// Which of its bytes the member has; more than those where the way there is not known exactly.
+    /// The member's bytes on it; more than those if the mapping is not known exactly.
     bytes: Range<u64>,
     is_exact: bool,
-    /// The member has all of it.
+    /// The member covers all of it.
     is_whole: bool,
     way: Way,
     /// The kernel's name of the device above.
     above: String,
-    /// The step from there to here: "loop3 is a loop device over /x/a.img".
+    /// The step down: "loop3 is a loop device over /x/a.img".
     words: String,
 }
 
@@ -126,7 +125,7 @@ fn step(device: DeviceNumber, bytes: &Range<u64>, kernel: &Kernel) -> Vec<Layer>
     slaves.into_iter().map(layer).collect()
 }
 
-/// The part `inner` of the part `outer` of something.
+/// The range `inner`, relative to the start of `outer`, in absolute terms.
 fn within(inner: &Range<u64>, outer: &Range<u64>) -> Range<u64> {
     let at = |offset: u64| outer.start.saturating_add(offset).min(outer.end);
     at(inner.start)..at(inner.end)
@@ -230,7 +229,7 @@ fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<F
     }
 }
 
-/// Opens what a layer's path leads to, if it is that layer. For reading: locks want no more.
+/// Opens a layer at its path, if that still is the layer. Read-only, which suffices for locks.
 fn open_layer(layer: &Layer) -> Option<File> {
     let is_it = |metadata: &fs::Metadata| key_of(metadata) == Some(layer.key);
     fs::metadata(&layer.path).ok().filter(is_it)?;
@@ -256,7 +255,7 @@ pub fn opened_beside(path: &Path) -> Vec<PathBuf> {
     layers.into_iter().map(|layer| layer.path).chain(nodes).collect()
 }
 
-/// Which bytes a path leads to, by each of their names.
+/// The bytes that a path leads to, by each of their names.
 #[derive(Debug, Clone)]
 pub struct Reach(Vec<Place>);
 
@@ -269,7 +268,7 @@ struct Place {
 }
 
 impl Reach {
-    /// Where a path leads now. Where nothing can be told of it, it shares nothing with others.
+    /// The present target of a path. If it cannot be found out, it shares nothing with others.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let Some(key) = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata)) else {
@@ -287,7 +286,7 @@ impl Reach {
         Self(places)
     }
 
-    /// How the two come to bytes that they have in common; none where they do not.
+    /// The steps by which both lead to common bytes; `None` if they share none.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Option<String> {
         self.0.iter().find_map(|one| {

@@ -1,8 +1,8 @@
 //! A member that is a block device.
 //!
-//! Zeroing goes through `fallocate`, which on a block device is `BLKZEROOUT` with a word about
-//! whether blocks may be unmapped; unlike the ioctl it needs no unsafe call. The kernel wants whole
-//! logical blocks, so a ragged head or tail is written by hand (`tests/loop_device.rs`).
+//! Zeroing goes through `fallocate`, which on a block device is `BLKZEROOUT` with a flag that
+//! allows unmapping blocks; unlike the ioctl it needs no unsafe call. The kernel requires whole
+//! logical blocks, so an unaligned head or tail is written by hand (`tests/loop_device.rs`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::direct::DirectError;
 use crate::raw::Raw;
 use crate::{Identity, Member, MemberError, check_bounds};
 
-/// A block device, opened exclusively (`O_EXCL`) when for writing, for as long as this lives.
+/// A block device, opened exclusively (`O_EXCL`) for writing, for as long as this lives.
 #[derive(Debug)]
 pub struct BlockMember {
     descriptor: Arc<Descriptor>,

@@ -28,7 +28,7 @@ use crate::limits::ZERO_BUFFER_BYTES;
 use crate::zeroing::{Ways, ZeroWay, is_refusal};
 use crate::{Access, Identity, MemberError, MemberKind, check_bounds};
 
-/// Zeroes that direct I/O can be done from.
+/// Zeroes, aligned for direct I/O.
 #[repr(align(4096))]
 struct Zeroes([u8; ZERO_BUFFER_BYTES]);
 
@@ -39,27 +39,26 @@ pub(crate) fn zeroes() -> &'static [u8] {
     &ZEROES.0
 }
 
-/// Whether an error of a write with `RWF_DSYNC` means that there is no such flag here.
+/// Whether an error of a write with `RWF_DSYNC` means that the flag is not supported.
 pub(crate) fn is_flag_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
 }
 
-/// A second opening of the same file, past the page cache.
+/// A second descriptor of the same file, past the page cache.
 #[derive(Debug)]
 struct Direct {
     file: File,
     shared: Arc<OwnedFd>,
 }
 
-/// An open file or block device.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     file: File,
-    /// The same, for those who submit to it themselves.
+    /// The same, for callers that submit to it directly.
     shared: OnceLock<Arc<OwnedFd>>,
-    /// Past the page cache, for what is aligned.
+    /// Past the page cache, for aligned transfers.
     direct: OnceLock<Direct>,
-    /// An opening past the page cache that is there already, for when it is wanted.
+    /// A descriptor past the page cache, opened beforehand.
     offered: Mutex<Option<File>>,
     identity: Identity,
     size_bytes: u64,
@@ -68,13 +67,13 @@ pub(crate) struct Descriptor {
     /// It had a name when it was opened; a file that never had one has not lost it.
     had_name: bool,
     is_regular: bool,
-    /// The last batch of reads that was over when the file was seen to have its end.
+    /// The last batch of reads after which the file was found whole.
     whole_in: AtomicU64,
     flushes: Flushes,
     durable_flag_refused: AtomicBool,
     /// The file was once found shorter than it was when it was opened.
     was_cut_short: AtomicBool,
-    /// Locks on what is below the device; they go when this does.
+    /// Locks on the layers below.
     _locks: Vec<File>,
 }
 
@@ -105,12 +104,12 @@ impl Descriptor {
         }
     }
 
-    /// The same, with an opening for when it is to go past the page cache.
+    /// Adds a descriptor past the page cache, for [`Self::go_direct`].
     pub(crate) fn with_offered(self, direct: Option<File>) -> Self {
         Self { offered: Mutex::new(direct), ..self }
     }
 
-    /// The same, which keeps these files locked for as long as it lives.
+    /// Keeps these files open, and so locked, for as long as it lives.
     pub(crate) fn with_locks(self, locks: Vec<File>) -> Self {
         Self { _locks: locks, ..self }
     }
@@ -162,12 +161,12 @@ impl Descriptor {
         let end_bytes = offset_bytes.saturating_add(length_bytes).min(self.size_bytes);
         let data = match seek(&self.file, SeekFrom::Data(offset_bytes)) {
             Ok(data) => data.min(end_bytes),
-            // Nothing but a hole is left.
+            // Only a hole is left.
             Err(Errno::NXIO) => end_bytes,
             Err(_) => return (false, length_bytes),
         };
         if data > offset_bytes {
-            // Looked at last, so that a cut before or meanwhile is seen.
+            // Checked last, so that a cut before or meanwhile is seen.
             let is_whole = end_bytes == offset_bytes + length_bytes && self.check_whole().is_ok();
             return if is_whole { (true, data - offset_bytes) } else { (false, length_bytes) };
         }
@@ -316,12 +315,11 @@ impl Descriptor {
         Ok(())
     }
 
-    /// How zeroes are made here.
     pub(crate) fn ways(&self) -> &Ways {
         &self.ways
     }
 
-    /// Makes zeroes in the best way there is.
+    /// Makes zeroes in the best way available.
     pub(crate) fn zero(
         &self,
         offset_bytes: u64,
@@ -337,7 +335,8 @@ impl Descriptor {
         self.write_zeroes(offset_bytes, length_bytes)
     }
 
-    /// Asks the kernel to make zeroes. `Ok(false)`: it cannot do this here, and nothing changed.
+    /// Asks the kernel to make zeroes. `Ok(false)`: it does not support that here, and nothing
+    /// changed.
     fn allocate_zeroes(
         &self,
         offset_bytes: u64,
@@ -379,19 +378,19 @@ impl Descriptor {
         self.sync()
     }
 
-    /// Goes past the page cache from now on, wherever offset, length and memory allow it.
+    /// Goes past the page cache from now on, if offset, length and memory allow it.
     pub(crate) fn go_direct(&self) -> Result<(), DirectError> {
         if self.direct.get().is_none() {
             let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner).take();
             let file = offered.map_or_else(|| direct::reopen(&self.file, self.writable), Ok)?;
             let shared = direct::share(&file)?;
-            // Another thread was quicker and did the same.
+            // Another thread did the same first.
             let _ = self.direct.set(Direct { file, shared });
         }
         Ok(())
     }
 
-    /// The opening to use for these bytes.
+    /// The descriptor to use for these bytes.
     fn file_for(&self, bytes: &[u8], offset_bytes: u64) -> &File {
         let is_aligned = direct::is_aligned(bytes.as_ptr().addr(), bytes.len(), offset_bytes);
         self.file_if(is_aligned)
@@ -401,7 +400,7 @@ impl Descriptor {
         self.direct.get().filter(|_| is_aligned).map_or(&self.file, |direct| &direct.file)
     }
 
-    /// As [`Self::file_for`], to hold while something is in flight.
+    /// As [`Self::file_for`], to hold while an operation is in flight.
     pub(crate) fn shared_for(&self, is_aligned: bool) -> Result<Arc<OwnedFd>, MemberError> {
         if let Some(direct) = self.direct.get().filter(|_| is_aligned) {
             return Ok(Arc::clone(&direct.shared));
@@ -421,7 +420,7 @@ impl Descriptor {
         self.writable
     }
 
-    /// Whether `RWF_DSYNC` was not refused so far.
+    /// Whether `RWF_DSYNC` was never refused.
     pub(crate) fn takes_durable_flag(&self) -> bool {
         !self.durable_flag_refused.load(Ordering::Relaxed)
     }
@@ -464,7 +463,7 @@ mod tests {
         Err(MemberError::FlushFailedBefore { errno: Some(errno.raw_os_error()) })
     }
 
-    /// A pipe's end refuses `fdatasync` with `EINVAL`: a flush that fails for certain, as any user.
+    /// A pipe's end refuses `fdatasync` with `EINVAL`: a flush that fails for every user.
     #[test]
     fn a_failed_flush_is_sticky() {
         let (_reader, writer) = std::io::pipe().expect("pipe");

@@ -26,13 +26,13 @@ pub enum DirectError {
     /// Memory, or a layer over a device.
     #[error("it is neither a file nor a block device")]
     NotADevice,
-    /// The kernel, or the file system, does not say what alignment it wants.
+    /// The kernel, or the file system, does not report the alignment it needs.
     #[error("the file system does not say how direct I/O has to be aligned (Linux 6.1 can)")]
     NotSaid,
     /// The file system has no direct I/O.
     #[error("the file system has no direct I/O")]
     NotSupported,
-    /// It wants more than sectors.
+    /// It needs a coarser alignment than sectors.
     #[error(
         "direct I/O here wants offsets at multiples of {offset_bytes} bytes and memory at multiples of \
          {memory_bytes}; an array needs 512"
@@ -84,7 +84,7 @@ fn probe(direct: &File) -> Result<(), DirectError> {
     is_kept(direct.read_at(&mut memory.0[512..], SECTOR_BYTES))
 }
 
-/// Whether a first read keeps the promise. An error of the medium says nothing about that.
+/// Whether the first read keeps the promise. A media error says nothing about that.
 fn is_kept(read: std::io::Result<usize>) -> Result<(), DirectError> {
     match read.as_ref().map_err(Errno::from_io_error) {
         Err(Some(Errno::INVAL | Errno::OPNOTSUPP)) => read.map(drop).map_err(system("pread")),
@@ -92,7 +92,7 @@ fn is_kept(read: std::io::Result<usize>) -> Result<(), DirectError> {
     }
 }
 
-/// Whether these alignments will do.
+/// Whether these alignments suffice.
 fn judge(offset_bytes: u32, memory_bytes: u32) -> Result<(), DirectError> {
     let sector = 512;
     match (offset_bytes, memory_bytes) {
@@ -102,12 +102,12 @@ fn judge(offset_bytes: u32, memory_bytes: u32) -> Result<(), DirectError> {
     }
 }
 
-/// The same opening once more, to be held by whatever is in flight.
+/// A duplicate of the descriptor, to hold while an operation is in flight.
 pub(crate) fn share(file: &File) -> Result<Arc<OwnedFd>, DirectError> {
     Ok(Arc::new(file.try_clone().map_err(system("dup"))?.into()))
 }
 
-/// Whether direct I/O takes these bytes.
+/// Whether these bytes are aligned for direct I/O.
 pub(crate) fn is_aligned(address: usize, length: usize, offset_bytes: u64) -> bool {
     let all = address as u64 | length as u64 | offset_bytes;
     all.is_multiple_of(SECTOR_BYTES)

@@ -36,37 +36,37 @@ pub enum MemberError {
     /// file system.
     #[error("the file may not be written that far: a limit on the size of files (ulimit -f)")]
     FileTooLong,
-    /// The range does not lie inside the member; nothing was asked of the device.
+    /// The range does not lie inside the member; the device was not asked.
     #[error(
         "{length_bytes} bytes at offset {offset_bytes} lie outside a member of {size_bytes} bytes"
     )]
     OutOfBounds {
-        /// First byte asked for.
+        /// First byte of the range.
         offset_bytes: u64,
-        /// Bytes asked for.
+        /// Length of the range.
         length_bytes: u64,
-        /// Bytes there are.
+        /// Size of the member.
         size_bytes: u64,
     },
-    /// The device is not there any more (`ENODEV`, `ENXIO`, `ESTALE`).
+    /// The device no longer exists (`ENODEV`, `ENXIO`, `ESTALE`).
     #[error("the device is gone")]
     Gone {
         /// The operating system's error number.
         errno: i32,
     },
-    /// The file became shorter than it was when it was opened.
+    /// The file became shorter than at its open.
     #[error("the file was cut short while it was in use")]
     Truncated,
     /// The member was opened for reading only.
     #[error("the member was opened for reading only")]
     ReadOnly,
-    /// An earlier flush or durable write failed, so this one cannot promise anything.
+    /// An earlier flush or durable write failed, so this one can promise nothing.
     #[error("an earlier flush failed; what was written before it may be lost")]
     FlushFailedBefore {
-        /// The operating system's error number then, if it was an error of the operating system.
+        /// The first failure's error number, if the operating system gave one.
         errno: Option<i32>,
     },
-    /// A fault that a test asked for.
+    /// A fault that a test injected.
     #[error("injected fault")]
     Injected,
 }
@@ -100,7 +100,7 @@ pub enum FileKind {
     Fifo,
     /// A Unix socket.
     Socket,
-    /// Something this crate has no word for.
+    /// Any other kind.
     Other,
 }
 
@@ -180,12 +180,12 @@ pub enum Holder {
     },
     /// A process that holds a lock on the file (`/proc/locks`); this may be another braid.
     Lock {
-        /// The process, where the kernel says which.
+        /// The process, if the kernel names it.
         process_id: Option<u32>,
         /// The process's command line, if readable.
         command: Option<String>,
     },
-    /// The kernel or a program opened the device exclusively and nothing says who.
+    /// The kernel or a program opened the device exclusively, and no source names it.
     Unknown,
 }
 
@@ -234,7 +234,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Why a path could not be opened or made as a member. Nothing was written in any of these cases.
+/// Why a path could not be opened or made as a member. In none of these cases was anything written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// There is nothing at this path.
@@ -243,25 +243,25 @@ pub enum OpenError {
         /// As given.
         path: PathBuf,
     },
-    /// There is a symbolic link at this path that leads nowhere.
+    /// The path is a symbolic link without a target.
     #[error("{} is a symbolic link to something that does not exist", .path.display())]
     DanglingLink {
         /// As given.
         path: PathBuf,
     },
-    /// The user may not open this.
+    /// The user may not open it.
     #[error("permission denied for {}", .path.display())]
     PermissionDenied {
         /// As given.
         path: PathBuf,
     },
-    /// The device or its file system is read-only and writing was asked for.
+    /// The device or its file system is read-only, and the open was for writing.
     #[error("{} can only be read", .path.display())]
     ReadOnlyMedium {
         /// As given.
         path: PathBuf,
     },
-    /// This kind of thing cannot be a member.
+    /// A file of this kind cannot be a member.
     #[error("{} is {kind}; a member is a regular file or a block device", .path.display())]
     NotAMember {
         /// As given.
@@ -287,7 +287,7 @@ pub enum OpenError {
         /// The size of the smallest member.
         minimum_bytes: u64,
     },
-    /// A file was to be made where there is one already.
+    /// A file to be made exists already.
     #[error("{} exists already", .path.display())]
     AlreadyExists {
         /// As given.
@@ -308,7 +308,7 @@ pub enum OpenError {
         /// The error number from `flock`.
         errno: i32,
     },
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     #[error("{} failed on {}: {}", .call, .path.display(), errno_words(*.errno))]
     System {
         /// As given.
@@ -348,7 +348,7 @@ impl MemberError {
         }
     }
 
-    /// [`OpenError::is_of_the_member`] for what a read of an open member answered.
+    /// [`OpenError::is_of_the_member`], for an error of an open member's read.
     #[must_use]
     pub fn is_of_the_member(&self) -> bool {
         match self {

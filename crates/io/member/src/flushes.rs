@@ -13,10 +13,11 @@ use crate::MemberError;
 
 const NEVER: u64 = 0;
 const NO_SPACE: u64 = 1;
-/// The worst is the greatest, and stays.
+/// The worst state is the greatest, and stays.
 const LOST: u64 = 2;
 
-/// Above it is the error number of what was the worst first, below it what that was.
+/// The upper half is the error number of the first failure of the worst kind; the lower half is
+/// that kind.
 const ERRNO_SHIFT: u32 = 32;
 
 /// The worst failure so far.
@@ -24,7 +25,6 @@ const ERRNO_SHIFT: u32 = 32;
 pub(crate) struct Flushes(AtomicU64);
 
 impl Flushes {
-    /// None has failed.
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(NEVER))
     }
@@ -32,7 +32,7 @@ impl Flushes {
     /// A flush or a durable write has failed.
     pub(crate) fn fail(&self, error: MemberError) {
         let failed = match error {
-            // Answered before anything is taken over: it says nothing of what was written before.
+            // Refused before any byte was accepted: says nothing about earlier writes.
             MemberError::FileTooLong => NEVER,
             MemberError::Protected { errno } if errno == Errno::PERM.raw_os_error() => NEVER,
             MemberError::OutOfSpace { .. } => NO_SPACE,
@@ -45,7 +45,7 @@ impl Flushes {
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, worse);
     }
 
-    /// Whether one can still promise anything.
+    /// Whether a flush can still promise anything.
     pub(crate) fn check(&self) -> Result<(), MemberError> {
         let failed = self.0.load(Ordering::Acquire);
         let errno = i32::try_from(failed >> ERRNO_SHIFT).ok().filter(|errno| *errno != 0);

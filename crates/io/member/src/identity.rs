@@ -87,8 +87,8 @@ pub struct Identity {
     pub logical_block_bytes: u32,
     /// Unit it writes without reading first, in bytes; a file system's block for files.
     pub physical_block_bytes: u32,
-    /// Whether the device turns. Unknown for memory, where sysfs does not say, and where a
-    /// hypervisor's disk says that it does.
+    /// Whether the device rotates. Unknown for memory, if sysfs does not say, and for a
+    /// hypervisor's disk that claims to rotate.
     pub rotational: Option<bool>,
     /// Requests that the block layer's queue has room for, on the device or on the one below the
     /// file's file system. Further ones wait in the kernel and block the thread that submits.
@@ -96,9 +96,9 @@ pub struct Identity {
     pub queue_requests: Option<u32>,
     /// The party that serves its requests.
     pub answered_by: AnsweredBy,
-    /// The block device, or the device below the file's file system; none for memory.
+    /// The block device, or the device below the file's file system; `None` for memory.
     pub device: Option<DeviceNumber>,
-    /// Inode of the file; none for block devices and memory.
+    /// Inode of the file; `None` for block devices and memory.
     pub inode: Option<u64>,
     /// Equal exactly when two members are one device.
     pub key: IdentityKey,

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use crate::limits::{COMMAND_LETTERS_MAX, SECTOR_BYTES};
 use crate::{DeviceNumber, Holder, IdentityKey};
 
-/// The kernel's windows.
+/// The kernel's file systems `/sys`, `/proc` and `/dev`.
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
     sys: PathBuf,
@@ -35,30 +35,29 @@ pub(crate) struct Named {
     pub(crate) number: DeviceNumber,
 }
 
-/// A loop device that is attached.
+/// An attached loop device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attached {
     /// The kernel's name, such as `loop3`.
     pub(crate) name: String,
     /// Its backing file or device.
     pub(crate) over: IdentityKey,
-    /// Where that was when it was attached; may be stale, or of another mount namespace.
+    /// The path of that when it was attached; it may be stale, or of another mount namespace.
     pub(crate) path: PathBuf,
-    /// Which bytes of it, to `u64::MAX` where all that follow.
+    /// Its bytes there, up to `u64::MAX` without a limit.
     pub(crate) bytes: Range<u64>,
     pub(crate) is_read_only: bool,
 }
 
-/// The owner of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockOwner {
     ThisProcess,
     Other { process_id: Option<u32> },
 }
 
-/// Drivers of disks that a hypervisor makes: KVM's and Xen's.
+/// Drivers of a hypervisor's disks: KVM's and Xen's.
 const VIRTUAL_DRIVERS: [&str; 2] = ["virtio_blk", "vbd"];
-/// How vendors, or models, of SCSI and ATA disks begin that a hypervisor makes.
+/// Prefixes of vendor or model of a hypervisor's SCSI and ATA disks.
 const VIRTUAL_MAKES: [&str; 5] = ["QEMU", "VMware", "Msft", "VBOX", "Google"];
 
 /// A device's request queue, as sysfs describes it.
@@ -66,12 +65,11 @@ const VIRTUAL_MAKES: [&str; 5] = ["QEMU", "VMware", "Msft", "VBOX", "Google"];
 pub(crate) struct Queue {
     pub(crate) rotational: Option<bool>,
     pub(crate) zeroes_fast: bool,
-    /// Requests that the block layer has room for.
+    /// The number of requests that it holds.
     pub(crate) requests: Option<u32>,
 }
 
 impl Kernel {
-    /// The running kernel.
     pub(crate) fn running() -> Self {
         let [sys, proc, dev] = ["/sys", "/proc", "/dev"].map(PathBuf::from);
         Self { sys, proc, dev }
@@ -83,7 +81,7 @@ impl Kernel {
         self.holder_among(key, &related).or_else(|| self.loop_device_over(key, &related))
     }
 
-    /// The same, but for loop devices over it.
+    /// As `holder_of`, without loop devices over it.
     pub(crate) fn holder_beside_loops(&self, key: IdentityKey) -> Option<Holder> {
         self.holder_among(key, &self.related_to(key))
     }
@@ -107,9 +105,9 @@ impl Kernel {
         named(&self.device_folder(device)?).map(|named| named.name)
     }
 
-    /// Where a device of this name is opened.
+    /// The device node of this name.
     pub(crate) fn node_of(&self, name: &str) -> PathBuf {
-        // The kernel writes the slashes of a name as exclamation marks in sysfs.
+        // sysfs writes the slashes of a name as exclamation marks.
         self.dev.join(name.replace('!', "/"))
     }
 
@@ -123,7 +121,7 @@ impl Kernel {
         Some((disk, bytes(start)..bytes(start.saturating_add(size))))
     }
 
-    /// The devices that one is made of.
+    /// The devices directly below one.
     pub(crate) fn slaves_of(&self, device: DeviceNumber) -> Vec<Named> {
         let Some(folder) = self.device_folder(device) else { return Vec::new() };
         let slaves = folder.join("slaves");
@@ -135,7 +133,7 @@ impl Kernel {
         number_in(&self.device_folder(device)?.join("size"))
     }
 
-    /// Every loop device that is over something.
+    /// Every attached loop device.
     pub(crate) fn loops(&self) -> Vec<Attached> {
         let names = entries(&self.sys.join("block"));
         names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()
@@ -151,7 +149,7 @@ impl Kernel {
         }
         let path = PathBuf::from(OsString::from_vec(backing));
         let number = |name: &str| number_in(&folder.join(name)).unwrap_or_default();
-        // The device itself knows best; who may not open it has the path.
+        // The device itself knows best; without the right to open it, sysfs has the path.
         let (over, offset, length) = self.status_of(name).or_else(|| {
             let key = key_of_path(&path)?;
             Some((key, number("loop/offset"), number("loop/sizelimit")))
@@ -183,7 +181,7 @@ impl Kernel {
         holders.min_by_key(|holder| matches!(holder, Holder::LoopDevice { user: None, .. }))
     }
 
-    /// A loop device as a holder, with who uses it in turn.
+    /// A loop device as a holder, with its own user.
     fn as_holder(&self, name: String) -> Holder {
         let node = fs::metadata(self.node_of(&name)).ok();
         let user = node.and_then(|node| {
@@ -205,7 +203,7 @@ impl Kernel {
         })
     }
 
-    /// A process's command line, as far as a message has room for it.
+    /// A process's command line, shortened for a message.
     fn command_of(&self, process_id: u32) -> Option<String> {
         let line = fs::read(self.proc.join(process_id.to_string()).join("cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line);
@@ -232,7 +230,7 @@ impl Kernel {
             let (Some(&process_id), Some(&file)) = (words.get(4), words.get(5)) else {
                 return None;
             };
-            // Open-file-description locks have -1, processes that we may not see have 0.
+            // Open-file-description locks have -1; processes hidden from us have 0.
             let process_id = process_id.parse::<u32>().ok().filter(|&process_id| process_id != 0);
             match process_id {
                 _ if file != wanted => None,
@@ -261,7 +259,7 @@ impl Kernel {
         fs::canonicalize(self.sys.join("dev/block").join(device.to_string())).ok()
     }
 
-    /// The device, its partitions, and its whole disk where it is a partition; the device first.
+    /// The device first, then its partitions, or its whole disk if it is a partition.
     fn related_devices(&self, device: DeviceNumber) -> Vec<Named> {
         let Some(folder) = self.device_folder(device) else {
             return vec![Named { name: device.to_string(), number: device }];
@@ -341,7 +339,7 @@ impl Kernel {
     }
 }
 
-/// The key of whatever is at a path, following links.
+/// The key of the file at a path, following links.
 pub(crate) fn key_of(metadata: &fs::Metadata) -> Option<IdentityKey> {
     if metadata.is_file() {
         let device = DeviceNumber::from_packed(metadata.dev());
@@ -375,7 +373,7 @@ fn disk_of(device: &Path) -> &Path {
     device.parent().filter(|_| is_partition).unwrap_or(device)
 }
 
-/// Whether a hypervisor makes the disk, or all the disks that it lies on. Linux calls such a disk
+/// Whether a hypervisor provides the disk, or all the disks below it. Linux calls such a disk
 /// rotational whatever is behind it, unless the hypervisor denies that.
 fn is_virtual(disk: &Path) -> bool {
     let slaves = disk.join("slaves");

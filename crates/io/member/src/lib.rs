@@ -3,8 +3,8 @@
 //! Place in the flow: the lowest layer. The runtime calls [`Member`]; this crate calls the
 //! operating system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
 //!
-//! It does not queue, merge, reorder or retry: the elevator and the engine decide those. It does not
-//! submit to a ring: the runtime does, on [`Raw`]. It does not judge errors for the array.
+//! It does not queue, merge, reorder or retry: the elevator and the engine decide those. It does
+//! not submit to a ring: the runtime does, on [`Raw`]. It does not judge errors for the array.
 //!
 //! ```text
 //!  open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
@@ -70,20 +70,19 @@ pub trait Member: Send + Sync {
     /// Kind, name and numbers; its key tells whether two members are one device.
     fn identity(&self) -> &Identity;
 
-    /// Fills `buffer` from `offset_bytes`, whole or not at all: after an error the contents of
-    /// `buffer` are unspecified.
+    /// Fills `buffer` from `offset_bytes`. After an error the contents of `buffer` are unspecified.
     ///
     /// # Errors
-    /// [`MemberError::OutOfBounds`] before anything is asked of the device; else what it answered.
+    /// [`MemberError::OutOfBounds`] before the device is asked; else the device's error.
     fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError>;
 
     /// Writes `buffer` at `offset_bytes`. With `durable` the bytes are on stable storage before
-    /// this returns (`RWF_DSYNC`, or `fdatasync` where the kernel has no such flag). After an error
-    /// any part of the range may hold old or new bytes.
+    /// this returns (`RWF_DSYNC`, or `fdatasync` if the kernel lacks the flag). After an error any
+    /// part of the range may hold old or new bytes.
     ///
     /// # Errors
-    /// A durable write that the device refused counts as a failed flush: the kernel may have told
-    /// us, and only us, and only this once, about an earlier write that it dropped.
+    /// A durable write that the device refused counts as a failed flush. The kernel may have
+    /// reported an earlier lost write with it, only to this call, and only once.
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError>;
 
     /// [`Self::read_at`] into several buffers, one after the other on the device.
@@ -130,7 +129,7 @@ pub trait Member: Send + Sync {
     fn flush(&self) -> Result<(), MemberError>;
 
     /// Makes a range read as zeroes. With `may_punch` the space may be given back to the file
-    /// system; without it the space stays allocated where the device can promise that.
+    /// system. Without it the space stays allocated, if the device can promise that.
     ///
     /// # Errors
     /// As for a write that is not durable.
@@ -141,8 +140,8 @@ pub trait Member: Send + Sync {
         may_punch: bool,
     ) -> Result<(), MemberError>;
 
-    /// Whether [`Member::zero`] with `may_punch` is expected to be much quicker than writing.
-    /// May turn false after the device has refused once; never turns true.
+    /// Whether [`Member::zero`] with `may_punch` is expected to be much quicker than writing. It
+    /// may turn false after a refusal and never turns true.
     fn can_zero_fast(&self) -> bool;
 
     /// Whether the bytes at `offset_bytes` are a hole: they take no space and read as zeroes. Also
@@ -153,9 +152,9 @@ pub trait Member: Send + Sync {
         (false, length_bytes)
     }
 
-    /// Whether no program will ever find this device again: a file that was deleted takes writes as
-    /// long as it is open, and loses them when it is closed; one that was cut short has lost what
-    /// it held. Asks the operating system; cheap.
+    /// Whether no program will ever find this device again. A deleted file takes writes while it is
+    /// open, and loses them when it is closed; a file that was cut short has lost its content. Asks
+    /// the operating system; cheap.
     fn has_vanished(&self) -> bool {
         false
     }
@@ -173,15 +172,15 @@ pub trait Member: Send + Sync {
     }
 
     /// Goes past the page cache from now on, for transfers whose offset, length and memory are at
-    /// multiples of 512; others go on as before, and see the same bytes.
+    /// multiples of 512. Other transfers use the page cache, and see the same bytes.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// The reason; nothing has changed then.
     fn go_direct(&self) -> Result<(), DirectError> {
         Err(DirectError::NotADevice)
     }
 
-    /// Whether [`Self::go_direct`] was heeded.
+    /// Whether [`Self::go_direct`] succeeded.
     fn is_direct(&self) -> bool {
         false
     }

@@ -28,10 +28,10 @@ pub(crate) const LAYERS_MAX: usize = 64;
 /// Letters of another process's command line that are shown.
 pub(crate) const COMMAND_LETTERS_MAX: usize = 60;
 
-/// Zeroes written in one call where the device cannot make them itself.
+/// Zeroes written in one call if the device cannot make them itself.
 pub const ZERO_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Memory members allocate in pieces of this size; a piece never written takes no memory.
+/// The unit in which memory members allocate; an unwritten piece takes no memory.
 pub const MEMORY_PIECE_BYTES: usize = 64 * 1024;
 
 /// Locks that a memory member's pieces are spread over.

@@ -21,7 +21,7 @@ use crate::{DeviceNumber, Holder};
 /// Which other processes may have the file open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// Readers that say so.
+    /// Other readers with a shared lock.
     Shared,
     /// No process.
     Exclusive,
@@ -45,7 +45,7 @@ pub(crate) fn take_patiently(
     if let Some(foreign) = kernel.foreign_lock(device, metadata.ino()) {
         return Ok(Some(foreign));
     }
-    // Refused, and no other process is listed: then it is another member of this very process.
+    // Refused, and no other process is listed: another member of this process holds it.
     let own = owners().contains(&LockOwner::ThisProcess).then(std::process::id);
     Ok(Some(Holder::Lock { process_id: own, command: None }))
 }
@@ -62,7 +62,7 @@ pub fn lock_exclusively(file: &File) -> Result<bool, Errno> {
     take(file, Sharing::Exclusive, LOCK_WAIT_MS)
 }
 
-/// Takes the lock, trying again for so long. `Ok(false)`: another process has it.
+/// Takes the lock, retrying for `wait_ms`. `Ok(false)`: another process has it.
 fn take(file: &File, sharing: Sharing, wait_ms: u64) -> Result<bool, Errno> {
     let operation = match sharing {
         Sharing::Shared => FlockOperation::NonBlockingLockShared,

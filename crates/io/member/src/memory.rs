@@ -1,8 +1,8 @@
-//! A member in this process's memory: sparse, for tests and for trying things out.
+//! A member in this process's memory: sparse, for tests and experiments.
 //!
-//! Bytes live in pieces of 64 KiB; a piece that was never written reads as zeroes and takes no
-//! memory. Pieces are spread over a fixed number of locks, so that threads on different pieces
-//! rarely wait for each other. A write that spans pieces is not atomic as a whole, as on a disk.
+//! Bytes are in pieces of 64 KiB; an unwritten piece reads as zeroes and takes no memory. Pieces
+//! are spread over a fixed number of locks, so that threads on different pieces rarely wait for
+//! each other. A write that spans pieces is not atomic as a whole, as on a disk.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -19,7 +19,7 @@ type Pieces = HashMap<u64, Piece>;
 /// movsb` of AMD's Zen 3 and 4). An allocator's memory begins 16 bytes into a page.
 const PIECE_ALIGNMENT_BYTES: usize = 4 << 10;
 
-/// So many bytes at once.
+/// The unit of allocation.
 #[derive(Debug)]
 struct Piece {
     memory: Box<[u8]>,
@@ -70,7 +70,7 @@ impl MemoryMember {
         }
     }
 
-    /// A member that starts as a copy of `bytes`, of which a ragged last sector is left out.
+    /// A member with a copy of `bytes`, without an incomplete last sector.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let member = Self::new(bytes.len() as u64);
         for part in parts(0, usize::try_from(member.size_bytes).unwrap_or(bytes.len())) {
@@ -79,7 +79,7 @@ impl MemoryMember {
         member
     }
 
-    /// Memory that the contents take, in bytes, without what aligns it.
+    /// Bytes of memory that the content takes, without padding for alignment.
     pub fn allocated_bytes(&self) -> u64 {
         let pieces: usize = self
             .shards

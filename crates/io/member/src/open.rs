@@ -41,7 +41,7 @@ use crate::{AnsweredBy, DeviceNumber, Identity, IdentityKey, Member, MemberKind}
 /// Opens an existing regular file or block device.
 ///
 /// # Errors
-/// Every way in which this is not ours to use; nothing is written in any of them.
+/// Every reason why it must not be used; nothing is written in any of them.
 pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
     let kernel = Kernel::running();
     wrap(path, claim(path, access, &kernel)?, (access, None), &kernel)
@@ -88,7 +88,7 @@ pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, 
     if !is_for_both(flags(&file)?) || !is_for_both(again_flags) {
         return Err(OpenError::PermissionDenied { path: path.into() });
     }
-    // It is the other process's lock, which has looked for those of other kinds.
+    // The lock is the other process's, which has checked for locks of other kinds.
     take_lock(path, &file, Sharing::Exclusive, &kernel)?;
     let direct = again_flags.contains(OFlags::DIRECT).then_some(again);
     wrap(path, (file, files.collect()), (Access::ReadWrite, direct), &kernel)
@@ -100,7 +100,7 @@ pub fn key_at(path: &Path) -> Option<IdentityKey> {
     key_of(&fs::metadata(path).ok()?)
 }
 
-/// Opens and locks it and what is below.
+/// Opens and locks a member and the layers below it.
 fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File>), OpenError> {
     let before = fs::metadata(path).map_err(|error| path_error(path, "stat", &error))?;
     let key = key_of(&before)
@@ -130,11 +130,10 @@ fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File
 }
 
 /// Makes a new sparse file of `size_bytes` (rounded down to whole sectors) and opens it for reading
-/// and writing. The file and its name are on stable storage when this returns. Only the user may
-/// read it (mode 0600).
+/// and writing. The file and its name are on stable storage when this returns. Its mode is 0600.
 ///
 /// # Errors
-/// As for [`open`]; an existing file is refused, and a file half made is removed again.
+/// As for [`open`]; an existing file is refused, and a half-made file is removed again.
 pub fn create_file(path: &Path, size_bytes: u64) -> Result<Box<dyn Member>, OpenError> {
     let size_bytes = size_bytes - size_bytes % SECTOR_BYTES;
     check_size(path, size_bytes)?;
@@ -149,7 +148,7 @@ pub fn create_file(path: &Path, size_bytes: u64) -> Result<Box<dyn Member>, Open
         wrap(path, (file, Vec::new()), (Access::ReadWrite, None), &Kernel::running())
     });
     if made.is_err() {
-        // The error that is being reported matters more than one of tidying up after it.
+        // The original error matters more than one of the clean-up.
         let _ = fs::remove_file(path);
     }
     made
@@ -172,7 +171,7 @@ fn fill_new_file(path: &Path, file: &File, size_bytes: u64) -> Result<(), OpenEr
 /// claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
-    /// Others may open it as they like.
+    /// Others may open it.
     None,
     /// No other process may claim the device, one of its parts, or its disk (`O_EXCL`).
     Alone,
@@ -222,7 +221,7 @@ fn open_file(
     }
 }
 
-/// Takes the lock that belongs to the access, or says who has it.
+/// Takes the lock for the access, or returns its holder.
 fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result<(), OpenError> {
     let sharing = match access {
         Access::Examine => return Ok(()),
@@ -231,8 +230,8 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     take_lock(path, file, sharing, kernel)?;
-    // QEMU's locks are of a kind that `flock` does not meet. Only a regular file's locks say that
-    // its contents are in use; and readers may share.
+    // QEMU's locks do not conflict with `flock`. Only on a regular file they mean that its contents
+    // are in use; and readers may share.
     let is_alone = access == Access::ReadWrite && metadata.is_file();
     let foreign = || kernel.foreign_lock(DeviceNumber::from_packed(metadata.dev()), metadata.ino());
     refuse(path, is_alone.then(foreign).flatten())
@@ -249,7 +248,7 @@ fn take_lock(path: &Path, file: &File, sharing: Sharing, kernel: &Kernel) -> Res
     refuse(path, taken?)
 }
 
-/// A member of an open file and the locks on what is below it.
+/// Makes a member of an open file and the locks on the layers below.
 fn wrap(
     path: &Path,
     (file, below): (File, Vec<File>),
@@ -341,7 +340,7 @@ const PUNCHING_FILE_SYSTEMS: [u64; 7] =
 const LOCAL_FILE_SYSTEMS: [u64; 6] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x794c_7630];
 
-/// The same of file systems that have no disk: tmpfs (which memfd is of) and ramfs.
+/// Magic numbers of file systems without a disk: tmpfs (also memfd) and ramfs.
 const FILE_SYSTEMS_IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 fn check_size(path: &Path, size_bytes: u64) -> Result<(), OpenError> {
@@ -358,10 +357,10 @@ fn refuse(path: &Path, holder: Option<Holder>) -> Result<(), OpenError> {
     }
 }
 
-/// Puts an answer of the operating system into our words.
+/// Translates an error of the operating system.
 fn path_error(path: &Path, call: &'static str, error: &std::io::Error) -> OpenError {
     let path: PathBuf = path.into();
-    // A path with a NUL in it never comes to the system.
+    // The standard library refuses a path with a NUL before the system sees it.
     if error.kind() == std::io::ErrorKind::InvalidInput && error.raw_os_error().is_none() {
         return OpenError::Missing { path };
     }

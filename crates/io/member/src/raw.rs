@@ -18,7 +18,7 @@ use crate::direct::is_aligned;
 use crate::zeroing::{ZeroWay, is_refusal};
 use crate::{MemberError, check_bounds};
 
-/// Something done to a member.
+/// An operation on a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
     /// A read.
@@ -51,7 +51,7 @@ impl Raw {
         self.0.shared_for(is_aligned(address, length, offset_bytes))
     }
 
-    /// All openings that [`Self::file`] may give, the one with the lock among them.
+    /// All descriptors that [`Self::file`] may return, the locked one among them.
     ///
     /// # Errors
     /// As there.
@@ -61,10 +61,10 @@ impl Raw {
         Ok(files)
     }
 
-    /// To be asked before everything that is done: whether it may be.
+    /// Checks an operation before it is submitted.
     ///
     /// # Errors
-    /// As the same call of [`crate::Member`] before it asks anything of the device.
+    /// As the same call of [`crate::Member`] before it asks the device.
     pub fn check(&self, deed: Deed, offset_bytes: u64, length: u64) -> Result<(), MemberError> {
         match deed {
             Deed::Read => check_bounds(offset_bytes, length, self.0.size_bytes()),
@@ -87,7 +87,7 @@ impl Raw {
         if deed == Deed::Read { self.0.check_read_in(batch) } else { Ok(()) }
     }
 
-    /// Whether there is anything to flush: a member that is only read has nothing.
+    /// Whether a flush has any effect: a read-only member has nothing to flush.
     pub fn is_writable(&self) -> bool {
         self.0.is_writable()
     }
@@ -124,7 +124,7 @@ impl Raw {
         is_refused
     }
 
-    /// Zeroes to write from, where direct I/O can.
+    /// Zeroes to write from, aligned for direct I/O.
     pub fn zeroes() -> &'static [u8] {
         descriptor::zeroes()
     }
@@ -210,7 +210,7 @@ mod tests {
         file.set_len(1 << 20).expect("set_len");
         let descriptor = Descriptor::new(file, Identity::memory(), 1 << 20, Access::ReadWrite);
         if descriptor.go_direct().is_err() {
-            // A tmpfs: nothing to see here, and `tests/direct.rs` says so.
+            // On tmpfs there is nothing to test; `tests/direct.rs` says so.
             return;
         }
         let raw = Raw(Arc::new(descriptor));

@@ -18,7 +18,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 /// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Something of what is watched may have lost its name.
+    /// A watched file may have lost its name.
     Look,
     /// [`Sentinel::end`] was called.
     End,
@@ -52,7 +52,7 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Sleeps until there is something to be told, however long that takes.
+    /// Sleeps until there is something to report, however long that takes.
     ///
     /// # Errors
     /// The kernel cannot wait.
@@ -69,16 +69,16 @@ impl Sentinel {
         if !polled[0].revents().is_empty() {
             return Ok(Word::End);
         }
-        // All that is there now is one word.
+        // All pending events make one report.
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.watches, &mut buffer);
         while reader.next().is_ok() {}
         Ok(Word::Look)
     }
 
-    /// Ends all waits, and those that come.
+    /// Ends all waits, present and future.
     pub fn end(&self) {
-        // A bell that cannot take one more has been rung.
+        // A full eventfd has been rung already.
         let _rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }

@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// A way in which the kernel makes zeroes without being given any.
+/// A kernel operation that makes zeroes without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeroWay {
-    /// Give the space back.
+    /// Gives the space back.
     PunchHole,
-    /// Keep it allocated.
+    /// Keeps the space allocated.
     ZeroRange,
 }
 
@@ -45,7 +45,7 @@ impl ZeroWay {
 pub(crate) struct Ways {
     punches: AtomicBool,
     zeroes_ranges: AtomicBool,
-    /// Ranges are to begin and end at multiples of this.
+    /// Ranges must begin and end at multiples of this.
     unit_bytes: u64,
 }
 
@@ -62,17 +62,17 @@ impl Ways {
         }
     }
 
-    /// Whether a way was not refused so far.
+    /// Whether a way was never refused.
     pub(crate) fn has(&self, way: ZeroWay) -> bool {
         self.flag(way).load(Ordering::Relaxed)
     }
 
-    /// It is not to be tried any more.
+    /// Remembers that a way is not supported.
     pub(crate) fn refuse(&self, way: ZeroWay) {
         self.flag(way).store(false, Ordering::Relaxed);
     }
 
-    /// The way to try next; none where zeroes have to be written.
+    /// The way to try next; `None` if zeroes must be written.
     pub(crate) fn next(&self, (start, length): (u64, u64), may_punch: bool) -> Option<ZeroWay> {
         if !(start | length).is_multiple_of(self.unit_bytes) {
             return None;
@@ -83,7 +83,7 @@ impl Ways {
     }
 }
 
-/// Whether an answer means that it cannot be done this way here, and that nothing has changed.
+/// Whether an error means that this way is not supported here, and that nothing has changed.
 pub(crate) fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
 }

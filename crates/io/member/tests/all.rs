@@ -1,4 +1,4 @@
-//! The tests of members, in one program: a program for each file is linked for each file.
+//! The tests of members, in one program, since linking one for each file takes long.
 
 mod contract;
 mod direct;

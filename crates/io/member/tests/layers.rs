@@ -141,7 +141,7 @@ fn a_patched_member_reads_as_written_and_is_never_written() {
     assert_eq!(whole, pattern(0, size));
 }
 
-/// A folder, what a member holds, and the member.
+/// A folder, a member's content, and the member.
 fn overlaid() -> (tempfile::TempDir, Vec<u8>, Arc<MemoryMember>) {
     let folder = tempfile::tempdir().expect("a folder");
     let bytes: Vec<u8> =
@@ -242,7 +242,7 @@ fn an_overlay_survives_a_restart() {
     assert!(matches!(open(8), Err(OverlayError::OfOther { .. })), "the member holds other bytes");
 }
 
-/// A log of many writes of the same blocks is much longer than what it says.
+/// After many writes of the same blocks the log is much longer than the map needs.
 #[test]
 fn a_long_log_of_an_overlay_is_written_anew() {
     let (folder, mut model, member) = overlaid();
@@ -325,7 +325,7 @@ fn an_overlay_that_was_changed_in_any_byte_is_refused() {
         bytes[at] ^= 0x10;
         write(&data, &bytes);
         let Ok(overlay) = open() else { continue };
-        // Only what is certain is read: every block but one.
+        // Only intact blocks are read: every block but one.
         let changed = overlay.changed().expect("readable");
         let mut buffer = [0; 4096];
         let mut failed = Vec::new();
@@ -345,7 +345,7 @@ fn an_overlay_that_was_changed_in_any_byte_is_refused() {
     }
     write(&data, &sound_data);
     assert_eq!(all_of(&open().expect("it is whole again")), model);
-    // Another's blocks, no file at all, and a link to one.
+    // Another overlay's blocks, no file at all, and a link to one.
     let other = folder.path().join("other");
     std::fs::create_dir(&other).expect("a folder");
     let id = *b"another identity";
@@ -368,7 +368,7 @@ fn an_overlay_that_was_changed_in_any_byte_is_refused() {
     assert_eq!(all_of(&open().expect("it is whole again")), model);
 }
 
-/// Whether an overlay opens, and all its blocks hold what was written.
+/// Whether an overlay opens, and all its blocks are intact.
 fn is_whole(opened: Result<Overlay<Arc<MemoryMember>>, OverlayError>) -> bool {
     opened.is_ok_and(|overlay| overlay.changed().is_ok_and(|changed| changed.is_empty()))
 }
@@ -424,7 +424,7 @@ fn what_a_copy_lacks_is_an_error_or_zeroes() {
         let read = longer.read_at(&mut vec![0; length], at);
         assert!(matches!(read, Err(MemberError::Media { .. })), "{at}: {read:?}");
     }
-    // A sector is read or not.
+    // A sector is readable as a whole or not at all.
     let mut zeroed = model;
     zeroed[512..1024].fill(0);
     zeroed[4096..5632].fill(0);

@@ -17,7 +17,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// A loop device over a new file, or none where that cannot be done.
+    /// A loop device over a new file, or `None` if that is not possible.
     fn attach() -> Option<Self> {
         let (folder, file) = backing();
         let device = losetup(&file, &[])?;
@@ -48,7 +48,7 @@ impl Drop for Twin {
     }
 }
 
-/// A file that is no loop device's yet.
+/// A file without a loop device.
 fn backing() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("tempdir");
     let file = folder.path().join("backing");
@@ -170,7 +170,7 @@ fn below(upper: &Path, file: &Path, holder: Holder) -> Option<Holder> {
 fn a_file_that_is_a_member_is_none_through_a_loop_device() {
     let (_folder, file) = backing();
     let writer = open(&file, Access::ReadWrite).expect("a file of its own");
-    // Attached after it was opened: the kernel does not ask for locks.
+    // Attached after the file was opened: the kernel does not check locks.
     let Some(device) = losetup(&file, &[]).map(Twin) else { return };
     let own = Holder::Lock { process_id: Some(std::process::id()), command: None };
     for access in [Access::ReadWrite, Access::ReadOnly] {

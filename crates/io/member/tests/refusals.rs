@@ -70,7 +70,7 @@ fn what_is_not_there_is_missing() {
     assert_eq!(refusal(&path, Access::ReadOnly), OpenError::Missing { path: path.clone() });
     let below = folder.file("file").join("below");
     assert_eq!(refusal(&below, Access::ReadOnly), OpenError::Missing { path: below.clone() });
-    // Paths that no file can have, as a client of the control API may send them.
+    // Impossible paths, as a client of the control API may send them.
     for never in [folder.path("a\0b"), folder.path(&"a".repeat(300))] {
         assert_eq!(refusal(&never, Access::ReadWrite), OpenError::Missing { path: never.clone() });
     }
@@ -106,7 +106,7 @@ fn an_existing_file_is_never_made_again() {
 fn a_file_that_cannot_be_made_leaves_nothing_behind() {
     let folder = Folder::new();
     let path = folder.path("huge");
-    // More than ext4, XFS or btrfs hold in one file. tmpfs takes it.
+    // More than ext4, XFS or btrfs allow for one file. tmpfs allows it.
     match create_file(&path, i64::MAX.cast_unsigned()) {
         Err(_) => assert!(!path.exists()),
         Ok(_) => skip(Need::Other, "this file system takes files of any size"),
@@ -193,7 +193,7 @@ fn a_file_that_may_not_be_written_is_refused() {
     let folder = Folder::new();
     let path = folder.file("member");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("set_permissions");
-    // Root may write everything, unless it gives that up, as this thread does.
+    // Root may write everything, unless a thread drops that capability, as this one does.
     let capabilities = capabilities(None).expect("our own");
     let fewer = CapabilitySets {
         effective: capabilities.effective - CapabilitySet::DAC_OVERRIDE,
@@ -209,7 +209,8 @@ fn a_file_that_may_not_be_written_is_refused() {
 #[test]
 fn a_file_behind_another_programs_lock_is_refused() {
     needs!("python3");
-    // A POSIX lock and `flock` do not meet; /proc/locks shows both. The child holds a POSIX lock.
+    // A POSIX lock and `flock` do not conflict; /proc/locks shows both. The child holds a POSIX
+    // lock.
     let folder = Folder::new();
     let path = folder.file("member");
     let script = "import fcntl,sys\nf=open(sys.argv[1],'r+b')\n\

@@ -1,6 +1,6 @@
 //! Two writers in two processes can never happen.
 //!
-//! The second process is this test program itself, started again to run only [`hold`].
+//! The second process is this test program, started again to run only [`hold`].
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
@@ -12,8 +12,8 @@ use braid_member::{Access, Holder, OpenError, adopt, create_file, open, open_for
 const PATH_VARIABLE: &str = "BRAID_TEST_HOLD_PATH";
 const ACCESS_VARIABLE: &str = "BRAID_TEST_HOLD_ACCESS";
 
-/// In the second process: opens what it was told to, says so, and holds it until its input ends.
-/// In the first process it has nothing to hold and says that.
+/// In the second process: opens the given path, says so, and holds it until its input ends. In the
+/// first process it has nothing to hold and says that.
 #[test]
 fn hold() {
     let Some(path) = std::env::var_os(PATH_VARIABLE) else {

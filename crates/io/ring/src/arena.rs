@@ -39,35 +39,35 @@ pub(crate) const NAMED_BYTES_MIN: usize = 8 << 10;
 /// Maximum number of slabs. Memory is taken only once that many are in use at one time.
 pub(crate) const SLABS: usize = 64;
 
-/// Slabs that the process's own may have.
+/// Maximum number of slabs of the process's arena.
 static SLABS_MAX: AtomicUsize = AtomicUsize::new(PAYLOAD_MEMORY_BYTES / 3 / SLAB_BYTES);
 
-/// Sets how much the process's own may have; what has been carved stays.
+/// Sets the maximum of the process's arena; carved memory stays.
 pub(crate) fn set_bytes_max(bytes: usize) {
     SLABS_MAX.store((bytes / SLAB_BYTES).min(SLABS), Ordering::Relaxed);
 }
 
-/// The memory, and what of it is used.
+/// The memory, and how much of it is used.
 pub(crate) struct Arena {
     region: Region,
-    /// Where the first slab begins within it.
+    /// Where the first slab begins in the region.
     offset_bytes: usize,
-    /// How many slabs there are addresses for.
+    /// Slabs that the reserved addresses hold.
     slabs: usize,
     carving: Mutex<Carving>,
 }
 
 struct Carving {
-    /// Slabs that have a size.
+    /// Slabs with a size.
     used: usize,
-    /// For each size, as a power of two: the slab that is being carved, and where its rest begins.
+    /// For each size, as a power of two: the slab being carved, and the start of its rest.
     open: [Option<(usize, usize)>; SLAB_BYTES.trailing_zeros() as usize + 1],
 }
 
 static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 
 impl Arena {
-    /// The process's own; none if there are not so many addresses.
+    /// The process's arena; `None` if addresses are short.
     pub(crate) fn of_process() -> Option<&'static Self> {
         ARENA.get_or_init(|| Self::new(SLABS_MAX.load(Ordering::Relaxed))).as_ref()
     }
@@ -81,10 +81,10 @@ impl Arena {
         Some(Self { region, offset_bytes, slabs, carving })
     }
 
-    /// Zeroed memory of this size, which was never handed out before; none when the arena is full.
+    /// Zeroed memory of this size, never handed out before; `None` when the arena is full.
     ///
     /// # Panics
-    /// When the size is no power of two, or more than a slab.
+    /// If the size is no power of two, or more than a slab.
     pub(crate) fn carve(&self, size_bytes: usize) -> Option<NonNull<u8>> {
         assert!(size_bytes.is_power_of_two() && size_bytes <= SLAB_BYTES, "a size that slabs have");
         let mut carving = self.carving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,10 +103,10 @@ impl Arena {
         NonNull::new(self.slab(slab).as_ptr().wrapping_add(rest))
     }
 
-    /// Where a slab begins.
+    /// The address of a slab.
     ///
     /// # Panics
-    /// When there is none of this number.
+    /// If the number is too large.
     pub(crate) fn slab(&self, slab: usize) -> NonNull<u8> {
         assert!(slab <= self.slabs, "a slab of the arena, or its end");
         let start = self.region.as_non_null().as_ptr();
@@ -114,12 +114,11 @@ impl Arena {
             .expect("inside a mapping, which is never at address zero")
     }
 
-    /// Whether memory is the arena's.
     pub(crate) fn holds(&self, start: *const u8) -> bool {
         self.slab_of(start, 0).is_some()
     }
 
-    /// The slab that these bytes are in, if it is one.
+    /// The slab that holds these bytes, if a single one does.
     pub(crate) fn slab_of(&self, start: *const u8, length_bytes: usize) -> Option<usize> {
         let offset = start.addr().checked_sub(self.slab(0).as_ptr().addr())?;
         let slab = offset / SLAB_BYTES;
@@ -133,7 +132,7 @@ impl Arena {
 mod tests {
     use super::*;
 
-    /// As many as the process may have anyway.
+    /// The process's default.
     const FEW: usize = PAYLOAD_MEMORY_BYTES / 3 / SLAB_BYTES;
 
     #[test]
@@ -150,7 +149,7 @@ mod tests {
         }
         carved.sort_unstable();
         assert!(carved.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
-        // A size that has a slab open goes on when others find none.
+        // A size with an open slab continues when others find none.
         assert!(arena.carve(4096).is_some() && arena.carve(SLAB_BYTES).is_none());
     }
 

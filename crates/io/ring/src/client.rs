@@ -22,19 +22,19 @@ use crate::payload::Payload;
 pub enum ClientRequest {
     /// Fill the payload from `offset`.
     Read { offset: u64, payload: Payload },
-    /// Write the payload at `offset`; `durable` before the answer.
+    /// Write the payload at `offset`; with `durable` it is on stable storage when acknowledged.
     Write { offset: u64, payload: Payload, durable: bool },
-    /// Make every write answered so far, to any client, durable.
+    /// Make every write acknowledged so far, to any client, durable.
     Flush,
-    /// Make a range read as zeroes. With `may_punch` space may be given back; with `fast` refuse
-    /// ([`RequestError::NotFast`]) rather than write zeroes out.
+    /// Make a range read as zeroes. With `may_punch` space may be given back. With `fast` the
+    /// request fails ([`RequestError::NotFast`]) instead of writing zeroes.
     WriteZeroes { offset: u64, length: u64, may_punch: bool, fast: bool, durable: bool },
-    /// The content of a range is not needed any more; doing nothing is allowed.
+    /// Discard the content of a range; a server may ignore it.
     Trim { offset: u64, length: u64, durable: bool },
 }
 
 impl ClientRequest {
-    /// The same request elsewhere: `by` bytes further on.
+    /// The same request, `by` bytes further on.
     #[must_use]
     pub fn moved(self, by: u64) -> Self {
         match self {
@@ -59,7 +59,7 @@ pub enum RequestError {
     /// The array or the way it was opened does not allow writes.
     #[error("the array is read-only")]
     ReadOnly,
-    /// The bytes cannot be read or written, here or anywhere; why, in words.
+    /// The bytes cannot be read or written; the reason in words.
     #[error("input/output error: {0}")]
     Io(&'static str),
     /// The file system below a member is full.
@@ -71,7 +71,7 @@ pub enum RequestError {
     /// There is no memory for the request.
     #[error("there is no memory for the request")]
     NoMemory,
-    /// The range does not lie inside what is served.
+    /// The range does not lie inside the array.
     #[error("the range lies outside the array")]
     OutOfRange,
     /// The array is being stopped.
@@ -85,19 +85,18 @@ pub enum RequestError {
 /// The end of a request.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How it went.
+    /// Success, or the error.
     pub result: Result<(), RequestError>,
-    /// The payload that came with the request. A Read's always comes back; a Write may have kept
-    /// its own.
+    /// The request's payload. A read always returns it; a write may keep it.
     pub payload: Option<Payload>,
 }
 
-/// A request as its receiver names it.
+/// A receiver's name for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Token {
-    /// Which client, where one receiver stands for many.
+    /// The client, if the receiver serves many.
     pub client: u64,
-    /// Which of its requests.
+    /// The request of that client.
     pub request: u64,
 }
 
@@ -110,7 +109,7 @@ impl From<u64> for Token {
 
 /// Receives the ends of many requests, each by its token, so that no request allocates.
 pub trait Receiver: Send + Sync {
-    /// The end of one request, once, on any thread; it must not wait for what is served.
+    /// Takes the end of one request, once, on any thread; it must not wait for the array.
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome);
 }
 
@@ -124,15 +123,15 @@ impl<F: FnOnce(Outcome) + Send> Receiver for Once<F> {
     }
 }
 
-/// The right and the duty to end one request, once, on any thread, also before the call that asked
-/// returns.
+/// The right and the duty to end one request, once, on any thread, possibly before the submitting
+/// call returns.
 pub struct Completion {
     receiver: Option<Arc<dyn Receiver>>,
     token: Token,
 }
 
 impl Completion {
-    /// For this receiver, by this token.
+    /// A completion for this receiver and token.
     #[must_use]
     pub fn new(receiver: Arc<dyn Receiver>, token: Token) -> Self {
         Self { receiver: Some(receiver), token }

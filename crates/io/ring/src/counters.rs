@@ -9,9 +9,9 @@ pub struct Counters {
     pub turns: u64,
     /// Calls of `io_uring_enter`.
     pub enters: u64,
-    /// Calls of `io_uring_enter` that gave operations to the kernel; the others slept or reaped.
+    /// Calls of `io_uring_enter` that submitted operations; the others slept or reaped.
     pub submissions: u64,
-    /// Operations given to the kernel, resumptions included.
+    /// Submitted operations, resumptions included.
     pub entries: u64,
     /// Completions taken from the kernel.
     pub completions: u64,
@@ -23,7 +23,7 @@ pub struct Counters {
     pub posted: u64,
     /// Operations that found the ring full and waited.
     pub overflowed: u64,
-    /// Transfers that ended short and were taken up again.
+    /// Short transfers that were resumed.
     pub resumed: u64,
     /// Transfers of files that named registered memory.
     pub registered: u64,
@@ -33,7 +33,7 @@ pub struct Counters {
 
 macro_rules! tally {
     ($($name:ident),*) => {
-        /// The counts while they are being counted. Only one thread counts; any may look.
+        /// The running counts. Only one thread counts; any may read.
         #[derive(Debug, Default)]
         pub(crate) struct Tally {
             $(pub(crate) $name: AtomicU64,)*
@@ -62,7 +62,7 @@ tally!(
     numbered
 );
 
-/// Adds to a count that only this thread adds to: no locked instruction.
+/// Adds to a count of this thread only, without a locked instruction.
 pub(crate) fn add(count: &AtomicU64, more: usize) {
     count.store(count.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
 }

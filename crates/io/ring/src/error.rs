@@ -1,4 +1,4 @@
-//! Why there are no workers.
+//! Errors of starting workers.
 
 use std::io;
 
@@ -16,16 +16,16 @@ pub enum RingError {
         /// The error of `io_uring_setup`: `EPERM`, `EACCES` or `ENOSYS`.
         errno: io::Error,
     },
-    /// The kernel's io_uring lacks something that this crate cannot do without.
+    /// The kernel's io_uring lacks a feature that this crate needs.
     #[error("this kernel's io_uring is too old: it lacks {lacks} (Linux 5.13 has it)")]
     TooOld {
         /// The missing feature.
         lacks: &'static str,
     },
-    /// The rings' memory is more than the limit on locked memory allows.
+    /// The rings' memory exceeds the limit on locked memory.
     #[error("no memory for a ring: the limit on locked memory (ulimit -l) is too low")]
     LockedMemory,
-    /// Any other answer of the operating system.
+    /// Any other error of the operating system.
     #[error("{call} failed: {error}")]
     System {
         /// The call that failed.
@@ -36,7 +36,7 @@ pub enum RingError {
 }
 
 impl RingError {
-    /// Whether the caller is well advised to go on without io_uring.
+    /// Whether the caller should go on without io_uring.
     pub fn is_lack(&self) -> bool {
         matches!(self, Self::NotAllowed { .. } | Self::TooOld { .. } | Self::LockedMemory)
     }

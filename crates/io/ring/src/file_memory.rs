@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// Bytes of a file that this process stores to.
+/// Bytes of a file to which this process stores.
 #[derive(Debug)]
 pub struct FileMemory {
     map: MmapRaw,
@@ -19,7 +19,7 @@ impl FileMemory {
     /// Maps `length_bytes` of a file from `offset_bytes` on, a multiple of 4096.
     ///
     /// # Errors
-    /// There are not so many addresses, or the file cannot be mapped to be written.
+    /// Addresses are short, or the file cannot be mapped for writing.
     pub fn of(file: &File, offset_bytes: u64, length_bytes: usize) -> io::Result<Self> {
         let map = MmapOptions::new().offset(offset_bytes).len(length_bytes).map_raw(file)?;
         Ok(Self { map })
@@ -28,7 +28,7 @@ impl FileMemory {
     /// Stores bytes.
     ///
     /// # Panics
-    /// When they do not lie inside it.
+    /// If they do not lie inside it.
     #[allow(unsafe_code)]
     pub fn store(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset.checked_add(bytes.len());

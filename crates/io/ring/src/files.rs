@@ -26,16 +26,14 @@ use io_uring::IoUring;
 /// An open file or socket; stays open while an operation holds it.
 pub type Descriptor = Arc<OwnedFd>;
 
-/// Files that one ring can know: all members of a large array, twice.
+/// Maximum of files that one ring knows: all members of a large array, twice.
 const FILES: u16 = 512;
 
-/// Not a number of a file.
 const NONE: u16 = u16::MAX;
 
-/// One ring's files.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// By number; empty where there is no table.
+    /// By number; empty if the kernel has no such table.
     entries: Vec<Option<Descriptor>>,
     /// Numbers by descriptor.
     numbers: Vec<u16>,
@@ -48,7 +46,6 @@ impl Files {
         Self { entries: vec![None; room], numbers: Vec::new() }
     }
 
-    /// The number of a file, if it has one.
     pub(crate) fn number(&self, descriptor: RawFd) -> Option<u16> {
         let index = usize::try_from(descriptor).ok()?;
         self.numbers.get(index).copied().filter(|number| *number != NONE)
@@ -70,10 +67,10 @@ impl Files {
         }
     }
 
-    /// Has the ring let go of a file, if it knows it.
+    /// Unregisters a file, if it is registered.
     ///
     /// # Panics
-    /// When the kernel does not: the file would stay open.
+    /// If the kernel refuses: the file would stay open.
     pub(crate) fn remove(&mut self, ring: &IoUring, file: &Descriptor) {
         let Some(name) = self.number(file.as_raw_fd()) else { return };
         let updated = ring.submitter().register_files_update(u32::from(name), &[-1]);
@@ -82,7 +79,7 @@ impl Files {
         self.numbers[usize::try_from(file.as_raw_fd()).expect("an open descriptor")] = NONE;
     }
 
-    /// Has the ring let go of all files, for good.
+    /// Unregisters all files, for good.
     pub(crate) fn clear(&mut self, ring: &IoUring) {
         if !self.entries.is_empty() {
             // The ring's own end would do the same, later.

@@ -20,21 +20,20 @@ enum Slab {
     Refused,
 }
 
-/// One ring's slabs.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     slabs: [Slab; SLABS],
 }
 
 impl Fixed {
-    /// Room in a ring for all slabs, none of them registered.
+    /// Makes a table for all slabs in the ring, none of them registered.
     pub(crate) fn new(ring: &IoUring) -> Self {
         let room = u32::try_from(SLABS).expect("few");
         let is_known = ring.submitter().register_buffers_sparse(room).is_ok();
         Self { slabs: [if is_known { Slab::Unseen } else { Slab::Refused }; SLABS] }
     }
 
-    /// The name under which the ring knows these bytes, if it does.
+    /// The name of these bytes in the ring, if they are registered.
     #[allow(unsafe_code)]
     pub(crate) fn name_of(
         &mut self,

@@ -28,20 +28,20 @@ use crate::fixed::Fixed;
 use crate::memory::Segments;
 use crate::operation::{Completion, Handler, Operation, Zeroing};
 
-/// The names of entries that are no operations.
+/// Names of entries that are no operations.
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
-/// Segments of one operation; the kernel takes 1024.
+/// Maximum of segments of one operation; the kernel takes 1024.
 const SEGMENTS_MAX: usize = 256;
 
-/// Bytes that one entry may ask for; the kernel moves 2 GiB less a page at once.
+/// Maximum of bytes of one entry; the kernel moves 2 GiB less a page at once.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// How often a file may say that it cannot just now, before it is believed.
+/// How many `EAGAIN`s from a file are retried.
 const BUSY_MAX: u32 = 1000;
 
-/// One operation, and what its entry points at beside its memory.
+/// One operation, and the structures beside its memory to which its entry points.
 struct Slot {
     pending: Option<Pending>,
     vectors: SmallVec<[libc::iovec; 4]>,
@@ -52,7 +52,7 @@ struct Pending {
     operation: Operation,
     handler: Arc<dyn Handler>,
     token: u64,
-    /// Bytes moved so far, and to be moved in all.
+    /// Bytes moved so far, and bytes in all.
     moved: usize,
     length_bytes: usize,
     busy_answers: u32,
@@ -65,13 +65,13 @@ pub(crate) struct Ended {
     pub(crate) completion: Completion,
 }
 
-/// How one entry's end leaves its operation.
+/// The next step of an operation after the end of an entry.
 enum Step {
     Again,
     End(io::Result<usize>),
 }
 
-/// A ring and what it works on.
+/// A ring and its operations.
 pub(crate) struct Flight {
     ring: IoUring,
     // Boxed, since entries point into them.
@@ -79,7 +79,7 @@ pub(crate) struct Flight {
     slots: Vec<Box<Slot>>,
     free: Vec<u32>,
     overflow: VecDeque<squeue::Entry>,
-    /// Completions as the kernel told them: name, result, whether more will come.
+    /// Completions from the kernel: name, result, whether more will come.
     reaped: Vec<(u64, i32, bool)>,
     fixed: Fixed,
     files: Files,
@@ -109,7 +109,7 @@ impl Flight {
     /// Queues an operation.
     ///
     /// # Panics
-    /// When it would write into constant memory, or has too many segments.
+    /// If it would write into constant memory, or has too many segments.
     pub(crate) fn submit(
         &mut self,
         mut operation: Operation,
@@ -160,7 +160,7 @@ impl Flight {
         self.push(entry.user_data(u64::from(index)));
     }
 
-    /// Has the ring know a file by number: see [`Files`].
+    /// Registers a file: see [`Files`].
     pub(crate) fn register(&mut self, file: &Descriptor) {
         self.files.add(&self.ring, file);
     }
@@ -177,12 +177,11 @@ impl Flight {
         }
     }
 
-    /// Of all.
     pub(crate) fn unregister_all(&mut self) {
         self.files.clear(&self.ring);
     }
 
-    /// Has the kernel tell whenever `bell` is written to.
+    /// Has the kernel report every write to `bell`.
     pub(crate) fn watch(&mut self, bell: BorrowedFd<'_>) {
         let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).multi(true);
         self.push(poll.build().user_data(BELL));
@@ -208,7 +207,7 @@ impl Flight {
             self.overflow.push_back(entry);
             return add(&self.tally.overflowed, 1);
         }
-        // SAFETY: what the entry points at is good until it completes: see the head of this file.
+        // SAFETY: the entry's pointers are valid until it completes: see the head of this file.
         if unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.overflow.push_back(entry);
             add(&self.tally.overflowed, 1);
@@ -254,7 +253,7 @@ impl Flight {
                     }
                 }
                 Err(error) => match error.raw_os_error() {
-                    // The nap is over; a signal; or completions are to be reaped first.
+                    // The sleep is over; a signal; or completions must be reaped first.
                     Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => return,
                     _ => panic!("io_uring_enter: {error}"),
                 },
@@ -285,8 +284,8 @@ impl Flight {
         }
     }
 
-    /// Takes all completions there are; those that end an operation are added to `ended`. Answers
-    /// whether the bell has to be watched anew.
+    /// Takes all completions; those that end an operation are added to `ended`. Returns whether the
+    /// bell must be watched anew.
     pub(crate) fn reap(&mut self, ended: &mut Vec<Ended>) -> bool {
         let mut reaped = std::mem::take(&mut self.reaped);
         reaped.extend(self.ring.completion().map(|entry| {
@@ -327,18 +326,18 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if self.in_flight() > 0 {
-            // The kernel may use memory that is about to be freed.
+            // The kernel may be using memory that unwinding would free.
             std::process::abort();
         }
     }
 }
 
 impl Pending {
-    /// The socket of a client.
+    /// The accepted socket of a client.
     #[allow(unsafe_code)]
     fn accepted(&self, result: i32) -> Option<OwnedFd> {
         let is_socket = matches!(self.operation, Operation::Accept { .. }) && result >= 0;
-        // SAFETY: the kernel has just opened it for this completion, which is looked at once.
+        // SAFETY: the kernel has just opened it for this completion, which is handled once.
         is_socket.then(|| unsafe { OwnedFd::from_raw_fd(result) })
     }
 
@@ -394,7 +393,7 @@ impl Slot {
         Self { pending: None, vectors: SmallVec::new(), header }
     }
 
-    /// Whether what it works on is a file, where everything ends by itself.
+    /// Whether the operation is on a file, so that it ends without a peer.
     fn is_on_file(&self) -> bool {
         let operation = &self.pending.as_ref().expect("a slot in use").operation;
         !operation.waits_for_a_peer() && !matches!(operation, Operation::Send { .. })
@@ -478,7 +477,7 @@ impl Slot {
     }
 }
 
-/// A message header, and the vectors that it is to name.
+/// A message header, and the vectors that it will name.
 type Message<'a> = (&'a mut libc::msghdr, &'a mut SmallVec<[libc::iovec; 4]>);
 
 fn receive(socket: Fd, aimed: &Aim, message: Message<'_>, whole: bool) -> squeue::Entry {
@@ -504,7 +503,7 @@ fn send(socket: Fd, aimed: &Aim, message: Message<'_>, more: bool) -> squeue::En
     }
 }
 
-/// Where an entry's bytes are: in one run, or in so many, which `vectors` names.
+/// An entry's bytes: one run, or several runs named by `vectors`.
 enum Aim {
     One(*mut u8, u32),
     Many(u32),
@@ -531,7 +530,7 @@ fn aim(memory: &mut Segments, moved: usize, vectors: &mut SmallVec<[libc::iovec;
     }
 }
 
-/// Has a message header name so many vectors.
+/// Points a message header at the vectors.
 fn point((header, vectors): Message<'_>, count: u32) -> &mut libc::msghdr {
     header.msg_iov = vectors.as_mut_ptr();
     // A word in glibc, as in the kernel; half of one in musl.
@@ -548,7 +547,7 @@ mod tests {
     #[allow(unsafe_code)]
     fn answer(entry: squeue::Entry) -> Option<i32> {
         let mut ring = ring(8).ok()?;
-        // SAFETY: what the entry names lives as long as the program.
+        // SAFETY: the memory that the entry names lives as long as the program.
         unsafe { ring.submission().push(&entry) }.expect("there is room");
         ring.submit_and_wait(1).expect("it is answered");
         Some(ring.completion().next().expect("an answer").result())
@@ -557,7 +556,7 @@ mod tests {
     #[test]
     fn a_ring_does_what_braid_does_and_nothing_else() {
         let Some(nothing) = answer(opcode::Nop::new().build()) else {
-            // Rings are not allowed here; tests of workers say so where they must be.
+            // Rings are not allowed here; tests of workers fail if they are required.
             return;
         };
         assert_eq!(nothing, 0);
@@ -566,7 +565,7 @@ mod tests {
             opcode::OpenAt::new(Fd(libc::AT_FDCWD), path.as_ptr()).build(),
             opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
             opcode::MkDirAt::new(Fd(libc::AT_FDCWD), path.as_ptr()).build(),
-            // Nor in a way that is not listed.
+            // Nor with a flag that is not listed.
             opcode::Nop::new().build().flags(squeue::Flags::IO_LINK),
         ];
         for entry in refused {

@@ -23,11 +23,11 @@ use braid_concurrency::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 struct State<T> {
     items: Vec<T>,
-    /// Nothing more from outside.
+    /// Only workers may still push.
     is_closed: bool,
 }
 
-/// Things for one taker.
+/// Items for one taker.
 #[derive(Debug)]
 pub struct Inbox<T> {
     state: Mutex<State<T>>,
@@ -45,22 +45,22 @@ pub struct Inbox<T> {
 pub enum Bell {
     /// The taker sleeps: wake it.
     Ring,
-    /// It will look by itself.
+    /// The taker will look by itself.
     Leave,
 }
 
 impl<T> Inbox<T> {
-    /// An empty one, of a taker that is awake or sleeps.
+    /// An empty inbox, whose taker is awake or sleeps.
     pub fn new(is_asleep: bool) -> Self {
         let state = State { items: Vec::new(), is_closed: false };
         let (has_items, is_asleep) = (AtomicBool::new(false), AtomicBool::new(is_asleep));
         Self { state: Mutex::new(state), has_items, is_asleep }
     }
 
-    /// Leaves an item. An inbox that was closed takes items from workers (`is_inside`) only.
+    /// Leaves an item. A closed inbox takes items from workers (`is_inside`) only.
     ///
     /// # Errors
-    /// It was; the item back.
+    /// It is closed; returns the item.
     pub fn push(&self, item: T, is_inside: bool) -> Result<Bell, T> {
         let mut state = self.state.lock().expect("pushing does not panic");
         if state.is_closed && !is_inside {
@@ -71,24 +71,24 @@ impl<T> Inbox<T> {
         Ok(self.bell(&state))
     }
 
-    /// Has the taker look at something else than its inbox.
+    /// Wakes the taker for work outside its inbox.
     pub(crate) fn disturb(&self) -> Bell {
         self.bell(&self.state.lock().expect("pushing does not panic"))
     }
 
-    /// Takes nothing more from outside.
+    /// Closes it to all threads but the workers.
     pub fn close(&self) -> Bell {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_closed = true;
         self.bell(&state)
     }
 
-    /// Under the lock, whose state shows it.
+    /// Called under the lock, as its state proves.
     fn bell(&self, _: &State<T>) -> Bell {
         if self.awakes() { Bell::Ring } else { Bell::Leave }
     }
 
-    /// Whether the taker slept until now.
+    /// Marks the taker as awake. Returns whether it slept.
     fn awakes(&self) -> bool {
         let was_asleep = self.is_asleep.load(Ordering::Relaxed);
         if was_asleep {
@@ -97,7 +97,7 @@ impl<T> Inbox<T> {
         was_asleep
     }
 
-    /// Takes everything, into a list that is empty. The taker is awake.
+    /// Takes everything, into an empty list. The taker is awake.
     pub fn take(&self, items: &mut Vec<T>) {
         debug_assert!(items.is_empty());
         let mut state = self.state.lock().expect("pushing does not panic");
@@ -116,7 +116,7 @@ impl<T> Inbox<T> {
         self.is_asleep.load(Ordering::Relaxed)
     }
 
-    /// Says that the taker sleeps from now on, unless there is something for it.
+    /// Marks the taker as asleep, unless items wait. Returns whether it may sleep.
     pub fn sleep(&self) -> bool {
         let state = self.state.lock().expect("pushing does not panic");
         let is_asleep = state.items.is_empty();

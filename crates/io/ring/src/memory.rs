@@ -18,7 +18,7 @@ pub trait Keep: Send + Sync {}
 
 impl<T: Send + Sync + ?Sized> Keep for T {}
 
-/// A run of memory that has another owner, kept alive by an `Arc`.
+/// A run of another owner's memory, kept alive by an `Arc`.
 pub struct Lease {
     start: NonNull<u8>,
     length_bytes: usize,
@@ -30,7 +30,7 @@ pub struct Lease {
 #[allow(unsafe_code)]
 unsafe impl Send for Lease {}
 
-// SAFETY: nothing can be done with a shared lease.
+// SAFETY: a shared lease has no methods that reach the bytes.
 #[allow(unsafe_code)]
 unsafe impl Sync for Lease {}
 
@@ -46,7 +46,7 @@ impl Lease {
         Self { start, length_bytes, _keeper: keeper }
     }
 
-    /// Where the bytes begin.
+    /// The address of the bytes.
     pub fn address(&self) -> usize {
         self.start.as_ptr().addr()
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// Where bytes are.
+/// The memory of a segment.
 #[derive(Debug)]
 pub enum Memory {
     /// Owned, aligned.
@@ -67,12 +67,12 @@ pub enum Memory {
     Bytes(Vec<u8>),
     /// Another owner's.
     Lease(Lease),
-    /// Constant; can be written from, never read into.
+    /// Constant; for writes only.
     Constant(&'static [u8]),
 }
 
 impl Memory {
-    /// Bytes there are.
+    /// Its length.
     pub fn length_bytes(&self) -> usize {
         match self {
             Self::Payload(payload) => payload.len(),
@@ -112,7 +112,7 @@ impl Segment {
     /// A part of some memory.
     ///
     /// # Panics
-    /// When it is not.
+    /// If `range` exceeds it.
     pub fn part(memory: Memory, range: Range<usize>) -> Self {
         assert!(
             range.start <= range.end && range.end <= memory.length_bytes(),
@@ -121,12 +121,12 @@ impl Segment {
         Self { memory, range }
     }
 
-    /// Bytes there are.
+    /// Its length.
     pub fn length_bytes(&self) -> usize {
         self.range.len()
     }
 
-    /// The memory back.
+    /// Returns the memory.
     pub fn into_memory(self) -> Memory {
         self.memory
     }
@@ -136,7 +136,7 @@ impl Segment {
         !matches!(self.memory, Memory::Constant(_))
     }
 
-    /// Where the bytes beyond the first `skipped` begin, and how many they are.
+    /// The address of the bytes beyond the first `skipped`, and their number.
     pub(crate) fn rest(&mut self, skipped: usize) -> (*mut u8, usize) {
         let from = self.range.start + skipped;
         assert!(from <= self.range.end, "no more is skipped than there is");

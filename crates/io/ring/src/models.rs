@@ -13,9 +13,9 @@ use crate::inbox::{Bell, Inbox};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The worker sleeps although something was there when it said so.
+    /// The worker sleeps although items waited.
     SleepsAnyway,
-    /// A thread that pushes never rings.
+    /// A pushing thread never rings.
     Silent,
 }
 
@@ -34,7 +34,7 @@ impl Door {
         }
     }
 
-    /// The worker, until it has had `count` items.
+    /// Runs the worker until it has had `count` items.
     fn work(&self, count: usize, flaw: Flaw) -> Vec<u32> {
         let (mut had, mut items) = (Vec::new(), Vec::new());
         loop {

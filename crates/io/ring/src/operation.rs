@@ -8,7 +8,7 @@ use crate::files::Descriptor;
 use crate::memory::{Segment, Segments};
 use crate::worker::Worker;
 
-/// How zeroes are made without writing them (fallocate(2)); the file's size stays.
+/// A way of making zeroes without writing them (fallocate(2)); the file's size stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroing {
     /// Give the space back.
@@ -17,7 +17,7 @@ pub enum Zeroing {
     ZeroRange,
 }
 
-/// Something for the kernel to do.
+/// An operation of the kernel.
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Operation {
@@ -31,7 +31,7 @@ pub enum Operation {
     Zero { file: Descriptor, offset: u64, length: u64, how: Zeroing },
     /// Wait for a client; [`Completion::accepted`] is its socket.
     Accept { socket: Descriptor },
-    /// Wait until there is something to read; nothing is taken.
+    /// Wait until the file is readable; reads nothing.
     Poll { file: Descriptor },
     /// Receive. With `whole` it completes when all segments are full, or the peer has closed its
     /// end; otherwise with the first bytes. The result is the number of bytes received; 0 is the
@@ -43,7 +43,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The segments, for those that have any.
+    /// The segments, if the operation has any.
     pub fn memory(&mut self) -> Option<&mut Segments> {
         match self {
             Self::Read { memory, .. }
@@ -89,11 +89,11 @@ impl Operation {
 pub struct Completion {
     /// The token from the submission.
     pub token: u64,
-    /// Bytes moved, or what the kernel answered.
+    /// Bytes moved, or the kernel's error.
     pub result: io::Result<usize>,
     /// The socket of a client, after a successful [`Operation::Accept`].
     pub accepted: Option<OwnedFd>,
-    /// The operation, and in it the memory, given back.
+    /// The operation with its memory.
     pub operation: Operation,
 }
 
@@ -106,7 +106,8 @@ pub trait Handler: Send + Sync {
 
 /// Receives a worker's calls for tasks and timers. The rules of [`Handler`] apply.
 pub trait Wake: Send + Sync {
-    /// It has: [`crate::Workers::wake`], [`Worker::afterwards`], [`Worker::wake_at`].
+    /// The call asked for by [`crate::Workers::wake`], [`Worker::afterwards`] or
+    /// [`Worker::wake_at`].
     fn wake(self: Arc<Self>, worker: &Worker, token: u64);
 
     /// The worker ends, and the timer with `token` will not fire. Workers take no more work.

@@ -40,10 +40,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::arena::{self, Arena, NAMED_BYTES_MIN, PAYLOAD_MEMORY_BYTES, SLAB_BYTES};
 
-/// Where a payload's bytes begin: at a multiple of this.
+/// Alignment of a payload's bytes.
 pub const PAYLOAD_ALIGNMENT_BYTES: usize = 4096;
 
-/// Sizes that are kept by size: 4 KiB and its doubles, to those of a slab.
+/// Size classes: 4 KiB and its doubles, up to a slab.
 const CLASSES: usize = 10;
 
 const _: () = assert!(PAYLOAD_ALIGNMENT_BYTES << (CLASSES - 1) == SLAB_BYTES);
@@ -66,15 +66,15 @@ const UNWRITTEN: u8 = 0xa5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for {bytes} bytes")]
 pub struct NoMemory {
-    /// How much was asked for.
+    /// The length requested.
     pub bytes: usize,
 }
 
-/// Bytes that are owned, aligned and recycled.
+/// Owned, aligned, recycled bytes.
 pub struct Payload {
-    /// Where its memory begins.
+    /// The start of its memory.
     start: NonNull<u8>,
-    /// Where in it the bytes begin.
+    /// Where the bytes begin in it.
     skip_bytes: usize,
     length_bytes: usize,
     capacity_bytes: usize,
@@ -88,7 +88,7 @@ unsafe impl Send for Payload {}
 #[allow(unsafe_code)]
 unsafe impl Sync for Payload {}
 
-/// Memory without an owner. Its bytes are initialised.
+/// Unused memory with initialised bytes.
 struct Spare {
     start: NonNull<u8>,
     capacity_bytes: usize,
@@ -102,11 +102,11 @@ unsafe impl Send for Spare {}
 struct Kept {
     classes: [Mutex<Vec<Spare>>; CLASSES],
     mappings: Mutex<Vec<Spare>>,
-    /// Of what is not the arena's: bytes kept.
+    /// Bytes kept, without the arena's.
     bytes: AtomicUsize,
-    /// Of what is not the arena's: bytes kept, and bytes of payloads.
+    /// Bytes kept, and bytes of payloads, without the arena's.
     taken_bytes: AtomicUsize,
-    /// Beyond this nothing is kept.
+    /// Beyond this no memory is kept.
     taken_bytes_max: AtomicUsize,
 }
 
@@ -130,7 +130,7 @@ pub fn set_payload_memory(bytes: usize) {
     }
 }
 
-/// The smallest kept size that holds so many bytes.
+/// The smallest class that holds so many bytes.
 fn class_of(length_bytes: usize) -> Option<usize> {
     let pages = length_bytes.div_ceil(PAYLOAD_ALIGNMENT_BYTES).checked_next_power_of_two()?;
     let class = usize::try_from(pages.trailing_zeros()).ok()?;
@@ -172,7 +172,7 @@ impl Spare {
         Some(Self { start, capacity_bytes })
     }
 
-    /// Gives it to the allocator or the system; not for what is carved.
+    /// Returns it to the allocator or the system; not for the arena's memory.
     #[allow(unsafe_code)]
     fn free(self) {
         KEPT.taken_bytes.fetch_sub(self.capacity_bytes, Ordering::Relaxed);
@@ -221,7 +221,7 @@ impl Kept {
             Some(class) => self.class(class).pop()?,
             None => {
                 let mut mappings = self.mappings();
-                // A somewhat longer one will do: the next request of that client fits it again.
+                // A somewhat longer one will do: that client's next request fits it again.
                 let most = capacity_bytes + capacity_bytes / 8;
                 let fits = |spare: &Spare| (capacity_bytes..=most).contains(&spare.capacity_bytes);
                 let found = mappings.iter().rposition(fits)?;
@@ -234,7 +234,7 @@ impl Kept {
         Some(spare)
     }
 
-    /// Keeps `spare`, or frees it when enough is kept.
+    /// Keeps `spare`, or frees it if enough is kept.
     fn give(&self, spare: Spare) {
         if !spare.is_carved() {
             let (bytes, most) =
@@ -253,7 +253,7 @@ impl Kept {
         }
     }
 
-    /// New memory, for which what is kept is given up if need be.
+    /// New memory; if memory is short, kept memory is freed first.
     fn take_new(&self, capacity_bytes: usize) -> Option<Spare> {
         let sum = self.taken_bytes.load(Ordering::Relaxed).saturating_add(capacity_bytes);
         if sum > self.taken_bytes_max.load(Ordering::Relaxed) {
@@ -265,7 +265,7 @@ impl Kept {
         })
     }
 
-    /// Frees all that is kept and is not the arena's.
+    /// Frees all kept memory but the arena's.
     fn empty(&self) {
         let freed = |list: &mut Vec<Spare>| {
             for spare in list.extract_if(.., |spare| !spare.is_carved()) {
@@ -310,7 +310,7 @@ impl Payload {
             .unwrap_or_else(|_| handle_alloc_error(layout(Self::capacity_for(length_bytes))))
     }
 
-    /// A payload whose bytes may be those of an earlier one. The taker promises to write every byte
+    /// A payload that may show an earlier one's bytes. The taker promises to write every byte
     /// before another process sees it.
     ///
     /// # Errors
@@ -323,7 +323,7 @@ impl Payload {
         Ok(payload)
     }
 
-    /// Bytes of memory that a payload of this length takes.
+    /// The memory that a payload of this length takes, in bytes.
     #[must_use]
     pub fn capacity_for(length_bytes: usize) -> usize {
         match class_of(length_bytes) {
@@ -333,7 +333,7 @@ impl Payload {
         }
     }
 
-    /// The most memory that a payload takes of no more than so much: the other way round.
+    /// The inverse: the most memory, up to `bytes`, that a payload can take.
     #[must_use]
     pub fn capacity_before(bytes: usize) -> usize {
         if bytes > capacity_of(CLASSES - 1) {
@@ -413,16 +413,16 @@ impl Payload {
         Ok(())
     }
 
-    /// Where the bytes begin; good for as long as the payload is not dropped, wherever it is moved.
+    /// The address of the bytes; valid until the payload is dropped, wherever it is moved.
     pub fn as_non_null(&self) -> NonNull<u8> {
         // SAFETY: within its memory, or no bytes behind a dangling pointer.
         unsafe { self.start.add(self.skip_bytes) }
     }
 
-    /// Lets go of all bytes but the first ones.
+    /// Drops all bytes but the first ones.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer.
     pub fn truncate(&mut self, length_bytes: usize) {
         assert!(length_bytes <= self.length_bytes, "truncating does not lengthen");
         self.length_bytes = length_bytes;

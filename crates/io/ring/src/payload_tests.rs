@@ -19,7 +19,7 @@ fn payloads_are_aligned_and_of_their_length() {
 #[test]
 fn a_zeroed_payload_forgets_the_last_one() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // A size that no other test takes, so that the very memory comes back.
+    // A size that no other test uses, so that the same memory comes back.
     let bytes = (4 << 20) - 100;
     let mut first = Payload::zeroed(bytes);
     first.fill(7);

@@ -22,12 +22,12 @@ impl Region {
     /// The process has too few addresses left (`ENOMEM`, or a limit on them).
     pub fn reserve(length_bytes: usize) -> io::Result<Self> {
         let map = MmapOptions::new().len(length_bytes.max(4096)).no_reserve_swap().map_anon()?;
-        // A kernel without huge pages refuses; small ones do as well, only slower.
+        // A kernel without huge pages refuses; small pages work as well, only slower.
         let _ = map.advise(Advice::HugePage);
         Ok(Self { map: map.into() })
     }
 
-    /// Where it begins; good until the region is dropped.
+    /// Its address; valid until the region is dropped.
     pub fn as_non_null(&self) -> NonNull<u8> {
         NonNull::new(self.map.as_mut_ptr()).expect("a mapping is never at address zero")
     }
@@ -71,7 +71,7 @@ pub fn few_heaps() {
     debug_assert_eq!(is_heard, 1, "the allocator knows how many heaps it may have");
 }
 
-/// See [`few_heaps`]: one, and one for threads that meet at it.
+/// For [`few_heaps`]: one heap, and one for threads that contend for it.
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
 

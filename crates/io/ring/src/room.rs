@@ -38,18 +38,18 @@ impl std::fmt::Display for Limit {
 /// The room left, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Memory, and what bounds it.
+    /// Memory, and its limit.
     pub memory: (u64, Limit),
-    /// Addresses, and what bounds them, if anything does.
+    /// Addresses, and their limit, if there is one.
     pub addresses: Option<(u64, Limit)>,
 }
 
 impl Room {
-    /// As it is at the moment.
+    /// The room at the moment.
     #[must_use]
     pub fn now() -> Self {
         let machine = text("/proc/meminfo").and_then(|text| field_kib(&text, "MemAvailable:"));
-        // In a root without `/proc`: what is free, without what the page cache would give back.
+        // In a root without `/proc`: free memory, without what the page cache would give back.
         let machine = machine.or_else(|| {
             let said = rustix::system::sysinfo();
             Some(said.freeram.saturating_mul(u64::from(said.mem_unit)))
@@ -72,7 +72,7 @@ impl Room {
         }
     }
 
-    /// The narrowest of them.
+    /// The smallest of them.
     #[must_use]
     pub fn least(&self) -> (u64, Limit) {
         self.addresses
@@ -134,7 +134,7 @@ fn left_up_to(root: &Path, path: &str, files: [&str; 3]) -> Option<u64> {
 
 fn left_in(folder: &Path, [limit, used, reclaimable]: [&str; 3]) -> Option<u64> {
     let number = |name: &str| text(folder.join(name))?.trim().parse::<u64>().ok();
-    // "max" is no number; v1 says "no limit" with one that is larger than any memory.
+    // "max" is no number; v1 reports "no limit" as a number larger than any memory.
     let limit = number(limit)?;
     let stat = text(folder.join("memory.stat")).unwrap_or_default();
     let reclaimable =

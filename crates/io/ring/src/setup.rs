@@ -18,13 +18,13 @@ use crate::error::RingError;
 /// Features that a kernel may lack, most wanted first. Each try does without one more.
 #[derive(Clone, Copy, Debug)]
 struct Wishes {
-    /// Completions are made ready when this thread asks for them, and at no other moment (6.1).
+    /// Completions become ready only when this thread asks for them (6.1).
     defer: bool,
     /// Only one thread submits (6.0).
     single_issuer: bool,
-    /// Completions never interrupt what this thread does (5.19).
+    /// Completions never interrupt this thread (5.19).
     cooperative: bool,
-    /// One operation that is refused does not hold up those after it (5.18).
+    /// A refused operation does not hold up later ones (5.18).
     submit_all: bool,
 }
 
@@ -36,7 +36,7 @@ const TRIES: [Wishes; 5] = [
     Wishes { defer: false, single_issuer: false, cooperative: false, submit_all: false },
 ];
 
-/// Completions that the ring has room for, for each entry; more are kept by the kernel.
+/// Size of the completion queue for each entry; the kernel keeps any excess.
 const COMPLETIONS_PER_ENTRY: u32 = 4;
 
 /// Kernel threads for one worker's operations that block. The kernel starts one more only if the
@@ -45,7 +45,7 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// (`braid_runtime`'s `members/ring_admission.rs`).
 const KERNEL_THREADS_MAX: u32 = 1024;
 
-/// Operations of [`crate::Operation`], and what waking and cancelling take.
+/// Operations of [`crate::Operation`], and those for waking and cancelling.
 const OPERATIONS: [u8; 16] = [
     opcode::Nop::CODE,
     opcode::Readv::CODE,
@@ -115,7 +115,7 @@ fn build(wishes: Wishes, entries: u32) -> io::Result<IoUring> {
     Ok(ring)
 }
 
-/// From now on it does what is listed, and nothing else.
+/// From now on the ring allows only the listed operations.
 fn restrict(ring: &IoUring) -> io::Result<()> {
     let operations = OPERATIONS.into_iter().map(Restriction::sqe_op);
     let registered = REGISTERED.into_iter().map(Restriction::register_op);
@@ -125,7 +125,7 @@ fn restrict(ring: &IoUring) -> io::Result<()> {
     ring.submitter().register_enable_rings()
 }
 
-/// Refuses a ring that lacks what there is no way around.
+/// Refuses a ring that lacks a required feature.
 fn check(ring: IoUring) -> Result<IoUring, RingError> {
     let parameters = ring.params();
     let needs = [

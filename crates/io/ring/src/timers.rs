@@ -1,4 +1,4 @@
-//! Moments at which a worker wants to be woken. A heap; the nearest bounds the worker's sleep.
+//! Moments at which a worker must wake. A heap; the nearest bounds the worker's sleep.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -28,13 +28,12 @@ impl PartialOrd for Timer {
 }
 
 impl Ord for Timer {
-    /// The nearest is the greatest, since a heap gives the greatest first.
+    /// The nearest is the greatest, since a heap yields the greatest first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)
     }
 }
 
-/// One worker's timers.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Timer>,
@@ -45,7 +44,7 @@ impl Timers {
         self.heap.push(Timer { at, sleeper, token });
     }
 
-    /// The next one whose moment has come.
+    /// The next timer whose moment has come.
     pub(crate) fn due(&mut self, now: Instant) -> Option<(Arc<dyn Wake>, u64)> {
         if self.heap.peek()?.at > now {
             return None;
@@ -53,12 +52,12 @@ impl Timers {
         self.heap.pop().map(|timer| (timer.sleeper, timer.token))
     }
 
-    /// How long until the nearest.
+    /// Time until the nearest.
     pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
         self.heap.peek().map(|timer| timer.at.saturating_duration_since(now))
     }
 
-    /// All that are left, in no order.
+    /// All remaining timers, in no order.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = (Arc<dyn Wake>, u64)> + use<> {
         std::mem::take(&mut self.heap).into_iter().map(|timer| (timer.sleeper, timer.token))
     }

@@ -17,7 +17,7 @@ use crate::operation::{Handler, Operation, Wake};
 use crate::timers::Timers;
 use crate::workers::{Item, Mailbox, Shared};
 
-/// How long a stop waits for peers to take what is being sent to them.
+/// How long a stop waits for peers to take pending sends.
 const SENDING_GRACE: Duration = Duration::from_secs(2);
 
 /// A task of this worker's own.
@@ -33,10 +33,10 @@ pub struct Worker {
     flight: RefCell<Flight>,
     timers: RefCell<Timers>,
     tasks: RefCell<Vec<Task>>,
-    /// Whether this worker is counted among what is under way: see [`Shared`].
+    /// Whether this worker counts as under way: see [`Shared`].
     is_counted: Cell<bool>,
     sends_until: Cell<Option<Instant>>,
-    /// Completions that were taken from the ring together.
+    /// The number of the current batch of completions.
     batch: Cell<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Worker {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// Which of the workers this is, from 0.
+    /// This worker's number, from 0.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -84,7 +84,7 @@ impl Worker {
     /// Gives an operation to this worker's ring. It reaches the kernel at the end of this turn.
     ///
     /// # Panics
-    /// When it would write into constant memory, or has more than 256 segments.
+    /// If it would write into constant memory, or has more than 256 segments.
     pub fn submit(&self, operation: Operation, handler: Arc<dyn Handler>, token: u64) {
         self.flight.borrow_mut().submit(operation, handler, token);
     }
@@ -111,7 +111,7 @@ impl Worker {
         self.flight.borrow_mut().cancel(is_meant);
     }
 
-    /// Calls [`Wake::wake`] once this turn's completions have all been told.
+    /// Calls [`Wake::wake`] once this turn's completions have all been delivered.
     pub fn afterwards(&self, sleeper: Arc<dyn Wake>, token: u64) {
         self.tasks.borrow_mut().push(Task::Wake(sleeper, token));
     }
@@ -130,7 +130,7 @@ impl Worker {
         &self.shared.mailboxes[self.index]
     }
 
-    /// The thread's body: until a stop, and nothing is left to do.
+    /// The thread's body: runs until a stop, and until no work is left.
     pub(crate) fn run(self: Rc<Self>) {
         CURRENT.set(Some(Rc::clone(&self)));
         self.flight.borrow_mut().watch(self.mailbox().bell.as_fd());
@@ -160,7 +160,7 @@ impl Worker {
         forgotten.for_each(|(sleeper, token)| sleeper.forgotten(token));
     }
 
-    /// Tells handlers of everything that has ended.
+    /// Delivers ended operations to their handlers.
     fn tell(&self, ended: &mut Vec<Ended>) {
         let mut flight = self.flight.borrow_mut();
         if flight.reap(ended) {
@@ -225,7 +225,7 @@ impl Worker {
         }
     }
 
-    /// Submits what this turn queued, and sleeps if there is nothing to do.
+    /// Submits this turn's entries, and sleeps if there is no work.
     fn sleep(&self) {
         if self.polls() {
             return;
@@ -246,14 +246,14 @@ impl Worker {
         self.flight.borrow_mut().enter(sleep);
     }
 
-    /// Counts this worker among what is under way.
+    /// Counts this worker as under way.
     fn count(&self) {
         if !self.is_counted.replace(true) {
             self.shared.under_way.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Whether all workers have nothing left to do; called when a stop was asked for.
+    /// Whether no worker has work left after a stop.
     fn is_over(&self) -> bool {
         let now = Instant::now();
         let sends_until = self.sends_until.get().unwrap_or(now + SENDING_GRACE);

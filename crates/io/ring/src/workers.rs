@@ -32,10 +32,10 @@ use crate::operation::{Handler, Operation, Wake};
 use crate::setup;
 use crate::worker::Worker;
 
-/// How workers are to be.
+/// Settings of the workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many; at least 1.
+    /// Number of workers; at least 1.
     pub workers: usize,
     /// Entries of the submission queue, rounded up to a power of two; further operations wait for
     /// the next submission.
@@ -50,7 +50,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        // Beyond four, one more worker takes more from the others than it gives on one array.
+        // With more than four, a further worker costs the others more than it gains on one array.
         Self {
             workers: cores.min(4),
             entries: 256,
@@ -63,7 +63,7 @@ impl Default for Settings {
 /// Code to run on a worker.
 pub type Call = Box<dyn FnOnce(&Worker) + Send>;
 
-/// Something for a worker.
+/// An item for a worker's inbox.
 pub(crate) enum Item {
     Wake(Arc<dyn Wake>, u64),
     Call(Call),
@@ -72,12 +72,12 @@ pub(crate) enum Item {
     Cancel(Arc<dyn Handler>, u64),
 }
 
-/// The workers have been stopped; nothing that they were given now will ever be done.
+/// The workers have been stopped; work given to them now would never be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the workers are stopping")]
 pub struct Refused;
 
-/// One worker as the others see it.
+/// One worker as other threads see it.
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Item>,
     /// Written to wake a sleeping worker. Never read: the kernel reports each write.
@@ -112,12 +112,12 @@ impl Shared {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Whether a stop was asked for, and nothing is left to do.
+    /// Whether a stop was requested and no work is left.
     pub(crate) fn is_over(&self) -> bool {
         self.is_stopping() && self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// So many things are not under way any more. The last one has all workers look.
+    /// Subtracts from the work under way. At zero all workers look.
     pub(crate) fn uncount(&self, things: usize) {
         if things == 0 {
             return;
@@ -161,10 +161,10 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts them.
+    /// Starts the workers.
     ///
     /// # Errors
-    /// There is no io_uring for us here ([`RingError::is_lack`]), or no thread could be started.
+    /// io_uring is not available here ([`RingError::is_lack`]), or a thread could not be started.
     pub fn start(settings: &Settings) -> Result<Self, RingError> {
         let count = settings.workers.max(1);
         let shared = Arc::new(Shared::new(count, settings.busy_poll)?);
@@ -195,12 +195,12 @@ impl Workers {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// The number of workers.
     pub fn count(&self) -> usize {
         self.shared.mailboxes.len()
     }
 
-    /// The one of these workers that runs this thread.
+    /// This thread's worker, if it is one of these.
     pub fn current(&self) -> Option<Rc<Worker>> {
         Worker::current().filter(|worker| worker.is_of(&self.shared))
     }
@@ -230,7 +230,7 @@ impl Workers {
     pub fn register(&self, file: &Descriptor) {
         for on in 0..self.count() {
             let file = Descriptor::clone(file);
-            // Workers that are stopping need it no more.
+            // Stopping workers no longer need it.
             let _ = self.post(on, Box::new(move |worker| worker.register(&file)));
         }
     }
@@ -272,7 +272,7 @@ impl Workers {
         self.leave(on, Item::Wake(sleeper, token))
     }
 
-    /// A worker that sleeps, if this thread is another of them; it may have been woken since.
+    /// Another worker that sleeps, if this thread is a worker; it may have been woken since.
     #[must_use]
     pub fn sleeper(&self) -> Option<usize> {
         let (own, count) = (self.current()?.index(), self.count());
@@ -385,13 +385,13 @@ fn run(
         Ok(ring) => ring,
         Err(error) => {
             shared.uncount(1);
-            // The thread that starts us waits for this; if it has gone, there is none to tell.
+            // The starting thread waits for this; if it has gone, no thread needs it.
             let _ = ready.send(Err(error));
             return;
         }
     };
     let _ = ready.send(Ok(()));
-    // The thread that starts us listens until all have spoken.
+    // The starting thread listens until all workers have reported.
     drop(ready);
     let tally = Arc::clone(&shared.mailboxes[index].tally);
     let _guard = AbortOnPanic;

@@ -185,7 +185,7 @@ fn one_submission_carries_many_operations() {
     (0..50).for_each(|_| drop(heard.next()));
     let after = workers.counters();
     assert!(after.entries - before.entries >= 50);
-    // The worker may come back to sleep once for each of them: what is counted is who brings any.
+    // The worker may return to sleep once for each operation: only calls that submit count.
     assert!(after.submissions - before.submissions < 50, "{before:?} {after:?}");
 }
 

@@ -23,7 +23,7 @@ fn tasks_run_on_the_worker_they_are_meant_for() {
 
 #[test]
 fn afterwards_comes_after_everything_of_the_turn() {
-    /// Counts completions, and notes how many there had been when it was woken.
+    /// Counts completions, and records their number at its wake-up.
     struct Batch {
         completed: AtomicU64,
         ear: Arc<crate::common::Ear>,
@@ -43,7 +43,7 @@ fn afterwards_comes_after_everything_of_the_turn() {
     }
     let (workers, (ear, heard)) = (workers(1, 64), ear());
     let batch = Arc::new(Batch { completed: AtomicU64::new(0), ear });
-    // Nothing to do at all: every one of them has completed when the submission returns.
+    // No-ops: all have completed when the submission returns.
     let submit = move |worker: &Worker| {
         let file = file(100);
         for token in 0..20 {

@@ -1,8 +1,8 @@
 //! Bytes that begin at a page, as devices' memory and clients' payloads do.
 //!
 //! This is for speed. If source and target of a copy differ slightly in their place within a page,
-//! it takes up to twice as long on some processors (`rep movsb` of AMD's Zen 3 and 4), and large
-//! vectors lie 16 bytes into a page.
+//! some processors take up to twice as long (`rep movsb` of AMD's Zen 3 and 4). Large vectors lie
+//! 16 bytes into a page.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Once;

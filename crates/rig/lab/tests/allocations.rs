@@ -1,7 +1,7 @@
 //! No heap allocation for a request in the engine's steady state, counted by the allocator itself.
 //!
 //! Lists and pools grow to the size that a load needs, and the last growth comes late and seldom.
-//! So a load runs in windows of ten thousand requests, and one of the first few must pass without a
+//! So a load runs in windows of ten thousand requests. One of the first few must pass without a
 //! single call of the allocator, to take or to give back. One allocation for each request, or for
 //! each thousandth, leaves no such window. The driver between the engine and the members is counted
 //! too.

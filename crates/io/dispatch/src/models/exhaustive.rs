@@ -36,7 +36,7 @@ fn take_part(combiner: &Noting, carried_out: &AtomicUsize) {
     );
 }
 
-/// `threads` of `events` each: whatever the schedule, all are handled, each once.
+/// `threads` of `events` each: under every schedule each event is handled once.
 fn combine(name: &str, preemptions: usize, lists: usize, (threads, events): (u32, u32)) {
     explore(name, preemptions, move || {
         let combiner = Arc::new(Combiner::with_lists(Vec::new(), lists));
@@ -90,7 +90,7 @@ fn a_drain_that_unmarks_too_late_is_caught() {
     combine("flawed", 3, 1, (2, 2));
 }
 
-/// Brings events to a machine that notes what it is given.
+/// Brings events to a machine that records them.
 fn bring(combiner: &Noting, events: impl IntoIterator<Item = u32>) {
     let carry = Carry {
         drive: |machine: &mut Vec<u32>, events: &mut Vec<u32>, _: &mut ()| machine.append(events),
@@ -175,7 +175,7 @@ fn effects_that_leave_something() {
         combiner.push(1);
         combiner.combine_carrying(&mut (), carry);
         other.join().expect("it does not panic");
-        // Another may have taken the event, and then there were no effects.
+        // If another thread took the event, there were no effects here.
         let mut handled = combiner.inspect(Clone::clone, || {});
         handled.sort_unstable();
         let sent = if is_to_push { vec![1, 7] } else { vec![1, 2, 7] };
@@ -222,7 +222,7 @@ fn a_look_that_leaves_events_behind_is_caught() {
     look_while_handing_over();
 }
 
-/// Notes what it is given. Ends it at once, or keeps the ticket for the thread that ends it.
+/// Records its vectors. Ends each at once, or keeps the ticket for the thread that ends it.
 #[derive(Default)]
 struct Given {
     items: Notes<Vec<u32>>,
@@ -247,7 +247,7 @@ impl Device<u32> for Given {
 }
 
 impl Given {
-    /// Ends what is out, as a device does some time later, until nothing is.
+    /// Ends all vectors that are out, as a device does some time later.
     fn end(&self, scheduler: &Scheduler<u32>) {
         let tickets = self.tickets.as_ref().expect("it keeps tickets");
         loop {
@@ -274,12 +274,12 @@ fn request(item: u32) -> Request {
     }
 }
 
-/// One at a time.
+/// One dispatch at a time.
 fn narrow() -> Settings {
     Settings::default().with_depth(Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 })
 }
 
-/// Two threads insert at a member that does one thing at a time, and at once.
+/// Two threads insert at a member with one tag that completes at once.
 fn insert_and_end_at_once(name: &'static str, preemptions: usize, each: u32) {
     explore(name, preemptions, move || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
@@ -303,7 +303,7 @@ fn every_insertion_is_dispatched_under_every_schedule() {
 #[should_panic(expected = "each is dispatched")]
 fn a_full_batch_that_leaves_the_rest_is_caught() {
     choose(Flaw::BatchLeaves);
-    // With tags for all, only the batch's own bound leaves something behind.
+    // With tags for all, only the batch's own bound leaves entries behind.
     explore("flawed", 2, || {
         let scheduler = Scheduler::with_lists(Settings::default(), 1);
         let device = Given { tickets: Some(Notes::default()), ..Given::default() };
@@ -312,7 +312,7 @@ fn a_full_batch_that_leaves_the_rest_is_caught() {
     });
 }
 
-/// One thread inserts, the other ends what is out: the tag goes from hand to hand.
+/// One thread inserts, the other ends vectors: the tag passes from one to the other.
 fn insert_and_end_later() {
     explore("dispatcher: a tag is freed while another inserts", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
@@ -339,7 +339,7 @@ fn a_completion_that_lets_nobody_out_is_caught() {
     insert_and_end_later();
 }
 
-/// One thread inserts while the other switches to `none` and back; then no thread comes any more.
+/// One thread inserts while the other switches to `none` and back. No further thread comes.
 fn switch_while_inserting(name: &'static str, preemptions: usize) {
     explore(name, preemptions, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));

@@ -12,7 +12,7 @@ use crate::{Device, Request, Scheduler, State, Ticket, Vector};
 
 const SCHEDULES: usize = 1_500;
 
-/// Gives what is out to threads that end it, and holds reads until it is told otherwise.
+/// Passes vectors to threads that end them, and holds reads until `reads` is set.
 struct Held {
     out: shuttle::sync::mpsc::Sender<Vector>,
     seen: Mutex<Vec<u32>>,
@@ -26,7 +26,7 @@ impl Device<u32> for Held {
 
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
         self.seen.lock().expect("noting does not panic").extend(parts);
-        // The listener may have gone at the very end of a story.
+        // The receiver may be gone at the very end.
         let _ = self.out.send(vector);
         None
     }
@@ -50,7 +50,7 @@ fn request(item: u32) -> Request {
     Request { operation, class, place, start: u64::from(item) * 8, sectors: 8 }
 }
 
-/// Three threads insert, one ends, one switches the policy, one says that reads may go from now on.
+/// Three threads insert, one ends vectors, one switches the policy, one releases reads.
 fn everything_at_once() {
     sample("dispatcher: insertions, completions, a switch and a turn", SCHEDULES, false, || {
         const ITEMS: u32 = 6;

@@ -1,4 +1,4 @@
-//! Stories of one member, then many threads at once.
+//! Cases with one member, then many threads at once.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ fn write(start: u64) -> Request {
     Request { operation: Operation::Write { durable: false }, ..read(start) }
 }
 
-/// Keeps what it is given until it is told otherwise.
+/// Keeps its vectors until a test ends them.
 #[derive(Default)]
 struct Slow {
     now_ns: Cell<u64>,
@@ -64,7 +64,7 @@ impl Slow {
         self.out.borrow().iter().map(|(_, parts)| parts.clone()).collect()
     }
 
-    /// The first that is out ends.
+    /// Ends the first vector that is out.
     fn end_first(&self, scheduler: &Scheduler<u32>) {
         let (vector, _) = self.out.borrow_mut().remove(0);
         scheduler.done(self, vector.ticket);
@@ -194,7 +194,7 @@ fn a_device_that_ends_everything_at_once_does_not_recurse() {
     assert_eq!(scheduler.counters(&device).out, 0);
 }
 
-/// Hands everything to a thread that ends it.
+/// Passes every vector to a thread that ends it.
 struct Busy {
     out: Mutex<mpsc::Sender<(Vector, Vec<u32>)>>,
     now_ns: AtomicU64,
@@ -212,7 +212,7 @@ impl Device<u32> for Busy {
     }
 
     fn turn(&self, now_ns: u64, _: State) -> Turn {
-        // Held every other time, and released by the thread that comes next.
+        // Held every other time, and released by the next thread.
         let reads = now_ns % 16 < 8;
         Turn { reads, writes: !reads, until_ns: now_ns }
     }

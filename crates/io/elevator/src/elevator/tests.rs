@@ -1,4 +1,4 @@
-//! Rules one by one, then anything at all against a list of what was queued.
+//! Rules one by one, then random operations against a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ fn expired_request_overtakes_sorted_order() {
     assert_eq!(elevator.counters().expired, 1);
 }
 
-/// The other kind goes on all the time, and the multiplexer of all members never lets this one go.
+/// The other kind goes on all the time, and the multiplexer never releases this one.
 #[test]
 fn who_is_held_goes_in_the_end() {
     let mut elevator = Elevator::new(wide());
@@ -59,7 +59,7 @@ fn who_is_held_goes_in_the_end() {
     assert_eq!(elevator.poll_dispatch(401 * MS, reads), None, "one by one");
 }
 
-/// However many come behind it in higher classes, and age as well.
+/// An aged entry goes first, however many entries of higher classes come and age behind it.
 #[test]
 fn who_has_aged_goes_by_age() {
     let settings = Settings { aging_ns: 100 * MS, merge_sectors_max: 0, ..wide() };
@@ -188,7 +188,7 @@ fn what_is_held_waits_and_the_other_goes() {
     assert_eq!(elevator.poll_dispatch(later_ns, reads).expect("one waits").start, 200);
 }
 
-/// Everything that goes while only reads may.
+/// The starts of all dispatches while only reads may go.
 fn starts_of_reads(elevator: &mut Elevator) -> Vec<u64> {
     let reads = Allowed { reads: true, writes: false };
     std::iter::from_fn(|| elevator.poll_dispatch(0, reads)).map(|dispatch| dispatch.start).collect()
@@ -242,7 +242,7 @@ fn reads_that_are_given_a_slice_begin_where_the_arm_is() {
         }
         let first = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
         let second = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
-        // Behind the arm of the one, before it of the other.
+        // Behind the reads' arm position, before the writes'.
         elevator.handle_insert(0, entry(9, Operation::Read, 470), Place::Sorted);
         let rest = starts(&mut elevator, 0);
         assert_eq!([first, second, rest[0], rest[1]], order);
@@ -323,7 +323,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 0..300)
 }
 
-/// An elevator and what it should hold.
+/// An elevator and its model.
 struct Driver {
     elevator: Elevator,
     now_ns: u64,
@@ -353,7 +353,7 @@ impl Driver {
         true
     }
 
-    /// Takes a run of them.
+    /// Takes a run of dispatches.
     fn poll_run(&mut self, count_max: usize) {
         let Self { elevator, now_ns, queued, out, .. } = self;
         elevator.poll_run(*now_ns, count_max, |dispatch, parts| {
@@ -412,7 +412,7 @@ impl Driver {
         assert_eq!(reads + writes, self.queued.len());
     }
 
-    /// Until nothing is queued or out.
+    /// Dispatches and completes everything.
     fn finish(mut self) {
         loop {
             let more = self.poll(Allowed::ALL);

@@ -248,7 +248,7 @@ fn two_loop_devices_where_one_is_used_are_told_with_the_user() {
     world.write("sys/block/loop8/ro", "1\n");
     hold(Access::ReadOnly).expect("two readers");
     hold(Access::ReadWrite).expect_err("a reader beside a writer");
-    // And none whose bytes are others.
+    // Nor does one over other bytes.
     world.write("sys/block/loop8/loop/sizelimit", "512\n");
     hold(Access::ReadWrite).expect("another part of the file");
 }

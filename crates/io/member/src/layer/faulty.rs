@@ -34,7 +34,7 @@ pub enum Persistence {
     Sticky,
 }
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The operation it strikes. A durable write is struck by `Write` faults and by `Flush` faults.
@@ -48,7 +48,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that strikes every such operation, wherever it is, until it is removed.
+    /// A fault that strikes every such operation, anywhere, until it is removed.
     pub fn everywhere(operation: Operation) -> Self {
         Self {
             operation,
@@ -58,23 +58,23 @@ impl Fault {
         }
     }
 
-    /// The same, but only for a range.
+    /// A fault that strikes every such operation in a range, until it is removed.
     pub fn on(operation: Operation, range_bytes: Range<u64>) -> Self {
         Self { range_bytes, ..Self::everywhere(operation) }
     }
 
-    /// The same, but only for the next `times` operations.
+    /// Limits it to the next `times` operations.
     pub fn times(self, times: u32) -> Self {
         Self { persistence: Persistence::Times(times), ..self }
     }
 
-    /// The same, but with this error.
+    /// Sets its error.
     pub fn error(self, error: MemberError) -> Self {
         Self { error, ..self }
     }
 }
 
-/// Names a fault that was put in.
+/// Names an inserted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FaultId(u64);
 
@@ -99,12 +99,12 @@ impl Faults {
         id
     }
 
-    /// Takes a fault out; nothing happens if it is spent already.
+    /// Removes a fault; no effect if it is spent.
     pub fn remove(&self, id: FaultId) {
         self.lock().retain(|(other, _)| *other != id);
     }
 
-    /// Takes every fault out. A dead member stays dead and a failed flush stays failed.
+    /// Removes every fault. A dead member stays dead and a failed flush stays failed.
     pub fn clear(&self) {
         self.lock().clear();
     }
@@ -119,7 +119,7 @@ impl Faults {
         self.0.dead.store(false, Ordering::Release);
     }
 
-    /// Operations that a fault or death has struck.
+    /// Operations that failed by a fault or by death.
     pub fn struck_count(&self) -> u64 {
         self.0.struck.load(Ordering::Relaxed)
     }
@@ -128,7 +128,7 @@ impl Faults {
         self.0.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error that an operation meets, if any; uses up one of its times.
+    /// The error of a fault that strikes this operation; uses up one of its times.
     fn strike(&self, operation: Operation, range_bytes: Range<u64>) -> Result<(), MemberError> {
         if self.0.dead.load(Ordering::Acquire) {
             self.0.struck.fetch_add(1, Ordering::Relaxed);
@@ -175,7 +175,7 @@ pub struct Faulty<M> {
 }
 
 impl<M: Member> Faulty<M> {
-    /// Wraps a member; it works until a fault is put in.
+    /// Wraps a member; it works until a fault is inserted.
     pub fn new(inner: M) -> Self {
         Self { inner, faults: Faults::default() }
     }

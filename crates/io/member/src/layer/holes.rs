@@ -19,7 +19,7 @@ use crate::{Identity, Member, MemberError, check_bounds};
 pub struct Holes<M> {
     inner: M,
     size_bytes: u64,
-    /// Bytes, in order, apart from each other.
+    /// Byte ranges, in order, not adjacent.
     holes: Vec<Range<u64>>,
 }
 

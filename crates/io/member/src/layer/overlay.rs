@@ -43,30 +43,28 @@ use rustix::io::Errno;
 
 use crate::{Identity, Member, MemberError, check_bounds, lock_exclusively};
 
-/// Bytes that are kept together: what file systems and disks write at once.
+/// Unit of the overlay, in bytes: the unit in which file systems and disks write.
 pub const BLOCK_BYTES: u64 = 4096;
-/// How a map begins.
+/// Magic number of a map.
 const MAGIC: &[u8; 16] = b"braid-overlay 2\n";
-/// How the file of the blocks begins.
+/// Magic number of the file of blocks.
 const DATA_MAGIC: &[u8; 16] = b"braid-blocks  2\n";
-/// Bytes of a head that mean something: a sector, which is written whole or not at all.
+/// Bytes of a head: a sector, which is written whole or not at all.
 const HEAD_BYTES: usize = 512;
-/// Where the log begins.
 const LOG_START: u64 = 4096;
 /// Bytes of a run in the log, before its checksums.
 const RUN_BYTES: usize = 16;
 /// The slot of a run of zeroes.
 const NO_SLOT: u32 = u32::MAX;
-/// Slots are kept by so many blocks at once.
+/// Blocks of a group, for which slots are stored together.
 const GROUP_BLOCKS: u64 = 64;
 
-/// The blocks of a group.
 const GROUP_LENGTH: usize = 64;
 const _: () = assert!(GROUP_LENGTH as u64 == GROUP_BLOCKS);
 type Group = [Kept; GROUP_LENGTH];
-/// A log with so many bytes more than it needs is written anew when it is opened.
+/// A log with this many bytes more than necessary is rewritten at the next open.
 const LOG_WASTE_BYTES: u64 = 1 << 20;
-/// Runs that the log may lack: some 5 MB of memory.
+/// Runs not yet in the log, at most: some 5 MB of memory.
 const UNSAVED_RUNS_MAX: usize = 1 << 16;
 
 /// The random identity that both files of an overlay carry.
@@ -75,7 +73,7 @@ pub type OverlayId = [u8; 16];
 /// Why an overlay cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
-    /// The operating system said no.
+    /// An error of the operating system.
     #[error("{}: {source}", .path.display())]
     System {
         /// The file.
@@ -84,7 +82,7 @@ pub enum OverlayError {
         #[source]
         source: io::Error,
     },
-    /// The file was made over something else.
+    /// The file was made over other content.
     #[error("{} was not made over what this member holds now", .path.display())]
     OfOther {
         /// The file.
@@ -106,10 +104,10 @@ pub enum OverlayError {
     },
 }
 
-/// Where a block is, and what stands for its bytes.
+/// A block's slot, and the checksum of its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Kept {
-    /// 0 for none: there is the head.
+    /// 0 for none: the head is there.
     slot: u32,
     checksum: u32,
 }
@@ -139,7 +137,7 @@ impl Map {
         }
     }
 
-    /// From `block` on, where it is, and how many blocks before `end` follow it there.
+    /// The place of `block`, and how many blocks before `end` follow it there.
     fn run_at(&self, block: u64, end: u64) -> (Place, u64) {
         let first = self.place(block);
         let is_next = |next: u64| match (first, self.place(next)) {
@@ -151,7 +149,7 @@ impl Map {
         (first, (block + 1..end).find(|next| !is_next(*next)).unwrap_or(end))
     }
 
-    /// Puts a run where another may be; slots that nothing names any more go to `freed`.
+    /// Sets a run over existing ones; slots that are no longer named go to `freed`.
     fn set(&mut self, run: &Run, freed: &mut Vec<u32>) {
         let (first, last) = (run.block, run.blocks().end - 1);
         for (number, group) in self.groups.range_mut(first / GROUP_BLOCKS..=last / GROUP_BLOCKS) {
@@ -175,14 +173,14 @@ impl Map {
         }
     }
 
-    /// Blocks that are in slots, in order.
+    /// Blocks in slots, in order.
     fn kept(&self) -> impl Iterator<Item = (u64, Kept)> {
         self.groups.iter().flat_map(|(number, group)| {
             (number * GROUP_BLOCKS..).zip(**group).filter(|(_, kept)| kept.slot != 0)
         })
     }
 
-    /// All of it in runs.
+    /// The whole map as runs.
     fn runs(&self) -> Vec<Run> {
         let zeroes = |range: &Range<u64>| Run::zeroes(range.clone());
         let mut runs: Vec<Run> = self.zeroes.iter().flat_map(zeroes).collect();
@@ -210,18 +208,18 @@ fn within(block: u64) -> usize {
     small(block % GROUP_BLOCKS)
 }
 
-/// Blocks that were written together.
+/// Consecutive blocks in consecutive slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
     block: u64,
     count: u32,
     slot: u32,
-    /// Of each block; none of zeroes.
+    /// One for each block; empty for zeroes.
     checksums: Vec<u32>,
 }
 
 impl Run {
-    /// Zeroes, in as many runs as their count needs.
+    /// Runs of zeroes, as many as their count needs.
     fn zeroes(mut blocks: Range<u64>) -> Vec<Self> {
         let mut runs = Vec::new();
         while !blocks.is_empty() {
@@ -278,7 +276,7 @@ struct Head {
     size_bytes: u64,
     mark: u64,
     id: OverlayId,
-    /// How often it was saved.
+    /// How often the map was saved.
     sequence: u64,
     log_bytes: u64,
     log_checksum: u32,
@@ -328,17 +326,17 @@ struct Writer {
     /// Slots from here on were never written.
     next: u32,
     free: Vec<u32>,
-    /// Slots that were taken since the log was saved, so that it names none of them.
+    /// Slots taken since the log was saved, so that it names none of them.
     fresh: HashSet<u32>,
     /// Slots that only the log on the disk still names.
     freed: Vec<u32>,
     unsaved: Vec<Run>,
-    /// A flush has failed: what was written before it may be lost.
+    /// The error of a failed flush: earlier writes may be lost.
     failed: Option<MemberError>,
 }
 
 impl Writer {
-    /// So many slots, or fewer that follow each other.
+    /// `wanted` consecutive slots, or fewer.
     fn take(&mut self, wanted: u32) -> Result<Range<u32>, MemberError> {
         if let Some(slot) = self.free.pop() {
             self.fresh.insert(slot);
@@ -352,7 +350,7 @@ impl Writer {
         Ok(slots)
     }
 
-    /// Blocks have other slots now, or none.
+    /// Takes back the slots of blocks that moved or became zeroes.
     fn give_back(&mut self, slots: &[u32]) {
         for slot in slots {
             match self.fresh.remove(slot) {
@@ -382,14 +380,14 @@ fn damaged(path: &Path, why: &'static str) -> OverlayError {
     OverlayError::Damaged { path: path.to_path_buf(), why }
 }
 
-/// The file of the map, and that of the blocks.
+/// The paths of the map and of the blocks.
 #[must_use]
 pub fn files(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
     (folder.join(format!("{name}.map")), folder.join(format!("{name}.data")))
 }
 
 impl<M: Member> Overlay<M> {
-    /// Makes the overlay of this name, with nothing in it. `mark` stands for what the member holds.
+    /// Makes an empty overlay of this name. `mark` stands for the member's content.
     ///
     /// # Errors
     /// The files cannot be made.
@@ -429,17 +427,17 @@ impl<M: Member> Overlay<M> {
         Self::open(inner, folder, name, mark)
     }
 
-    /// Opens the overlay of this name. `mark` stands for what the member holds.
+    /// Opens the overlay of this name. `mark` stands for the member's content.
     ///
     /// # Errors
-    /// It is over something else, damaged, in use, or the files cannot be had.
+    /// It is over other content, damaged, in use, or the files cannot be opened.
     pub fn open(inner: M, folder: &Path, name: &str, mark: u64) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
         let (file, data) = (open_file(&map_path)?, open_file(&data_path)?);
         if !lock_exclusively(&file).map_err(|error| system(&map_path)(error.into()))? {
             return Err(OverlayError::Busy { path: map_path });
         }
-        // Another process may just have written a log anew.
+        // Another process may just have replaced the log.
         let is_it =
             |there: std::fs::Metadata| file.metadata().is_ok_and(|ours| ours.ino() == there.ino());
         if !std::fs::symlink_metadata(&map_path).is_ok_and(is_it) {
@@ -477,10 +475,10 @@ impl<M: Member> Overlay<M> {
         Ok(overlay)
     }
 
-    /// Writes a log anew that has much more than it needs.
+    /// Rewrites a log that is much longer than necessary.
     fn shorten(&mut self, map_path: &Path) -> Result<(), OverlayError> {
         let head = self.writer().head;
-        // Each block has its checksum, so this is the least.
+        // The minimum: a checksum for each block.
         let least = self.map().kept().count() as u64 * 4;
         if head.log_bytes <= 2 * least + LOG_WASTE_BYTES {
             return Ok(());
@@ -529,14 +527,14 @@ impl<M: Member> Overlay<M> {
         (head.id, head.sequence)
     }
 
-    /// Bytes that it has instead of the member.
+    /// Bytes that are in the overlay instead of the member.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let ranges = self.ranges();
         ranges.into_iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Where it has bytes instead of the member, in order; what it has there may be the same.
+    /// Ranges that are in the overlay, in order; their bytes may equal the member's.
     #[must_use]
     pub fn ranges(&self) -> Vec<Range<u64>> {
         let map = self.map();
@@ -597,7 +595,7 @@ impl<M: Member> Overlay<M> {
         small(bytes.end - bytes.start)
     }
 
-    /// Reads blocks in slots that follow each other, and compares each with its checksum.
+    /// Reads blocks in consecutive slots, and compares each with its checksum.
     fn read_slots(&self, blocks: Range<u64>, first: u32) -> Result<Vec<u8>, MemberError> {
         let bytes = self.bytes_of_blocks(&blocks);
         let mut buffer = vec![0; small(bytes.end - bytes.start)];
@@ -627,7 +625,7 @@ impl<M: Member> Overlay<M> {
         Ok(buffer)
     }
 
-    /// Writes whole blocks into slots that nothing names; the map in memory has them then.
+    /// Writes whole blocks into free slots, and then puts them into the map in memory.
     fn put_blocks(
         &self,
         writer: &mut Writer,
@@ -664,7 +662,7 @@ impl<M: Member> Overlay<M> {
         if writer.unsaved.len() < UNSAVED_RUNS_MAX { Ok(()) } else { self.flush_with(writer) }
     }
 
-    /// Puts bytes that lie in one block.
+    /// Writes bytes within one block.
     fn put_in_part(
         &self,
         writer: &mut Writer,
@@ -679,7 +677,7 @@ impl<M: Member> Overlay<M> {
         self.put_blocks(writer, block, &whole)
     }
 
-    /// Cuts a range into what lies in one block and does not fill it, and whole blocks.
+    /// Cuts a range into partial blocks and runs of whole blocks.
     fn parts(&self, offset_bytes: u64, length_bytes: u64) -> Vec<(Range<u64>, bool)> {
         let (end, size) = (offset_bytes + length_bytes, self.inner.size_bytes());
         let mut parts = Vec::new();
@@ -700,7 +698,8 @@ impl<M: Member> Overlay<M> {
         parts
     }
 
-    /// Blocks first, then the log that tells of them, then the head that tells of the log.
+    /// Makes durable the blocks first, then the log that names them, then the head that covers the
+    /// log.
     fn save(&self, writer: &mut Writer) -> Result<(), MemberError> {
         if writer.unsaved.is_empty() {
             return Ok(());
@@ -734,7 +733,7 @@ impl<M: Member> Overlay<M> {
     }
 }
 
-/// A file of blocks that became shorter does not hold what was written.
+/// A file of blocks that became shorter has lost written bytes.
 fn changed_below(error: io::Error) -> MemberError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => MemberError::Media { errno: Errno::BADMSG.raw_os_error() },
@@ -742,24 +741,23 @@ fn changed_below(error: io::Error) -> MemberError {
     }
 }
 
-/// Where a slot begins in the file of blocks.
 fn slot_start(slot: u32) -> u64 {
     u64::from(slot) * BLOCK_BYTES
 }
 
-/// Within a buffer.
+/// For lengths within a buffer.
 fn small(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is in memory")
 }
 
-/// Puts a file in the place of another, durably.
+/// Replaces a file by another, durably.
 fn replace(new: &Path, path: &Path) -> Result<(), OverlayError> {
     std::fs::rename(new, path).map_err(system(path))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(system(folder))
 }
 
-/// Opens one of the two files. A link may lead to any file of another, which would be written.
+/// Opens one of the two files. Refuses a link, which may lead to another user's file.
 fn open_file(path: &Path) -> Result<File, OverlayError> {
     let mut options = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -824,7 +822,7 @@ fn read_map(file: &File, head: &Head, slots: u64) -> io::Result<Option<Map>> {
     Ok((log.sum == head.log_checksum).then_some(map))
 }
 
-/// The part of a file that is the log.
+/// Reads the log's part of a file.
 struct Log<'a> {
     file: &'a File,
     at: u64,
@@ -841,7 +839,7 @@ impl Read for Log<'_> {
     }
 }
 
-/// Sums up what is read.
+/// A reader that computes a checksum.
 struct Summed<R> {
     inner: R,
     sum: u32,

@@ -5,7 +5,7 @@
 
 use crate::{Identity, Member, MemberError, check_bounds};
 
-/// Sectors of a member.
+/// A range of a member.
 #[derive(Debug)]
 pub struct Part<M> {
     inner: M,
@@ -14,7 +14,7 @@ pub struct Part<M> {
 }
 
 impl<M: Member> Part<M> {
-    /// The stretch that begins at `start_bytes`.
+    /// The range of `size_bytes` at `start_bytes`.
     ///
     /// # Errors
     /// It does not lie in the member.

@@ -1,12 +1,11 @@
-//! A member of which some sectors are in memory: what a log says of them, with nothing written.
+//! A member with some sectors replaced from memory, as a log would replay them, without a write.
 //!
-//! It can only be read: a write to the device would leave what is in memory out of date.
+//! It is read-only: a write to the device would make the sectors in memory stale.
 
 use std::collections::BTreeMap;
 
 use crate::{Identity, Member, MemberError, check_bounds};
 
-/// Bytes of a sector.
 const SECTOR: usize = 512;
 
 /// Sectors by their number on the device.
@@ -25,7 +24,7 @@ impl<M: Member> Patched<M> {
         Self { inner, sectors }
     }
 
-    /// Reads from the device what is not in memory.
+    /// Reads the sectors that are not in memory from the device.
     fn read_around(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
         let end_bytes = offset_bytes + buffer.len() as u64;
         let mut at = offset_bytes;
@@ -51,7 +50,7 @@ impl<M: Member> Patched<M> {
     }
 }
 
-/// Within a buffer.
+/// For lengths within a buffer.
 fn small(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is in memory")
 }

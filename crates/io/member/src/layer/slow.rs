@@ -1,7 +1,7 @@
-//! A member that takes its time.
+//! A member with a delay.
 //!
-//! The delay is slept before the operation, in the caller's thread, on top of what the operation
-//! itself takes. It can be changed from any thread while the member is in use.
+//! The caller's thread sleeps before the operation, on top of the operation's own time. Any thread
+//! may change the delay while the member is in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ struct Settings {
     flush_ns: AtomicU64,
 }
 
-/// The handle by which a test makes a member slow. No delay to begin with.
+/// The handle by which a test makes a member slow. Initially there is no delay.
 #[derive(Debug, Clone, Default)]
 pub struct Delays(Arc<Settings>);
 
@@ -57,7 +57,7 @@ pub struct Slow<M> {
 }
 
 impl<M: Member> Slow<M> {
-    /// Wraps a member; it is as quick as before until a delay is set.
+    /// Wraps a member, without delay at first.
     pub fn new(inner: M) -> Self {
         Self { inner, delays: Delays::default() }
     }

@@ -1,4 +1,4 @@
-//! A handler that passes on what it is told.
+//! A handler that passes completions and wake-ups to the test.
 #![allow(dead_code, unreachable_pub)] // not every test file uses all of it
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use braid_ring::{Completion, Descriptor, Handler, Settings, Wake, Worker, Workers};
 
-/// The number of no worker: a moment that does not come any more.
+/// The worker number of a dropped timer.
 pub const FORGOTTEN: usize = usize::MAX;
 
 /// Sends completions and wake-ups to the test's thread.
@@ -31,7 +31,7 @@ pub fn ear() -> (Arc<Ear>, Heard) {
 
 impl Handler for Ear {
     fn complete(self: Arc<Self>, _: &Worker, completion: Completion) {
-        // A test may end while something of it is being cancelled.
+        // A test may end while one of its operations is being cancelled.
         let _ = self.completions.lock().expect("no panic").send(completion);
     }
 }

@@ -14,8 +14,8 @@
 //! writes goes between two runs of reads. Time is whole nanoseconds. Every choice is a function of
 //! the requests; nothing is random.
 //!
-//! Without a write cache (size 0) writes wait for the arm as reads do, in one order with them, and
-//! are done when they are on the platter.
+//! Without a write cache (size 0) writes wait for the arm as reads do, in one order with them.
+//! They are done when they are on the platter.
 //!
 //! A flush keeps the arm from all else until the cache is on the platter, like SATA's command,
 //! which cannot be queued.

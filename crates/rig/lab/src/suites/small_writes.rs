@@ -38,7 +38,7 @@ struct Work {
     name: &'static str,
     job: Job,
     bound: Bound,
-    /// The target as a part of the bound, with a bitmap and with a log.
+    /// The target as a part of the bound: first with a bitmap, then with a log.
     aims: [f64; 2],
 }
 

@@ -1,5 +1,4 @@
-//! Parses bdevperf's output: a table with a line for each job and one for all of them, or the
-//! reason why there is none.
+//! Parses bdevperf's output: a table with a line for each job and a total, or the reason for none.
 //!
 //! ```text
 //!   Device Information : runtime(s) IOPS MiB/s Fail/s TO/s Average min max

@@ -228,8 +228,8 @@ fn used(process: u32, window: Duration) -> Result<Vec<f64>, String> {
 }
 
 impl Fixed {
-    /// Observes a server under the load with `look`. Returns its counts for each request. If they
-    /// are those of [`used`], returns the figures of a case.
+    /// Observes a server under the load with `look`. Returns its counts for each request; those of
+    /// `used` become the figures of a case.
     fn looked_at(
         &self,
         settings: &Settings,

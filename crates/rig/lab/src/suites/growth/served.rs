@@ -1,5 +1,5 @@
-//! `braid serve` with many members, workers, connections, or a large cache. It is a process of its
-//! own, so that its use of the machine can be measured.
+//! `braid serve` with many members, workers, connections, or a large cache. A process of its own,
+//! whose use of the machine can be measured.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -283,7 +283,7 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
     CONNECTIONS.told(settings, report, &along(ALL, each, caches), all);
 }
 
-/// The cost of a read by one of these clients, and by all of them.
+/// Read cost through one client, and through all clients.
 fn measure(
     settings: &Settings,
     served: &Served,

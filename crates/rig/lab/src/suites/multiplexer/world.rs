@@ -73,7 +73,7 @@ struct Pending {
     leaf: Option<usize>,
 }
 
-/// Fsyncs in progress: those of the running round, and those that wait for the next.
+/// Fsyncs in progress: the running round's, and those waiting for the next round.
 #[derive(Debug, Default)]
 struct Fsyncs {
     running: Vec<Pending>,

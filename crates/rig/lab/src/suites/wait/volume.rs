@@ -47,7 +47,7 @@ pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
 }
 
 impl Files for Braid {
-    /// The bytes of a file. The array keeps the payload of a write that it acknowledges early, so
+    /// The bytes of a file. The array keeps the payload of a write that it acknowledges early. So
     /// each request has a new one, copied here as a socket's bytes would be.
     type Payload = Vec<u8>;
 
