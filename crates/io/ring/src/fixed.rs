@@ -33,7 +33,7 @@ impl Fixed {
         Self { slabs: [if is_known { Slab::Unseen } else { Slab::Refused }; SLABS] }
     }
 
-    /// The name of these bytes in the ring, if they are registered.
+    /// The registered name of these bytes.
     #[allow(unsafe_code)]
     pub(crate) fn name_of(
         &mut self,

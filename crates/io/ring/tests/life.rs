@@ -43,7 +43,7 @@ fn afterwards_comes_after_everything_of_the_turn() {
     }
     let (workers, (ear, heard)) = (workers(1, 64), ear());
     let batch = Arc::new(Batch { completed: AtomicU64::new(0), ear });
-    // No-ops: all have completed when the submission returns.
+    // Empty reads: all have completed when the submission returns.
     let submit = move |worker: &Worker| {
         let file = file(100);
         for token in 0..20 {

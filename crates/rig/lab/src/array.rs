@@ -29,10 +29,10 @@ pub(crate) struct Plan {
 pub(crate) enum Policy {
     #[default]
     Resync,
-    /// A bit for so many bytes.
+    /// A bit for this many bytes.
     Bitmap(u32),
     Ppl,
-    /// Our own log, and a bitmap with a bit for so many bytes.
+    /// braid's own log, and a bitmap with a bit for this many bytes.
     Log(u32),
     /// A write journal, on one more device.
     Journal,
@@ -47,7 +47,7 @@ pub(crate) fn open<M: Member + 'static>(
     open_heard(plan, options, wrap, |_| ())
 }
 
-/// The same, and its notices are heard.
+/// As `open`, with a receiver of notices.
 pub(crate) fn open_heard<M: Member + 'static>(
     plan: Plan,
     options: &Options,

@@ -31,23 +31,22 @@ pub(crate) struct Effects {
     pub(crate) asked: Vec<Asked>,
     /// Clients' requests that are answered.
     pub(crate) answers: Vec<u64>,
-    /// Rounds of writing back that are over.
+    /// Finished rounds of writing back.
     pub(crate) written_back: Vec<u64>,
 }
 
-/// A shard.
 pub(crate) struct Engine {
     shard: Shard,
     geometry: Geometry,
     regions: Regions,
-    /// Pieces of each request that are not answered.
+    /// Unanswered pieces of each request.
     pieces: BTreeMap<u64, u32>,
     effects: Effects,
     rounds: u64,
 }
 
 impl Engine {
-    /// A clean array with all of its members, and otherwise as it is without being asked.
+    /// A clean array with all of its members, and default settings otherwise.
     pub(crate) fn new(geometry: &Geometry, unit_sectors_max: u32, tuning: Tuning) -> Self {
         let cache = CacheConfig {
             unit_sectors_max,
@@ -79,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// A client asks, in sectors of the array.
+    /// Takes a client's request, in sectors of the array.
     pub(crate) fn request(
         &mut self,
         now: u64,
@@ -95,7 +94,7 @@ impl Engine {
         self.poll(now);
     }
 
-    /// A member has done what it was asked.
+    /// A member has done this request.
     pub(crate) fn member_done(&mut self, now: u64, id: u64) {
         self.shard.handle_member_io(Instant(now), MemberIoDone { id: IoId(id), result: Ok(()) });
         self.poll(now);
@@ -107,7 +106,7 @@ impl Engine {
         self.poll(now);
     }
 
-    /// When it wants to be called next, whatever happens.
+    /// When the engine must be called next at the latest.
     pub(crate) fn timeout(&self) -> Option<u64> {
         self.shard.poll_timeout().map(|at| at.0)
     }
@@ -124,12 +123,12 @@ impl Engine {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether nothing is to be answered.
+    /// Whether every request is answered.
     pub(crate) fn has_answered_all(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Sectors answered and not on the members.
+    /// Sectors acknowledged and not on the members.
     pub(crate) fn dirty_sectors(&self) -> u64 {
         self.shard.dirty_sectors()
     }

@@ -8,12 +8,12 @@ use braid_elevator::{
 
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
 
-/// Waits by side: readers, then the flusher.
+/// Longest waits by side: readers, then the flusher.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
-    /// The longest that a request stood in the elevator.
+    /// Longest time of a request in the elevator.
     pub(crate) longest_ns: [u64; 2],
-    /// The longest that a side with something in the elevator had nothing dispatched.
+    /// Longest time without a dispatch for a side with waiting entries.
     pub(crate) held_ns: [u64; 2],
 }
 
@@ -26,26 +26,25 @@ struct Out {
     is_write: bool,
 }
 
-/// A member.
 pub(crate) struct Member {
     elevator: Elevator,
     disk: Disk,
-    /// When each entry came, and for whom.
+    /// Arrival and owner of each entry.
     came: BTreeMap<u64, (u64, Whose)>,
     /// By number of the disk's request.
     out: BTreeMap<u64, Out>,
     next: u64,
     busy: Busy,
-    /// When the flush began that is out.
+    /// When the flush that is out began.
     flush_sent: Option<u64>,
-    /// Vectors that were written since the last flush.
+    /// Vectors written since the last flush.
     unflushed: u32,
-    /// Since when each side waits without being dispatched.
+    /// Since when each side has waited without a dispatch.
     held_since: [Option<u64>; 2],
     pub(crate) waits: Waits,
 }
 
-/// A flush is not an elevator's; its number tells it from requests.
+/// Marks the number of a flush, which the elevator does not see.
 const FLUSH: u64 = 1 << 63;
 
 impl Member {
@@ -97,8 +96,7 @@ impl Member {
         (few(reads) + out.0, few(writes) + out.1 + flushed)
     }
 
-    /// Gives the disk what may go.
-    /// `allowed` says who may go, by what waits and what is out.
+    /// Gives the disk the entries that `allowed` lets go, by what waits and what is out.
     pub(crate) fn dispatch(&mut self, now: u64, allowed: impl Fn(Allowed, (u32, u32)) -> Allowed) {
         loop {
             let allowed = allowed(self.elevator.waits(), self.elevator.out());
@@ -127,7 +125,7 @@ impl Member {
         }
     }
 
-    /// Has the disk put everything on its platter.
+    /// Starts a flush of the disk's cache.
     pub(crate) fn flush(&mut self, now: u64, round: u64) {
         assert!(self.flush_sent.is_none(), "one flush at a time");
         self.busy.handle_sent(now);
@@ -140,12 +138,12 @@ impl Member {
         self.disk.account()
     }
 
-    /// Whether nothing is asked, and nothing is in the disk's cache that is not on its platter.
+    /// Whether no request is left, and the disk's cache is on its platter.
     pub(crate) fn is_idle(&self) -> bool {
         self.elevator.is_empty() && self.disk.is_idle()
     }
 
-    /// When something will be done.
+    /// When the next request ends.
     pub(crate) fn next(&self) -> Option<u64> {
         self.disk.next()
     }
@@ -186,10 +184,10 @@ pub(crate) struct Done {
     pub(crate) served: [bool; 2],
 }
 
-/// The flusher's place beside the readers'.
+/// The flusher's index beside the readers'.
 const FLUSHER: usize = 1;
 
-/// Readers, then the flusher.
+/// The index of an operation's side: readers, then the flusher.
 fn side(operation: Operation) -> usize {
     usize::from(operation != Operation::Read)
 }

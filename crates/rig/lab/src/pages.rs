@@ -1,8 +1,8 @@
 //! Bytes that begin at a page, as devices' memory and clients' payloads do.
 //!
-//! This is for speed. If source and target of a copy differ slightly in their place within a page,
-//! some processors take up to twice as long (`rep movsb` of AMD's Zen 3 and 4). Large vectors lie
-//! 16 bytes into a page.
+//! This is for speed. A copy whose source and target differ slightly in their place within a page
+//! takes up to twice as long (`rep movsb` of AMD's Zen 3 and 4). Large vectors lie 16 bytes into a
+//! page.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Once;
@@ -24,17 +24,17 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// So many bytes of one value. All of them are touched.
+    /// `length` bytes of one value, all of them touched.
     ///
     /// # Panics
-    /// When there is no memory for them.
+    /// If memory is short.
     pub(crate) fn filled(length: usize, byte: u8) -> Self {
         let mut pages = Self::zeroes(length);
         pages.fill(byte);
         pages
     }
 
-    /// Zeroes, and none of them touched.
+    /// Zeroes, none of them touched.
     fn zeroes(length: usize) -> Self {
         let is_long = length >= HUGE_BYTES;
         // Short runs, one after the other at such addresses, would share one place in the

@@ -1,4 +1,4 @@
-//! Numbers without a pattern, the same in every run.
+//! Random numbers, the same in every run.
 
 /// A generator (splitmix64).
 #[derive(Clone, Debug)]
@@ -17,13 +17,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is not zero.
+    /// A number below `bound`, which is not zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(bound);
         u64::try_from(product >> 64).expect("the upper half of 128 bits")
     }
 
-    /// In another order.
+    /// Puts the items into random order.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1);

@@ -20,7 +20,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is ending has no count any more, and is none of ours.
+    // A thread that is ending has no count any more, and is not the test's.
     let _gone = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
@@ -53,7 +53,7 @@ static ALLOCATOR: Counting = Counting;
 
 const WRITE: Operation = Operation::Write { durable: false };
 const WINDOW: u64 = 10_000;
-/// In write-back it takes some 200,000 writes until the queue of each stripe is as long as it gets.
+/// In write-back it takes some 200,000 writes until each stripe's queue has its full length.
 const WINDOWS: usize = 80;
 /// The memory of computations grows for longer than the windows last, with fewer than one call for
 /// so many requests.
@@ -114,7 +114,7 @@ fn nothing_is_allocated_for_a_request() {
     assert!(found.iter().all(holds), "{found:#?}");
 }
 
-/// The steps of a request in bytes, where it begins and ends at a sector.
+/// The steps of a request in bytes that begins and ends at a sector.
 #[test]
 fn an_aligned_request_needs_no_heap_for_its_steps() {
     let operations = [ByteOperation::Read, ByteOperation::Write { durable: true }];
@@ -131,7 +131,7 @@ fn an_aligned_request_needs_no_heap_for_its_steps() {
     }
 }
 
-/// The count counts: a test that cannot fail proves nothing.
+/// An allocation is counted: a test that cannot fail proves nothing.
 #[test]
 fn an_allocation_is_counted() {
     let before = CALLS.get();

@@ -9,7 +9,7 @@ use std::process::Command;
 use braid_parity::kernel_named;
 use braid_test_needs::{Need, needs, skip};
 
-/// Instructions at most, by case.
+/// Maximum of instructions, by case.
 const CEILINGS: [(&str, f64); 6] = [
     ("4 KiB read", 2_660.0),
     ("degraded 4 KiB read", 9_040.0),

@@ -1,4 +1,4 @@
-//! The same as Markdown, for docs/benchmarks.md, with its plots as files.
+//! The report as Markdown, for docs/benchmarks.md, with its plots as files.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use super::recorded::{Recorded, Suite};
 use super::standing::{behind, times};
 use crate::frame::{Figure, number, plot};
 
-/// The text, and the plots that it shows: (name of the file, SVG).
+/// The text, and its plots: (file name, SVG).
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) plots: Vec<(String, String)>,
 }
 
-/// Of these runs; plots are in a folder of this name.
+/// The text of these runs; plots are in a folder of this name.
 pub(super) fn text(runs: &[Recorded], folder: &str) -> Written {
     let mut written = Written { text: String::new(), plots: Vec::new() };
     let _never_fails = written.write(runs, folder);
@@ -71,7 +71,7 @@ fn list<'a>(out: &mut String, lines: impl IntoIterator<Item = &'a str>) -> std::
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", line.trim_end()))
 }
 
-/// As it may stand in a cell.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -42,7 +42,7 @@ const NOT_TO_CONCLUDE: [&str; 6] = [
     "Not anything about what was left out: notes say what that is, and why.",
 ];
 
-/// Reads the files and writes what is asked for.
+/// Reads the files and writes the page, and the Markdown if requested.
 ///
 /// # Errors
 /// A file cannot be read, is not the lab's, or cannot be written.

@@ -1,4 +1,4 @@
-//! The page: HTML with plots in it, and nothing from elsewhere.
+//! The page: self-contained HTML with plots in it.
 
 use std::fmt::Write;
 
@@ -16,7 +16,6 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\
     svg { max-width: 100%; height: auto }\n\
     </style>\n</head>\n<body>\n<h1>braid: benchmarks</h1>\n";
 
-/// The page of these runs.
 pub(super) fn html(runs: &[Recorded]) -> String {
     let mut out = HEAD.to_owned();
     let _never_fails = write_page(&mut out, runs);

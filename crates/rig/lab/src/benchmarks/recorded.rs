@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::frame::{Better, Case, Figure, Metric, Report, Series};
 
-/// A run.
 pub(super) struct Recorded {
     pub(super) machine: String,
     pub(super) command: String,
@@ -13,11 +12,10 @@ pub(super) struct Recorded {
     pub(super) suites: Vec<Suite>,
 }
 
-/// One suite of it.
 pub(super) struct Suite {
     pub(super) name: String,
     pub(super) report: Report,
-    /// Whether targets were met, a line for each.
+    /// A line for each target: whether it was met.
     pub(super) targets: Vec<String>,
 }
 
@@ -59,7 +57,7 @@ impl Recorded {
         &mut self.suites[at]
     }
 
-    /// Adds a row; `None` if it is not one.
+    /// Adds a row; `None` if the value is no row.
     fn add(&mut self, row: &Value) -> Option<()> {
         let word = |key: &str| row[key].as_str().filter(|word| !word.is_empty());
         let values: Vec<f64> = row["values"].as_array()?.iter().filter_map(Value::as_f64).collect();

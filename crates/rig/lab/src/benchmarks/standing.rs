@@ -1,15 +1,15 @@
-//! Where a figure stands among the others of its case: who is behind, and by how much.
+//! Compares a figure with the others of its case: which variant is behind, and by how much.
 
 use crate::frame::{Better, Figure, Series, number};
 
 /// The distance to the best of the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Behind {
-    /// Whom: who is best.
+    /// The best of the others.
     pub(super) best: &'static str,
-    /// How many times as much as that one, round by round; the median.
+    /// The ratio to that one, round by round; the median.
     pub(super) ratio: f64,
-    /// Whether some rounds say otherwise: the ranges meet.
+    /// Whether the ranges of both meet, so that some rounds say otherwise.
     pub(super) is_within_spread: bool,
 }
 
@@ -20,7 +20,7 @@ impl std::fmt::Display for Behind {
     }
 }
 
-/// A ratio, if it is one.
+/// A ratio as text; `-` if it is not finite.
 pub(super) fn times(ratio: f64) -> String {
     if ratio.is_finite() { format!("{}x", number(ratio)) } else { "-".to_owned() }
 }

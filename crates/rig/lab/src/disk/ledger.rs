@@ -5,7 +5,7 @@
 
 use super::runs::Runs;
 
-/// For whom the arm works.
+/// The purpose of the arm's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// A client that reads.
@@ -19,7 +19,7 @@ pub enum Whose {
 }
 
 impl Whose {
-    /// All of them.
+    /// All purposes.
     pub const ALL: [Self; 4] = [Self::Reader, Self::PreRead, Self::Data, Self::Parity];
 
     /// Its name in tables.
@@ -37,18 +37,18 @@ impl Whose {
 /// Time of the arm, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// On its way to another track.
+    /// Seeks to another track.
     pub seek_ns: u64,
-    /// Waiting for the platter to come round.
+    /// Waits for the platter's rotation.
     pub rotation_ns: u64,
-    /// While sectors passed.
+    /// Transfers of sectors.
     pub transfer_ns: u64,
-    /// Runs that it moved or waited for.
+    /// Runs that needed a seek or a rotation.
     pub positionings: u64,
 }
 
 impl Spent {
-    /// All of it.
+    /// The sum.
     #[must_use]
     pub const fn all_ns(&self) -> u64 {
         self.seek_ns + self.rotation_ns + self.transfer_ns
@@ -66,7 +66,7 @@ impl Account {
         self.0[whose as usize]
     }
 
-    /// All that was spent.
+    /// The sum over all purposes.
     #[must_use]
     pub fn all_ns(&self) -> u64 {
         self.0.iter().map(Spent::all_ns).sum()
@@ -99,7 +99,7 @@ impl Account {
         Whose::ALL.map(one).join(", ")
     }
 
-    /// This and another, field by field.
+    /// Joins two accounts, field by field.
     #[must_use]
     pub fn with(self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
         let both = |one: Spent, other: Spent| Spent {
@@ -112,7 +112,7 @@ impl Account {
     }
 }
 
-/// One arm's account, and what of the cache is parity.
+/// One arm's account, and the parity sectors in the cache.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     account: Account,
@@ -128,19 +128,19 @@ impl Ledger {
         &mut self.account.0[whose as usize]
     }
 
-    /// Sectors come into the cache.
+    /// Sectors enter the cache.
     pub(super) fn cached(&mut self, (from, to): (u64, u64), whose: Whose) {
         if whose == Whose::Parity {
             self.parity.add(from, to);
         }
     }
 
-    /// Whose a sector in the cache is.
+    /// The purpose of a sector in the cache.
     pub(super) fn of_cached(&self, sector: u64) -> Whose {
         if self.parity.holds(sector, sector + 1) { Whose::Parity } else { Whose::Data }
     }
 
-    /// Sectors leave the cache; for how long they pass, sector by sector.
+    /// Sectors leave the cache, and their transfer time is charged sector by sector.
     pub(super) fn destaged(&mut self, (from, to): (u64, u64), transfer_ns: u64) {
         let parity_ns = transfer_ns * self.parity.remove(from, to) / (to - from);
         self.of(Whose::Parity).transfer_ns += parity_ns;

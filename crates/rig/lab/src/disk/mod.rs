@@ -43,13 +43,13 @@ use runs::Runs;
 /// A request to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRequest {
-    /// Its name.
+    /// Its number.
     pub id: u64,
     /// First sector.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub is_write: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct DiskRequest {
 #[derive(Debug)]
 enum Arm {
     Idle,
-    /// Until then: requests to be answered.
+    /// Busy until this time with these requests.
     Requests(u64, Vec<u64>),
-    /// Until then: so many sectors leave the cache.
+    /// Busy until this time with this many sectors from the cache.
     Destage(u64, u64),
 }
 
@@ -68,26 +68,26 @@ enum Arm {
 pub struct Disk {
     plan: DiskPlan,
     arm: Arm,
-    /// Where the arm is: the sector behind the last one, and since when.
+    /// The position of the arm: the sector behind the last one, and since when.
     head: u64,
     since: u64,
-    /// Whether the head stands there after a read: it reads on by itself.
+    /// Whether the last run was a read, so that the disk reads ahead.
     was_read: bool,
     reads: Waiting,
-    /// Without a cache: writes that wait for the arm.
+    /// Without a cache, the writes that wait for the arm.
     writes: Waiting,
-    /// Flushes that wait for the cache to be empty.
+    /// Flushes that wait for an empty cache.
     flushes: Vec<u64>,
     /// Sectors in the cache that are not on the platter.
     dirty: Runs,
     /// Sectors on their way from the cache to the platter.
     leaving_sectors: u64,
-    /// Writes that the cache has no room for.
+    /// Writes that wait for room in the cache.
     waiting: VecDeque<(DiskRequest, Whose)>,
     done: BinaryHeap<Reverse<(u64, u64)>>,
     arrivals: u64,
     ledger: Ledger,
-    /// How long the arm was busy with reads, and with writes.
+    /// Busy time with reads, and with writes.
     busy_ns: [u64; 2],
 }
 
@@ -121,7 +121,7 @@ impl Disk {
         self.busy_ns
     }
 
-    /// How often the arm had to move, or the platter had to come round.
+    /// How often the arm had to seek, or wait for the platter.
     #[must_use]
     pub fn positionings(&self) -> u64 {
         self.account().0.iter().map(|spent| spent.positionings).sum()
@@ -133,19 +133,19 @@ impl Disk {
         self.ledger.account()
     }
 
-    /// Whether nothing is asked, and nothing is in the cache that is not on the platter.
+    /// Whether no request is left, and the cache is on the platter.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self.arm, Arm::Idle) && self.done.is_empty() && self.dirty.is_empty()
     }
 
-    /// Takes a request at the moment `now`: a reader's, or data.
+    /// Takes a request at the moment `now`, as a reader's or as data.
     pub fn push(&mut self, now: u64, request: DiskRequest) {
         let whose = if request.is_write { Whose::Data } else { Whose::Reader };
         self.push_for(now, request, whose);
     }
 
-    /// The same where more is known of whose it is. It changes nothing but the account.
+    /// As [`Self::push`], with a known purpose, which only changes the account.
     pub fn push_for(&mut self, now: u64, request: DiskRequest, whose: Whose) {
         let end = request.sector + request.sectors;
         assert!(end <= self.plan.sectors(), "sector {end} is beyond the disk");
@@ -164,13 +164,13 @@ impl Disk {
         self.go_on(now);
     }
 
-    /// Takes a flush of this name: done when nothing is in the cache.
+    /// Takes a flush of this number: done when the cache is empty.
     pub fn flush(&mut self, now: u64, id: u64) {
         self.flushes.push(id);
         self.go_on(now);
     }
 
-    /// When something will be done, if nothing is asked before.
+    /// When the next request ends, if no other arrives before.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         let arm = match self.arm {
@@ -219,12 +219,12 @@ impl Disk {
         }
     }
 
-    /// Sectors that take room in the cache.
+    /// Sectors that occupy the cache.
     fn dirty_sectors(&self) -> u64 {
         self.dirty.sectors() + self.leaving_sectors
     }
 
-    /// Gives the arm something to do, if it has nothing.
+    /// Starts the next run, if the arm is idle.
     fn go_on(&mut self, now: u64) {
         if !matches!(self.arm, Arm::Idle) {
             return;
@@ -259,7 +259,7 @@ impl Disk {
             && first >= self.head
             && to - self.head <= self.plan.read_ahead_sectors
         {
-            // It has gone on reading since; what it has is in its buffer.
+            // The disk has read ahead since; its buffer has those sectors.
             let ends = now.max(self.since + self.plan.transfer_ns(to - self.head));
             self.ledger.of(whose).transfer_ns += ends - now;
             ends
@@ -271,7 +271,7 @@ impl Disk {
         self.arm = Arm::Requests(ends + self.plan.overhead_ns, ids);
     }
 
-    /// Without a cache.
+    /// Starts a run of writes, without a cache.
     fn begin_writes(&mut self, now: u64, first: u64) {
         let (to, ids, whose) = take_run(&mut self.writes, first, self.plan.run_sectors_max);
         let ends = self.position(now, first, whose) + self.pass(to - first, whose);
@@ -292,14 +292,14 @@ impl Disk {
         self.arm = Arm::Destage(ends, to - first);
     }
 
-    /// How long sectors pass, for this account.
+    /// The transfer time of sectors, which it charges.
     fn pass(&mut self, sectors: u64, whose: Whose) -> u64 {
         let transfer_ns = self.plan.transfer_ns(sectors);
         self.ledger.of(whose).transfer_ns += transfer_ns;
         transfer_ns
     }
 
-    /// When the platter has brought `sector` under the head.
+    /// When `sector` is under the head; charges seek and rotation.
     fn position(&mut self, now: u64, sector: u64, whose: Whose) -> u64 {
         if sector == self.head && now == self.since {
             return now;

@@ -1,6 +1,5 @@
 //! The data sheet of a disk, and the arithmetic that follows from it.
 
-/// Sectors in so many mebibytes.
 const fn mebibytes(count: u64) -> u64 {
     count << 11
 }
@@ -12,19 +11,19 @@ pub struct DiskPlan {
     pub rpm: u64,
     /// Sectors of 512 bytes on a track; with the turns, the transfer rate.
     pub sectors_per_track: u64,
-    /// Tracks, as far as the arm goes.
+    /// Tracks that the arm reaches.
     pub tracks: u64,
-    /// From a track to the next.
+    /// A seek to the next track.
     pub track_seek_ns: u64,
-    /// Over all pairs of tracks.
+    /// The mean seek over all pairs of tracks.
     pub average_seek_ns: u64,
     /// Time of a command beside the arm's.
     pub overhead_ns: u64,
-    /// Writes that the cache holds.
+    /// Capacity of the write cache.
     pub cache_sectors: u64,
     /// Sectors read beyond a read while no other request waits.
     pub read_ahead_sectors: u64,
-    /// The longest run that is done in one go.
+    /// The longest run that the arm serves at once.
     pub run_sectors_max: u64,
 }
 
@@ -58,13 +57,13 @@ impl DiskPlan {
         60_000_000_000 / self.rpm
     }
 
-    /// So many sectors passing under the head.
+    /// The time in which these sectors pass under the head.
     #[must_use]
     pub const fn transfer_ns(&self, sectors: u64) -> u64 {
         sectors * self.turn_ns() / self.sectors_per_track
     }
 
-    /// Where on its turn a sector is.
+    /// The place of a sector on its turn, as a time.
     #[must_use]
     pub const fn angle_ns(&self, sector: u64) -> u64 {
         self.transfer_ns(sector) % self.turn_ns()
@@ -81,7 +80,7 @@ impl DiskPlan {
             return 0;
         }
         let full = (self.average_seek_ns - self.track_seek_ns) * 15 / 8;
-        // The root of the share of all tracks, in 2^-16.
+        // The root of the distance's share of all tracks, in 2^-16.
         let root = ((distance << 32) / self.tracks).isqrt();
         self.track_seek_ns + ((full * root) >> 16)
     }

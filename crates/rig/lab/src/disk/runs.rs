@@ -1,8 +1,8 @@
-//! Runs of sectors: which are in a set, joined where they touch.
+//! A set of sectors as runs, joined where they touch.
 
 use std::collections::BTreeMap;
 
-/// A set of sectors as runs that do not touch each other: from, to.
+/// Runs that do not touch each other: from, to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     runs: BTreeMap<u64, u64>,
@@ -14,7 +14,7 @@ impl Runs {
         self.runs.is_empty()
     }
 
-    /// All sectors in the set.
+    /// Number of sectors in the set.
     pub(super) fn sectors(&self) -> u64 {
         self.sectors
     }
@@ -24,13 +24,13 @@ impl Runs {
         self.runs.range(..=from).next_back().is_some_and(|(_, end)| *end >= to)
     }
 
-    /// Where the first run at or behind a sector begins, or the lowest.
+    /// The start of the first run at or behind a sector, or of the lowest.
     pub(super) fn next_up(&self, from: u64) -> Option<u64> {
         let next = self.runs.range(from..).next().or_else(|| self.runs.iter().next());
         next.map(|(sector, _)| *sector)
     }
 
-    /// The run is in the set now, one with its neighbours.
+    /// Adds a run, joined with its neighbours.
     pub(super) fn add(&mut self, mut from: u64, mut to: u64) {
         let before = self.runs.range(..=from).next_back().map(|(start, end)| (*start, *end));
         if let Some((start, end)) = before.filter(|(_, end)| *end >= from) {
@@ -44,7 +44,7 @@ impl Runs {
         self.put(from, to);
     }
 
-    /// Takes what is in the set of a run; how many sectors that was.
+    /// Removes a run from the set; returns how many sectors of it were there.
     pub(super) fn remove(&mut self, from: u64, to: u64) -> u64 {
         let before = self.sectors;
         let overlaps = |(start, end): (&u64, &u64)| (*end > from).then_some((*start, *end));
@@ -60,7 +60,7 @@ impl Runs {
         before - self.sectors
     }
 
-    /// Takes the run that begins there, as far as so many sectors: where what was taken ends.
+    /// Removes up to `sectors_max` of the run that begins at `from`; returns their end.
     pub(super) fn take_first(&mut self, from: u64, sectors_max: u64) -> u64 {
         let end = *self.runs.get(&from).expect("a run begins there");
         let to = end.min(from + sectors_max);

@@ -9,14 +9,13 @@ use smallvec::SmallVec;
 
 use crate::pages::Pages;
 
-/// Bytes in a sector, as memory counts.
 pub(super) const SECTOR: usize = 512;
 const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
 
 /// More runs than a step of work names on most arrays.
 const RUNS: usize = 16;
 
-/// Blocks first, payloads behind them. The payload of a request is the one of its number.
+/// Blocks first, then payloads, each at its request's number.
 #[derive(Debug)]
 pub(super) struct Bytes {
     memory: Pages,
@@ -26,7 +25,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// For so many blocks, and so many payloads, of so many bytes each. Touched, and not all alike.
+    /// Memory for numbers of blocks and payloads, with their lengths. Touched, and not uniform.
     pub(super) fn new(
         (blocks, block_bytes): (usize, usize),
         (payloads, payload_bytes): (usize, usize),

@@ -1,8 +1,7 @@
-//! The payloads of a driver that no request uses, by name.
+//! The payloads of a driver that no request uses, by number.
 
 use braid_engine::request::RequestId;
 
-/// Names of payloads that no request uses.
 #[derive(Debug)]
 pub(super) struct Free(Vec<RequestId>);
 

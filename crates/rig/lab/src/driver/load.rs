@@ -7,31 +7,31 @@ use braid_engine::request::Operation;
 use super::Driver;
 use crate::random::Random;
 
-/// Where the next request is.
+/// The places of a load's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Anywhere, at a multiple of its own size.
+    /// Random, at multiples of the request's size.
     Random,
-    /// Behind the one before, from the start of the array again when it is through.
+    /// One behind the other, and from the start again at the array's end.
     Sequential,
 }
 
-/// So many requests of one kind.
+/// A number of requests of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// The kind of request.
     pub operation: Operation,
     /// Sectors of each request.
     pub sectors: u32,
-    /// Where.
+    /// The places.
     pub pattern: Pattern,
-    /// Requests that are not answered, at most.
+    /// Maximum of unanswered requests.
     pub depth: usize,
-    /// Requests in all.
+    /// Total number of requests.
     pub requests: u64,
 }
 
-/// Where the requests of a load are; goes on where it was in the next turn.
+/// The places of a load's requests; each turn continues the last one.
 #[derive(Debug)]
 pub struct Places {
     random: Random,
@@ -42,7 +42,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// In an array of so many sectors.
+    /// Places in an array of this many sectors.
     #[must_use]
     pub fn new(load: &Load, capacity_sectors: u64, seed: u64) -> Self {
         let sectors = u64::from(load.sectors);
@@ -64,10 +64,10 @@ impl Places {
 }
 
 impl Load {
-    /// Has the driver serve the whole load; seconds from the first request to the last answer.
+    /// Runs the whole load. Returns seconds from the first request to the last answer.
     ///
     /// # Panics
-    /// When the driver has fewer payloads than requests at once, or stops answering.
+    /// If the driver has fewer payloads than requests at once, or stops answering.
     pub fn run(&self, driver: &mut Driver, places: &mut Places) -> f64 {
         let start = Instant::now();
         let (mut issued, mut answered) = (0, 0);

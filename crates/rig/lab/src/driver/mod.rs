@@ -40,7 +40,7 @@ const UNWRITTEN: u8 = 0x35;
 pub enum Kind {
     /// A request is one copy.
     Memory,
-    /// A request is nothing.
+    /// A request does nothing.
     Null,
 }
 
@@ -53,13 +53,13 @@ pub struct Plan {
     pub slots: u16,
     /// Sectors in a chunk.
     pub chunk_sectors: u32,
-    /// Sectors of each member, as the array uses it.
+    /// Sectors of each member that the array uses.
     pub member_sectors: u64,
     /// A slot without a member.
     pub missing: Option<u16>,
-    /// How the stripe cache works.
+    /// Settings of the stripe cache.
     pub tuning: Tuning,
-    /// Payloads: requests at once, and what may be answered and not written.
+    /// Number of payloads: requests at once, and those acknowledged and not written.
     pub payloads: usize,
     /// Sectors of each payload.
     pub payload_sectors: u32,
@@ -68,31 +68,31 @@ pub struct Plan {
 /// The driver's time.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
-    /// Since the driver was made.
+    /// Real time since the driver was made.
     Real(std::time::Instant),
-    /// Later by [`TURN_NS`] in each turn.
+    /// Advances by [`TURN_NS`] in each turn.
     Turns,
 }
 
-/// About what a turn takes.
+/// Roughly the time of a turn.
 const TURN_NS: u64 = 10_000;
 
 /// Pieces of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pieces {
     unanswered: u32,
-    /// Answered, but the payload is still in use.
+    /// Acknowledged pieces whose payload is still in use.
     kept: u32,
 }
 
-/// A shard and everything that carries its effects out.
+/// A shard, and the code that carries out its effects.
 #[derive(Debug)]
 pub struct Driver {
     shard: Shard,
     regions: Regions,
     capacity_sectors: u64,
     bytes: Bytes,
-    /// By slot; empty when members are nothing.
+    /// By slot; empty with null members.
     members: Vec<Pages>,
     kernel: &'static Kernel,
     now: Instant,
@@ -102,7 +102,7 @@ pub struct Driver {
     rounds: u64,
     /// By request.
     pieces: Vec<Pieces>,
-    /// Requests answered since they were last counted.
+    /// Requests answered since the last count.
     answered: u64,
     free: Free,
 }
@@ -111,7 +111,7 @@ impl Driver {
     /// A driver of a clean RAID-5.
     ///
     /// # Panics
-    /// When there is no such RAID-5.
+    /// If such a RAID-5 is impossible.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let geometry = Geometry::new(&Shape {
@@ -139,7 +139,7 @@ impl Driver {
         );
         let size = usize::try_from(plan.member_sectors * SECTOR_BYTES).expect("fits into memory");
         let members = match plan.kind {
-            // Touched: memory that was never written is one page of zeroes, in every cache.
+            // Touched: unwritten memory is a single page of zeroes, in every cache.
             Kind::Memory => (0..plan.slots).map(|_| Pages::filled(size, UNWRITTEN)).collect(),
             Kind::Null => Vec::new(),
         };
@@ -184,7 +184,7 @@ impl Driver {
         self.bytes.payload(request)
     }
 
-    /// Gives a request to the shard, and does nothing else yet.
+    /// Gives a request to the shard, and no more.
     pub fn issue(&mut self, id: RequestId, operation: Operation, start: u64, sectors: u32) {
         let request =
             Request { id, operation, start: LogicalSector(start), sectors: u64::from(sectors) };
@@ -238,30 +238,30 @@ impl Driver {
         any
     }
 
-    /// The payload of a request is free, if nothing of the request is left.
+    /// Frees the payload of a request, if no piece of it is left.
     fn give_back(&mut self, request: RequestId) {
         if self.pieces[index(request)] == Pieces::default() {
             self.free.give(request);
         }
     }
 
-    /// A payload that no request uses, for the next one.
+    /// A free payload for the next request.
     pub fn free_payload(&mut self) -> Option<RequestId> {
         self.free.take()
     }
 
-    /// How many requests were answered since this was last asked.
+    /// Requests answered since the last call.
     pub fn take_answered(&mut self) -> u64 {
         std::mem::take(&mut self.answered)
     }
 
-    /// Whether there will be something to do, though there may be nothing now.
+    /// Whether more work will come, even if there is none now.
     #[must_use]
     pub fn expects_more(&self) -> bool {
         self.shard.poll_timeout().is_some()
     }
 
-    /// Goes on until everything is on the members.
+    /// Runs until all data is on the members.
     pub fn settle(&mut self) {
         self.rounds += 1;
         self.is_writing_back = true;
@@ -277,7 +277,7 @@ impl Driver {
     }
 }
 
-/// A view of an array whose members all agree, and writes may start.
+/// A view of an array with consistent members, in which writes may start.
 fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
     let member =
         |slot: u16| (plan.missing != Some(slot)).then(|| MemberView::new(MemberId(slot), u64::MAX));

@@ -12,7 +12,7 @@ const HEIGHT: f64 = 190.0;
 /// Beyond this ratio of largest to smallest the scale is logarithmic.
 const LINEAR_MAX: f64 = 30.0;
 
-/// Draws them from `top` on; where they end.
+/// Draws curves from `top` on; returns where they end.
 pub(super) fn draw(out: &mut String, top: f64, curves: &Curves, variants: &[&str]) -> f64 {
     let points = || curves.lines.iter().flat_map(|(_, points)| points.iter().copied());
     let most = |value: fn((f64, f64)) -> f64| points().map(value).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! One row for each figure, and what they are from.
+//! One row for each figure, with the machine, the command and the versions.
 
 use serde_json::{Value, json};
 

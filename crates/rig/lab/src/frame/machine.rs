@@ -1,9 +1,9 @@
-//! The machine that the figures are from.
+//! The machine that ran the suites.
 
 use std::fmt;
 use std::process::Command;
 
-/// Processor, cores, kernel, and how busy it is.
+/// Processor, cores, kernel, and load.
 #[derive(Clone, Debug)]
 pub struct Machine {
     processor: String,
@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine this runs on.
+    /// Looks at this machine.
     #[must_use]
     pub fn look() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -48,7 +48,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Programs that suites use, and the words that have them say their version.
+/// Programs that suites use, and their option that prints the version.
 const PROGRAMS: [(&str, &str); 5] = [
     ("fio", "--version"),
     ("nbdkit", "--version"),
@@ -57,11 +57,11 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("mkfs.ext4", "-V"),
 ];
 
-/// braid's version, and those of other programs that are installed.
+/// The versions of braid and of the installed programs.
 pub(super) fn versions() -> Vec<String> {
     let said = |(program, word): (&str, &str)| {
         let output = Command::new(program).arg(word).output().ok()?;
-        // mkfs.ext4 says it where errors go.
+        // mkfs.ext4 prints it to stderr.
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text).into_owned();
         let line = text.lines().next()?.trim().to_owned();

@@ -9,9 +9,9 @@ use super::report::{Better, Case, Figure, Metric, Report, Series};
 use super::svg::{colour, escape, number};
 
 const WIDTH: f64 = 960.0;
-/// Where bars begin; the cases' names stand left of it.
+/// Start of the bars; the cases' names stand left of it.
 const LEFT: f64 = 330.0;
-/// Room right of the longest bar, for its value.
+/// Space right of the longest bar, for its value.
 const RIGHT: f64 = 130.0;
 const BAR: f64 = 15.0;
 const GAP: f64 = 10.0;
@@ -61,7 +61,7 @@ pub fn svg(suite: &str, report: &Report) -> String {
 fn legend(out: &mut String, variants: &[&str]) {
     #[allow(clippy::cast_precision_loss, reason = "a short word")]
     let widths = variants.iter().map(|variant| 36.0 + 7.6 * variant.len() as f64);
-    // Many names begin further to the left, and end where the plot does.
+    // With many names the legend begins further left, and ends with the plot.
     let mut x = LEFT.min(WIDTH - widths.clone().sum::<f64>());
     for (variant, width) in variants.iter().zip(widths) {
         let fill = colour(variant, variants);
@@ -76,7 +76,7 @@ fn legend(out: &mut String, variants: &[&str]) {
     }
 }
 
-/// From values to lengths.
+/// Maps values to lengths.
 struct Scale {
     low: f64,
     high: f64,

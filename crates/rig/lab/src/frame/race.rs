@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::report::{Case, Figure, Metric, Series, Settings};
 
-/// One who takes part: a variant, and its turn, which gives a value for each metric.
+/// A participant: a variant, and its turn, which returns a value for each metric.
 pub struct Contender<'a> {
     variant: &'static str,
     turn: Box<dyn FnMut() -> Vec<f64> + 'a>,
@@ -17,7 +17,7 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// The first reason why a turn of a race gave no figures.
+/// The reason for the first failed turn of a race.
 #[derive(Debug, Default)]
 pub struct Failed(RefCell<Option<String>>);
 
@@ -33,7 +33,7 @@ impl Failed {
     /// The case, if every turn gave figures.
     ///
     /// # Errors
-    /// The first reason why one did not.
+    /// The reason for the first failed turn.
     pub fn or_case(self, case: Option<Case>) -> Result<Option<Case>, String> {
         self.0.into_inner().map_or(Ok(case), Err)
     }
@@ -82,7 +82,7 @@ pub fn race(
     Some(Case { name: name.to_owned(), figures, targets: Vec::new() })
 }
 
-/// Takes one contender's turn again and again.
+/// Repeats one contender's turn for ever.
 fn repeat(name: &str, profile: &str, contenders: &mut [Contender<'_>]) {
     let wanted = profile.strip_prefix(name).and_then(|rest| rest.strip_prefix('/'));
     let Some(one) = contenders.iter_mut().find(|one| Some(one.variant) == wanted) else { return };

@@ -1,6 +1,6 @@
 //! The input and output of a suite: settings, and a report of cases and figures.
 
-/// How a suite is to be run.
+/// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Rounds; each contender takes one turn in each.
@@ -33,7 +33,7 @@ pub struct Suite {
     pub run: fn(&Settings) -> Report,
 }
 
-/// Which way a metric gets better.
+/// The better direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// More is better.
@@ -43,7 +43,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// As it stands in rows.
+    /// Its word in rows.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Better {
         }
     }
 
-    /// For a person.
+    /// Its phrase for readers.
     #[must_use]
     pub const fn phrase(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Better {
         }
     }
 
-    /// Which way a row says.
+    /// The direction of a row's word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::More, Self::Less].into_iter().find(|better| better.word() == word)
@@ -75,7 +75,7 @@ pub struct Metric {
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// Which way it gets better.
+    /// Its better direction.
     pub better: Better,
 }
 
@@ -102,10 +102,10 @@ pub struct Series {
     pub values: Vec<f64>,
 }
 
-/// The middle and both ends.
+/// The median and both extremes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The middle value.
+    /// The median.
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -114,7 +114,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of some values; zeroes when there are none.
+    /// The spread of some values; zeroes without values.
     #[must_use]
     pub fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
@@ -129,7 +129,7 @@ impl Spread {
         Self { median, min: at(0), max: at(sorted.len().saturating_sub(1)) }
     }
 
-    /// Half of the distance between the ends, in percent of the median.
+    /// Half of the distance between the extremes, in percent of the median.
     #[must_use]
     pub fn percent(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / 2.0 / self.median * 100.0 }
@@ -137,13 +137,13 @@ impl Spread {
 }
 
 impl Series {
-    /// The middle and both ends.
+    /// The median and both extremes.
     #[must_use]
     pub fn spread(&self) -> Spread {
         Spread::of(&self.values)
     }
 
-    /// How many times as much as `base`, round by round; where both are nothing, as much.
+    /// The ratio to `base`, round by round; 1 if both are zero.
     #[must_use]
     pub fn over(&self, base: &Self) -> Spread {
         let ratio = |(a, b): (&f64, &f64)| if a == b { 1.0 } else { a / b };
@@ -154,20 +154,20 @@ impl Series {
 /// A bound that a figure must reach.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Which metric of the case.
+    /// The metric of the case.
     pub metric: &'static str,
-    /// Whose.
+    /// The variant.
     pub of: &'static str,
-    /// Over whose, or as it is.
+    /// The variant that it is divided by; `None` for the value itself.
     pub over: Option<&'static str>,
-    /// At least (more is better) or at most (less is better) this.
+    /// Lower bound (more is better) or upper bound (less is better).
     pub bound: f64,
     /// The source of the bound, unless a seed or a mechanism is.
     pub source: &'static str,
 }
 
 impl Target {
-    /// `of` over `over`, at least (or, where less is better, at most) `bound`.
+    /// The ratio of `of` to `over`, bounded by `bound`.
     #[must_use]
     pub const fn ratio(
         metric: &'static str,
@@ -195,11 +195,11 @@ impl Target {
 pub struct Figure {
     /// The measured quantity.
     pub metric: Metric,
-    /// By variant; the first is what the others are compared with.
+    /// By variant; the others are compared with the first.
     pub series: Vec<Series>,
 }
 
-/// One piece of work, done by every variant.
+/// One work, done by every variant.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The work, in a few words.
@@ -211,7 +211,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// With targets.
+    /// Adds targets.
     #[must_use]
     pub fn with(mut self, targets: impl IntoIterator<Item = Target>) -> Self {
         self.targets.extend(targets);
@@ -229,18 +229,18 @@ impl Case {
 /// The results of a suite.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The work.
+    /// The cases, in order.
     pub cases: Vec<Case>,
     /// Notes that a reader of the figures needs; skipped cases, and why; quoted figures of others.
     pub notes: Vec<String>,
-    /// Counters of the last round: (case and variant, line).
+    /// Counters of the last round: (case and variant, text).
     pub counters: Vec<(String, String)>,
-    /// For the plot only.
+    /// Shown in the plot only.
     pub curves: Vec<Curves>,
 }
 
 impl Report {
-    /// Leaves only the metrics and curves whose names contain one of these.
+    /// Keeps only metrics and curves whose names contain one of these.
     pub fn keep_metrics(&mut self, texts: &[String]) {
         let is_kept = |name: &str| texts.iter().any(|text| name.contains(text));
         for case in &mut self.cases {
@@ -256,12 +256,12 @@ impl Report {
         self.cases.extend(case);
     }
 
-    /// Adds a line that has to be known to read the figures.
+    /// Adds a note that a reader of the figures needs.
     pub fn note(&mut self, line: impl Into<String>) {
         self.notes.push(line.into());
     }
 
-    /// Adds the engine's counters, those that are not zero.
+    /// Adds the engine's counters that are not zero.
     pub fn engine(&mut self, whose: impl Into<String>, counters: &braid_engine::Counters) {
         self.counter(whose, named(counters));
     }
@@ -290,7 +290,7 @@ pub struct Curves {
     pub x: &'static str,
     /// The label of the y axis, with its unit.
     pub y: &'static str,
-    /// Words at places of x; none: numbers at its two ends.
+    /// Labels at places of x; if empty, numbers at both ends.
     pub ticks: &'static [(f64, &'static str)],
     /// A line for each variant.
     pub lines: Vec<(&'static str, Vec<(f64, f64)>)>,
@@ -298,13 +298,13 @@ pub struct Curves {
     pub marks: Marks,
 }
 
-/// How points are drawn.
+/// The drawing of points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marks {
     /// Joined, in their order.
     #[default]
     Line,
-    /// Each by itself.
+    /// Each on its own.
     Dots,
 }
 

@@ -12,12 +12,12 @@ pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
     }
 }
 
-/// As it may stand in SVG.
+/// Escapes text for SVG.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Four figures.
+/// A number in four figures.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -33,7 +33,7 @@ pub fn text(report: &Report, settings: &Settings) -> String {
     out
 }
 
-/// More variants than this do not fit beside each other.
+/// Maximum of variants that fit beside each other.
 const WIDE_MAX: usize = 3;
 
 /// Figures of one metric with the same variants.
@@ -126,7 +126,7 @@ fn targets(out: &mut String, report: &Report) {
     }
 }
 
-/// Of each target whether it was met, in a line.
+/// A line for each target: whether it was met.
 pub(super) fn verdicts(report: &Report) -> Vec<String> {
     let cases = report.cases.iter();
     cases.flat_map(|case| case.targets.iter().filter_map(|target| verdict(case, target))).collect()

@@ -5,7 +5,7 @@ use std::ops::Sub;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// Used so far, or between two moments.
+/// Use so far, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Seconds in user mode.
@@ -14,24 +14,24 @@ pub struct Usage {
     pub system_s: f64,
     /// Switches because a thread waited.
     pub voluntary: f64,
-    /// Switches because a thread had run for long enough.
+    /// Switches because a thread's time was up.
     pub involuntary: f64,
 }
 
 impl Usage {
-    /// Used by this process so far.
+    /// This process's use so far.
     ///
     /// # Panics
-    /// When the kernel does not say.
+    /// If the kernel does not report it.
     #[must_use]
     pub fn now() -> Self {
         Self::of(UsageWho::RUSAGE_SELF)
     }
 
-    /// Used by processes that this one started and waited for, so far.
+    /// The use so far by child processes that have been waited for.
     ///
     /// # Panics
-    /// When the kernel does not say.
+    /// If the kernel does not report it.
     #[must_use]
     pub fn of_children() -> Self {
         Self::of(UsageWho::RUSAGE_CHILDREN)

@@ -68,7 +68,7 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// Servers that differ in one word.
+/// Servers that differ in one option.
 struct Servers {
     kept: Server,
     handed_over: Server,

@@ -34,15 +34,15 @@ pub(super) const SUITE: Suite = Suite {
 
 const METRIC: Metric = Metric::less("instructions", "instructions");
 const WRITE: Operation = Operation::Write { durable: false };
-/// As many as a client with a deep queue has out.
+/// The depth of a client with a deep queue.
 const DEPTH: usize = 32;
 /// The parity kernel that valgrind's processor supports.
 const KERNEL: &str = "avx2";
-/// Requests before those that count: pools are filled, tables have grown.
+/// Uncounted requests at first, which fill pools and grow tables.
 const WARM_UP: u64 = 1000;
-/// Requests that count.
+/// Counted requests.
 const REQUESTS: u64 = 1000;
-/// Bytes of each member: as the suites `read` and `write` have them.
+/// As in the suites `read` and `write`.
 const MEMBER_SECTORS: u64 = 128 << 11;
 
 /// One kind of request.
@@ -53,7 +53,7 @@ struct Cell {
     mode: CacheMode,
     operation: Operation,
     sectors: u32,
-    /// Instructions at most, in a program for release.
+    /// Maximum of instructions, in a release build.
     ceiling: f64,
 }
 
@@ -156,22 +156,22 @@ fn counts(load: &Load, driver: &mut Driver, places: &mut Places) {
     driver.settle();
 }
 
-/// Where a part of callgrind's output ends.
+/// Marks the end of a part of callgrind's output.
 #[inline(never)]
 fn ends_part() {
     std::hint::black_box(());
 }
 
-/// The work of the cells of these names, one after the other, to be counted from outside.
+/// Does the work of the cells of these names, for callgrind to count.
 ///
 /// # Errors
-/// The processor is not the one that is counted on.
+/// The processor lacks the expected parity kernel.
 pub fn work(cases: &[String]) -> Result<(), String> {
     let wanted = |cell: &&Cell| cases.iter().any(|case| case == cell.name);
     CELLS.iter().filter(wanted).try_for_each(Cell::work)
 }
 
-/// The instructions of a request of each of these cells, as `lab` does them.
+/// The instructions of a request of each of these cells, run by `lab`.
 fn count(lab: &Path, cells: &[&Cell]) -> Result<Vec<f64>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let out = folder.path().join("out");

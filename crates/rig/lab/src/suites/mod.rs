@@ -27,7 +27,7 @@ mod write;
 
 use crate::frame::Suite;
 
-/// All of them, in the order in which "all" runs them.
+/// All suites, in the order in which "all" runs them.
 pub const SUITES: &[Suite] = &[
     lookup::SUITE,
     parity::SUITE,

@@ -19,7 +19,7 @@ use crate::random::Random;
 
 pub(super) const RATE: &str = "requests";
 pub(super) const BYTES: &str = "payload";
-/// The variant that a peer's program is.
+/// The name of the peer's variant.
 const PEER: &str = "bdevperf";
 const METRICS: [Metric; 3] = [
     Metric::more(RATE, "1/s"),
@@ -31,7 +31,7 @@ const METRICS: [Metric; 3] = [
 const SLOTS: u16 = 4;
 pub(super) const CHUNK_SECTORS: u32 = 128;
 pub(super) const ROW_SECTORS: u32 = 3 * CHUNK_SECTORS;
-/// The engine's own settings, as they are without being asked for.
+/// The engine's default settings.
 pub(super) const TUNING: Tuning = Tuning {
     stripes: 256,
     mode: CacheMode::WriteBack,
@@ -52,7 +52,7 @@ pub(super) struct Path {
     pub(super) targets: &'static [Target],
 }
 
-/// A load of so many requests, as many at once as keep a worker busy.
+/// A load of this many requests, with as many at once as keep a worker busy.
 pub(super) const fn load(operation: Operation, sectors: u32, pattern: Pattern) -> Load {
     let (depth, requests) = if sectors > 64 { (32, 8192) } else { (128, 400_000) };
     Load { operation, sectors, pattern, depth, requests }
@@ -165,14 +165,14 @@ impl Path {
     }
 }
 
-/// The case without those who failed in a turn.
+/// Drops the variants that failed in a turn.
 fn whole(mut case: Case) -> Case {
     let has_all = |series: &Series| series.values.iter().all(|value| value.is_finite());
     case.figures.iter_mut().for_each(|figure| figure.series.retain(has_all));
     case
 }
 
-/// The peer that is named; otherwise a word.
+/// The peer that the environment names; otherwise adds a note.
 pub(super) fn peer(settings: &Settings, report: &mut Report, paths: &[Path]) -> Option<Peer> {
     if !paths.iter().any(|path| settings.wants(path.name)) {
         return None;
@@ -189,7 +189,7 @@ pub(super) fn peer(settings: &Settings, report: &mut Report, paths: &[Path]) -> 
     }
 }
 
-/// The same copies and parity with nothing around them.
+/// The same copies and parity without an engine.
 struct Bare {
     members: Vec<Pages>,
     payloads: Vec<Pages>,
@@ -212,7 +212,7 @@ impl Bare {
         }
     }
 
-    /// Seconds for as many requests.
+    /// Seconds for the load's requests.
     fn run(&mut self, load: &Load) -> f64 {
         let start = std::time::Instant::now();
         for request in 0..load.requests {
@@ -251,7 +251,7 @@ impl Bare {
         self.members[slot][at..at + length].copy_from_slice(&self.payloads[payload]);
     }
 
-    /// Where the next row is, and its chunk's length.
+    /// The place of the next row, and its chunk's length.
     fn row(&mut self, payload: usize) -> (usize, usize) {
         let length = self.payloads[payload].len() / (self.members.len() - 1);
         self.next = (self.next + 1) % (self.members[0].len() / length);
@@ -316,5 +316,5 @@ pub(super) fn memcpy(settings: &Settings) -> Option<Case> {
     race(settings, name, &metrics, contenders)
 }
 
-/// Where the peers' figures are from.
+/// The source of the peers' figures.
 pub(super) const QUOTED: &str = "SPDK raid5f v26.05, quoted, not measured here";

@@ -39,7 +39,7 @@ const WRITE_BYTES: usize = 4096;
 /// with md's default.
 const MEMBER_BYTES: u64 = 256 << 20;
 const BIT_BYTES: u32 = 1 << 20;
-/// A request of the model of a solid-state disk, and what is to be durable beside that.
+/// The modelled solid-state disk's time for a request, and the additional time of a durable one.
 const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 
@@ -50,7 +50,7 @@ struct Asked {
     flushes: AtomicU64,
 }
 
-/// A member that counts, and takes its time if it is a disk.
+/// A member that counts, and is slow if it models a disk.
 struct Counted {
     inner: Arc<MemoryMember>,
     asked: Arc<Asked>,
@@ -80,7 +80,7 @@ impl Member for Counted {
     }
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
-        // Clients ask for nothing durable here.
+        // Clients request nothing durable here, so durable writes are metadata.
         self.asked.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
         self.take(if durable { REQUEST + DURABLE } else { REQUEST });
         self.inner.write_at(buffer, offset_bytes, durable)
@@ -171,7 +171,7 @@ impl Array {
         Self { volume, asked }
     }
 
-    /// Writes a second, and what was counted for each thousand of them.
+    /// Writes a second, and the counts for each thousand writes.
     fn write(&self, writes: u64) -> Vec<f64> {
         let places = self.volume.size_bytes() / WRITE_BYTES as u64;
         let before = self.counts();

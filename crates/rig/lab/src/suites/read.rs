@@ -1,4 +1,4 @@
-//! Suite `read`: what a read costs, from the engine alone to a client of `braid serve`.
+//! Suite `read`: the cost of a read, from the engine alone to a client of `braid serve`.
 
 use braid_engine::request::Operation;
 

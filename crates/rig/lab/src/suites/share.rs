@@ -19,7 +19,7 @@ const MEMCPY: &str = "share of memcpy";
 const LOOKUP: &str = "share of the lookup";
 const LOOKUPS: &str = "lookups";
 
-/// Samples it; says why where it cannot.
+/// Samples the case; adds a note if that is impossible.
 pub(super) fn run(settings: &Settings, report: &mut Report) {
     if settings.profile.is_some() || !settings.wants(NAME) {
         return;
@@ -50,7 +50,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     ));
 }
 
-/// Stripe lookups for each request, by the counters of the case that is sampled.
+/// Stripe lookups for each request, by the counters of the sampled case.
 fn lookups(report: &Report) -> f64 {
     let whose = PROFILED.replace('/', ", ");
     let line = report.counters.iter().find(|(other, _)| *other == whose).map(|(_, line)| line);

@@ -30,7 +30,7 @@ const RATE: &str = "requests";
 const METRICS: [Metric; 2] =
     [Metric::more(RATE, "/s"), Metric::less("server's processor time", "us each")];
 const MEMBERS: usize = 4;
-/// Requests at each raw member where many are under way.
+/// Requests at each raw member in cases with many at once.
 const RAW_DEPTH: u32 = 32;
 
 /// The requests of the clients, and their bound.
@@ -44,11 +44,11 @@ struct Work {
 
 /// How the members bound the rate.
 enum Bound {
-    /// So many of the clients' requests come with each write of a member.
+    /// This many of the clients' requests for each write of a member.
     Shared(f64),
     /// One step after the other.
     Steps,
-    /// None is known: writes in order are merged.
+    /// No bound is known: writes in order are merged.
     None,
 }
 
@@ -199,7 +199,7 @@ impl Arrays {
         failed.or_case(case)
     }
 
-    /// Clients' requests a second that the members allow.
+    /// The bound in clients' requests a second.
     fn bound(&self, settings: &Settings, work: &Work) -> Result<f64, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(1) };
         let rate = |job: Job, place: &Place| -> Result<f64, String> {
@@ -228,7 +228,7 @@ impl Arrays {
 }
 
 impl Build {
-    /// Requests a second, and microseconds of the server's for each.
+    /// Requests a second, and the server's microseconds for each.
     fn serve(&self, settings: &Settings, job: &Job, cache: &str) -> Result<Vec<f64>, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(3) };
         let words = ["--direct", "on", "--cache", cache];
@@ -236,7 +236,7 @@ impl Build {
         let before = Used::by(server.pid())?;
         let reached = job.run(&Place::Export(server.uri()), length)?;
         let used = Used::by(server.pid())?;
-        // fio tells of its writes.
+        // fio reports only its writes.
         let share =
             if job.rw == "randrw" { f64::from(100 - job.reads_percent) / 100.0 } else { 1.0 };
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -1,4 +1,4 @@
-//! Suite `write`: what a write costs, from the engine alone to a client of `braid serve`.
+//! Suite `write`: the cost of a write, from the engine alone to a client of `braid serve`.
 
 use braid_engine::request::Operation;
 

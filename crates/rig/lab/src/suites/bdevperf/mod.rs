@@ -22,18 +22,18 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::driver::{Load, Pattern, Plan};
 use crate::frame::Usage;
 
-/// Names the program.
+/// The environment variable that names the program.
 const VARIABLE: &str = "BRAID_LAB_BDEVPERF";
 /// Its memory beside its members: the pools of its buffers and requests, at their default sizes.
 const OWN_MIB: u64 = 768;
 /// The shortest run that it offers.
 const SECONDS: u32 = 1;
 
-/// A program that may take part.
+/// A program that can take part.
 #[derive(Debug)]
 pub(super) struct Peer {
     program: PathBuf,
-    /// Huge pages that are free.
+    /// Free huge pages.
     free_mib: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Cost {
 }
 
 impl Peer {
-    /// The one that is named, if one is.
+    /// The program that the environment names.
     pub(super) fn look() -> Result<Self, String> {
         let Some(program) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) else {
             return Err(format!("{VARIABLE} names no program"));
@@ -87,7 +87,7 @@ impl Peer {
         })
     }
 
-    /// The same for so long, held back to so many requests a second, if to any number.
+    /// A run of this length, with an optional limit of requests a second.
     fn run_for(
         &self,
         plan: &Plan,

@@ -9,17 +9,17 @@
 //! The columns are found by their names. The total is not trusted blindly: its MiB/s must match its
 //! requests of that size, and none may have failed.
 
-/// By how much two figures that are printed with two digits may differ.
+/// Tolerance between two figures that are printed with two digits.
 const SLACK: f64 = 0.01;
 const MIB: f64 = (1 << 20) as f64;
-/// Of SPDK's words, those that say that a write is no whole stripe.
+/// Part of SPDK's message that a write is no whole stripe.
 const PARTIAL: &str = "does not match the write_unit_size";
 
-/// Requests a second, all jobs together, each of so many sectors.
+/// Requests a second of all jobs together, each of `sectors` sectors.
 pub(super) fn rate(said: &str, sectors: u32) -> Result<f64, String> {
     let columns = after(said, "Device Information").ok_or("its table is not there")?;
     let total = after(said, "Total").ok_or("its table has no total")?;
-    // All jobs together have no time of their own.
+    // The total has no column for its time.
     let names: Vec<&str> =
         columns.split_whitespace().filter(|name| *name != "runtime(s)").collect();
     let values: Vec<&str> = total.split_whitespace().collect();
@@ -47,7 +47,7 @@ fn after<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|line| Some(line.trim_start().strip_prefix(name)?.split_once(':')?.1))
 }
 
-/// Why it gave no result, in its own words where it has any.
+/// Why there is no result, in the program's own words if possible.
 pub(super) fn why(said: &str, told: &str, status: &str) -> String {
     let lines = || told.lines().chain(said.lines()).map(str::trim).filter(|line| !line.is_empty());
     let word = |line: &str| line.rsplit("*ERROR*: ").next().unwrap_or(line).to_owned();

@@ -1,4 +1,4 @@
-//! The modelled machine, by the names that the files of the suite `elevator` use.
+//! The modelled machine, under the names that the files of the suite `elevator` use.
 
 pub(super) use braid_many_cores::{
     Content, Moment, Mutex, MutexGuard, TryLockError, atomic, thread,

@@ -67,7 +67,7 @@ fn measure(settings: &Settings) -> Report {
     report
 }
 
-/// From one thread to as many as there are cores.
+/// The cases from one thread up to the number of cores.
 fn by_threads(settings: &Settings, report: &mut Report, name: &str, costs: Costs) {
     let mut lines = METRICS.map(|_| Variant::ALL.map(|variant| (variant.name(), Vec::new())));
     for ((place, _), threads) in TICKS.into_iter().zip(THREADS) {
@@ -103,7 +103,7 @@ fn by_threads(settings: &Settings, report: &mut Report, name: &str, costs: Costs
     }
 }
 
-/// Each figure halved and doubled, with 32 threads.
+/// The cost model's figures, each halved and doubled, with 32 threads.
 fn sensitivity(settings: &Settings, report: &mut Report) {
     let costs = Costs::server();
     for cost in COSTS {

@@ -1,4 +1,4 @@
-//! One run: so many threads on the modelled machine, for a while of its time.
+//! One run of a number of threads on the modelled machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +11,9 @@ use crate::random::Random;
 
 /// Modelled time before requests are counted.
 const WARM_NS: u64 = 200_000;
-/// Modelled time while they are.
+/// Modelled time in which requests are counted.
 const COUNTED_NS: u64 = 2_000_000;
-/// In a small run.
+/// The same in a small run.
 const SMALL_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Variant {
 pub(super) struct Outcome {
     requests: u64,
     counted_ns: u64,
-    /// Attempts, those that failed, nanoseconds waited.
+    /// Attempts, failed ones, nanoseconds waited.
     contention: [u64; 3],
     thread_ns: u64,
 }
@@ -57,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// At a place that is the same in each run, as what shares a line with what follows from it.
+/// At the same address in each run, since the address decides which fields share a cache line.
 #[repr(align(128))]
 struct Placed<B>(B);
 

@@ -40,7 +40,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report, servers: &[(&'static
         add(settings, report, after_writes, servers);
     }
     if settings.wants(with_client) {
-        // It says nothing: it is greeted, and waits for what it will be asked.
+        // Clients are connected and send nothing after the handshake.
         let clients: Vec<_> = servers
             .iter()
             .map(|(_, server)| super::super::growth::connect(server.socket()))
@@ -105,7 +105,7 @@ fn case(
     Ok(case.with([Target::value(WAKE_UPS, "braid", 0.0, "nothing happens")]))
 }
 
-/// Threads that were switched to, by name, and how often.
+/// Threads that woke, by name, and how often.
 fn wakers(since: Vec<(&str, Switches)>) -> String {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, switches) in since {

@@ -51,9 +51,9 @@ const CALLS: Metric = Metric::less("system calls of a request", "calls");
 const MEMBERS: usize = 4;
 const DEPTH: u32 = 64;
 const BLOCK_KIB: u32 = 4;
-/// As long as fio takes to begin, and the part of its run that does not count.
+/// fio's start-up, and the part of its run that does not count.
 const BEGIN: Duration = Duration::from_millis(1500);
-/// Below this part of a load it was not reached.
+/// A load counts as reached from this part on.
 const REACHED_MIN: f64 = 0.98;
 
 /// One load.
@@ -87,7 +87,7 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// All that serve, beside each other.
+/// All servers, side by side.
 struct Servers {
     /// braid last.
     all: Vec<(&'static str, Server)>,
@@ -122,7 +122,7 @@ impl Servers {
         let serve =
             |direct| servers::serve_braid(&braid, folder.path(), &members, &["--direct", direct]);
         let server = serve("on").or_else(|why| {
-            // A file system in memory may not say how.
+            // A file system in memory may not report the alignment.
             report.note(format!("cost: braid goes through the page cache, {}", first_line(&why)));
             serve("off")
         });
@@ -203,7 +203,7 @@ impl Servers {
         Ok(Some(case.with(["nbdkit", "qemu-nbd"].map(against).into_iter().filter(|_| is_read))))
     }
 
-    /// System calls, once for each server.
+    /// Counts system calls, once for each server.
     fn calls(&self, settings: &Settings, load: Fixed) -> Result<Figure, String> {
         let mut series = Vec::new();
         for (name, server) in &self.all {
@@ -275,7 +275,7 @@ impl Fixed {
     }
 }
 
-/// The figures of a case, of what a request took.
+/// The figures of a case, from the cost of a request.
 fn values(nanoseconds: f64, [sleeps, switches]: [f64; 2], rate: f64) -> Vec<f64> {
     let requests_in_gib = f64::from((1_u32 << 20) / BLOCK_KIB);
     vec![nanoseconds / 1e3, nanoseconds * requests_in_gib / 1e9, sleeps, switches, rate]
@@ -305,7 +305,7 @@ fn polling(peer: &Peer, rate: u32) -> Result<Vec<f64>, String> {
     Ok(values(cost.processor_ns, [cost.sleeps, cost.switches], cost.requests_per_second))
 }
 
-/// The line of several that says what is wrong.
+/// The line of a message that names the error.
 fn first_line(why: &str) -> &str {
     let error = |line: &&str| line.contains("error[");
     why.lines().find(error).or_else(|| why.lines().next()).unwrap_or(why)

@@ -7,26 +7,26 @@ use std::fs::{read_dir, read_to_string};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-/// Switches of one thread.
+/// Context switches of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::suites) struct Switches {
-    /// It waited for something: it was woken as often, but for the last time.
+    /// The thread waited: each but the last ended in a wake-up.
     pub(in crate::suites) voluntary: u64,
-    /// It had run for long enough.
+    /// The thread's time was up.
     pub(in crate::suites) involuntary: u64,
 }
 
-/// So far.
+/// A process's use so far.
 #[derive(Clone, Debug, Default)]
 pub(in crate::suites) struct Used {
-    /// Of all threads, those that have ended as well.
+    /// Of all threads, ended ones included.
     pub(in crate::suites) processor_ns: u64,
-    /// By thread: name, and number, of those that there are.
+    /// By name and number of the threads that are alive.
     threads: BTreeMap<(String, u32), Switches>,
 }
 
 impl Used {
-    /// By a process that runs.
+    /// The use of a running process.
     pub(in crate::suites) fn by(process: u32) -> Result<Self, String> {
         let pid = Pid::from_raw(i32::try_from(process).map_err(|error| error.to_string())?);
         let clock = ClockId::pid_cpu_clock_id(pid).and_then(clock_gettime);
@@ -58,7 +58,7 @@ impl Used {
         self.threads.iter().map(|one| (one.0.0.as_str(), since(one))).collect()
     }
 
-    /// The same of all of them together.
+    /// The sum of [`Self::since`].
     pub(in crate::suites) fn sum_since(&self, before: &Self) -> Switches {
         self.since(before).into_iter().fold(Switches::default(), |sum, (_, one)| Switches {
             voluntary: sum.voluntary + one.voluntary,
@@ -67,7 +67,7 @@ impl Used {
     }
 }
 
-/// From the kernel's words about one thread.
+/// Parses the kernel's status of one thread.
 fn thread(status: &str) -> Option<(String, Switches)> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -80,7 +80,7 @@ fn thread(status: &str) -> Option<(String, Switches)> {
     Some((field("Name")?.to_owned(), switches))
 }
 
-/// Memory that a process has for itself or shares, in bytes.
+/// Resident memory of a process, private and shared, in bytes.
 pub(in crate::suites) fn resident_bytes(process: u32) -> Result<u64, String> {
     let path = format!("/proc/{process}/status");
     let status = read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -102,7 +102,7 @@ mod tests {
             for _ in 0..20 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            // It stays, so that it can be looked at.
+            // The thread stays alive, so that the test can look at it.
             let _ended = tell.recv();
         });
         let start = std::time::Instant::now();

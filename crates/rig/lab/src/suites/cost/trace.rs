@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How many system calls a process begins in this time. Others run it meanwhile.
+/// The number of system calls that a process begins during `time`.
 pub(super) fn system_calls(process: u32, time: Duration) -> Result<u64, String> {
     let pid = process.to_string();
     let seconds = time.as_secs_f64().to_string();

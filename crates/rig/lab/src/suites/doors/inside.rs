@@ -35,7 +35,7 @@ impl Inside {
         Ok(Self { volume: array::open_on(plan, &Options::default(), devices, |_| ()) })
     }
 
-    /// Does the job with as many threads as requests are to be under way; requests a second.
+    /// Runs the job with one thread for each request at once; returns requests a second.
     pub(super) fn run(&self, job: &Job, length: Length) -> f64 {
         let block = u64::from(job.block_kib) << 10;
         let places = self.volume.size_bytes() / block;

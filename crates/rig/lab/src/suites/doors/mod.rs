@@ -39,7 +39,6 @@ const MEMBERS: usize = 4;
 const UBLK_IDS: u32 = 16;
 const IN_PROCESS: &str = "in process";
 
-/// One piece of work.
 struct Work {
     name: &'static str,
     job: Job,
@@ -51,13 +50,13 @@ impl Work {
         Self { name, job, metric }
     }
 
-    /// Full stripes go to the data members only: that part of what all of them take is the floor's.
+    /// The data members' part of the raw members' rate: full stripes of data go to them only.
     fn raw_share(&self) -> f64 {
         if self.job.rw == "write" { 0.75 } else { 1.0 }
     }
 }
 
-/// As many requests at once as a small run does without.
+/// A depth that a small run skips.
 const DEEP: u32 = 32;
 
 const WORK: [Work; 6] = [
@@ -104,14 +103,14 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// Where members are.
+/// The folder of the members.
 fn place() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from)
 }
 
 /// One server with all of its doors, and its references.
 struct Doors {
-    /// Each door's name, and what fio is told of it.
+    /// Each door's name, and fio's options for it.
     ways: Vec<(&'static str, Place)>,
     raw_members: Vec<String>,
     inside: Inside,
@@ -120,7 +119,7 @@ struct Doors {
     _folder: tempfile::TempDir,
 }
 
-/// The words of a door for `serve`, beside the Unix socket, which is always there.
+/// The options of `serve` for a door beside the Unix socket, which is always open.
 struct Way {
     name: &'static str,
     words: Vec<String>,
@@ -249,7 +248,7 @@ fn ublk(braid: &Path) -> Result<Way, String> {
     Ok(Way { name: "ublk", words, place: Place::Files { paths: vec![device], skip_bytes: 0 } })
 }
 
-/// The same case, and which part of a request's time is the door's, round by round.
+/// Adds the door's part of a request's time, round by round.
 fn with_shares(mut case: Case) -> Case {
     let first = &case.figures[0];
     let share = |door: &Series, inside: &Series| -> Vec<f64> {

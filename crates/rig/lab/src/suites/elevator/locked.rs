@@ -13,13 +13,13 @@ use super::machine::elevator::{
 use super::machine::{Content, Moment, Mutex, MutexGuard, TryLockError};
 use super::seats::{Between, Seats};
 
-/// A lock that counts who finds it taken, and how long they wait.
+/// A lock that counts contended attempts, and their waiting time.
 struct Counted<T: Content> {
     lock: Mutex<T>,
     contention: Contention,
 }
 
-/// Attempts to own something, those that found it owned, and nanoseconds waited for it.
+/// Attempts to own, contended ones, and nanoseconds waited.
 #[derive(Default)]
 pub(super) struct Contention {
     attempts: AtomicU64,
@@ -69,7 +69,7 @@ fn entry(seat: u32, place: u64) -> Entry {
     }
 }
 
-/// The next vector: whose parts it has, and its tag.
+/// The next vector's tag; the seats of its parts go to `whose`.
 fn choose(elevator: &mut Elevator, ended: Option<Tag>, whose: &mut Vec<u32>) -> Option<Tag> {
     if let Some(tag) = ended {
         elevator.handle_done(tag);
@@ -117,7 +117,7 @@ impl Between for Single {
 /// The seed's fix.
 pub(super) struct Listed {
     list: Counted<Vec<Entry>>,
-    /// Whether a thread dispatches; one that finds it set leaves.
+    /// Whether a thread dispatches; a thread that finds it set leaves.
     is_dispatching: AtomicBool,
     elevator: Counted<Elevator>,
     attempts: AtomicU64,
@@ -180,14 +180,14 @@ impl Between for Listed {
                 Ok(chosen) => {
                     ended = chosen;
                     whose.drain(..).for_each(|seat| seats.answer(seat));
-                    // Another thread may have left an entry and found us dispatching.
+                    // Another thread may have left an entry and seen this one dispatching.
                     if ended.is_none() && !self.has_work() {
                         return;
                     }
                 }
                 Err(None) => return,
                 Err(Some(tag)) => {
-                    // The dispatcher goes on with what waits; the tag is freed without it.
+                    // The dispatcher goes on with waiting entries; this only frees the tag.
                     self.elevator.lock().handle_done(tag);
                     return;
                 }

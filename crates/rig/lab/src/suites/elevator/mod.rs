@@ -117,7 +117,7 @@ fn contended(settings: &Settings, report: &mut Report, name: &str, threads: usiz
     counters.into_inner().add(case.map(|case| case.with(targets)));
 }
 
-/// Policy `none`, over a member in memory that was never written, or over nothing.
+/// Policy `none`, over a member in memory that was never written, or over a null member.
 fn straight(settings: &Settings, report: &mut Report, threads: usize, is_memory: bool) {
     let what = if is_memory { "an empty member" } else { "nothing at all" };
     let name = format!("policy none before {what}, {threads} threads");

@@ -53,7 +53,7 @@ pub(super) fn case(settings: &Settings, report: &mut Report) {
     report.note("order: \"no worse\" leaves a hundredth for who came first");
 }
 
-/// The places that the member was asked for, one after the other.
+/// The metrics of the places in order of arrival.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn values(order: &[u64]) -> Vec<f64> {
     let plan = DiskPlan::SATA_2005;
@@ -90,7 +90,7 @@ impl<E> Arm<E> {
     }
 }
 
-/// By seat, whose entries a vector is made of.
+/// The seats whose entries are in a vector.
 type Whose = Vec<u32>;
 
 /// One lock, one choice for each ownership.

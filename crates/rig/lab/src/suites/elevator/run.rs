@@ -1,4 +1,4 @@
-//! Rounds on threads of the operating system, with a clock.
+//! Rounds on the operating system's threads, with a real clock.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,12 +16,12 @@ pub(super) struct Took {
     pub(super) requests: u64,
 }
 
-/// Has every thread make so many rounds of [`DEPTH`] random reads.
+/// Runs `rounds` rounds of [`DEPTH`] random reads on every thread.
 pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> Took {
     run_on(between, &Seats::new(threads), rounds)
 }
 
-/// The same on seats that are used once.
+/// As `run`, on seats that are used once.
 pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took {
     let threads = seats.count();
     let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
@@ -45,7 +45,7 @@ pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took
         while ready.load(Ordering::Acquire) < threads {
             thread::sleep(Duration::from_micros(100));
         }
-        // Before the threads are let go: this one may not run again until they are through.
+        // Before the threads are released: this one may not run again until they have ended.
         let (start, before) = (Instant::now(), Usage::now());
         barrier.wait();
         let ends = all.into_iter().map(|one| one.join().expect("no holder panics"));

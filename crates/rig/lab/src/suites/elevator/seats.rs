@@ -10,7 +10,7 @@ use super::machine::atomic::{AtomicU32, Ordering};
 use super::machine::thread::{self, Thread};
 use crate::random::Random;
 
-/// Requests that a thread makes at once, then waits for.
+/// Requests that a thread submits at once, then waits for.
 pub(super) const DEPTH: u32 = 4;
 /// How often a waiting thread yields before it sleeps. A wake-up costs many times a request here,
 /// in either variant.
@@ -18,7 +18,7 @@ const YIELDS: u32 = 20;
 /// Sectors of the null member.
 const SECTORS: u64 = 1 << 30;
 
-/// Where a thread waits for its answers; on a line of the cache of its own.
+/// A thread's place to wait for its answers, on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Seat {
@@ -26,7 +26,6 @@ struct Seat {
     thread: OnceLock<Thread>,
 }
 
-/// All of them.
 pub(super) struct Seats(Vec<Seat>);
 
 impl Seats {
@@ -46,7 +45,7 @@ impl Seats {
         }
     }
 
-    /// A thread is here.
+    /// This thread takes its seat.
     pub(super) fn sit(&self, seat: u32) {
         self.0[seat as usize].thread.get_or_init(thread::current);
     }

@@ -31,7 +31,6 @@ impl Device<u32> for Null<'_> {
     }
 }
 
-/// The shipped scheduler.
 pub(super) struct Shipped {
     scheduler: Scheduler<u32>,
     memory: Option<MemoryMember>,
@@ -42,7 +41,7 @@ impl Shipped {
         Self { scheduler: Scheduler::new(settings), memory: None }
     }
 
-    /// For a machine with so many cores, whichever it runs on.
+    /// For a machine with this many cores, whatever machine it runs on.
     #[allow(dead_code, reason = "the modelled machine's")]
     pub(super) fn for_cores(cores: usize) -> Self {
         let scheduler = Scheduler::with_lists(Settings::default(), 2 * cores);
@@ -81,7 +80,7 @@ fn request(place: u64) -> Request {
     Request { operation, class, place: Place::Sorted, start: place, sectors: 1 }
 }
 
-/// No elevator at all.
+/// The member without an elevator.
 pub(super) struct Straight(pub(super) Option<MemoryMember>);
 
 impl Between for Straight {

@@ -22,10 +22,10 @@ const REQUEST: &str = "arrays: 4 KiB read";
 const OPENED: &str = "arrays: opening one more";
 const MEMORY: &str = "arrays: memory of one";
 const WAKES: &str = "arrays: wake-ups of one that rests";
-/// After this time without a request members are not looked at any more.
+/// After this time without a request members are no longer checked.
 const REST: Duration = Duration::from_secs(5);
 
-/// Open at once.
+/// Several open arrays.
 struct Arrays {
     volumes: Vec<Volume>,
     random: Random,
@@ -52,7 +52,7 @@ impl Arrays {
         Self { volumes, random: Random::new(3), opened_ns, bytes }
     }
 
-    /// Nanoseconds of the processor for one, each from another array than the one before.
+    /// Processor time for one read, each from another array than the one before.
     fn read(&mut self, requests: u32) -> f64 {
         let places = self.volumes[0].size_bytes() / READ_BYTES as u64;
         let before = Usage::now();
@@ -106,7 +106,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     ARRAYS.race(settings, report, &along(REQUEST, each, why), reads.collect());
 }
 
-/// All of them rest; how often anything of this process wakes meanwhile.
+/// Counts wake-ups of this process while all arrays rest.
 fn rest(settings: &Settings, report: &mut Report, all: &[(&'static str, Arrays)]) {
     let count: usize = all.iter().map(|(_, arrays)| arrays.volumes.len()).sum::<usize>() + 1;
     let (settle, look) = if settings.small {

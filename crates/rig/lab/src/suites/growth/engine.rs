@@ -37,7 +37,7 @@ const READ: Operation = Operation::Read;
 const WRITE: Operation = Operation::Write { durable: false };
 const BLOCK_SECTORS: u32 = 8;
 
-/// One point of one axis: an array, a load, and how many units a request is.
+/// One point of one axis: an array, a load, and the units of a request.
 #[derive(Clone, Copy)]
 struct Point {
     slots: u16,
@@ -76,7 +76,7 @@ fn members(value: u64, load: Load) -> Point {
 const READS: Metric = Metric::less("a read", "ns");
 const WRITES: Metric = Metric::less("a write", "ns");
 
-/// Along an axis, what becomes of a point.
+/// The point of a value on an axis.
 type Made = fn(u64) -> Point;
 
 const FLAT: (f64, &str) = (1.5, "flat, but for what the processor's caches hold");
@@ -158,7 +158,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         if !settings.wants(along.name) {
             continue;
         }
-        // All points at once would be the sum of their memory; the largest is most of it anyway.
+        // All points exist at once, and the largest has most of their memory.
         let has_room = |stripes: u64| axis.name != CACHE.name || has_room(stripes * STRIPE_BYTES);
         let mut points: Vec<(&str, Turn<'_>)> = Vec::new();
         for (value, name) in axis.points(settings) {
@@ -176,7 +176,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Whether so much memory is free, and as much again.
+/// Whether twice this much memory is free.
 fn has_room(bytes: u64) -> bool {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -184,7 +184,7 @@ fn has_room(bytes: u64) -> bool {
     kib.is_some_and(|kib| kib * 1024 / 2 > bytes)
 }
 
-/// A driver that goes on where it was.
+/// A driver that continues in each turn.
 struct Running {
     driver: Driver,
     places: Places,
@@ -220,7 +220,7 @@ impl Running {
         Self { driver, places, load, units: point.units }
     }
 
-    /// Nanoseconds of a unit.
+    /// Nanoseconds for a unit.
     fn turn(&mut self) -> f64 {
         let seconds = self.load.run(&mut self.driver, &mut self.places);
         self.driver.settle();

@@ -35,15 +35,15 @@ pub(super) const SUITE: Suite = Suite {
 struct Axis {
     /// Its name and unit.
     name: &'static str,
-    /// Points: what they are called, in the order in which they grow.
+    /// Points: their places and names, in growing order.
     ticks: &'static [(f64, &'static str)],
     values: &'static [u64],
 }
 
-/// One turn of a point: its figure.
+/// One turn of a point, which returns its figure.
 type Turn<'a> = Box<dyn FnMut() -> f64 + 'a>;
 
-/// One thing that is measured along an axis.
+/// A quantity measured along an axis.
 struct Along {
     name: &'static str,
     metric: Metric,
@@ -52,7 +52,7 @@ struct Along {
 }
 
 impl Axis {
-    /// Points that are wanted: a few where little is to be done.
+    /// The points of a run: a few if it is small.
     fn points(&self, settings: &Settings) -> Vec<(u64, &'static str)> {
         let count = if settings.small { 2 } else { self.values.len() };
         let names = self.ticks.iter().map(|(_, name)| *name);
@@ -93,7 +93,7 @@ impl Axis {
         self.judge(report, along, case);
     }
 
-    /// Adds a case with its curve, and what the last point may be of the first.
+    /// Adds a case with its curve, and the bound of the last point over the first.
     fn judge(&self, report: &mut Report, along: &Along, case: Case) {
         let series = &case.figures[0].series;
         let (Some(first), Some(last)) = (series.first(), series.last()) else { return };
@@ -136,7 +136,7 @@ fn run(settings: &Settings) -> Report {
 /// Longer than any answer takes here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client of the export without a name. fio and the kernel's client do not have ten thousand
+/// A client of the default export. fio and the kernel's client cannot have ten thousand
 /// connections; this one has a socket, and no thread.
 pub(in crate::suites) fn connect(socket: &Path) -> Result<Client, String> {
     let plan = ClientPlan { structured_replies: false, extended_headers: false, ..plan_for("") };

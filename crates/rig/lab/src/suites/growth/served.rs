@@ -49,7 +49,7 @@ const ONE: &str = "connections: 4 KiB read by one of them";
 const ALL: &str = "connections: 4 KiB read by each in turn";
 
 const READ_BYTES: u32 = 4096;
-/// A connection's descriptor, here and there, and some beside.
+/// Descriptors beside those of the connections.
 const SPARE_DESCRIPTORS: u64 = 200;
 
 /// A server in a folder of its own.
@@ -243,7 +243,7 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
         return;
     }
     let most = CONNECTIONS.points(settings).last().map_or(0, |(count, _)| *count);
-    // Each has a descriptor here, and one there.
+    // Each connection has a descriptor here, and one in the server.
     if let Err(why) = raise_descriptors(most + SPARE_DESCRIPTORS) {
         return report.note(format!("connections: skipped, {why}"));
     }
@@ -291,7 +291,7 @@ fn measure(
 ) -> Result<(Vec<f64>, Vec<f64>), String> {
     let reads = if settings.small { 100 } else { 20_000 };
     let count = clients.len();
-    // Once before, so that what each takes for its first request is not in it.
+    // Once before, so that the cost of first requests does not count.
     served.read(clients, count, 32)?;
     let (mut by_one, mut by_all) = (Vec::new(), Vec::new());
     for _ in 0..settings.runs {

@@ -25,7 +25,7 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() == HEAD_BYTES, "as big as md's");
 
-/// From bands to stripes, by chains.
+/// Finds stripes by band, through chains.
 #[derive(Debug)]
 pub(super) struct Chained {
     buckets: Vec<Option<Box<Head>>>,
@@ -62,7 +62,6 @@ impl Chained {
         band as usize & (self.buckets.len() - 1)
     }
 
-    /// The stripe of a band.
     pub(super) fn get(&self, band: u64) -> Option<u32> {
         let mut next = self.buckets[self.bucket(band)].as_deref();
         while let Some(head) = next {
@@ -90,7 +89,7 @@ impl Chained {
 }
 
 impl Drop for Chained {
-    /// One head after the other: a chain may be longer than the stack is deep.
+    /// One head after the other: a chain may be too long for recursion.
     fn drop(&mut self) {
         for bucket in &mut self.buckets {
             let mut next = bucket.take();

@@ -26,7 +26,7 @@ pub(super) const SUITE: Suite =
 /// Buckets of a table that does not grow with the cache.
 const BUCKETS_BEFORE: usize = 512;
 
-/// Events that a shard is given at once.
+/// Events that a shard gets at once.
 const TURN: usize = 64;
 
 const HIT: &str = "hit, one after the other";
@@ -96,10 +96,10 @@ const GROWTHS: [&str; 6] = [
     "growth of misses in turns",
 ];
 
-/// Something that finds stripes.
+/// A table that finds stripes.
 trait Find {
     fn get(&mut self, band: u64) -> Option<u32>;
-    /// This band will be asked for soon.
+    /// Announces a lookup of this band.
     fn prefetch(&self, _band: u64) {}
     fn probes(&mut self, band: u64) -> u64;
 }
@@ -141,7 +141,7 @@ fn size(settings: &Settings, stripes: usize, name: &str) -> Option<Case> {
     (0..).zip(&order).for_each(|(stripe, band)| index.insert(*band, stripe));
     let questions = |count: usize| Questions::new(stripes as u64, count);
     let many = if settings.small { 10_000 } else { 1 << 20 };
-    // Long chains are asked less often: about as many steps in all.
+    // Long chains get fewer lookups: about as many steps in all.
     let few = (many * BUCKETS_BEFORE / stripes).clamp(1000, many);
     let (many, few) = (questions(many), questions(few));
     let contenders = vec![
@@ -152,16 +152,16 @@ fn size(settings: &Settings, stripes: usize, name: &str) -> Option<Case> {
     race(settings, name, &METRICS, contenders)
 }
 
-/// A band for each number: runs of sixteen neighbours, as files leave them, the runs anywhere.
+/// A band for each number: runs of sixteen neighbours, as files leave them, at random places.
 fn band(number: u64) -> u64 {
     const RUN: u64 = 16;
-    // So many places that no two of the few runs meet.
+    // So many places that no two runs meet.
     const PLACE_BITS: u32 = 44;
     let place = Random::new(number / RUN).next() >> (64 - PLACE_BITS);
     place * RUN + number % RUN
 }
 
-/// Bands to ask for, in random order: those that are there, and those that are not.
+/// Bands to look up, in random order: existing ones, and missing ones.
 struct Questions {
     hits: Vec<u64>,
     misses: Vec<u64>,
@@ -190,20 +190,20 @@ impl Questions {
     }
 }
 
-/// Nanoseconds for each, where each waits for the one before.
+/// Nanoseconds for each lookup, if each waits for the one before.
 fn one_by_one(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let mut wait = 0;
     for band in bands {
         let found = table.get(band + wait).map_or(0, u64::from);
-        // Always zero, which only the processor finds out.
+        // Always zero, which the compiler cannot know.
         wait = black_box(found) >> 40;
     }
     black_box(wait);
     each(start, bands)
 }
 
-/// Nanoseconds for each, where none waits for another.
+/// Nanoseconds for each lookup, if none waits for another.
 fn at_once(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let found: u64 = bands.iter().filter_map(|band| table.get(*band)).map(u64::from).sum();

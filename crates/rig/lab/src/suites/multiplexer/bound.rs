@@ -41,7 +41,7 @@ impl Cost {
         }
     }
 
-    /// The flusher's part of what the arms spent.
+    /// The flusher's part of the arms' time.
     pub(super) fn flushers_part(&self) -> f64 {
         self.writes_ns / (self.reads_ns + self.writes_ns).max(1.0)
     }
@@ -53,10 +53,10 @@ pub(super) struct Bound {
     free: Cost,
     /// The time of all arms.
     arms_ns: f64,
-    /// The least that one work took.
+    /// The least time of one work.
     read_ns: f64,
     write_ns: f64,
-    /// Writes that writers manage alone.
+    /// Writes of writers alone.
     writes_alone: f64,
 }
 
@@ -77,7 +77,7 @@ impl Bound {
         }
     }
 
-    /// How many times as much can be written if `kept` of the reads are.
+    /// The maximum growth of writes if `kept` of the reads are kept.
     pub(super) fn writes(&self, kept: f64) -> f64 {
         let left_ns = self.arms_ns - kept * self.free.reads * self.read_ns;
         let most = (left_ns / self.write_ns).min(self.writes_alone);
@@ -85,7 +85,7 @@ impl Bound {
     }
 }
 
-/// With fewer works one that was begun before it counted matters.
+/// With fewer works, one begun during the warm-up would matter.
 const WORKS_MIN: f64 = 100.0;
 
 #[cfg(test)]

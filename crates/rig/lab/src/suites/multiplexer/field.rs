@@ -23,7 +23,8 @@ const MEMBERS: [u16; 3] = [3, 4, 12];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) readers: usize,
-    /// All who write: a third new files, a ninth files anew, the rest blocks, as blogbench's nine.
+    /// Writers of all kinds: a third new files, a ninth files anew, the rest blocks, as blogbench's
+    /// nine.
     pub(super) writers: usize,
     pub(super) seek_ms: u64,
     pub(super) has_cache: bool,
@@ -81,7 +82,7 @@ impl Cell {
         plan(self.shape(), rule, (self.disk(), self.members), (warm_up_s, time_s))
     }
 
-    /// All the time that its arms have while a run counts.
+    /// The arms' total time during the counted part of a run.
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub(super) fn arms_ns(&self, is_small: bool) -> f64 {
         self.plan(Rule::FreeForAll, is_small).time_ns as f64 * f64::from(self.members)

@@ -54,7 +54,7 @@ const EVERY_RULE: [Rule; 6] = [
     Rule::Hammer,
     Rule::Braid,
 ];
-/// A flood is never made durable, so that HAMMER's locks would never be given back.
+/// A flood is never made durable, so HAMMER's locks would never be released.
 const RULES_WITHOUT_LOCKS: [Rule; 4] =
     [Rule::FreeForAll, Rule::ReadFirst, Rule::WriteFirst, Rule::Braid];
 
@@ -62,7 +62,6 @@ const RULES_WITHOUT_LOCKS: [Rule; 4] =
 /// targets allow.
 const BLOGBENCH_S: u64 = 600;
 
-/// One piece of work.
 struct Work {
     name: &'static str,
     shape: Shape,
@@ -110,7 +109,7 @@ fn plan(work: &Work, rule: Rule, is_small: bool) -> Plan {
 }
 
 fn run(settings: &Settings) -> Report {
-    // To the last digit the same, so one run says it all.
+    // Every run is the same to the last digit, so one suffices.
     let once = Settings { runs: 1, ..settings.clone() };
     let mut report = Report::default();
     for work in works() {
@@ -180,7 +179,7 @@ fn one(settings: &Settings, report: &mut Report, work: &Work) {
     report.curves.extend(curves(work.name, &outcomes));
 }
 
-/// Once more with threads and clocks.
+/// The same cases with threads and clocks.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn threaded(settings: &Settings, report: &mut Report) {
     let name = "threads, throttled members, blogbench";
@@ -271,7 +270,7 @@ fn values(plan: &Plan, outcome: &Outcome, has_fsyncs: bool) -> Vec<f64> {
 /// Both throughputs over time, and latencies by percentile.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn curves(case: &str, outcomes: &[(Rule, Outcome)]) -> Vec<Curves> {
-    /// Where a percentile stands: the further right, the rarer.
+    /// Places of percentiles on the axis: the further right, the rarer.
     const PARTS: [(f64, &str); 5] =
         [(0.3, "50 %"), (1.0, "90 %"), (2.0, "99 %"), (3.0, "99.9 %"), (4.0, "99.99 %")];
     const OF_100_000: [usize; 5] = [50_000, 90_000, 99_000, 99_900, 99_990];

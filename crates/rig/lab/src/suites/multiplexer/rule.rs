@@ -1,15 +1,14 @@
-//! The rules that are compared: who may be given to the members, and when.
+//! The compared rules: which side the members serve, and when.
 
 use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Turn};
 
-/// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Both sides, always: the elevators alone.
     FreeForAll,
     /// Writes only when no read waits.
     ReadFirst,
-    /// Reads only when no write waits, which is how UFS worked out.
+    /// Reads only when no write waits, as it turned out with UFS.
     WriteFirst,
     /// HAMMER without its multiplexer: readers share a leaf's lock with others for the duration of
     /// a read; a flusher needs the leaf alone.
@@ -43,7 +42,7 @@ impl Rule {
 pub(super) enum Allows {
     /// The same at every member.
     All(Allowed),
-    /// As the shipped multiplexer says for each.
+    /// Decided by the shipped multiplexer for each member.
     Turn(Turn),
 }
 
@@ -61,9 +60,9 @@ pub(super) struct Gate {
     rule: Rule,
     settings: MultiplexerSettings,
     multiplexer: Multiplexer,
-    /// HAMMER's slice: when its period began, and the flusher's part of it.
+    /// HAMMER's slice: the start of its period, and the flusher's part of it.
     slice: (u64, u64),
-    /// Of set points over the time they held, and that time.
+    /// The integral of set points over time, and that time.
     set_permille_ns: (u128, u64),
     asked_at: u64,
 }
@@ -82,7 +81,7 @@ impl Gate {
             self.set_permille_ns.1 += since;
         }
         self.asked_at = now;
-        // The others have set points only to be compared with.
+        // The other rules have set points only for comparison.
         let turn = self.multiplexer.turn(now, demand);
         let allowed = match self.rule {
             Rule::FreeForAll | Rule::HammerBefore | Rule::Hammer => Allowed::ALL,
@@ -93,7 +92,7 @@ impl Gate {
         (Allows::All(allowed), None)
     }
 
-    /// When a reader may begin a read that it wants to begin now: at once, but with HAMMER's rule.
+    /// When a reader may begin its next read: at once, except under HAMMER's rule.
     pub(super) fn reader_waits_until(&mut self, now: u64, demand: Demand) -> Option<u64> {
         if self.rule != Rule::Hammer {
             return None;
@@ -112,7 +111,7 @@ impl Gate {
         self.multiplexer.handle_served(side == 0, busy_ns);
     }
 
-    /// The mean set point while both sides wanted something, in thousandths.
+    /// The mean set point while both sides had demand, in thousandths.
     pub(super) fn mean_set_point_permille(&self) -> f64 {
         let (sum, time) = self.set_permille_ns;
         #[allow(clippy::cast_precision_loss, reason = "four figures are shown")]

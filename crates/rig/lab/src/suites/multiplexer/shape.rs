@@ -17,10 +17,10 @@ pub(super) const FILE_BLOCKS: u64 = 4;
 const FILE_SECTORS: u64 = BLOCK_SECTORS * FILE_BLOCKS;
 /// A client's own time for each request.
 pub(super) const THINK_NS: u64 = 100_000;
-/// Requests that a flooder has under way.
+/// Requests that a flooder has out.
 const FLOOD_DEPTH: u64 = 16;
 
-/// How many of each.
+/// The number of clients of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
     pub(super) readers: usize,
@@ -35,7 +35,6 @@ impl Shape {
     pub(super) const BLOGBENCH: Self =
         Self { readers: 100, writers: 3, rewriters: 1, commenters: 5, flooders: 0 };
 
-    /// All of them.
     pub(super) fn clients(&self, capacity: u64) -> Vec<Client> {
         let Self { readers, writers, rewriters, commenters, flooders } = *self;
         let kinds = [
@@ -67,7 +66,6 @@ pub(super) enum Wish {
     Fsync,
 }
 
-/// One of them.
 #[derive(Debug)]
 pub(super) struct Client {
     kind: Kind,
@@ -102,7 +100,6 @@ impl Client {
         self.kind == Kind::Reader
     }
 
-    /// The file that it reads or writes.
     pub(super) fn file(&self) -> u64 {
         self.file
     }

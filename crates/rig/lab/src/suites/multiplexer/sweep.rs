@@ -34,7 +34,7 @@ const BOUND: &str = "bound";
 
 /// One value of a point.
 type Value = fn(&Point) -> f64;
-/// One of the values that a metric has over the field.
+/// One of the values of a metric over the field.
 type End = fn(Spread) -> f64;
 
 const METRICS: [(Metric, Value); 6] = [
@@ -53,9 +53,9 @@ struct Point {
     writes: f64,
     /// As a part of [`TIMES`], or of the arms' limit, if that is less.
     reached: f64,
-    /// Of what the arms allow with the reads that it keeps.
+    /// As a part of the arms' limit with the reads that the rule keeps.
     allowed: f64,
-    /// Above only: a flusher that has nothing to do uses less.
+    /// Only above: an idle flusher uses less.
     off_points: f64,
     held_periods: f64,
 }
@@ -104,7 +104,7 @@ impl Place {
         self.bound.writes(KEPT) >= TIMES
     }
 
-    /// Whether the shipped rule holds what it is to hold here.
+    /// Whether the shipped rule meets its targets here.
     fn holds(&self) -> bool {
         let braid = self.braid();
         braid.kept >= KEPT && braid.reached >= 1.0 && self.is_fair()
@@ -130,7 +130,7 @@ impl Place {
     }
 }
 
-/// Nothing instead of nothing is as much.
+/// The ratio, or 1 if both are zero.
 fn ratio(value: f64, of: f64) -> f64 {
     if of > 0.0 { value / of } else { 1.0 }
 }
@@ -163,7 +163,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     ));
 }
 
-/// The least, the middle and the most over the field, as a case each.
+/// The minimum, the median and the maximum over the field, as a case each.
 fn cases(places: &[Place]) -> Vec<Case> {
     let count = places.len();
     let ends: [(&str, End); 3] = [

@@ -63,7 +63,7 @@ pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
     outcome
 }
 
-/// One client until it is told to end.
+/// Runs one client until the end of the run.
 fn ask(
     volume: &Volume,
     mut client: Client,

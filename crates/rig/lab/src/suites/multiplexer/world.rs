@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) multiplexer: MultiplexerSettings,
     pub(super) elevator: Settings,
     pub(super) disk: DiskPlan,
-    /// Not counted, then counted.
+    /// The uncounted time, then the counted time.
     pub(super) warm_up_ns: u64,
     pub(super) time_ns: u64,
 }
@@ -42,14 +42,14 @@ pub(super) struct Plan {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) files_read: u64,
-    /// Files, rewritten files and comments that are durable.
+    /// Durable files, rewritten files and comments.
     pub(super) works_written: u64,
     pub(super) read_ns: Vec<u64>,
     pub(super) fsync_ns: Vec<u64>,
     pub(super) write_sectors: u64,
     /// Files read and works written, in each second.
     pub(super) by_second: Vec<[u64; 2]>,
-    /// The flusher's part of the time that members were busy.
+    /// The flusher's part of the members' busy time.
     pub(super) share_permille: f64,
     pub(super) set_point_permille: f64,
     pub(super) waits: Waits,
@@ -78,7 +78,7 @@ struct Pending {
 struct Fsyncs {
     running: Vec<Pending>,
     waiting: Vec<Pending>,
-    /// The round that the engine runs, then how many members have yet to flush for it.
+    /// The engine's running round, then the number of members that have yet to flush for it.
     round: Option<u64>,
     flushing: usize,
 }
@@ -95,7 +95,7 @@ pub(super) struct World {
     now: u64,
     next_id: u64,
     gate_asks_at: Option<u64>,
-    /// How long members were busy with readers, and with the flusher, since it counts.
+    /// Members' busy time since the warm-up: readers, then the flusher.
     busy_ns: [u64; 2],
     /// The account at the end of the warm-up.
     before: Account,
@@ -123,7 +123,6 @@ impl World {
         }
     }
 
-    /// Runs it for its time.
     pub(super) fn run(mut self) -> Outcome {
         let end = self.plan.warm_up_ns + self.plan.time_ns;
         loop {
@@ -166,7 +165,7 @@ impl World {
         each.fold(Account::default(), |all, one| all.with(&one, u64::wrapping_add))
     }
 
-    /// Every client that can asks.
+    /// Lets every client that can submit a request.
     fn ask(&mut self) {
         for index in 0..self.clients.len() {
             while self.clients[index].may_ask() && self.clients[index].ready_at <= self.now {
@@ -177,7 +176,7 @@ impl World {
         }
     }
 
-    /// Whether the client could ask.
+    /// Submits a client's request; false if the client must wait.
     fn ask_one(&mut self, index: usize) -> bool {
         let is_reader = self.clients[index].is_reader();
         let demand = self.demand();
@@ -362,7 +361,7 @@ impl World {
     }
 }
 
-/// The value below which so many of 100 000 are.
+/// The value below which `of_100_000` of 100 000 values lie.
 pub(super) fn percentile(sorted: &[u64], of_100_000: usize) -> u64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((sorted.len() * of_100_000 / 100_000).min(last)).copied().unwrap_or(0)

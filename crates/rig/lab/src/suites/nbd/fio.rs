@@ -11,30 +11,30 @@ pub(in crate::suites) struct Job {
     pub(in crate::suites) rw: &'static str,
     pub(in crate::suites) block_kib: u32,
     pub(in crate::suites) depth: u32,
-    /// Requests a second, if not as many as can be.
+    /// Requests a second, if limited.
     pub(in crate::suites) rate: Option<u32>,
     /// The share of reads, where `rw` has both.
     pub(in crate::suites) reads_percent: u32,
     pub(in crate::suites) durability: Durability,
 }
 
-/// When fio takes a write to be done.
+/// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::suites) enum Durability {
-    /// When it was answered.
+    /// When it is answered.
     Answered,
-    /// It was written with `RWF_DSYNC`: files only.
+    /// With `RWF_DSYNC`: files only.
     Durable,
-    /// A flush after each write was answered.
+    /// When the flush after it is answered.
     Flushed,
 }
 
-/// For how long.
+/// The length of a job.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) enum Length {
     Seconds(u32),
     Mebibytes(u32),
-    /// So many seconds count, after one that does not.
+    /// This many counted seconds, after an uncounted one.
     Warm(u32),
 }
 
@@ -42,7 +42,7 @@ pub(in crate::suites) enum Length {
 #[derive(Clone, Debug)]
 pub(in crate::suites) enum Target {
     Export(String),
-    /// Files with O_DIRECT, each a job of its own, so many bytes from the start left alone.
+    /// Files with O_DIRECT, each a job of its own, without their first `skip_bytes`.
     Files {
         paths: Vec<String>,
         skip_bytes: u64,
@@ -63,7 +63,7 @@ pub(in crate::suites) struct Reached {
     pub(in crate::suites) gigabytes_per_second: f64,
 }
 
-/// Why there are no figures, if there cannot be any.
+/// Why fio cannot run here, if it cannot.
 pub(in crate::suites) fn missing() -> Option<String> {
     let output = Command::new("fio").arg("--enghelp").output();
     let Ok(output) = output else { return Some("fio is not installed".to_owned()) };
@@ -74,13 +74,13 @@ pub(in crate::suites) fn missing() -> Option<String> {
 }
 
 impl Job {
-    /// As many requests as can be.
+    /// A job at full speed.
     pub(in crate::suites) const fn full(rw: &'static str, block_kib: u32, depth: u32) -> Self {
         let durability = Durability::Answered;
         Self { rw, block_kib, depth, rate: None, reads_percent: 50, durability }
     }
 
-    /// Runs it; what all of its jobs reached together. Of reads and writes, the writes count.
+    /// Runs the job; returns the sum of all its files. Of reads and writes, the writes count.
     pub(in crate::suites) fn run(
         &self,
         target: &Target,
@@ -147,7 +147,7 @@ impl Job {
     }
 }
 
-/// Runs fio, which was told to report as JSON; its report.
+/// Runs fio with JSON output; returns its report.
 pub(in crate::suites) fn report(fio: &mut Command) -> Result<Value, String> {
     let output = fio.output().map_err(|error| format!("fio: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -26,17 +26,16 @@ const METRICS: [Metric; 2] = [Metric::more(RATE, "1/s"), Metric::more(BYTES, "GB
 
 /// Members of the RAID-5.
 const MEMBERS: usize = 4;
-/// Bytes of a member that hold superblocks and what is reserved behind them, at most.
+/// Upper bound for the bytes of a member before its data.
 pub(super) const SKIP_BYTES: u64 = 8 << 20;
 /// Requests of full stripes: four rows.
 const ROWS_KIB: u32 = 4 * 192;
 
-/// One case.
 #[derive(Clone, Copy)]
 pub(super) struct Through {
     pub(super) name: &'static str,
     pub(super) job: Job,
-    /// Which part of what the raw members reach together counts as theirs.
+    /// The part of the raw members' common rate that counts.
     pub(super) raw_share: f64,
     pub(super) has_peers: bool,
     pub(super) targets: &'static [Target],
@@ -83,7 +82,7 @@ pub(super) const WRITES: &[Through] = &[
 /// Files and servers.
 struct Exports {
     files: Vec<String>,
-    /// Files like the members, of no array: the array's own are not to be written beside it.
+    /// Files like the members: the array's own must not be written by others.
     raw_members: Vec<String>,
     braid: Server,
     peers: Vec<(&'static str, Server)>,
@@ -91,7 +90,7 @@ struct Exports {
     _folder: tempfile::TempDir,
 }
 
-/// Runs the cases; says why where it cannot.
+/// Runs the cases; adds a note if that is impossible.
 pub(super) fn run(settings: &Settings, report: &mut Report, cases: &[Through]) {
     if !cases.iter().any(|case| settings.wants(case.name)) {
         return;
@@ -149,7 +148,7 @@ impl Exports {
     }
 }
 
-/// Nothing of the files stays in the page cache.
+/// Drops the files from the page cache.
 pub(super) fn forget(files: &[String]) -> Result<(), String> {
     for path in files {
         let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
@@ -159,13 +158,13 @@ pub(super) fn forget(files: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A file without holes. All are alike, so that four of them are a RAID-5 with right parity.
+/// A file without holes. All files are equal, so that four of them are a RAID-5 with right parity.
 pub(super) fn fill(path: &Path, mebibytes: usize) -> Result<(), String> {
     let mut random = crate::random::Random::new(11);
     let block: Vec<u8> = (0..1 << 17).flat_map(|_| random.next().to_le_bytes()).collect();
     let write = || -> std::io::Result<()> {
         let mut file = File::create(path)?;
-        // Members begin with zeroes: nothing there may look like something.
+        // Members begin with zeroes, without any signature.
         file.write_all(&vec![0; 4 << 20])?;
         for _ in 4..mebibytes {
             file.write_all(&block)?;

@@ -1,4 +1,4 @@
-//! Exports to compare: `braid serve` over members, and others' servers over one raw file.
+//! The compared exports: `braid serve` over members, and other servers over one raw file.
 
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ pub(in crate::suites) struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which is to listen on `socket`.
+    /// Starts `command`, which will listen on `socket`.
     pub(in crate::suites) fn start(command: &mut Command, socket: &Path) -> Result<Self, String> {
         let what = format!("{command:?}");
         let log = socket.with_extension("log");
@@ -43,7 +43,6 @@ impl Server {
         Ok(this)
     }
 
-    /// The process.
     pub(in crate::suites) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -68,7 +67,7 @@ impl Drop for Server {
     }
 }
 
-/// The command `braid` that was built together with this program.
+/// The command `braid` from the same build as this program.
 pub(in crate::suites) fn braid() -> Result<PathBuf, String> {
     let lab = std::env::current_exe().map_err(|error| error.to_string())?;
     let braid = lab.with_file_name("braid");
@@ -79,7 +78,7 @@ pub(in crate::suites) fn braid() -> Result<PathBuf, String> {
     }
 }
 
-/// `braid create` of a RAID-5 on members that hold the same bytes, so that parity is right.
+/// `braid create` of a RAID-5 on members with equal bytes, so that parity is right.
 pub(in crate::suites) fn create_braid(
     braid: &Path,
     folder: &Path,
@@ -89,7 +88,7 @@ pub(in crate::suites) fn create_braid(
     create_braid_as(braid, folder, &words, members)
 }
 
-/// `braid create` with these words, on members whose redundancy is right already.
+/// `braid create` with these options, on members with right redundancy.
 pub(in crate::suites) fn create_braid_as(
     braid: &Path,
     folder: &Path,
@@ -123,9 +122,9 @@ pub(in crate::suites) fn serve_braid(
     Server::start(&mut serve, &socket)
 }
 
-/// Waits for the file or the device that `serve` makes: its sockets may be there before.
+/// Waits for the file or the device that `serve` makes: its sockets may exist before.
 pub(in crate::suites) fn wait_for(file: &Path) -> Result<(), String> {
-    // A device does not say its length so.
+    // A device's length is not in its metadata.
     let is_it = |it: std::fs::Metadata| it.len() > 0 || it.file_type().is_block_device();
     let begun = Instant::now();
     while !std::fs::metadata(file).is_ok_and(is_it) {
@@ -168,7 +167,7 @@ pub(in crate::suites) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server
     Server::start(&mut command, &socket)
 }
 
-/// An export of nothing, so large: what is asked of it goes through the socket and no further.
+/// An export without storage: its requests go through the socket only.
 pub(in crate::suites) fn serve_nothing(folder: &Path, mebibytes: usize) -> Result<Server, String> {
     let socket = folder.join("nothing.sock");
     let mut command = Command::new("nbdkit");

@@ -28,7 +28,7 @@ const fn through(name: &'static str, job: Job, raw_share: f64) -> Through {
     Through { name, job, raw_share, has_peers: true, targets: &[] }
 }
 
-/// Which the suites `read` and `write` do not have.
+/// Cases beyond those of the suites `read` and `write`.
 const NBD: &[Through] = &[
     through("NBD: 4 KiB random read, depth 1", Job::full("randread", 4, 1), 1.0),
     through("NBD: 4 KiB random write, depth 1", Job::full("randwrite", 4, 1), 1.0),
@@ -107,7 +107,7 @@ fn case(
     failed.or_case(case)
 }
 
-/// Whether file systems can be tried here; these programs are what it takes.
+/// Checks for root and these programs, which mounting needs.
 pub(super) fn may_mount(programs: &[&str]) -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root may mount".to_owned());
@@ -118,7 +118,7 @@ pub(super) fn may_mount(programs: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Whether a program of this name is where programs are, or where root's are.
+/// Whether a program of this name is in the usual folders, root's included.
 pub(super) fn is_installed(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(std::path::PathBuf::from);

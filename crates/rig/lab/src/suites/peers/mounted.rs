@@ -21,7 +21,7 @@ const READ_MIB: usize = 64;
 /// capacity.
 const HELD_FILE: &str = "held";
 const SMALL_HELD_MIB: usize = 16;
-/// The kernel or another program may still look at a device or a file system for a moment.
+/// The kernel or another program may hold a device or a file system for a moment longer.
 const TRIES: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Raid {
         }
     }
 
-    /// Of its members, how many hold what the others do not.
+    /// Members' worth of data.
     const fn data_members(self) -> usize {
         match self {
             Self::One => 1,
@@ -66,7 +66,7 @@ impl Raid {
         }
     }
 
-    /// For `braid create`.
+    /// Options for `braid create`.
     const fn of_braid(self) -> &'static [&'static str] {
         match self {
             Self::One => &["--level", "1"],
@@ -101,7 +101,7 @@ impl Stack {
     }
 }
 
-/// A loop device; its file is let go when this is dropped.
+/// A loop device; dropping it detaches the file.
 pub(in crate::suites) struct Loop(String);
 
 impl Loop {
@@ -111,7 +111,6 @@ impl Loop {
         Ok(Self(device.trim().to_owned()))
     }
 
-    /// The device.
     pub(in crate::suites) fn path(&self) -> &str {
         &self.0
     }
@@ -124,7 +123,7 @@ impl Drop for Loop {
     }
 }
 
-/// A folder where something is mounted; it is unmounted when this is dropped.
+/// A mount point; dropping it unmounts.
 pub(in crate::suites) struct Mount(PathBuf);
 
 impl Mount {
@@ -152,10 +151,10 @@ impl Drop for Mount {
     }
 }
 
-/// A file system that can be used. Fields are dropped in this order.
+/// A mounted file system. Fields are dropped in this order.
 pub(super) struct Mounted {
     mount: Option<Mount>,
-    /// Over the array's file.
+    /// The loop device over the array's file.
     disk: Option<Loop>,
     server: Option<Server>,
     members: Vec<Loop>,
@@ -167,10 +166,10 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Makes and mounts it, and writes the file that is read while a member is missing.
+    /// Makes and mounts a file system, and writes the file for degraded reads.
     pub(super) fn new(raid: Raid, stack: Stack, small: bool) -> Result<Self, String> {
         let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
-        // btrfs wants room to spare where it replaces a device.
+        // btrfs needs spare room for a replacement.
         let member_mib = if small { 512 } else { 2048 };
         std::fs::create_dir(folder.path().join("mounted")).map_err(|error| error.to_string())?;
         let mut this = Self {
@@ -197,7 +196,7 @@ impl Mounted {
             let braid = servers::braid()?;
             servers::create_braid_as(&braid, this.folder.path(), raid.of_braid(), &devices)?;
             this.serve()?;
-            // One device has no redundancy of its own to offer: that is the array's.
+            // One device has no redundancy of its own: the array provides it.
             let mut make = match stack.kind() {
                 "btrfs" => Command::new("mkfs.btrfs"),
                 _ => Command::new("mkfs.ext4"),
@@ -213,7 +212,7 @@ impl Mounted {
         Ok(this)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) fn folder(&self) -> &Path {
         self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
     }
@@ -244,7 +243,7 @@ impl Mounted {
         self.server =
             Some(servers::serve_braid(&braid, self.folder.path(), &self.devices(), &words)?);
         servers::wait_for(&file)?;
-        // Past the page cache of its file: it is cached above already.
+        // Past the page cache of its file: the layer above has one.
         self.disk = Some(Loop::attach(&file, &["--direct-io=on"])?);
         Ok(())
     }
@@ -255,7 +254,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// Where its server is told things.
+    /// The server's control socket.
     fn control(&self) -> String {
         self.folder.path().join("control").display().to_string()
     }
@@ -271,7 +270,7 @@ impl Mounted {
         self.members.len() < self.raid.members()
     }
 
-    /// Takes the last member away and mounts what is left.
+    /// Removes the last member and mounts the rest.
     pub(super) fn degrade(&mut self) -> Result<(), String> {
         (self.mount, self.disk, self.server) = (None, None, None);
         let gone = self.members.pop().ok_or("it has members")?;
@@ -309,7 +308,7 @@ impl Mounted {
     }
 }
 
-/// Does it until it goes well, or has not for some seconds.
+/// Retries for some seconds until it succeeds.
 pub(in crate::suites) fn again(
     mut act: impl FnMut() -> Result<String, String>,
 ) -> Result<String, String> {

@@ -13,18 +13,18 @@ const WRITES: Metric = Metric::more("durable writes", "1/s");
 const READS: Metric = Metric::more("degraded reads", "1/s");
 const REBUILD: Metric = Metric::less("until nothing is missing", "s");
 
-/// The longest file of a small run.
+/// Bytes of the longest file of a small run.
 const SMALL_BYTES: u32 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// Files, each written and closed, and durable then if that is asked.
+    /// Files, each written and closed, and made durable if `is_durable`.
     FsMark { threads: u32, files_each: u32, bytes: u32, is_durable: bool },
     /// 4 KiB writes, each followed by an fsync.
     WriteDurably { writers: u32 },
-    /// 4 KiB reads, past the page cache, of a file that was written while all members were there.
+    /// 4 KiB reads, past the page cache, of a file that was written before a member went missing.
     ReadDegraded,
-    /// A blank device takes the place of a missing one; in each round one is taken away again.
+    /// A blank device replaces a missing one; each round removes one again.
     Rebuild,
 }
 
@@ -43,7 +43,7 @@ const fn files(
     Work { name, doing: Doing::FsMark { threads, files_each, bytes, is_durable }, metric: FILES }
 }
 
-/// The last two leave a member out.
+/// The last two run with a missing member.
 pub(super) const ALL: [Work; 10] = [
     files("4 KiB files, fsync, 1 thread", (1, 300), 4 << 10, true),
     files("4 KiB files, fsync, 64 threads", (64, 16), 4 << 10, true),
@@ -70,7 +70,7 @@ pub(super) const ALL: [Work; 10] = [
 ];
 
 impl Work {
-    /// Makes ready for the first round.
+    /// Prepares the first round.
     pub(super) fn prepare(&self, mounted: &mut Mounted) -> Result<(), String> {
         match self.doing {
             Doing::FsMark { .. } | Doing::WriteDurably { .. } => Ok(()),
@@ -93,7 +93,7 @@ impl Work {
         };
         match self.doing {
             Doing::FsMark { threads, files_each, bytes, is_durable } => {
-                // A small run has devices that 64 long files would fill.
+                // 64 long files would fill the devices of a small run.
                 let (files, bytes) =
                     if small { (1, bytes.min(SMALL_BYTES)) } else { (files_each, bytes) };
                 fs_mark(&folder, [threads, files, bytes], is_durable)
@@ -125,7 +125,7 @@ fn fs_mark(
 ) -> Result<f64, String> {
     let place = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
     let mut command = Command::new("fs_mark");
-    // It takes no path of 40 bytes or more, and writes its log where it stands.
+    // fs_mark takes no path of 40 bytes or more, and writes its log to its current folder.
     command.current_dir(place.path()).args(["-d", "files"]);
     command.args(["-L", "1", "-S", if is_durable { "1" } else { "0" }]);
     command.arg("-t").arg(threads.to_string()).arg("-n").arg(files.to_string());

@@ -14,7 +14,7 @@ pub(super) struct ClientRequest {
 /// Its requests and answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
-    /// Which disk, what, and for whom.
+    /// The disk, the request, and its purpose.
     pub(super) disks: Vec<(usize, DiskRequest, Whose)>,
     /// Clients' requests that are answered.
     pub(super) answers: Vec<u64>,
@@ -22,19 +22,19 @@ pub(super) struct Effects {
 
 /// An array without disks. Any call may leave effects behind.
 pub(super) trait Backend {
-    /// A client asks.
+    /// Takes a client's request.
     fn request(&mut self, now: u64, request: ClientRequest);
 
-    /// A disk has done what it was asked.
+    /// A disk has done this request.
     fn disk_done(&mut self, now: u64, id: u64);
 
     /// The moment of [`Self::timeout`] has come.
     fn handle_timeout(&mut self, now: u64);
 
-    /// When it wants to be called next, whatever happens.
+    /// When it must be called next at the latest.
     fn timeout(&self) -> Option<u64>;
 
-    /// Everything answered is to go to the disks; no client waits for more of it.
+    /// Starts writing all acknowledged data to the disks; clients submit no more.
     fn flush(&mut self, now: u64);
 
     /// Takes the effects since the last call.
@@ -43,7 +43,7 @@ pub(super) trait Backend {
     /// Acknowledged data that is not on the disks, in thousandths of the limit.
     fn backlog_permille(&self) -> u32;
 
-    /// Whether nothing is under way.
+    /// Whether no work is in progress.
     fn is_idle(&self) -> bool;
 
     /// Sectors read for writes.

@@ -24,7 +24,7 @@ use super::traffic::Traffic;
 use super::world::{Client, Stream};
 use crate::disk::Whose;
 
-/// A disk takes requests of half a mebibyte.
+/// Maximum of a disk's request: half a mebibyte.
 const RUN_SECTORS_MAX: u64 = 1024;
 
 /// A run of one disk's sectors.
@@ -39,14 +39,14 @@ struct Run {
 /// The requests of a phase for its writes that are still to come.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Requests of clients that read.
+    /// Read requests of clients.
     reads: u64,
     pre_reads: Vec<Run>,
-    /// Runs that the array writes when all pre-reads are in.
+    /// Runs to write once all pre-reads are done.
     writes: Vec<Run>,
 }
 
-/// Whose a disk's request is.
+/// The purpose of a disk's request.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     PreRead,
@@ -54,14 +54,13 @@ enum Owner {
     Read(u64),
 }
 
-/// See the module.
 pub(super) struct Clairvoyant {
     geometry: StripeGeometry,
-    /// Of phases that have not begun.
+    /// The plans of later phases.
     plans: std::vec::IntoIter<Plan>,
-    /// Of the phase that runs.
+    /// The plan of the running phase.
     plan: Plan,
-    /// Clients ask for no more in the phase. The next request begins another.
+    /// The phase has no more requests. The next request begins another.
     is_flushed: bool,
     pre_reads_out: usize,
     traffic: Traffic<Owner>,
@@ -121,7 +120,7 @@ impl Plan {
             let (new, old): (Vec<u16>, Vec<u16>) = (0..all).partition(is_touched);
             let parity = at(map.p_slot(), true);
             writes.extend(new.iter().copied().map(data).chain([parity]));
-            // The others, or what is written and parity: the fewer.
+            // Read the other columns, or the written ones and parity, whichever are fewer.
             if old.len() <= new.len() + 1 {
                 pre_reads.extend(old.into_iter().map(data));
             } else {
@@ -135,7 +134,7 @@ impl Plan {
     }
 }
 
-/// Blocks of rows, and which data columns of each are written: a bit for each.
+/// Rows of blocks, each with a bit for each written data column.
 fn written(geometry: &StripeGeometry, streams: &[Stream]) -> BTreeMap<(ChunkRow, u64), u64> {
     let mut rows = BTreeMap::new();
     for (seed, stream) in (1..).zip(streams).filter(|(_, stream)| stream.is_write) {
@@ -154,7 +153,7 @@ fn written(geometry: &StripeGeometry, streams: &[Stream]) -> BTreeMap<(ChunkRow,
     rows
 }
 
-/// The same sectors in the order of each disk, in as few runs as there can be.
+/// The same sectors in each disk's order, in the fewest possible runs.
 fn joined(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_unstable();
     let mut joined: Vec<Run> = Vec::new();

@@ -1,4 +1,4 @@
-//! The shipped engine behind the suite's face: one shard, in virtual time, without bytes.
+//! The shipped engine as a backend of this suite: one shard, in virtual time, without bytes.
 
 use braid_engine::Tuning;
 use braid_engine::request::Operation;
@@ -9,12 +9,12 @@ use super::md::BLOCK_SECTORS;
 use crate::disk::Whose;
 use crate::engine::Engine;
 
-/// The engine, and what the suite counts of it.
+/// The engine, and the suite's counts of it.
 pub(super) struct Braid {
     engine: Engine,
     dirty_sectors_max: u64,
     pre_read_sectors: u64,
-    /// Rounds of writing back that were begun, and that are over.
+    /// Rounds of writing back: begun, and finished.
     rounds: u64,
     rounds_over: u64,
 }

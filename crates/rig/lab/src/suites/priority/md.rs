@@ -35,13 +35,14 @@ pub(super) const BLOCK_SECTORS: u64 = 8;
 pub(super) enum Policy {
     /// All at once.
     Dump,
-    /// One by one, behind full-width writes, but passed no more often than this; 0: for ever.
+    /// One by one, behind full-width writes, but passed at most `threshold` times; 0: without
+    /// limit.
     Hold { threshold: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing is out.
+    /// No requests are out.
     Ready,
     /// Pre-reads are out.
     Reading,
@@ -53,17 +54,17 @@ enum Phase {
 struct Stripe {
     band: u64,
     phase: Phase,
-    /// Blocks to be written, by column.
+    /// Blocks to write, by column.
     wanted: u64,
     /// Blocks being written.
     written: u64,
-    /// Blocks that are known, by slot.
+    /// Blocks with valid content, by slot.
     valid: u64,
     outstanding: u32,
     waiters: Vec<u64>,
     writers: Vec<u64>,
     is_listed: bool,
-    /// Let go although it is partial.
+    /// Released although it is partial.
     may_read: bool,
 }
 
@@ -74,14 +75,13 @@ enum Owner {
     Read(u64),
 }
 
-/// The model.
 #[derive(Debug)]
 pub(super) struct Md {
     geometry: StripeGeometry,
     policy: Policy,
     stripes: Vec<Stripe>,
     index: BTreeMap<u64, usize>,
-    /// Stripes that have no work, the least recently used first.
+    /// Stripes without work, the least recently used first.
     idle: VecDeque<usize>,
     handle: VecDeque<usize>,
     delayed: VecDeque<usize>,
@@ -92,7 +92,7 @@ pub(super) struct Md {
     full_writes: u32,
     bypass_count: u64,
     last_hold: Option<usize>,
-    /// Requests whose blocks are not all attached: id, next sector, sectors left.
+    /// Requests with blocks not yet attached: id, next sector, sectors left.
     waiting: VecDeque<(u64, u64, u64)>,
     full: u64,
     partial: u64,
@@ -140,7 +140,7 @@ impl Md {
         (1 << self.geometry.data_slots()) - 1
     }
 
-    /// Attaches what waits, as far as there are stripes.
+    /// Attaches waiting requests while stripes are available.
     fn attach(&mut self) {
         while let Some((id, sector, left)) = self.waiting.pop_front() {
             let address = self.geometry.locate(LogicalSector(sector));
@@ -159,7 +159,7 @@ impl Md {
         }
     }
 
-    /// The stripe of a band; takes one for it if there is one.
+    /// The stripe of a band; takes a free one if necessary.
     fn stripe_of(&mut self, band: u64) -> Option<usize> {
         if let Some(stripe) = self.index.get(&band).copied() {
             self.idle.retain(|other| *other != stripe);
@@ -179,7 +179,7 @@ impl Md {
         Some(stripe)
     }
 
-    /// Puts a stripe with work on the handle list, unless it is busy or put off and still partial.
+    /// Puts a stripe with work on the handle list, unless it is busy, or delayed and still partial.
     fn list(&mut self, stripe: usize) {
         let all = self.all_data();
         let one = &mut self.stripes[stripe];
@@ -198,7 +198,7 @@ impl Md {
         }
     }
 
-    /// The daemon: goes on until nothing can.
+    /// The daemon: works until no stripe can proceed.
     fn work(&mut self) {
         loop {
             self.attach();
@@ -210,7 +210,7 @@ impl Md {
         }
     }
 
-    /// Lets delayed stripes go, if it is time.
+    /// Releases delayed stripes, if it is time.
     fn activate(&mut self) -> bool {
         if self.delayed.is_empty() || self.pre_reading > 0 {
             return false;
@@ -226,7 +226,7 @@ impl Md {
         true
     }
 
-    /// Which stripe next.
+    /// The next stripe to handle.
     fn next(&mut self) -> Option<usize> {
         let Policy::Hold { threshold } = self.policy else { return self.handle.pop_front() };
         if let Some(stripe) = self.handle.pop_front() {
@@ -262,7 +262,7 @@ impl Md {
         }
     }
 
-    /// Asks for what a partial write lacks; writes at once if it lacks nothing.
+    /// Reads the missing blocks of a partial write; writes at once if none is missing.
     fn pre_read(&mut self, stripe: usize) {
         let map = self.map(stripe);
         let one = &self.stripes[stripe];
@@ -296,7 +296,7 @@ impl Md {
         self.geometry.row_map(self.geometry.row_of(start))
     }
 
-    /// Writes what is wanted, and parity.
+    /// Writes the wanted blocks, and parity.
     fn write(&mut self, stripe: usize) {
         let map = self.map(stripe);
         let one = &mut self.stripes[stripe];
@@ -376,21 +376,21 @@ impl Backend for Md {
         self.work();
     }
 
-    /// Never asked for.
+    /// Never called: the model has no timeout.
     fn handle_timeout(&mut self, _now: u64) {}
 
     fn timeout(&self) -> Option<u64> {
         None
     }
 
-    /// Nothing is answered that is not written.
+    /// Nothing to do: only written requests are acknowledged.
     fn flush(&mut self, _now: u64) {}
 
     fn take(&mut self) -> Effects {
         self.traffic.take()
     }
 
-    /// Nothing is answered that is not written.
+    /// Always 0: only written requests are acknowledged.
     fn backlog_permille(&self) -> u32 {
         0
     }

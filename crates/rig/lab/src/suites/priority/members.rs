@@ -9,23 +9,22 @@ use crate::member::Member;
 /// The layer before the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Nothing: they order for themselves what they are asked.
+    /// None: the disks order their requests themselves.
     Nothing,
     /// The shipped elevators, with Linux's old settings.
     Elevators,
-    /// The shipped elevators and the multiplexer, as without being asked where members turn.
+    /// The shipped elevators and the multiplexer, the default for members that rotate.
     Multiplexer,
 }
 
 /// The elevators of all members.
 pub(super) struct Elevators {
     members: Vec<Member>,
-    /// None: both sides may always go.
+    /// `None`: both sides may always go.
     multiplexer: Option<Multiplexer>,
     asks_at: Option<u64>,
 }
 
-/// All members.
 pub(super) enum Members {
     Bare(Vec<Disk>),
     Elevators(Elevators),
@@ -102,7 +101,7 @@ impl Members {
         ids
     }
 
-    /// Takes a request for one of them.
+    /// Takes a request for one member.
     pub(super) fn push(&mut self, now: u64, slot: usize, request: DiskRequest, whose: Whose) {
         match self {
             Self::Bare(disks) => disks[slot].push_for(now, request, whose),
@@ -117,7 +116,7 @@ impl Members {
         }
     }
 
-    /// Gives disks what may go, with so much written that is not on them.
+    /// Gives disks the requests that may go, with this backlog of writes.
     pub(super) fn dispatch(&mut self, now: u64, backlog_permille: u32) {
         let Self::Elevators(Elevators { members, multiplexer, asks_at }) = self else { return };
         let queued = members.iter().map(Member::queued);

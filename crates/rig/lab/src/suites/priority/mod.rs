@@ -1,8 +1,8 @@
-//! Suite `priority`: which stripe next, when some are whole and some must read first.
+//! Suite `priority`: the order of stripes, if some are full and some must read first.
 //!
 //! *before* and *seed* are models ([`md`]), *braid* is the engine ([`engine`]), and *knows all* is
-//! what the arms allow ([`clairvoyant`]); all ask the same modelled disks ([`crate::disk`]) in
-//! virtual time, for the same clients. Every run is the same, so there is one.
+//! the arms' limit ([`clairvoyant`]). All use the same modelled disks ([`crate::disk`]) in virtual
+//! time, for the same clients. Every run is the same, so there is one.
 
 mod backend;
 mod clairvoyant;
@@ -52,11 +52,10 @@ const WINDOW_SECTORS: u64 = 16 << 10;
 /// A client's time to make 4 KiB: about 400 MB/s.
 const THINK_NS: u64 = 10_000;
 
-/// The array that knows what will be written.
+/// The array that knows all future writes.
 const KNOWS_ALL: &str = "knows all";
 
-/// Variants whose disks have something before them: by it, and by the variant without it. And what
-/// the arms allow.
+/// Variants with a layer before the disks: name, variant, layer. And the arms' limit.
 const BEFORE_DISKS: [(&str, &str, Before); 4] = [
     (KNOWS_ALL, KNOWS_ALL, Before::Nothing),
     ("before sorted", "before", Before::Elevators),
@@ -68,13 +67,13 @@ const BEFORE_DISKS: [(&str, &str, Before); 4] = [
 struct Work {
     name: &'static str,
     tuning: Tuning,
-    /// One after the other, each with streams that go at once.
+    /// Phases one after the other, each with streams at once.
     phases: Vec<Vec<Stream>>,
     bound: f64,
 }
 
 fn geometry() -> (Geometry, StripeGeometry) {
-    // A part of the disk, so that streams are apart from each other, but not at its two ends.
+    // A part of the disk: streams lie apart from each other, but not at its two ends.
     let geometry = Geometry::new(&Shape {
         level: Level::Raid5,
         layout: default_layout(Level::Raid5),
@@ -164,12 +163,12 @@ fn tiobench(capacity: u64, bytes: u64) -> Vec<Vec<Stream>> {
     phases
 }
 
-/// The engine's own settings, with so many stripes.
+/// The engine's own settings, with this many stripes.
 fn cache(stripes: u32) -> Tuning {
     Tuning { stripes, ..Tuning::default() }
 }
 
-/// As md does it: nothing is answered that is not written.
+/// As in md: only written requests are acknowledged.
 fn through(stripes: u32) -> Tuning {
     Tuning { mode: CacheMode::WriteThrough, ..cache(stripes) }
 }
@@ -234,7 +233,7 @@ fn run(settings: &Settings) -> Report {
 }
 
 impl Work {
-    /// Has every variant do the work in the world that `go` is.
+    /// Lets every variant do the work in the world of `go`.
     fn run(
         &self,
         settings: &Settings,

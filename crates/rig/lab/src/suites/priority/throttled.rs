@@ -80,7 +80,7 @@ fn serve(requests: &Receiver<DiskRequest>, done: &Sender<u64>) {
         };
         result.expect("memory works");
         for request in waiting.drain(..count) {
-            // The client that asked may have left.
+            // The client may be gone.
             let _gone = done.send(request.id);
         }
     }

@@ -12,7 +12,7 @@ use crate::disk::{DiskRequest, Whose};
 #[derive(Debug)]
 pub(super) struct Traffic<O> {
     owners: BTreeMap<u64, O>,
-    /// Of each client's request, parts that are not done.
+    /// Unfinished parts of each client's request.
     parts: BTreeMap<u64, u64>,
     next_id: u64,
     effects: Effects,
@@ -30,7 +30,7 @@ impl<O> Traffic<O> {
         }
     }
 
-    /// Asks a disk for a run: the first sector, and how many.
+    /// Sends a disk a run: the first sector, and the count.
     pub(super) fn ask(&mut self, owner: O, slot: u16, run: (u64, u64), whose: Whose) {
         let ((sector, sectors), id) = (run, self.next_id);
         self.next_id += 1;
@@ -41,7 +41,7 @@ impl<O> Traffic<O> {
         self.effects.disks.push((usize::from(slot), request, whose));
     }
 
-    /// Asks the disks for what a client reads, a part for each chunk.
+    /// Sends the disks a client's read, a part for each chunk.
     pub(super) fn read(
         &mut self,
         geometry: &StripeGeometry,
@@ -62,13 +62,13 @@ impl<O> Traffic<O> {
         }
     }
 
-    /// A client's request has so many parts.
+    /// Registers a client's request with its number of parts.
     pub(super) fn begin(&mut self, request: u64, parts: u64) {
         self.parts.insert(request, parts);
     }
 
-    /// A part of a client's request is done; whether it was the last, so that the client is
-    /// answered.
+    /// A part of a client's request is done. Returns whether it was the last, which answers the
+    /// client.
     pub(super) fn part_done(&mut self, request: u64) -> bool {
         let parts = self.parts.get_mut(&request).expect("it is under way");
         *parts -= 1;
@@ -84,7 +84,7 @@ impl<O> Traffic<O> {
         self.effects.answers.push(request);
     }
 
-    /// A disk has done what it was asked; the owner of it.
+    /// A disk has done this request; returns its owner.
     pub(super) fn disk_done(&mut self, id: u64) -> O {
         self.owners.remove(&id).expect("it was asked for")
     }
@@ -94,12 +94,12 @@ impl<O> Traffic<O> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether no disk works for it.
+    /// Whether no disk has a request of it.
     pub(super) fn is_quiet(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// Whether each client's request is answered.
+    /// Whether every client's request is answered.
     pub(super) fn has_answered_all(&self) -> bool {
         self.parts.is_empty()
     }

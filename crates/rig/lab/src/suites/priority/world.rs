@@ -9,16 +9,16 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) is_write: bool,
-    /// Anywhere in its region; else one behind the other.
+    /// Random places in its region; else one behind the other.
     pub(super) is_random: bool,
     pub(super) sectors: u32,
-    /// Requests that are not answered, at most.
+    /// Maximum of unanswered requests.
     pub(super) window: u64,
     /// The client's own time for each request.
     pub(super) think_ns: u64,
     /// First sector and sectors of its part of the array.
     pub(super) region: (u64, u64),
-    /// Requests in all.
+    /// Total number of requests.
     pub(super) requests: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Outcome {
     pub(super) writing: Account,
 }
 
-/// A stream on its way.
+/// A running stream.
 pub(super) struct Client {
     stream: Stream,
     random: Random,
@@ -84,10 +84,9 @@ impl Client {
     }
 }
 
-/// More clients than there ever are at once.
+/// More than the clients of any phase.
 const CLIENTS_MAX: u64 = 64;
 
-/// All of it.
 pub(super) struct World<'a> {
     backend: &'a mut dyn Backend,
     members: Members,
@@ -119,7 +118,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs it until everything that was asked for is on the platters.
+    /// Runs until all requests are on the platters.
     pub(super) fn run(mut self) -> Outcome {
         while let Some(streams) = self.phases.next() {
             assert!(streams.len() as u64 <= CLIENTS_MAX, "the world is made for fewer clients");
@@ -166,7 +165,7 @@ impl<'a> World<'a> {
         answered && self.backend.is_idle() && self.members.is_idle()
     }
 
-    /// Clients ask for what they may.
+    /// Lets clients submit up to their windows.
     fn ask(&mut self) {
         while let Some(index) =
             self.clients.iter().position(|client| client.may_ask() && client.ready_at <= self.now)
@@ -179,7 +178,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The next moment at which something happens.
+    /// The moment of the next event.
     fn next(&self) -> Option<u64> {
         let asking = self.clients.iter().filter(|client| client.may_ask());
         let asked = asking.map(|client| client.ready_at).min();

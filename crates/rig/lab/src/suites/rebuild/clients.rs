@@ -31,7 +31,6 @@ struct Times {
     measured: Duration,
 }
 
-/// The one case.
 pub(super) fn case(settings: &Settings) -> Option<Case> {
     let name = "RAID-5 of 4, 4 clients, small disks";
     if !settings.wants(name) {
@@ -48,7 +47,7 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
         let (p99, p50) = reads(&array.volume, &times, || ());
         vec![p99, p50, 0.0]
     };
-    // With the floor, which goes before the target, and without.
+    // With the floor, which has priority over the target, and without.
     let beside = |has_floor: bool| {
         let default = GovernorSettings::default();
         let floor_bytes_per_second = if has_floor { default.floor_bytes_per_second } else { 0 };

@@ -31,9 +31,9 @@ pub(super) const SUITE: Suite = Suite {
 const RATE: &str = "written to one member";
 const METRICS: [Metric; 1] = [Metric::more(RATE, "GB/s")];
 
-/// Bytes of one call that writes a device by itself.
+/// Bytes of a call when a device is written directly.
 const CALL_BYTES: usize = 1 << 20;
-/// As long as a rebuild may take.
+/// Maximum time of a rebuild.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The kind of the members.
@@ -43,7 +43,7 @@ enum Kind {
     /// Memory as slow as a disk: each member has [`DISK_BYTES_PER_SECOND`] of its own, like
     /// separate disks.
     Disks,
-    /// The same of [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond for each request.
+    /// The same with [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond for each request.
     SmallDisks,
     /// Files, past the page cache if their file system supports it. All lie on one disk, and share
     /// its speed.
@@ -66,7 +66,7 @@ const DISK_BYTES_PER_SECOND: u64 = 200_000_000;
 const SMALL_DISK_BYTES_PER_SECOND: u64 = 50_000_000;
 const SMALL_DISK_REQUEST: Duration = Duration::from_millis(1);
 
-/// A member that takes its time, one request after the other.
+/// A slow member that serves one request after the other.
 struct Disk {
     inner: MemoryMember,
     bytes_per_second: u64,
@@ -120,7 +120,7 @@ impl Member for Disk {
     }
 }
 
-/// An array, and how many members of it are lost.
+/// An array, and the number of its lost members.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     name: &'static str,
@@ -130,7 +130,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Members that are read to fill others. Where Q is not needed it is not read.
+    /// Members that a rebuild reads. Q is read only if needed.
     fn sources(self) -> u16 {
         match self.level {
             Level::Raid1 | Level::Raid10 => 1,
@@ -184,8 +184,8 @@ fn case(settings: &Settings, kind: Kind, shape: Shape) -> Option<crate::frame::C
     case.map(|case| case.with([target(kind, shape)]))
 }
 
-/// Nine tenths: in memory of one thread's copies and sums, on disks of a member's own rate. On
-/// files of a member's part of one disk, as if what is read cost what is written does.
+/// Nine tenths of a reference. In memory it is one thread's copies and sums, on disks a member's
+/// own rate. On files it is a member's part of one disk, as if reads cost as much as writes.
 fn target(kind: Kind, shape: Shape) -> Target {
     match kind {
         Kind::Memory => Target::ratio(RATE, "braid", "bare", 0.9),
@@ -197,7 +197,6 @@ fn target(kind: Kind, shape: Shape) -> Target {
     }
 }
 
-/// Makes devices.
 struct Devices<'a> {
     kind: Kind,
     folder: &'a Path,
@@ -212,7 +211,7 @@ impl<'a> Devices<'a> {
 
     fn blank(&self) -> Box<dyn Member> {
         if self.kind != Kind::Files {
-            // Written once, so that no page of it is new.
+            // Written once, so that none of its pages is new.
             let device = MemoryMember::new(self.member_bytes);
             let page = vec![0xA5; CALL_BYTES];
             for at in (0..self.member_bytes).step_by(CALL_BYTES) {
@@ -237,7 +236,7 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// GB/s of one device that is written from its start to its end, and flushed.
+/// GB/s of writing one device from start to end, with a flush.
 fn written(device: &dyn Member, devices: &Devices<'_>) -> f64 {
     let threads: usize = if devices.kind == Kind::Memory { 1 } else { 4 };
     let (page, member_bytes) = (Pages::filled(CALL_BYTES, 7), devices.member_bytes);
@@ -257,7 +256,7 @@ fn written(device: &dyn Member, devices: &Devices<'_>) -> f64 {
     rate(member_bytes, start.elapsed())
 }
 
-/// The same copies and the same sums with nothing around them, of a quarter of the bytes.
+/// The same copies and sums without an engine, of a quarter of the bytes.
 fn bare(shape: Shape, member_bytes: u64) -> f64 {
     const BLOCK: usize = 64 << 10;
     let length = usize::try_from(member_bytes / 4).expect("small");
@@ -273,8 +272,7 @@ fn bare(shape: Shape, member_bytes: u64) -> f64 {
         let sources: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
         match (&sources[..], shape.lost) {
             ([copy], _) => targets[0][at..at + BLOCK].copy_from_slice(copy),
-            // In half of the rows the two are data, in the others one of them is parity, or both
-            // are.
+            // In half of the rows both lost blocks are data; in the others one or both are parity.
             ([data @ .., p, q], 2) => {
                 let known = data.iter().copied().map(Some);
                 let known: Vec<Option<&[u8]>> = [None, None].into_iter().chain(known).collect();
@@ -331,14 +329,14 @@ impl Rebuilt {
         Self { volume, heard, uuid: RefCell::new(100) }
     }
 
-    /// Loses members, and gives back how fast others were filled: GB/s of each.
+    /// Loses members, and returns the speed of filling others: GB/s of each.
     fn rebuild(&self, shape: Shape, devices: &Devices<'_>) -> f64 {
         self.lose(shape, devices);
         let (sectors, took) = self.wait_until_filled(shape);
         rate(sectors * 512, took)
     }
 
-    /// Members fail and are taken away, and blank devices come, which are filled from then on.
+    /// Fails and removes members, and adds blank devices, which are filled from then on.
     fn lose(&self, shape: Shape, devices: &Devices<'_>) {
         let view = self.volume.view();
         self.volume.request_job(braid_runtime::JobRequest::Pause);
@@ -361,13 +359,14 @@ impl Rebuilt {
         self.volume.request_job(braid_runtime::JobRequest::Resume);
     }
 
-    /// Sectors of each member that was filled, and how long that took.
+    /// Sectors of each filled member, and the time it took.
     fn wait_until_filled(&self, shape: Shape) -> (u64, Duration) {
         let (mut began, mut recovered) = (None, 0);
         loop {
             let (at, notice) = self.heard.recv_timeout(PATIENCE).expect("the rebuild ends");
             match notice {
-                // With two lost, one may begin before the other has its slot, and ends for it.
+                // With two lost, a job may begin before the second has its slot, and is restarted
+                // for it.
                 Notice::JobBegan(progress) if progress.kind == JobKind::Recovery => {
                     began = began.or(Some((at, progress.end)));
                 }

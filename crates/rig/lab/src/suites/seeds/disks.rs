@@ -14,7 +14,6 @@ use super::super::peers::mounted::{Loop, again, output};
 /// Minimum time of a request, in milliseconds: close to a seek of a fast disk.
 const REQUEST_MS: u32 = 2;
 
-/// A device that is such a disk.
 pub(super) struct Disk {
     /// A loop device with direct I/O to the FUSE file, since FUSE does not say how direct I/O must
     /// be aligned.
@@ -26,7 +25,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// One of so many mebibytes, whose file is in a folder of this name for FUSE.
+    /// A disk of `mebibytes`, whose file is in a FUSE folder of this name.
     pub(super) fn new(place: &Path, name: &str, mebibytes: usize) -> Result<Self, String> {
         let socket = place.join(format!("{name}.sock"));
         let mut nbdkit = Command::new("nbdkit");

@@ -40,7 +40,7 @@ const WRITTEN: Metric = Metric::more("written", "MB/s");
 const READS: Metric = Metric::more("reads", "1/s");
 const WRITES: Metric = Metric::more("writes", "1/s");
 
-/// Words of `braid serve` that make the difference, by variant.
+/// Options of `braid serve` that differ, by variant.
 type Variants = &'static [(&'static str, &'static [&'static str])];
 
 const THRESHOLDS: Variants = &[
@@ -59,7 +59,7 @@ struct Experiment {
     kind: Option<&'static str>,
     variants: Variants,
     metrics: &'static [Metric],
-    /// Jobs of fio, each with its own words.
+    /// Jobs of fio, each with its own options.
     jobs: &'static [&'static [&'static str]],
 }
 
@@ -167,7 +167,7 @@ impl Experiment {
                 Some(mount) => command.arg(format!("--directory={}", mount.folder().display())),
                 None => command.arg(format!("--filename={}", lived.array.display())),
             };
-            // A page cache would write once what is written over and over.
+            // A page cache would join repeated writes of one place.
             command.args(["--ioengine=libaio", "--direct=1"]);
             if small {
                 command.arg("--io_size=64k");
@@ -189,7 +189,7 @@ impl Experiment {
     }
 }
 
-/// An array over such disks, with a file system on it or none. Fields are dropped in this order.
+/// An array over such disks, with or without a file system. Fields are dropped in this order.
 struct Lived {
     mount: Option<Mount>,
     _disk: Option<Loop>,

@@ -45,7 +45,7 @@ fn run(settings: &Settings) -> Report {
     let name = format!("threads, stalls for {}", length(stall_ms));
     let stall = Duration::from_millis(stall_ms);
     let go = |sit_out| threads::run(sit_out, stall);
-    // Without a round that warms up: each is a minute.
+    // Without a warm-up round: each run takes a minute.
     case(&Settings { small: true, ..once }, &mut report, (&name, stall_ms), go);
     report.note(format!(
         "RAID-6 of {} members, {} readers and {} writers of {} KiB anywhere, one at a time each; a read counts if any of it \
@@ -92,7 +92,7 @@ fn case(
     };
     let case = race(settings, name, &METRICS, contenders);
     let mut case = case.map(|case| case.with(targets.iter().cloned()));
-    // Only one of them notices anything, and only if it is worth noticing.
+    // Only *braid* notices a stall, and only one that is long enough.
     let times = noticed.into_inner().and_then(|outcome| {
         let noticed = outcome.noticed_ns?.saturating_sub(outcome.start_ns);
         Some((noticed, outcome.back_ns?.saturating_sub(outcome.end_ns)))

@@ -19,11 +19,11 @@ use crate::random::Random;
 
 const ORDINARY: Duration = Duration::from_millis(2);
 const BEFORE: Duration = Duration::from_secs(1);
-/// Longer than a member takes to be read again.
+/// More than the time until a member is read again.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: u64 = BLOCK_SECTORS * 512;
 
-/// One run, of as long as the stall and a few seconds.
+/// One run, a few seconds longer than the stall.
 pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
     let begin = Instant::now();
     let since = move || u64::try_from(begin.elapsed().as_nanos()).expect("some years");
@@ -66,7 +66,7 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
         let start_ns = since();
         stalled.set_read(stall);
         stalled.set_write(stall);
-        // Only what has begun waits so long: the member is well when that is over.
+        // Only requests that have begun wait so long: the member is well after them.
         thread::sleep(stall.min(Duration::from_millis(100)));
         stalled.set_read(ORDINARY);
         stalled.set_write(ORDINARY);
@@ -91,7 +91,7 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
     outcome
 }
 
-/// One client until it is told to end; when each of its reads began and ended.
+/// Runs one client until the end; returns when each of its reads began and ended.
 fn ask(
     volume: &Volume,
     number: usize,

@@ -22,7 +22,7 @@ pub(super) struct Outcome {
     /// The stall.
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    /// Reads that were under way in it.
+    /// Times of reads during the stall.
     pub(super) read_ns: Vec<u64>,
     pub(super) errors: u64,
     pub(super) noticed_ns: Option<u64>,
@@ -36,11 +36,11 @@ pub(super) const WRITERS: usize = 2;
 pub(super) const BLOCK_SECTORS: u64 = 32;
 /// A writer's pause between an answer and its next write; its writes are acknowledged early.
 pub(super) const THINK_NS: u64 = 50_000_000;
-/// When the stall begins, and how long it is looked on afterwards.
+/// Time before the stall, and after it.
 const BEFORE_NS: u64 = 5_000_000_000;
 const AFTER_NS: u64 = 30_000_000_000;
 
-/// A request that is not answered.
+/// A request without an answer yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     client: usize,
@@ -57,7 +57,7 @@ pub(super) struct World {
     kept: Vec<DiskRequest>,
     stall: (u64, u64),
     random: Vec<Random>,
-    /// When each client asks next; none while it waits for an answer.
+    /// When each client submits next; `None` while it waits for an answer.
     asks_at: Vec<Option<u64>>,
     capacity: u64,
     pending: BTreeMap<u64, Pending>,
@@ -138,7 +138,7 @@ impl World {
         world
     }
 
-    /// Runs it until the stall is long over.
+    /// Runs until long after the stall.
     pub(super) fn run(mut self) -> Outcome {
         let end = self.stall.1 + AFTER_NS;
         loop {
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// The next moment at which something happens.
+    /// The moment of the next event.
     fn next(&self) -> u64 {
         let disk = |(slot, disk): (usize, &Disk)| {
             let next = disk.next();
@@ -235,7 +235,7 @@ impl World {
         self.poll();
     }
 
-    /// Carries out what both machines ask for, until there is nothing.
+    /// Carries out the effects of both machines until there are none.
     fn poll(&mut self) {
         let now = Instant(self.now);
         loop {
@@ -306,7 +306,7 @@ impl World {
         }
     }
 
-    /// Counts a read that was under way while the member stalled.
+    /// Counts a read that was out while the member stalled.
     fn count(&mut self, pending: Pending, ended: u64) {
         if pending.client < READERS && ended >= self.stall.0 && pending.since < self.stall.1 {
             self.outcome.read_ns.push(ended - pending.since);

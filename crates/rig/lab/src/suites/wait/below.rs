@@ -1,4 +1,4 @@
-//! Where the daemon of the models writes a row: bare copies and a sum, or the engine.
+//! The layer to which the models' daemon writes a row: bare copies and a sum, or the engine.
 
 use braid_member::{Member, MemoryMember};
 use braid_parity::kernel;
@@ -12,10 +12,10 @@ const STRIPE_BYTES: usize = (DATA + 1) * BLOCK_BYTES;
 
 /// The layer below the stripes that writers wait for. One thread writes, the daemon.
 pub(super) trait Below: Sync {
-    /// Writes the data of a row, which are in a stripe from now on, and its parity.
+    /// Writes the data of a row from a stripe's blocks, and its parity.
     fn write(&self, blocks: &mut Blocks, stripe: usize, row: u64, data: &[u8]);
 
-    /// Makes durable what was written.
+    /// Makes all earlier writes durable.
     fn flush(&self);
 }
 
@@ -29,7 +29,7 @@ impl Blocks {
 }
 
 /// Copies and sums with the engine's kernel, without an engine, into the same kind of members.
-/// Kinder to the rule than md was: no lookup, no state machine.
+/// Faster than md: no lookup, no state machine.
 pub(super) struct Bare(Vec<MemoryMember>);
 
 impl Bare {
@@ -66,8 +66,8 @@ impl Below for Bare {
     }
 }
 
-/// The engine, which is asked for one row at a time, answers when members have it, and so never
-/// waits for a stripe itself.
+/// The engine gets one row at a time and answers when members have it, so it never waits for a
+/// stripe itself.
 pub(super) struct Engine(Volume);
 
 impl Engine {

@@ -60,7 +60,7 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// Models over bare copies, and the runtime that ships.
+/// Models over bare copies, and the shipped runtime.
 fn shipped(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), name: &str) {
     let rows = writers * ROWS_PER_FILE;
     let before = Model::new(Rule::WakeAll, Bare::new(rows));

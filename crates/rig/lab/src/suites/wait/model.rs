@@ -17,10 +17,10 @@ use super::below::{Below, Blocks};
 use super::stripes::{Rule, Stripes};
 use super::work::{Files, ROW_BYTES, ROWS_PER_FILE};
 
-/// Stripes that the daemon works on in one go.
+/// Stripes that the daemon writes at once.
 const BATCH: usize = 8;
 
-/// A stripe that has its data.
+/// A stripe with its data.
 struct Work {
     stripe: usize,
     row: u64,
@@ -64,7 +64,7 @@ impl<B: Below + Send + 'static> Model<B> {
         Self { shared, daemon: Some(daemon) }
     }
 
-    /// How often a writer that waited for a stripe was woken, so far.
+    /// How often a writer that waited for a stripe was woken so far.
     pub(super) fn wake_ups(&self) -> u64 {
         self.shared.stripes.wake_ups()
     }
@@ -139,7 +139,6 @@ impl<B: Below> Shared<B> {
         self.given.notify_one();
     }
 
-    /// The daemon.
     fn run(&self) {
         let (mut blocks, mut batch) = (Blocks::new(), Vec::new());
         loop {

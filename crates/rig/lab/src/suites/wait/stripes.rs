@@ -18,18 +18,17 @@ use super::work::STRIPES;
 /// Hash values, each with its own queue.
 const HASHES: usize = 8;
 
-/// Which of the writers that wait is woken when stripes are freed.
+/// Which waiting writers are woken when stripes are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// All, from one queue, when a batch is freed.
     WakeAll,
-    /// One for each stripe that is freed, from the queue of its hash value.
+    /// One for each freed stripe, from the queue of its hash value.
     WakeOnePerHash,
-    /// The first of the queue of its hash value, which owns the stripe from then on.
+    /// The first in the queue of its hash value, which owns the stripe from then on.
     HandOver,
 }
 
-/// All stripes of a cache.
 pub(super) struct Stripes {
     rule: Rule,
     pools: Vec<Pool>,
@@ -45,13 +44,14 @@ struct Pool {
 
 struct Free {
     stripes: Vec<usize>,
-    /// A writer found none free; until less than three quarters are taken, none takes one.
+    /// A writer found no free stripe. Until less than three quarters are taken, no writer takes
+    /// one.
     is_blocked: bool,
-    /// Writers that are handed a stripe, in the order in which they came.
+    /// Writers that will be handed a stripe, in order of arrival.
     waiters: VecDeque<Arc<Waiter>>,
 }
 
-/// A writer that is handed a stripe.
+/// A writer that will be handed a stripe.
 #[derive(Default)]
 struct Waiter {
     stripe: Mutex<Option<usize>>,
@@ -70,7 +70,7 @@ impl Stripes {
         Self { rule, pools: (0..pools).map(pool).collect(), wake_ups: AtomicU64::new(0) }
     }
 
-    /// How often a writer that waited for a stripe was woken, so far.
+    /// How often a writer that waited for a stripe was woken so far.
     pub(super) fn wake_ups(&self) -> u64 {
         self.wake_ups.load(Ordering::Relaxed)
     }
@@ -80,12 +80,12 @@ impl Stripes {
         &self.pools[usize::try_from(stripe_or_row % pools).expect("few pools")]
     }
 
-    /// A free stripe for a row; waits for one.
+    /// Waits for a free stripe for a row.
     pub(super) fn take(&self, row: u64) -> usize {
         let pool = self.pool(row);
         let mut free = pool.free.lock().expect("no holder panics");
         if self.rule == Rule::HandOver {
-            // One in the list means that none waits.
+            // A free stripe means that no writer waits.
             if let Some(stripe) = free.stripes.pop() {
                 return stripe;
             }
@@ -107,7 +107,7 @@ impl Stripes {
         free.stripes.pop().expect("there is one")
     }
 
-    /// Gives a batch of stripes back.
+    /// Returns a batch of stripes.
     pub(super) fn free(&self, stripes: impl Iterator<Item = usize>) {
         if self.rule == Rule::WakeAll {
             let pool = &self.pools[0];

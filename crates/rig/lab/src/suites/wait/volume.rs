@@ -24,7 +24,7 @@ impl Braid {
     }
 }
 
-/// An array with room for so many files.
+/// An array with room for this many files.
 pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
     let rows = files * FILE_BYTES / (DATA * BLOCK_BYTES) as u64;
     let slots = u16::try_from(DATA + 1).expect("few");
@@ -32,7 +32,7 @@ pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
         level: Level::Raid5,
         slots,
         chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
-        // Room for the superblock and what is reserved behind it.
+        // Room for the superblock and the space reserved behind it.
         member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
         policy: Policy::Resync,
     };

@@ -6,22 +6,20 @@ use std::time::Instant;
 
 use crate::frame::Usage;
 
-/// Data blocks of a stripe; one of parity comes with them.
+/// Data blocks of a stripe; it has one of parity besides.
 pub(super) const DATA: usize = 3;
 /// The chunk, and so the stripe unit.
 pub(super) const BLOCK_BYTES: usize = 4 << 10;
 /// Data of a chunk row.
 pub(super) const ROW_BYTES: usize = DATA * BLOCK_BYTES;
-/// A file is the least whole number of rows that holds 4 MiB: no row belongs to two files.
+/// The least number of rows that holds 4 MiB: no row belongs to two files.
 pub(super) const ROWS_PER_FILE: u64 = (4u64 << 20).div_ceil(ROW_BYTES as u64);
-/// Stripes of the cache.
 pub(super) const STRIPES: usize = 256;
-/// Bytes of a file.
 pub(super) const FILE_BYTES: u64 = ROWS_PER_FILE * ROW_BYTES as u64;
 
-/// Something that files can be written to, by many threads at once.
+/// A target to which many threads write files at once.
 pub(super) trait Files: Sync {
-    /// How it takes a file's bytes.
+    /// The form in which it takes a file's bytes.
     type Payload: Send;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload;
