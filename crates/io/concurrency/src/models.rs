@@ -44,13 +44,11 @@ mod with_shuttle {
 
     use crate::with_shuttle::begin_time;
 
-    /// The seed of every model's schedules.
     const SEED: u64 = 1;
     /// Forced switches of threads in one schedule.
     const CHANGES_MAX: usize = 3;
     /// No model takes this many steps unless a thread waits for ever.
     const STEPS_MAX: usize = 400_000;
-    /// Stack of a modelled thread.
     const STACK_BYTES: usize = 256 << 10;
 
     /// The environment variable that lengthens a run by a factor.

@@ -153,7 +153,6 @@ struct Dispatcher<T> {
     spares: Vec<Batch<T>>,
 }
 
-/// Dispatches to be handed to the device.
 struct Batch<T> {
     vectors: Vec<Vector>,
     /// The items of all vectors, in order.
@@ -335,7 +334,6 @@ impl<T> Scheduler<T> {
         self.keep(batch);
     }
 
-    /// As `dispatch`, with events.
     fn bring(&self, device: &impl Device<T>, events: impl IntoIterator<Item = Event<T>>) {
         let mut batch = Batch::default();
         self.combiner.hand_over(events, &mut batch, self.carry(device));

@@ -14,7 +14,6 @@ pub struct Depth {
     pub kept_for_writes: u32,
 }
 
-/// Dispatches that are out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Out {
     pub(crate) reads: u32,

@@ -11,7 +11,6 @@ use crate::nodes::{Node, Nodes, Parts};
 use crate::queue::Queue;
 use crate::settings::{Policy, Settings};
 
-/// The entries that wait in one class.
 #[derive(Debug, Default)]
 struct Waiting {
     /// By [`Direction`].
@@ -333,7 +332,6 @@ impl Elevator {
         self.classes[class.index()].queues[direction as usize].remove(&mut self.nodes, node);
     }
 
-    /// The next entry of one class.
     fn take(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
         let head = self.classes[class.index()].head.front().copied();
         if head.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {

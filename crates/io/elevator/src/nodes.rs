@@ -10,7 +10,6 @@ use crate::entry::Entry;
 
 pub(crate) type Node = u32;
 
-/// An entry and its links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linked {
     pub(crate) entry: Entry,
@@ -24,20 +23,16 @@ pub(crate) struct Linked {
     pub(crate) parts: u32,
     /// As the first of a group: when its oldest part came.
     pub(crate) came_ns: u64,
-    /// The next older group.
     pub(crate) older: Option<Node>,
-    /// The next younger group.
     pub(crate) younger: Option<Node>,
 }
 
 impl Linked {
-    /// The sector after the group's last.
     pub(crate) const fn end(&self) -> u64 {
         self.entry.start + self.sectors as u64
     }
 }
 
-/// All entries of one elevator.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     all: Vec<Linked>,
@@ -96,7 +91,6 @@ impl Nodes {
         Parts { nodes: self, next: Some(first) }
     }
 
-    /// Frees the nodes of a group.
     pub(crate) fn free(&mut self, first: Node) {
         let mut next = Some(first);
         while let Some(node) = next {

@@ -24,7 +24,6 @@ impl Queue {
         self.sorted.is_empty()
     }
 
-    /// The group that has waited longest.
     pub(crate) fn oldest(&self) -> Option<Node> {
         self.oldest
     }
@@ -39,7 +38,6 @@ impl Queue {
         self.sorted.get(self.index_from(sector)).copied()
     }
 
-    /// The index of the first group at a sector or above it.
     fn index_from(&self, sector: u64) -> usize {
         self.sorted.partition_point(|(start, _)| *start < sector)
     }
@@ -92,7 +90,6 @@ impl Queue {
         }
     }
 
-    /// Takes a group out for dispatch.
     pub(crate) fn remove(&mut self, nodes: &mut Nodes, node: Node) {
         self.remove_by_the_way(nodes, node);
         self.position = nodes.get(node).end();
@@ -107,7 +104,6 @@ impl Queue {
         self.unlink(nodes, node);
     }
 
-    /// Takes the next group upwards from where this direction stopped.
     pub(crate) fn take_next_up(&mut self, nodes: &mut Nodes) -> Option<Node> {
         let index = self.index_from(self.position);
         if index == self.sorted.len() {

@@ -136,10 +136,8 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 /// Refuses a member whose bytes another process uses by another path, and locks every layer. The
-/// locks end when the files are closed.
-///
-/// # Errors
-/// [`OpenError::Busy`], with the layer and its holder.
+/// locks end when the files are closed. Fails with [`OpenError::Busy`], with the layer and its
+/// holder.
 pub(crate) fn hold(
     path: &Path,
     device: DeviceNumber,

@@ -34,7 +34,6 @@ struct Zeroes([u8; ZERO_BUFFER_BYTES]);
 
 static ZEROES: Zeroes = Zeroes([0; ZERO_BUFFER_BYTES]);
 
-/// Zeroes to write from.
 pub(crate) fn zeroes() -> &'static [u8] {
     &ZEROES.0
 }
@@ -296,7 +295,6 @@ impl Descriptor {
         self.sync().inspect_err(|error| self.fail_flushes(*error))
     }
 
-    /// Writes zeroes by hand.
     pub(crate) fn write_zeroes(
         &self,
         offset_bytes: u64,
@@ -319,7 +317,6 @@ impl Descriptor {
         &self.ways
     }
 
-    /// Makes zeroes in the best way available.
     pub(crate) fn zero(
         &self,
         offset_bytes: u64,

@@ -57,7 +57,6 @@ fn system(call: &'static str) -> impl Fn(std::io::Error) -> DirectError {
     move |error| DirectError::System { call, errno: error.raw_os_error().unwrap_or(0) }
 }
 
-/// Opens the same file past the page cache.
 pub(crate) fn reopen(file: &File, writable: bool) -> Result<File, DirectError> {
     let status = statx(file, "", AtFlags::EMPTY_PATH, DIRECT_ALIGNMENT)
         .map_err(|errno: Errno| system("statx")(errno.into()))?;
@@ -92,7 +91,6 @@ fn is_kept(read: std::io::Result<usize>) -> Result<(), DirectError> {
     }
 }
 
-/// Whether these alignments suffice.
 fn judge(offset_bytes: u32, memory_bytes: u32) -> Result<(), DirectError> {
     let sector = 512;
     match (offset_bytes, memory_bytes) {
@@ -107,7 +105,6 @@ pub(crate) fn share(file: &File) -> Result<Arc<OwnedFd>, DirectError> {
     Ok(Arc::new(file.try_clone().map_err(system("dup"))?.into()))
 }
 
-/// Whether these bytes are aligned for direct I/O.
 pub(crate) fn is_aligned(address: usize, length: usize, offset_bytes: u64) -> bool {
     let all = address as u64 | length as u64 | offset_bytes;
     all.is_multiple_of(SECTOR_BYTES)

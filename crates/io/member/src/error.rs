@@ -392,7 +392,6 @@ pub fn is_shortage(errno: i32) -> bool {
     SHORTAGES.contains(&Errno::from_raw_os_error(errno))
 }
 
-/// The operating system's words for an error number.
 fn errno_words(errno: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(errno)
 }

@@ -29,7 +29,6 @@ impl Flushes {
         Self(AtomicU64::new(NEVER))
     }
 
-    /// A flush or a durable write has failed.
     pub(crate) fn fail(&self, error: MemberError) {
         let failed = match error {
             // Refused before any byte was accepted: says nothing about earlier writes.

@@ -17,7 +17,6 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// From the packed number in `struct stat`.
     pub(crate) fn from_packed(packed: u64) -> Self {
         Self { major: rustix::fs::major(packed), minor: rustix::fs::minor(packed) }
     }

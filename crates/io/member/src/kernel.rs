@@ -35,7 +35,6 @@ pub(crate) struct Named {
     pub(crate) number: DeviceNumber,
 }
 
-/// An attached loop device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attached {
     /// The kernel's name, such as `loop3`.
@@ -75,7 +74,6 @@ impl Kernel {
         Self { sys, proc, dev }
     }
 
-    /// The holder of the device or file with this key.
     pub(crate) fn holder_of(&self, key: IdentityKey) -> Option<Holder> {
         let related = self.related_to(key);
         self.holder_among(key, &related).or_else(|| self.loop_device_over(key, &related))
@@ -100,7 +98,6 @@ impl Kernel {
             .or_else(|| self.swap_on(key, related))
     }
 
-    /// The kernel's name of a block device.
     pub(crate) fn name_of(&self, device: DeviceNumber) -> Option<String> {
         named(&self.device_folder(device)?).map(|named| named.name)
     }
@@ -133,7 +130,6 @@ impl Kernel {
         number_in(&self.device_folder(device)?.join("size"))
     }
 
-    /// Every attached loop device.
     pub(crate) fn loops(&self) -> Vec<Attached> {
         let names = entries(&self.sys.join("block"));
         names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()

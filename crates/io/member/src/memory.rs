@@ -111,7 +111,6 @@ impl MemoryMember {
     }
 }
 
-/// Cuts a range at the borders of pieces.
 fn parts(offset_bytes: u64, length: usize) -> impl Iterator<Item = Part> {
     let piece_bytes = MEMORY_PIECE_BYTES as u64;
     let mut at = 0;

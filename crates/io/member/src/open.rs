@@ -357,7 +357,6 @@ fn refuse(path: &Path, holder: Option<Holder>) -> Result<(), OpenError> {
     }
 }
 
-/// Translates an error of the operating system.
 fn path_error(path: &Path, call: &'static str, error: &std::io::Error) -> OpenError {
     let path: PathBuf = path.into();
     // The standard library refuses a path with a NUL before the system sees it.

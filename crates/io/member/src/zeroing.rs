@@ -62,7 +62,6 @@ impl Ways {
         }
     }
 
-    /// Whether a way was never refused.
     pub(crate) fn has(&self, way: ZeroWay) -> bool {
         self.flag(way).load(Ordering::Relaxed)
     }

@@ -47,7 +47,6 @@ pub(crate) fn set_bytes_max(bytes: usize) {
     SLABS_MAX.store((bytes / SLAB_BYTES).min(SLABS), Ordering::Relaxed);
 }
 
-/// The memory, and how much of it is used.
 pub(crate) struct Arena {
     region: Region,
     /// Where the first slab begins in the region.
@@ -81,10 +80,8 @@ impl Arena {
         Some(Self { region, offset_bytes, slabs, carving })
     }
 
-    /// Zeroed memory of this size, never handed out before; `None` when the arena is full.
-    ///
-    /// # Panics
-    /// If the size is no power of two, or more than a slab.
+    /// Zeroed memory of this size, never handed out before; `None` when the arena is full. Panics
+    /// if the size is no power of two, or more than a slab.
     pub(crate) fn carve(&self, size_bytes: usize) -> Option<NonNull<u8>> {
         assert!(size_bytes.is_power_of_two() && size_bytes <= SLAB_BYTES, "a size that slabs have");
         let mut carving = self.carving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,10 +100,7 @@ impl Arena {
         NonNull::new(self.slab(slab).as_ptr().wrapping_add(rest))
     }
 
-    /// The address of a slab.
-    ///
-    /// # Panics
-    /// If the number is too large.
+    /// The address of a slab. Panics if the number is too large.
     pub(crate) fn slab(&self, slab: usize) -> NonNull<u8> {
         assert!(slab <= self.slabs, "a slab of the arena, or its end");
         let start = self.region.as_non_null().as_ptr();

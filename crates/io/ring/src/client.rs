@@ -101,7 +101,6 @@ pub struct Token {
 }
 
 impl From<u64> for Token {
-    /// A request of the only client.
     fn from(request: u64) -> Self {
         Self { client: 0, request }
     }

@@ -40,7 +40,6 @@ macro_rules! tally {
         }
 
         impl Tally {
-            /// Adds this worker's counts to `sum`.
             pub(crate) fn add_to(&self, sum: &mut Counters) {
                 $(sum.$name += self.$name.load(Ordering::Relaxed);)*
             }

@@ -41,7 +41,6 @@ impl RingError {
         matches!(self, Self::NotAllowed { .. } | Self::TooOld { .. } | Self::LockedMemory)
     }
 
-    /// Translates an error of `io_uring_setup`.
     pub(crate) fn of_setup(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Self::NotAllowed { errno: error },

@@ -67,10 +67,8 @@ impl Files {
         }
     }
 
-    /// Unregisters a file, if it is registered.
-    ///
-    /// # Panics
-    /// If the kernel refuses: the file would stay open.
+    /// Unregisters a file, if it is registered. Panics if the kernel refuses: the file would stay
+    /// open.
     pub(crate) fn remove(&mut self, ring: &IoUring, file: &Descriptor) {
         let Some(name) = self.number(file.as_raw_fd()) else { return };
         let updated = ring.submitter().register_files_update(u32::from(name), &[-1]);
@@ -79,7 +77,6 @@ impl Files {
         self.numbers[usize::try_from(file.as_raw_fd()).expect("an open descriptor")] = NONE;
     }
 
-    /// Unregisters all files, for good.
     pub(crate) fn clear(&mut self, ring: &IoUring) {
         if !self.entries.is_empty() {
             // The ring's own end would do the same, later.

@@ -59,7 +59,6 @@ struct Pending {
     is_cancelled: bool,
 }
 
-/// An operation that has ended, for its handler.
 pub(crate) struct Ended {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) completion: Completion,
@@ -71,7 +70,6 @@ enum Step {
     End(io::Result<usize>),
 }
 
-/// A ring and its operations.
 pub(crate) struct Flight {
     ring: IoUring,
     // Boxed, since entries point into them.
@@ -106,10 +104,8 @@ impl Flight {
         self.slots.len() - self.free.len()
     }
 
-    /// Queues an operation.
-    ///
-    /// # Panics
-    /// If it would write into constant memory, or has too many segments.
+    /// Queues an operation. Panics if it would write into constant memory, or has too many
+    /// segments.
     pub(crate) fn submit(
         &mut self,
         mut operation: Operation,
@@ -227,10 +223,7 @@ impl Flight {
     }
 
     /// Submits all queued entries. With `sleep`, if there is no completion yet, waits for one, no
-    /// longer than it says.
-    ///
-    /// # Panics
-    /// On an error that only a bug here can cause.
+    /// longer than it says. Panics on an error that only a bug here can cause.
     pub(crate) fn enter(&mut self, sleep: Option<Option<Duration>>) {
         loop {
             self.refill();
@@ -333,7 +326,6 @@ impl Drop for Flight {
 }
 
 impl Pending {
-    /// The accepted socket of a client.
     #[allow(unsafe_code)]
     fn accepted(&self, result: i32) -> Option<OwnedFd> {
         let is_socket = matches!(self.operation, Operation::Accept { .. }) && result >= 0;
@@ -543,7 +535,6 @@ mod tests {
     use super::*;
     use crate::setup::ring;
 
-    /// A ring's result for one entry.
     #[allow(unsafe_code)]
     fn answer(entry: squeue::Entry) -> Option<i32> {
         let mut ring = ring(8).ok()?;

@@ -131,7 +131,6 @@ impl Segment {
         self.memory
     }
 
-    /// Whether the kernel may write into it.
     pub(crate) fn is_writable(&self) -> bool {
         !matches!(self.memory, Memory::Constant(_))
     }

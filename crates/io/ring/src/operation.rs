@@ -54,7 +54,6 @@ impl Operation {
         }
     }
 
-    /// The file or socket of the operation.
     pub(crate) fn file(&self) -> &Descriptor {
         match self {
             Self::Read { file, .. }
@@ -73,12 +72,10 @@ impl Operation {
         matches!(self, Self::Accept { .. } | Self::Poll { .. } | Self::Receive { .. })
     }
 
-    /// Whether it writes into its memory.
     pub(crate) fn fills(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::Receive { .. })
     }
 
-    /// Bytes to move in all.
     pub(crate) fn length_bytes(&mut self) -> usize {
         self.memory().map_or(0, |memory| memory.iter().map(Segment::length_bytes).sum())
     }

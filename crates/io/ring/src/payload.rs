@@ -98,7 +98,6 @@ struct Spare {
 #[allow(unsafe_code)]
 unsafe impl Send for Spare {}
 
-/// Memory that payloads gave back.
 struct Kept {
     classes: [Mutex<Vec<Spare>>; CLASSES],
     mappings: Mutex<Vec<Spare>>,
@@ -368,7 +367,6 @@ impl Payload {
         Self { start, skip_bytes: 0, length_bytes, capacity_bytes }
     }
 
-    /// Gives the memory away.
     fn take_memory(&mut self) -> Option<Spare> {
         let empty = Self::of(NonNull::dangling(), 0, 0);
         let Self { start, capacity_bytes, .. } =

@@ -115,7 +115,6 @@ fn build(wishes: Wishes, entries: u32) -> io::Result<IoUring> {
     Ok(ring)
 }
 
-/// From now on the ring allows only the listed operations.
 fn restrict(ring: &IoUring) -> io::Result<()> {
     let operations = OPERATIONS.into_iter().map(Restriction::sqe_op);
     let registered = REGISTERED.into_iter().map(Restriction::register_op);
@@ -125,7 +124,6 @@ fn restrict(ring: &IoUring) -> io::Result<()> {
     ring.submitter().register_enable_rings()
 }
 
-/// Refuses a ring that lacks a required feature.
 fn check(ring: IoUring) -> Result<IoUring, RingError> {
     let parameters = ring.params();
     let needs = [

@@ -44,7 +44,6 @@ impl Timers {
         self.heap.push(Timer { at, sleeper, token });
     }
 
-    /// The next timer whose moment has come.
     pub(crate) fn due(&mut self, now: Instant) -> Option<(Arc<dyn Wake>, u64)> {
         if self.heap.peek()?.at > now {
             return None;
@@ -52,7 +51,6 @@ impl Timers {
         self.heap.pop().map(|timer| (timer.sleeper, timer.token))
     }
 
-    /// Time until the nearest.
     pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
         self.heap.peek().map(|timer| timer.at.saturating_duration_since(now))
     }

@@ -20,7 +20,6 @@ use crate::workers::{Item, Mailbox, Shared};
 /// How long a stop waits for peers to take pending sends.
 const SENDING_GRACE: Duration = Duration::from_secs(2);
 
-/// A task of this worker's own.
 enum Task {
     Wake(Arc<dyn Wake>, u64),
     Posted(Item),
@@ -61,7 +60,6 @@ impl Worker {
         }
     }
 
-    /// The worker that runs this thread.
     pub(crate) fn current() -> Option<Rc<Self>> {
         CURRENT.with_borrow(Clone::clone)
     }
@@ -160,7 +158,6 @@ impl Worker {
         forgotten.for_each(|(sleeper, token)| sleeper.forgotten(token));
     }
 
-    /// Delivers ended operations to their handlers.
     fn tell(&self, ended: &mut Vec<Ended>) {
         let mut flight = self.flight.borrow_mut();
         if flight.reap(ended) {
@@ -225,7 +222,6 @@ impl Worker {
         }
     }
 
-    /// Submits this turn's entries, and sleeps if there is no work.
     fn sleep(&self) {
         if self.polls() {
             return;
@@ -246,14 +242,12 @@ impl Worker {
         self.flight.borrow_mut().enter(sleep);
     }
 
-    /// Counts this worker as under way.
     fn count(&self) {
         if !self.is_counted.replace(true) {
             self.shared.under_way.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Whether no worker has work left after a stop.
     fn is_over(&self) -> bool {
         let now = Instant::now();
         let sends_until = self.sends_until.get().unwrap_or(now + SENDING_GRACE);

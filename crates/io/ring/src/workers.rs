@@ -63,7 +63,6 @@ impl Default for Settings {
 /// Code to run on a worker.
 pub type Call = Box<dyn FnOnce(&Worker) + Send>;
 
-/// An item for a worker's inbox.
 pub(crate) enum Item {
     Wake(Arc<dyn Wake>, u64),
     Call(Call),
@@ -77,7 +76,6 @@ pub(crate) enum Item {
 #[error("the workers are stopping")]
 pub struct Refused;
 
-/// One worker as other threads see it.
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Item>,
     /// Written to wake a sleeping worker. Never read: the kernel reports each write.
@@ -85,13 +83,10 @@ pub(crate) struct Mailbox {
     pub(crate) tally: Arc<Tally>,
 }
 
-/// State shared by all workers and their owner.
 pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     stopping: AtomicBool,
-    /// See the head of this file.
     pub(crate) under_way: AtomicUsize,
-    /// See [`Settings`].
     pub(crate) busy_poll: Duration,
 }
 

@@ -27,7 +27,6 @@ const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(500);
 const MEMBER_BYTES: u64 = 64 << 20;
 
-/// The requests of the clients.
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,
@@ -43,7 +42,6 @@ const WORKLOADS: [Workload; 4] = [
     Workload { name: "1 MiB sequential write", bytes: 1 << 20, is_write: true, is_random: false },
 ];
 
-/// The figures of one round.
 #[derive(Clone, Copy, Default)]
 struct Round {
     requests: u64,

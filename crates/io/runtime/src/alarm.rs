@@ -294,10 +294,8 @@ impl Alarm {
         true
     }
 
-    /// Makes a thread sleep for all moments, unless one does already or the alarm stopped.
-    ///
-    /// # Errors
-    /// The thread could not be started. A later call tries again.
+    /// Makes a thread sleep for all moments, unless one does already or the alarm stopped. Fails:
+    /// the thread could not be started. A later call tries again.
     pub(crate) fn keep_by_thread(&self) -> io::Result<()> {
         if !self.hand_over() {
             return Ok(());

@@ -53,10 +53,7 @@ fn to_bytes(sectors: u32) -> usize {
 
 impl ShardMemory {
     /// Memory for `blocks` blocks of `block_sectors` sectors. Pages that are never used cost
-    /// nothing.
-    ///
-    /// # Errors
-    /// The address space has no room for them.
+    /// nothing. Fails if the address space has no room for them.
     pub(crate) fn new(
         blocks: u32,
         block_sectors: u32,

@@ -77,10 +77,7 @@ struct State {
 }
 
 impl Request {
-    /// A request's payload.
-    ///
-    /// # Panics
-    /// If it has none: the engine named bytes that no client lent.
+    /// A request's payload. Panics if it has none: the engine named bytes that no client lent.
     pub(crate) fn payload(&self) -> &SharedBytes {
         self.payload.as_ref().expect("an operation with a payload")
     }
@@ -255,10 +252,8 @@ impl Requests {
         request
     }
 
-    /// A request in flight.
-    ///
-    /// # Panics
-    /// If it is not in flight: the engine named a request that has been answered.
+    /// A request in flight. Panics if it is not in flight: the engine named a request that has been
+    /// answered.
     pub(crate) fn get(&self, id: RequestId) -> Arc<Request> {
         self.find(id).expect("a request in flight")
     }

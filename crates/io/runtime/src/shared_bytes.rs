@@ -50,10 +50,7 @@ impl SharedBytes {
         Ok(Self { start, length_bytes, owner: Owner::Region(region), witness })
     }
 
-    /// The payload, after its last use.
-    ///
-    /// # Panics
-    /// If the bytes were never a payload.
+    /// The payload, after its last use. Panics if the bytes were never a payload.
     pub(crate) fn into_payload(self) -> Payload {
         let _seen = self.witness.write(0, self.length_bytes);
         match self.owner {
@@ -85,8 +82,7 @@ impl SharedBytes {
         target.copy_from_slice(unsafe { self.bytes(offset, target.len()) });
     }
 
-    /// # Panics
-    /// If a run does not lie inside the memory.
+    /// Panics if a run does not lie inside the memory.
     pub(crate) fn check(&self, offset: usize, length: usize) {
         let end = offset.checked_add(length);
         assert!(end.is_some_and(|end| end <= self.length_bytes), "a run lies inside its memory");

@@ -22,10 +22,7 @@ use crate::sync::{Arc, Weak, thread};
 struct AlarmPort(Weak<Core>);
 
 impl Core {
-    /// Begins to keep the time.
-    ///
-    /// # Errors
-    /// A thread is needed and cannot be started.
+    /// Begins to keep the time. Fails if a thread is needed and cannot be started.
     pub(crate) fn keep_time(self: &Arc<Self>) -> io::Result<()> {
         self.alarm.connect(start_of(Arc::downgrade(self)));
         match &self.workers {
@@ -110,10 +107,8 @@ impl Core {
         sentinel.is_some_and(|sentinel| findable.all(|member| is_heard(sentinel, member)))
     }
 
-    /// Starts the sentinel. Looks do not overlap, so no other thread starts one meanwhile.
-    ///
-    /// # Errors
-    /// The kernel has no such facility, or no thread starts.
+    /// Starts the sentinel. Looks do not overlap, so no other thread starts one meanwhile. Fails:
+    /// the kernel has no such facility, or no thread starts.
     fn start_hearing(self: &Arc<Self>) -> io::Result<&Arc<Sentinel>> {
         let sentinel = Arc::new(Sentinel::new()?);
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));

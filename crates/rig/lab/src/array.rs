@@ -14,7 +14,6 @@ use braid_ondisk::{
 };
 use braid_runtime::{Notice, OpenMember, Options, Volume};
 
-/// Shape and policy of an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) level: Level,
@@ -38,7 +37,6 @@ pub(crate) enum Policy {
     Journal,
 }
 
-/// Opens a clean array of memory members, each wrapped by `wrap`.
 pub(crate) fn open<M: Member + 'static>(
     plan: Plan,
     options: &Options,

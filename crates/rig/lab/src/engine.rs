@@ -16,7 +16,6 @@ use braid_geometry::{ChunkRow, Geometry, LogicalSector, Role, Slot};
 
 use crate::disk::{DiskRequest, Whose};
 
-/// A request to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) slot: usize,
@@ -29,9 +28,7 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) asked: Vec<Asked>,
-    /// Clients' requests that are answered.
     pub(crate) answers: Vec<u64>,
-    /// Finished rounds of writing back.
     pub(crate) written_back: Vec<u64>,
 }
 
@@ -94,13 +91,11 @@ impl Engine {
         self.poll(now);
     }
 
-    /// A member has done this request.
     pub(crate) fn member_done(&mut self, now: u64, id: u64) {
         self.shard.handle_member_io(Instant(now), MemberIoDone { id: IoId(id), result: Ok(()) });
         self.poll(now);
     }
 
-    /// The moment of [`Self::timeout`] has come.
     pub(crate) fn handle_timeout(&mut self, now: u64) {
         self.shard.handle_timeout(Instant(now));
         self.poll(now);
@@ -123,7 +118,6 @@ impl Engine {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether every request is answered.
     pub(crate) fn has_answered_all(&self) -> bool {
         self.pieces.is_empty()
     }

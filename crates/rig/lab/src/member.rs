@@ -17,7 +17,6 @@ pub(crate) struct Waits {
     pub(crate) held_ns: [u64; 2],
 }
 
-/// A request at the disk: its tag, its side, and when it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Out {
     tag: Tag,
@@ -63,7 +62,6 @@ impl Member {
         }
     }
 
-    /// Takes a request of the engine.
     pub(crate) fn insert(
         &mut self,
         now: u64,
@@ -82,7 +80,6 @@ impl Member {
         self.elevator.handle_insert(now, entry, Place::Sorted);
     }
 
-    /// The kinds that wait in the elevator.
     pub(crate) fn waits_for(&self) -> Allowed {
         self.elevator.waits()
     }
@@ -133,7 +130,6 @@ impl Member {
         self.disk.flush(now, FLUSH | round);
     }
 
-    /// Where the arm's time went.
     pub(crate) fn account(&self) -> Account {
         self.disk.account()
     }
@@ -143,7 +139,6 @@ impl Member {
         self.elevator.is_empty() && self.disk.is_idle()
     }
 
-    /// When the next request ends.
     pub(crate) fn next(&self) -> Option<u64> {
         self.disk.next()
     }
@@ -175,7 +170,6 @@ impl Member {
     }
 }
 
-/// Completed work of a member.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) entries: Vec<u64>,
@@ -187,7 +181,6 @@ pub(crate) struct Done {
 /// The flusher's index beside the readers'.
 const FLUSHER: usize = 1;
 
-/// The index of an operation's side: readers, then the flusher.
 fn side(operation: Operation) -> usize {
     usize::from(operation != Operation::Read)
 }

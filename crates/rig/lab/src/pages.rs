@@ -24,10 +24,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// `length` bytes of one value, all of them touched.
-    ///
-    /// # Panics
-    /// If memory is short.
+    /// `length` bytes of one value, all of them touched. Panics if memory is short.
     pub(crate) fn filled(length: usize, byte: u8) -> Self {
         let mut pages = Self::zeroes(length);
         pages.fill(byte);

@@ -23,7 +23,6 @@ impl Random {
         u64::try_from(product >> 64).expect("the upper half of 128 bits")
     }
 
-    /// Puts the items into random order.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1);

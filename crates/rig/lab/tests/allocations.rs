@@ -15,12 +15,11 @@ use braid_engine::{CacheMode, Tuning};
 use braid_lab::driver::{Driver, Kind, Load, Pattern, Places, Plan};
 
 thread_local! {
-    /// This thread's calls of the allocator.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
 fn count() {
-    // A thread that is ending has no count any more, and is not the test's.
+    // An ending thread has no count any more; it is not the test's.
     let _gone = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
@@ -59,7 +58,6 @@ const WINDOWS: usize = 80;
 /// so many requests.
 const SELDOM: u64 = 1000;
 
-/// The fewest calls of the allocator in a window.
 fn calls(mode: CacheMode, missing: Option<u16>, load: Load) -> u64 {
     let tuning = Tuning { mode, ..Tuning::default() };
     let mut driver = Driver::new(Plan {

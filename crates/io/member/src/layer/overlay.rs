@@ -45,16 +45,13 @@ use crate::{Identity, Member, MemberError, check_bounds, lock_exclusively};
 
 /// Unit of the overlay, in bytes: the unit in which file systems and disks write.
 pub const BLOCK_BYTES: u64 = 4096;
-/// Magic number of a map.
 const MAGIC: &[u8; 16] = b"braid-overlay 2\n";
-/// Magic number of the file of blocks.
 const DATA_MAGIC: &[u8; 16] = b"braid-blocks  2\n";
 /// Bytes of a head: a sector, which is written whole or not at all.
 const HEAD_BYTES: usize = 512;
 const LOG_START: u64 = 4096;
 /// Bytes of a run in the log, before its checksums.
 const RUN_BYTES: usize = 16;
-/// The slot of a run of zeroes.
 const NO_SLOT: u32 = u32::MAX;
 /// Blocks of a group, for which slots are stored together.
 const GROUP_BLOCKS: u64 = 64;
@@ -180,7 +177,6 @@ impl Map {
         })
     }
 
-    /// The whole map as runs.
     fn runs(&self) -> Vec<Run> {
         let zeroes = |range: &Range<u64>| Run::zeroes(range.clone());
         let mut runs: Vec<Run> = self.zeroes.iter().flat_map(zeroes).collect();
@@ -745,7 +741,6 @@ fn slot_start(slot: u32) -> u64 {
     u64::from(slot) * BLOCK_BYTES
 }
 
-/// For lengths within a buffer.
 fn small(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is in memory")
 }

@@ -50,7 +50,6 @@ impl<M: Member> Patched<M> {
     }
 }
 
-/// For lengths within a buffer.
 fn small(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is in memory")
 }

@@ -124,10 +124,7 @@ impl Crew {
         }
     }
 
-    /// Starts all threads.
-    ///
-    /// # Errors
-    /// The operating system cannot start them all.
+    /// Starts all threads. Fails if the operating system cannot start them all.
     pub(crate) fn man_all(&self) -> io::Result<()> {
         self.man(self.count_max)
     }

@@ -273,10 +273,8 @@ impl MemberHandle {
         RecordedMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
     }
 
-    /// A write of the superblock for `state`. It must be durable, one at a time.
-    ///
-    /// # Panics
-    /// If the superblock cannot express the shape: the array tried that before.
+    /// A write of the superblock for `state`. It must be durable, one at a time. Panics if the
+    /// superblock cannot express the shape: the array tried that before.
     pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
         let applied = apply_to(&mut superblock, self.id, self.device.size_bytes(), state, time);
@@ -288,30 +286,24 @@ impl MemberHandle {
         }
     }
 
-    /// A write of its bitmap. It must be durable, one at a time.
-    ///
-    /// # Panics
-    /// If the member has no bitmap: the array knows better.
+    /// A write of its bitmap. It must be durable, one at a time. Panics if the member has no
+    /// bitmap: the array knows better.
     pub(crate) fn next_bitmap(&self, record: &BitmapRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bitmap_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::Bitmap, bytes, offset_bytes }
     }
 
-    /// A write of a record of the partial parity log. It must be durable, one at a time.
-    ///
-    /// # Panics
-    /// If the member keeps no such log: the array knows better.
+    /// A write of a record of the partial parity log. It must be durable, one at a time. Panics if
+    /// the member keeps no such log: the array knows better.
     pub(crate) fn next_parity_log(&self, record: &ParityLogRecord) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = parity_log_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::ParityLog, bytes, offset_bytes }
     }
 
-    /// A write of a piece of a journal record. It must be durable, one at a time.
-    ///
-    /// # Panics
-    /// If it is not the journal's device: the array knows better.
+    /// A write of a piece of a journal record. It must be durable, one at a time. Panics if it is
+    /// not the journal's device: the array knows better.
     pub(crate) fn next_journal(&self, record: &JournalRecord, piece: JournalPiece) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = superblock.journal_bytes(record, piece);
@@ -319,10 +311,8 @@ impl MemberHandle {
     }
 
     /// A write of a piece of the bad-block log, or all of it. It must be durable, after all earlier
-    /// writes to the member are durable; one at a time.
-    ///
-    /// # Panics
-    /// If the member keeps no such log, or the log has no room: the array knows better.
+    /// writes to the member are durable; one at a time. Panics if the member keeps no such log, or
+    /// the log has no room: the array knows better.
     pub(crate) fn next_bad_blocks(&self, write: &BadLogWrite) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = bad_block_log_for(&superblock, write);

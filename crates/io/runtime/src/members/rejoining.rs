@@ -118,10 +118,7 @@ impl Rejoining {
     }
 }
 
-/// The newest superblock on a device.
-///
-/// # Errors
-/// The device cannot be read.
+/// The newest superblock on a device. Fails if the device cannot be read.
 pub(crate) fn newest_on(device: &dyn Member) -> Result<Option<Superblock>, MemberError> {
     let mut snippets = Vec::new();
     for range in probe_ranges(device.size_bytes()) {

@@ -72,10 +72,7 @@ impl Members {
         }
     }
 
-    /// Takes a member in, under its name.
-    ///
-    /// # Panics
-    /// If a member has this name.
+    /// Takes a member in, under its name. Panics if a member has this name.
     pub(crate) fn add(&self, member: Arc<MemberHandle>) {
         self.change(|table| {
             let index = usize::from(member.id().0);

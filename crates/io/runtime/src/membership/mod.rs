@@ -28,13 +28,8 @@ use crate::sync::Arc;
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Takes a member in, under a unique name; from now on it takes operations.
-    ///
-    /// # Errors
-    /// Its threads cannot be started. Then it is not taken in.
-    ///
-    /// # Panics
-    /// If a member has this name.
+    /// Takes a member in, under a unique name; from now on it takes operations. Fails if its threads
+    /// cannot be started. Then it is not taken in. Panics if a member has this name.
     pub(crate) fn register_member(
         self: &Arc<Self>,
         id: MemberId,
@@ -87,10 +82,7 @@ impl Core {
 
     /// Closes a drained member, or waits until it is drained. On return its threads have ended, no
     /// ring knows its files, and its device has been dropped. The caller is bound as in
-    /// [`Self::drain_member`].
-    ///
-    /// # Panics
-    /// If no member has this name.
+    /// [`Self::drain_member`]. Panics if no member has this name.
     pub(crate) fn close_member(self: &Arc<Self>, id: MemberId) {
         drop(self.take_out(id));
     }

@@ -71,7 +71,6 @@ fn list<'a>(out: &mut String, lines: impl IntoIterator<Item = &'a str>) -> std::
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", line.trim_end()))
 }
 
-/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -5,7 +5,6 @@ use crate::frame::{Better, Figure, Series, number};
 /// The distance to the best of the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Behind {
-    /// The best of the others.
     pub(super) best: &'static str,
     /// The ratio to that one, round by round; the median.
     pub(super) ratio: f64,

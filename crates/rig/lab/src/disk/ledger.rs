@@ -128,14 +128,12 @@ impl Ledger {
         &mut self.account.0[whose as usize]
     }
 
-    /// Sectors enter the cache.
     pub(super) fn cached(&mut self, (from, to): (u64, u64), whose: Whose) {
         if whose == Whose::Parity {
             self.parity.add(from, to);
         }
     }
 
-    /// The purpose of a sector in the cache.
     pub(super) fn of_cached(&self, sector: u64) -> Whose {
         if self.parity.holds(sector, sector + 1) { Whose::Parity } else { Whose::Data }
     }

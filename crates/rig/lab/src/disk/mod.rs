@@ -53,7 +53,6 @@ pub struct DiskRequest {
     pub is_write: bool,
 }
 
-/// The state of the arm.
 #[derive(Debug)]
 enum Arm {
     Idle,
@@ -219,7 +218,6 @@ impl Disk {
         }
     }
 
-    /// Sectors that occupy the cache.
     fn dirty_sectors(&self) -> u64 {
         self.dirty.sectors() + self.leaving_sectors
     }
@@ -271,7 +269,6 @@ impl Disk {
         self.arm = Arm::Requests(ends + self.plan.overhead_ns, ids);
     }
 
-    /// Starts a run of writes, without a cache.
     fn begin_writes(&mut self, now: u64, first: u64) {
         let (to, ids, whose) = take_run(&mut self.writes, first, self.plan.run_sectors_max);
         let ends = self.position(now, first, whose) + self.pass(to - first, whose);

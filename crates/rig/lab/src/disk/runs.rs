@@ -14,7 +14,6 @@ impl Runs {
         self.runs.is_empty()
     }
 
-    /// Number of sectors in the set.
     pub(super) fn sectors(&self) -> u64 {
         self.sectors
     }
@@ -30,7 +29,6 @@ impl Runs {
         next.map(|(sector, _)| *sector)
     }
 
-    /// Adds a run, joined with its neighbours.
     pub(super) fn add(&mut self, mut from: u64, mut to: u64) {
         let before = self.runs.range(..=from).next_back().map(|(start, end)| (*start, *end));
         if let Some((start, end)) = before.filter(|(_, end)| *end >= from) {

@@ -55,13 +55,11 @@ impl Bytes {
         self.payloads_start + number * self.payload_bytes
     }
 
-    /// The bytes of a run.
     pub(super) fn run(&mut self, buffer: Buffer, bytes: usize) -> &mut [u8] {
         let place = self.place(buffer);
         &mut self.memory[place..place + bytes]
     }
 
-    /// The payload of a request.
     pub(super) fn payload(&mut self, request: RequestId) -> &mut [u8] {
         let place = self.payload_place(request);
         &mut self.memory[place..place + self.payload_bytes]

@@ -65,7 +65,6 @@ pub struct Plan {
     pub payload_sectors: u32,
 }
 
-/// The driver's time.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     /// Real time since the driver was made.
@@ -74,10 +73,8 @@ enum Clock {
     Turns,
 }
 
-/// Roughly the time of a turn.
 const TURN_NS: u64 = 10_000;
 
-/// Pieces of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pieces {
     unanswered: u32,

@@ -57,7 +57,6 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("mkfs.ext4", "-V"),
 ];
 
-/// The versions of braid and of the installed programs.
 pub(super) fn versions() -> Vec<String> {
     let said = |(program, word): (&str, &str)| {
         let output = Command::new(program).arg(word).output().ok()?;

@@ -76,7 +76,6 @@ fn legend(out: &mut String, variants: &[&str]) {
     }
 }
 
-/// Maps values to lengths.
 struct Scale {
     low: f64,
     high: f64,

@@ -1,6 +1,5 @@
 //! Shared by all drawings and the table: a variant's colour, text in SVG, a number in four figures.
 
-/// A variant's colour among `others`.
 pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
     const OTHERS: [&str; 5] = ["#7f6bb0", "#4f9d69", "#c25b56", "#5aa7b5", "#a08060"];
     match variant {
@@ -12,7 +11,6 @@ pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
     }
 }
 
-/// Escapes text for SVG.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -126,13 +126,11 @@ fn targets(out: &mut String, report: &Report) {
     }
 }
 
-/// A line for each target: whether it was met.
 pub(super) fn verdicts(report: &Report) -> Vec<String> {
     let cases = report.cases.iter();
     cases.flat_map(|case| case.targets.iter().filter_map(|target| verdict(case, target))).collect()
 }
 
-/// Whether a target was met.
 fn verdict(case: &Case, target: &Target) -> Option<String> {
     let series = case.series(target.metric, target.of)?;
     let metric = case.figures.iter().find(|figure| figure.metric.name == target.metric)?.metric;

@@ -30,7 +30,6 @@ const MEMBERS: usize = 4;
 struct Load {
     name: &'static str,
     job: Job,
-    /// The target of the ratio.
     aim: f64,
 }
 

@@ -40,12 +40,10 @@ const DEPTH: usize = 32;
 const KERNEL: &str = "avx2";
 /// Uncounted requests at first, which fill pools and grow tables.
 const WARM_UP: u64 = 1000;
-/// Counted requests.
 const REQUESTS: u64 = 1000;
 /// As in the suites `read` and `write`.
 const MEMBER_SECTORS: u64 = 128 << 11;
 
-/// One kind of request.
 struct Cell {
     name: &'static str,
     slots: u16,
@@ -188,7 +186,6 @@ fn count(lab: &Path, cells: &[&Cell]) -> Result<Vec<f64>, String> {
     (1..=cells.len()).map(|part| total(&out.with_extension(part.to_string()))).collect()
 }
 
-/// Instructions for each request in one part of callgrind's output.
 fn total(part: &Path) -> Result<f64, String> {
     let text =
         std::fs::read_to_string(part).map_err(|error| format!("{}: {error}", part.display()))?;

@@ -19,7 +19,6 @@ use crate::random::Random;
 
 pub(super) const RATE: &str = "requests";
 pub(super) const BYTES: &str = "payload";
-/// The name of the peer's variant.
 const PEER: &str = "bdevperf";
 const METRICS: [Metric; 3] = [
     Metric::more(RATE, "1/s"),
@@ -31,7 +30,6 @@ const METRICS: [Metric; 3] = [
 const SLOTS: u16 = 4;
 pub(super) const CHUNK_SECTORS: u32 = 128;
 pub(super) const ROW_SECTORS: u32 = 3 * CHUNK_SECTORS;
-/// The engine's default settings.
 pub(super) const TUNING: Tuning = Tuning {
     stripes: 256,
     mode: CacheMode::WriteBack,
@@ -42,7 +40,6 @@ pub(super) const TUNING: Tuning = Tuning {
 };
 pub(super) const BLOCK_SECTORS: u32 = 8;
 
-/// One case of these suites.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
     pub(super) name: &'static str,
@@ -212,7 +209,6 @@ impl Bare {
         }
     }
 
-    /// Seconds for the load's requests.
     fn run(&mut self, load: &Load) -> f64 {
         let start = std::time::Instant::now();
         for request in 0..load.requests {
@@ -316,5 +312,4 @@ pub(super) fn memcpy(settings: &Settings) -> Option<Case> {
     race(settings, name, &metrics, contenders)
 }
 
-/// The source of the peers' figures.
 pub(super) const QUOTED: &str = "SPDK raid5f v26.05, quoted, not measured here";

@@ -43,7 +43,6 @@ const BIT_BYTES: u32 = 1 << 20;
 const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 
-/// Requests to members beside data.
 #[derive(Debug, Default)]
 struct Asked {
     metadata: AtomicU64,

@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Target};
 
 const NAME: &str = "CPU share, 4 KiB random read, null members";
-/// The sampled case and variant.
 const PROFILED: &str = "4 KiB random read, null members/braid";
 /// The start-up time of the other process.
 const START: Duration = Duration::from_millis(700);
@@ -61,7 +60,6 @@ fn lookups(report: &Report) -> f64 {
     count("lookups") / count("direct_reads").max(1.0)
 }
 
-/// A process that is ended when this is dropped.
 struct Repeating(Child);
 
 impl Drop for Repeating {

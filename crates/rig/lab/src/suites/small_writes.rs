@@ -6,8 +6,8 @@
 //! - many at once: fio reads and writes four files alike, half and half; a quarter of all requests
 //!   is the bound;
 //! - one at a time: the sum of the steps that one write takes, each measured alone. The steps are a
-//!   read, a write, with a log a durable write before it, with a flush the flush, and the round
-//!   trip to a server that does nothing (`nbdkit null`).
+//!   read, a write, and the round trip to a server that does nothing (`nbdkit null`); with a log
+//!   also a durable write before it, with a flush the flush.
 //!
 //! Each turn starts a server over members of its own, and fio loads it through one connection.
 //! `BRAID_LAB_BEFORE` names another build of the command, which takes part as *before*.
@@ -33,7 +33,6 @@ const MEMBERS: usize = 4;
 /// Requests at each raw member in cases with many at once.
 const RAW_DEPTH: u32 = 32;
 
-/// The requests of the clients, and their bound.
 struct Work {
     name: &'static str,
     job: Job,
@@ -42,7 +41,6 @@ struct Work {
     aims: [f64; 2],
 }
 
-/// How the members bound the rate.
 enum Bound {
     /// This many of the clients' requests for each write of a member.
     Shared(f64),
@@ -90,7 +88,6 @@ const WORK: [Work; 5] = [
     },
 ];
 
-/// The guards of redundancy over a crash.
 const POLICIES: [&str; 2] = ["bitmap", "log"];
 
 fn run(settings: &Settings) -> Report {
@@ -140,7 +137,6 @@ struct Arrays {
     _folder: tempfile::TempDir,
 }
 
-/// A build of the command, and its array.
 struct Build {
     /// Names of its contenders: write-through, write-back.
     names: [&'static str; 2],
@@ -199,7 +195,6 @@ impl Arrays {
         failed.or_case(case)
     }
 
-    /// The bound in clients' requests a second.
     fn bound(&self, settings: &Settings, work: &Work) -> Result<f64, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(1) };
         let rate = |job: Job, place: &Place| -> Result<f64, String> {
@@ -236,7 +231,7 @@ impl Build {
         let before = Used::by(server.pid())?;
         let reached = job.run(&Place::Export(server.uri()), length)?;
         let used = Used::by(server.pid())?;
-        // fio reports only its writes.
+        // The job's result has only the writes.
         let share =
             if job.rw == "randrw" { f64::from(100 - job.reads_percent) / 100.0 } else { 1.0 };
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::driver::{Kind, Plan};
 
-/// The array's name in SPDK.
 pub(super) const ARRAY: &str = "Array";
 const BLOCK_BYTES: u64 = 512;
 
@@ -13,7 +12,6 @@ fn member(slot: u16) -> String {
     format!("Member{slot}")
 }
 
-/// Memory of its members.
 pub(super) fn members_mib(plan: &Plan) -> u64 {
     match plan.kind {
         Kind::Memory => {

@@ -22,28 +22,23 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::driver::{Load, Pattern, Plan};
 use crate::frame::Usage;
 
-/// The environment variable that names the program.
 const VARIABLE: &str = "BRAID_LAB_BDEVPERF";
 /// Its memory beside its members: the pools of its buffers and requests, at their default sizes.
 const OWN_MIB: u64 = 768;
 /// The shortest run that it offers.
 const SECONDS: u32 = 1;
 
-/// A program that can take part.
 #[derive(Debug)]
 pub(super) struct Peer {
     program: PathBuf,
-    /// Free huge pages.
     free_mib: u64,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reached {
     pub(super) requests_per_second: f64,
 }
 
-/// The machine's cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cost {
     pub(super) requests_per_second: f64,
@@ -134,7 +129,6 @@ impl Peer {
     }
 }
 
-/// A core that this process may use.
 fn core() -> usize {
     let allowed = sched_getaffinity(None).ok();
     let is_allowed = |core: &usize| allowed.as_ref().is_some_and(|set| set.is_set(*core));

@@ -39,7 +39,6 @@ impl Variant {
 pub(super) struct Outcome {
     requests: u64,
     counted_ns: u64,
-    /// Attempts, failed ones, nanoseconds waited.
     contention: [u64; 3],
     thread_ns: u64,
 }

@@ -105,7 +105,6 @@ fn case(
     Ok(case.with([Target::value(WAKE_UPS, "braid", 0.0, "nothing happens")]))
 }
 
-/// Threads that woke, by name, and how often.
 fn wakers(since: Vec<(&str, Switches)>) -> String {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, switches) in since {

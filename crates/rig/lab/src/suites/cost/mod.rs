@@ -56,7 +56,6 @@ const BEGIN: Duration = Duration::from_millis(1500);
 /// A load counts as reached from this part on.
 const REACHED_MIN: f64 = 0.98;
 
-/// One load.
 #[derive(Clone, Copy)]
 struct Fixed {
     name: &'static str,
@@ -87,7 +86,6 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// All servers, side by side.
 struct Servers {
     /// braid last.
     all: Vec<(&'static str, Server)>,
@@ -261,7 +259,6 @@ impl Fixed {
         })
     }
 
-    /// Notes each server that did not reach the load.
     fn say_what_was_missed(&self, case: &Case, report: &mut Report) {
         let reached = case.figures.iter().find(|figure| figure.metric.name == REACHED);
         for series in reached.into_iter().flat_map(|figure| &figure.series) {

@@ -7,7 +7,6 @@ use std::fs::{read_dir, read_to_string};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-/// Context switches of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::suites) struct Switches {
     /// The thread waited: each but the last ended in a wake-up.
@@ -26,7 +25,6 @@ pub(in crate::suites) struct Used {
 }
 
 impl Used {
-    /// The use of a running process.
     pub(in crate::suites) fn by(process: u32) -> Result<Self, String> {
         let pid = Pid::from_raw(i32::try_from(process).map_err(|error| error.to_string())?);
         let clock = ClockId::pid_cpu_clock_id(pid).and_then(clock_gettime);
@@ -58,7 +56,6 @@ impl Used {
         self.threads.iter().map(|one| (one.0.0.as_str(), since(one))).collect()
     }
 
-    /// The sum of [`Self::since`].
     pub(in crate::suites) fn sum_since(&self, before: &Self) -> Switches {
         self.since(before).into_iter().fold(Switches::default(), |sum, (_, one)| Switches {
             voluntary: sum.voluntary + one.voluntary,

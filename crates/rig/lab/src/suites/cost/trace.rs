@@ -20,7 +20,6 @@ pub(super) fn system_calls(process: u32, time: Duration) -> Result<u64, String> 
     })
 }
 
-/// A command's output on stderr.
 fn said(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())

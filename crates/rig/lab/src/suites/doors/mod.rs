@@ -103,7 +103,6 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// The folder of the members.
 fn place() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from)
 }

@@ -9,7 +9,6 @@ use super::seats::{Between, DEPTH, Seats};
 use crate::frame::Usage;
 use crate::random::Random;
 
-/// The cost of a run.
 pub(super) struct Took {
     pub(super) seconds: f64,
     pub(super) usage: Usage,

@@ -15,7 +15,6 @@ pub(super) const DEPTH: u32 = 4;
 /// How often a waiting thread yields before it sleeps. A wake-up costs many times a request here,
 /// in either variant.
 const YIELDS: u32 = 20;
-/// Sectors of the null member.
 const SECTORS: u64 = 1 << 30;
 
 /// A thread's place to wait for its answers, on a cache line of its own.
@@ -33,7 +32,6 @@ impl Seats {
         Self((0..threads).map(|_| Seat::default()).collect())
     }
 
-    /// One request of this thread is answered.
     pub(super) fn answer(&self, seat: u32) {
         let seat = &self.0[seat as usize];
         if seat.left.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -25,7 +25,6 @@ const WAKES: &str = "arrays: wake-ups of one that rests";
 /// After this time without a request members are no longer checked.
 const REST: Duration = Duration::from_secs(5);
 
-/// Several open arrays.
 struct Arrays {
     volumes: Vec<Volume>,
     random: Random,

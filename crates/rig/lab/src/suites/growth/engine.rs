@@ -184,7 +184,6 @@ fn has_room(bytes: u64) -> bool {
     kib.is_some_and(|kib| kib * 1024 / 2 > bytes)
 }
 
-/// A driver that continues in each turn.
 struct Running {
     driver: Driver,
     places: Places,
@@ -220,7 +219,6 @@ impl Running {
         Self { driver, places, load, units: point.units }
     }
 
-    /// Nanoseconds for a unit.
     fn turn(&mut self) -> f64 {
         let seconds = self.load.run(&mut self.driver, &mut self.places);
         self.driver.settle();

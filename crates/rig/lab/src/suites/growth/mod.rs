@@ -33,7 +33,6 @@ pub(super) const SUITE: Suite = Suite {
 /// A quantity that grows.
 #[derive(Clone, Copy)]
 struct Axis {
-    /// Its name and unit.
     name: &'static str,
     /// Points: their places and names, in growing order.
     ticks: &'static [(f64, &'static str)],
@@ -133,7 +132,6 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-/// Longer than any answer takes here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client of the default export. fio and the kernel's client cannot have ten thousand

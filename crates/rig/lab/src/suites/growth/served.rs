@@ -52,7 +52,6 @@ const READ_BYTES: u32 = 4096;
 /// Descriptors beside those of the connections.
 const SPARE_DESCRIPTORS: u64 = 200;
 
-/// A server in a folder of its own.
 struct Served {
     server: Server,
     created_ms: f64,
@@ -142,7 +141,6 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     by_connections(settings, report, &braid);
 }
 
-/// The values of each point.
 type Points = Vec<(&'static str, Vec<f64>)>;
 
 fn by_members(settings: &Settings, report: &mut Report, braid: &Path) {

@@ -8,7 +8,6 @@
 
 use crate::random::Random;
 
-/// Bytes of a stripe's head.
 const HEAD_BYTES: usize = 0xf8 + 4 * 0xb0;
 /// Bytes of a head behind its key and number.
 const REST_BYTES: usize = HEAD_BYTES - 0x34;

@@ -96,10 +96,8 @@ const GROWTHS: [&str; 6] = [
     "growth of misses in turns",
 ];
 
-/// A table that finds stripes.
 trait Find {
     fn get(&mut self, band: u64) -> Option<u32>;
-    /// Announces a lookup of this band.
     fn prefetch(&self, _band: u64) {}
     fn probes(&mut self, band: u64) -> u64;
 }

@@ -21,7 +21,6 @@
 use super::world::Outcome;
 use crate::disk::Whose;
 
-/// The arms' time in one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     pub(super) reads: f64,
@@ -41,17 +40,14 @@ impl Cost {
         }
     }
 
-    /// The flusher's part of the arms' time.
     pub(super) fn flushers_part(&self) -> f64 {
         self.writes_ns / (self.reads_ns + self.writes_ns).max(1.0)
     }
 }
 
-/// The bound of one load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     free: Cost,
-    /// The time of all arms.
     arms_ns: f64,
     /// The least time of one work.
     read_ns: f64,

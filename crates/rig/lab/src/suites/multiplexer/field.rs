@@ -92,7 +92,6 @@ impl Cell {
         MultiplexerSettings::default().period_ns
     }
 
-    /// The result of a rule.
     pub(super) fn run(&self, rule: Rule, is_small: bool) -> Outcome {
         World::new(&self.plan(rule, is_small)).run()
     }

@@ -179,7 +179,6 @@ fn one(settings: &Settings, report: &mut Report, work: &Work) {
     report.curves.extend(curves(work.name, &outcomes));
 }
 
-/// The same cases with threads and clocks.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn threaded(settings: &Settings, report: &mut Report) {
     let name = "threads, throttled members, blogbench";

@@ -17,7 +17,6 @@ pub(super) enum Rule {
     /// slice is over, whether the flusher has work or not. The slice follows the backlog, without
     /// feedback.
     Hammer,
-    /// The shipped multiplexer.
     Braid,
 }
 
@@ -55,7 +54,6 @@ impl Allows {
     }
 }
 
-/// A rule at work.
 pub(super) struct Gate {
     rule: Rule,
     settings: MultiplexerSettings,

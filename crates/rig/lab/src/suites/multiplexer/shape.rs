@@ -20,7 +20,6 @@ pub(super) const THINK_NS: u64 = 100_000;
 /// Requests that a flooder has out.
 const FLOOD_DEPTH: u64 = 16;
 
-/// The number of clients of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
     pub(super) readers: usize,
@@ -58,7 +57,6 @@ pub(super) enum Kind {
     Flooder,
 }
 
-/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Read { start: u64, sectors: u64 },
@@ -142,7 +140,6 @@ impl Client {
         }
     }
 
-    /// One of its requests is answered.
     pub(super) fn answered(&mut self, now: u64, wish: Wish) {
         self.outstanding -= 1;
         if self.kind != Kind::Flooder {

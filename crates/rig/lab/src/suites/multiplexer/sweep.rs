@@ -32,7 +32,6 @@ const OFF: &str = "share above its set point";
 const HELD: &str = "longest hold of a side";
 const BOUND: &str = "bound";
 
-/// One value of a point.
 type Value = fn(&Point) -> f64;
 /// One of the values of a metric over the field.
 type End = fn(Spread) -> f64;

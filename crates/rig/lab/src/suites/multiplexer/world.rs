@@ -23,7 +23,6 @@ use crate::member::{Member, Waits};
 /// Leaves of HAMMER's tree that files share.
 pub(super) const LEAVES: u64 = 32;
 
-/// One run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) geometry: Geometry,
@@ -38,7 +37,6 @@ pub(super) struct Plan {
     pub(super) time_ns: u64,
 }
 
-/// Its results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) files_read: u64,
@@ -57,7 +55,6 @@ pub(super) struct Outcome {
     pub(super) account: Account,
 }
 
-/// A leaf of HAMMER's tree.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaf {
     readers: u32,

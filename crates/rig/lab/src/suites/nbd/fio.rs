@@ -4,7 +4,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// One run of fio.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) struct Job {
     /// fio's own word: read, write, randread, randwrite.
@@ -29,7 +28,6 @@ pub(in crate::suites) enum Durability {
     Flushed,
 }
 
-/// The length of a job.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) enum Length {
     Seconds(u32),
@@ -38,7 +36,6 @@ pub(in crate::suites) enum Length {
     Warm(u32),
 }
 
-/// The target of a job.
 #[derive(Clone, Debug)]
 pub(in crate::suites) enum Target {
     Export(String),
@@ -55,7 +52,6 @@ pub(in crate::suites) enum Target {
     },
 }
 
-/// The result of a job.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) struct Reached {
     pub(in crate::suites) requests: f64,
@@ -74,7 +70,6 @@ pub(in crate::suites) fn missing() -> Option<String> {
 }
 
 impl Job {
-    /// A job at full speed.
     pub(in crate::suites) const fn full(rw: &'static str, block_kib: u32, depth: u32) -> Self {
         let durability = Durability::Answered;
         Self { rw, block_kib, depth, rate: None, reads_percent: 50, durability }
@@ -147,7 +142,6 @@ impl Job {
     }
 }
 
-/// Runs fio with JSON output; returns its report.
 pub(in crate::suites) fn report(fio: &mut Command) -> Result<Value, String> {
     let output = fio.output().map_err(|error| format!("fio: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

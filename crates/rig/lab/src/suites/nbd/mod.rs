@@ -24,7 +24,6 @@ const RATE: &str = "requests through NBD";
 const BYTES: &str = "payload through NBD";
 const METRICS: [Metric; 2] = [Metric::more(RATE, "1/s"), Metric::more(BYTES, "GB/s")];
 
-/// Members of the RAID-5.
 const MEMBERS: usize = 4;
 /// Upper bound for the bytes of a member before its data.
 pub(super) const SKIP_BYTES: u64 = 8 << 20;
@@ -79,7 +78,6 @@ pub(super) const WRITES: &[Through] = &[
     },
 ];
 
-/// Files and servers.
 struct Exports {
     files: Vec<String>,
     /// Files like the members: the array's own must not be written by others.
@@ -148,7 +146,6 @@ impl Exports {
     }
 }
 
-/// Drops the files from the page cache.
 pub(super) fn forget(files: &[String]) -> Result<(), String> {
     for path in files {
         let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;

@@ -66,7 +66,6 @@ impl Raid {
         }
     }
 
-    /// Options for `braid create`.
     const fn of_braid(self) -> &'static [&'static str] {
         match self {
             Self::One => &["--level", "1"],
@@ -76,7 +75,6 @@ impl Raid {
     }
 }
 
-/// The layers of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stack {
     Btrfs,
@@ -127,7 +125,6 @@ impl Drop for Loop {
 pub(in crate::suites) struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts a file system of this kind.
     pub(in crate::suites) fn new(
         kind: &str,
         options: &str,
@@ -212,7 +209,6 @@ impl Mounted {
         Ok(this)
     }
 
-    /// The mount point.
     pub(super) fn folder(&self) -> &Path {
         self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
     }
@@ -230,7 +226,6 @@ impl Mounted {
         self.members.iter().map(|member| member.0.clone()).collect()
     }
 
-    /// The device to mount.
     fn device(&self) -> &str {
         &self.disk.as_ref().unwrap_or(&self.members[0]).0
     }
@@ -254,7 +249,6 @@ impl Mounted {
         Ok(())
     }
 
-    /// The server's control socket.
     fn control(&self) -> String {
         self.folder.path().join("control").display().to_string()
     }
@@ -323,7 +317,6 @@ pub(in crate::suites) fn again(
     said
 }
 
-/// A program's output; the error has its message.
 pub(in crate::suites) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {

@@ -70,7 +70,6 @@ pub(super) const ALL: [Work; 10] = [
 ];
 
 impl Work {
-    /// Prepares the first round.
     pub(super) fn prepare(&self, mounted: &mut Mounted) -> Result<(), String> {
         match self.doing {
             Doing::FsMark { .. } | Doing::WriteDurably { .. } => Ok(()),

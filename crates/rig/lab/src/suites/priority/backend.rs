@@ -11,24 +11,19 @@ pub(super) struct ClientRequest {
     pub(super) is_write: bool,
 }
 
-/// Its requests and answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     /// The disk, the request, and its purpose.
     pub(super) disks: Vec<(usize, DiskRequest, Whose)>,
-    /// Clients' requests that are answered.
     pub(super) answers: Vec<u64>,
 }
 
 /// An array without disks. Any call may leave effects behind.
 pub(super) trait Backend {
-    /// Takes a client's request.
     fn request(&mut self, now: u64, request: ClientRequest);
 
-    /// A disk has done this request.
     fn disk_done(&mut self, now: u64, id: u64);
 
-    /// The moment of [`Self::timeout`] has come.
     fn handle_timeout(&mut self, now: u64);
 
     /// When it must be called next at the latest.
@@ -43,12 +38,10 @@ pub(super) trait Backend {
     /// Acknowledged data that is not on the disks, in thousandths of the limit.
     fn backlog_permille(&self) -> u32;
 
-    /// Whether no work is in progress.
     fn is_idle(&self) -> bool;
 
     /// Sectors read for writes.
     fn pre_read_sectors(&self) -> u64;
 
-    /// Its counters, in a line.
     fn counters(&self) -> String;
 }

@@ -27,7 +27,6 @@ use crate::disk::Whose;
 /// Maximum of a disk's request: half a mebibyte.
 const RUN_SECTORS_MAX: u64 = 1024;
 
-/// A run of one disk's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     slot: u16,
@@ -39,14 +38,12 @@ struct Run {
 /// The requests of a phase for its writes that are still to come.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Read requests of clients.
     reads: u64,
     pre_reads: Vec<Run>,
     /// Runs to write once all pre-reads are done.
     writes: Vec<Run>,
 }
 
-/// The purpose of a disk's request.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     PreRead,

@@ -27,7 +27,6 @@ use super::backend::{Backend, ClientRequest, Effects};
 use super::traffic::Traffic;
 use crate::disk::Whose;
 
-/// Sectors of a stripe's block.
 pub(super) const BLOCK_SECTORS: u64 = 8;
 
 /// The rule that releases partial stripes.
@@ -56,7 +55,6 @@ struct Stripe {
     phase: Phase,
     /// Blocks to write, by column.
     wanted: u64,
-    /// Blocks being written.
     written: u64,
     /// Blocks with valid content, by slot.
     valid: u64,
@@ -68,7 +66,6 @@ struct Stripe {
     may_read: bool,
 }
 
-/// The purpose of a disk request.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Stripe(usize, u16),
@@ -226,7 +223,6 @@ impl Md {
         true
     }
 
-    /// The next stripe to handle.
     fn next(&mut self) -> Option<usize> {
         let Policy::Hold { threshold } = self.policy else { return self.handle.pop_front() };
         if let Some(stripe) = self.handle.pop_front() {
@@ -296,7 +292,6 @@ impl Md {
         self.geometry.row_map(self.geometry.row_of(start))
     }
 
-    /// Writes the wanted blocks, and parity.
     fn write(&mut self, stripe: usize) {
         let map = self.map(stripe);
         let one = &mut self.stripes[stripe];

@@ -6,7 +6,6 @@ use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Operatio
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
 use crate::member::Member;
 
-/// The layer before the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// None: the disks order their requests themselves.
@@ -17,7 +16,6 @@ pub(super) enum Before {
     Multiplexer,
 }
 
-/// The elevators of all members.
 pub(super) struct Elevators {
     members: Vec<Member>,
     /// `None`: both sides may always go.
@@ -47,7 +45,6 @@ impl Members {
         })
     }
 
-    /// Where the arms' time went.
     pub(super) fn account(&self) -> Account {
         let add = |all: Account, one| all.with(&one, u64::wrapping_add);
         match self {
@@ -75,7 +72,6 @@ impl Members {
         }
     }
 
-    /// Returns the requests done by `now`.
     pub(super) fn advance(&mut self, now: u64) -> Vec<u64> {
         let mut ids = Vec::new();
         match self {
@@ -101,7 +97,6 @@ impl Members {
         ids
     }
 
-    /// Takes a request for one member.
     pub(super) fn push(&mut self, now: u64, slot: usize, request: DiskRequest, whose: Whose) {
         match self {
             Self::Bare(disks) => disks[slot].push_for(now, request, whose),

@@ -55,7 +55,8 @@ const THINK_NS: u64 = 10_000;
 /// The array that knows all future writes.
 const KNOWS_ALL: &str = "knows all";
 
-/// Variants with a layer before the disks: name, variant, layer. And the arms' limit.
+/// Variants with a layer before the disks: their name, the variant without the layer, the layer.
+/// And the arms' limit.
 const BEFORE_DISKS: [(&str, &str, Before); 4] = [
     (KNOWS_ALL, KNOWS_ALL, Before::Nothing),
     ("before sorted", "before", Before::Elevators),
@@ -63,7 +64,6 @@ const BEFORE_DISKS: [(&str, &str, Before); 4] = [
     ("braid turns", "braid", Before::Multiplexer),
 ];
 
-/// A case: its streams and its settings.
 struct Work {
     name: &'static str,
     tuning: Tuning,
@@ -163,7 +163,6 @@ fn tiobench(capacity: u64, bytes: u64) -> Vec<Vec<Stream>> {
     phases
 }
 
-/// The engine's own settings, with this many stripes.
 fn cache(stripes: u32) -> Tuning {
     Tuning { stripes, ..Tuning::default() }
 }

@@ -20,9 +20,7 @@ use crate::disk::DiskRequest;
 pub(super) const READ: Duration = Duration::from_millis(3);
 /// The time of a run of writes: they go through a disk's cache.
 pub(super) const WRITE: Duration = Duration::from_micros(300);
-/// The longest run.
 const RUN_SECTORS_MAX: u64 = 128;
-/// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the clients' requests to their end; time is real.
@@ -48,7 +46,6 @@ pub(super) fn run(backend: &mut dyn Backend, members: usize, streams: &[Stream])
     outcome
 }
 
-/// A member's thread.
 fn serve(requests: &Receiver<DiskRequest>, done: &Sender<u64>) {
     let member = Slow::new(MemoryMember::new(1 << 40));
     member.delays().set_read(READ);

@@ -89,7 +89,6 @@ impl<O> Traffic<O> {
         self.owners.remove(&id).expect("it was asked for")
     }
 
-    /// Takes the requests and answers since the last call.
     pub(super) fn take(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
@@ -99,7 +98,6 @@ impl<O> Traffic<O> {
         self.owners.is_empty()
     }
 
-    /// Whether every client's request is answered.
     pub(super) fn has_answered_all(&self) -> bool {
         self.parts.is_empty()
     }

@@ -18,11 +18,9 @@ pub(super) struct Stream {
     pub(super) think_ns: u64,
     /// First sector and sectors of its part of the array.
     pub(super) region: (u64, u64),
-    /// Total number of requests.
     pub(super) requests: u64,
 }
 
-/// The results of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) time_ns: u64,
@@ -39,7 +37,6 @@ pub(super) struct Outcome {
     pub(super) writing: Account,
 }
 
-/// A running stream.
 pub(super) struct Client {
     stream: Stream,
     random: Random,
@@ -54,7 +51,6 @@ impl Client {
         Self { stream, random, ready_at: 0, outstanding: 0, issued: 0 }
     }
 
-    /// One of its requests is answered.
     pub(super) fn answered(&mut self, outcome: &mut Outcome) {
         self.outstanding -= 1;
         let sectors = u64::from(self.stream.sectors);

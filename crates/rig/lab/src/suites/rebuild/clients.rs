@@ -25,7 +25,6 @@ const READ_BYTES: usize = 4096;
 /// How long a client rests after each read.
 const REST: Duration = Duration::from_millis(2);
 
-/// Times of one turn.
 struct Times {
     warm_up: Duration,
     measured: Duration,

@@ -33,10 +33,8 @@ const METRICS: [Metric; 1] = [Metric::more(RATE, "GB/s")];
 
 /// Bytes of a call when a device is written directly.
 const CALL_BYTES: usize = 1 << 20;
-/// Maximum time of a rebuild.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The kind of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memory,

@@ -30,7 +30,6 @@ const METRICS: [Metric; 5] = [
 ];
 const NOTICED: [Metric; 2] = [Metric::less("noticed after", "ms"), Metric::less(BACK, "ms")];
 
-/// Milliseconds.
 const STALLS: [u64; 5] = [10, 100, 1_000, 10_000, 60_000];
 
 fn run(settings: &Settings) -> Report {

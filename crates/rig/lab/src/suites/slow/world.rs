@@ -16,10 +16,8 @@ use braid_geometry::{Geometry, Level, LogicalSector, Shape, default_layout};
 use crate::disk::{Disk, DiskPlan, DiskRequest};
 use crate::random::Random;
 
-/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
-    /// The stall.
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     /// Times of reads during the stall.
@@ -40,7 +38,6 @@ pub(super) const THINK_NS: u64 = 50_000_000;
 const BEFORE_NS: u64 = 5_000_000_000;
 const AFTER_NS: u64 = 30_000_000_000;
 
-/// A request without an answer yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     client: usize,

@@ -7,7 +7,6 @@ use braid_runtime::{CacheMode, ClientRequest, Payload, Volume};
 use super::volume;
 use super::work::{BLOCK_BYTES, DATA, ROW_BYTES, STRIPES};
 
-/// Bytes of a stripe, parity included.
 const STRIPE_BYTES: usize = (DATA + 1) * BLOCK_BYTES;
 
 /// The layer below the stripes that writers wait for. One thread writes, the daemon.
@@ -15,11 +14,9 @@ pub(super) trait Below: Sync {
     /// Writes the data of a row from a stripe's blocks, and its parity.
     fn write(&self, blocks: &mut Blocks, stripe: usize, row: u64, data: &[u8]);
 
-    /// Makes all earlier writes durable.
     fn flush(&self);
 }
 
-/// The memory of all stripes.
 pub(super) struct Blocks(Vec<u8>);
 
 impl Blocks {
@@ -105,7 +102,6 @@ mod tests {
         (0..size).map(|at| u8::try_from(at / 512 % 251).unwrap() ^ file).collect()
     }
 
-    /// Four threads write a file each.
     fn write_files<B: Below + Send + 'static>(model: &Model<B>) {
         std::thread::scope(|scope| {
             for file in 0..4 {

@@ -20,7 +20,6 @@ use super::work::{Files, ROW_BYTES, ROWS_PER_FILE};
 /// Stripes that the daemon writes at once.
 const BATCH: usize = 8;
 
-/// A stripe with its data.
 struct Work {
     stripe: usize,
     row: u64,
@@ -36,7 +35,6 @@ struct Unwritten {
     none: Condvar,
 }
 
-/// A cache and its daemon.
 pub(super) struct Model<B> {
     shared: Arc<Shared<B>>,
     daemon: Option<thread::JoinHandle<()>>,

@@ -51,7 +51,6 @@ struct Free {
     waiters: VecDeque<Arc<Waiter>>,
 }
 
-/// A writer that will be handed a stripe.
 #[derive(Default)]
 struct Waiter {
     stripe: Mutex<Option<usize>>,
@@ -107,7 +106,6 @@ impl Stripes {
         free.stripes.pop().expect("there is one")
     }
 
-    /// Returns a batch of stripes.
     pub(super) fn free(&self, stripes: impl Iterator<Item = usize>) {
         if self.rule == Rule::WakeAll {
             let pool = &self.pools[0];

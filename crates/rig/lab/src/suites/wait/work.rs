@@ -10,7 +10,6 @@ use crate::frame::Usage;
 pub(super) const DATA: usize = 3;
 /// The chunk, and so the stripe unit.
 pub(super) const BLOCK_BYTES: usize = 4 << 10;
-/// Data of a chunk row.
 pub(super) const ROW_BYTES: usize = DATA * BLOCK_BYTES;
 /// The least number of rows that holds 4 MiB: no row belongs to two files.
 pub(super) const ROWS_PER_FILE: u64 = (4u64 << 20).div_ceil(ROW_BYTES as u64);
@@ -28,7 +27,6 @@ pub(super) trait Files: Sync {
     fn write_file(&self, file: u64, payload: &mut Self::Payload);
 }
 
-/// The cost of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub(super) seconds: f64,
@@ -37,7 +35,6 @@ pub(super) struct Took {
     pub(super) mebibytes: f64,
 }
 
-/// `writers` threads write `files` files each.
 pub(super) fn write(target: &impl Files, writers: u64, files: u64) -> Took {
     let start = Barrier::new(usize::try_from(writers).expect("few writers") + 1);
     let mut begun = None;
