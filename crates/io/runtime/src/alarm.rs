@@ -86,10 +86,8 @@ pub(crate) struct Arm {
     pub(crate) at: Instant,
 }
 
-/// Result of one sleep of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slept {
-    /// The thread shall end.
     Stopped,
     /// A moment of this place has come.
     Until(usize),
@@ -326,7 +324,6 @@ impl Alarm {
 mod tests {
     use super::*;
 
-    /// An alarm for which a thread sleeps.
     fn with_thread(shards: u16) -> Alarm {
         let alarm = Alarm::new(shards);
         assert!(alarm.hand_over());

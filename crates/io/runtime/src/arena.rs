@@ -97,7 +97,6 @@ impl ShardMemory {
         Some(place)
     }
 
-    /// Lends the bytes of a member write to `write`.
     #[allow(unsafe_code)]
     pub(crate) fn read<R>(&self, span: Span, write: impl FnOnce(&[u8]) -> R) -> R {
         let place = self.place(span.buffer);

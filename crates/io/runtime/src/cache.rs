@@ -13,7 +13,6 @@ use braid_ring::Room;
 /// Stripes of a shard, at least: fewer would make writers wait for each other without saving much.
 pub(crate) const STRIPES_MIN: u64 = 4;
 
-/// Stripes of a shard, at most.
 const STRIPES_MAX: u64 = 64 << 10;
 
 /// Upper limit in bytes for tuning the cache, unless the cache is larger at the start. This much
@@ -133,7 +132,6 @@ impl Cache {
         STRIPES_MIN * bytes..=STRIPES_MAX * bytes
     }
 
-    /// Bytes of one stripe in each shard.
     fn stripes_bytes(&self, geometry: &Geometry, shards: u16) -> u64 {
         let unit_sectors = geometry.chunk_sectors().clamp(1, self.unit_sectors_max());
         let stripe_bytes = u64::from(unit_sectors) * SECTOR_BYTES * u64::from(geometry.slots());

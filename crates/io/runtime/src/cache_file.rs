@@ -91,7 +91,6 @@ pub struct CacheFile {
 #[derive(Debug)]
 struct Stamped {
     stamp: CacheStamp,
-    /// Number of the last stamp.
     number: u64,
     /// The file of the process before, until all of its content is on the members.
     found: Option<File>,
@@ -147,7 +146,6 @@ impl CacheFile {
         Ok(rustix::fs::fallocate(&self.file, flags, 0, length)?)
     }
 
-    /// Blocks of 4 KiB of each shard.
     pub(crate) fn blocks(&self) -> u32 {
         self.blocks
     }

@@ -50,9 +50,7 @@ pub(crate) struct Clients {
     pub(crate) hand_over: HandOver,
     /// Decides which requests that change the array may begin.
     pub(crate) write_admission: WriteAdmission<PendingRequest>,
-    /// Maps regions of the array to shards.
     pub(crate) regions: Regions,
-    /// The requests that shards work on.
     pub(crate) requests: Arc<Requests>,
     pub(crate) failures: log::Failures,
 }
@@ -87,7 +85,6 @@ pub(crate) struct Core {
     pub(crate) cache_file: Option<Arc<CacheFile>>,
     /// Held while the operator changes the membership: one change at a time.
     pub(crate) membership: Mutex<()>,
-    /// The tuning that shards received last.
     pub(crate) tuning: Mutex<Tuning>,
     /// When members sit out, as the operator has set it.
     pub(crate) sit_out: Mutex<SitOut>,
@@ -124,7 +121,6 @@ impl End {
         done.expect("setting does not panic").unwrap_or(false)
     }
 
-    /// Stops the sentinel.
     pub(crate) fn stop_hearing(&self) {
         self.sentinel.get().inspect(|sentinel| sentinel.end());
     }
@@ -188,7 +184,6 @@ impl Core {
         }
     }
 
-    /// Sets the next look at members.
     pub(crate) fn set_next_look(&self) {
         let interval_ns = u64::try_from(LOOK_INTERVAL.as_nanos()).expect("half a second");
         self.arm(self.alarm.set_look(Instant(self.clock.now().0 + interval_ns)));

@@ -203,7 +203,6 @@ impl Core {
         }
     }
 
-    /// Carries out up to this many computations.
     fn run_computations(
         &self,
         index: ShardIndex,
@@ -434,7 +433,6 @@ impl Core {
         self.updates.record(|id, slot| Some(members.get(id)?.recorded_member(slot)));
     }
 
-    /// Records each member's place in the view at the member.
     fn note_places(&self, view: &ArrayView) {
         let members = self.members.load();
         for (slot, view) in (0..).zip(&view.slots) {

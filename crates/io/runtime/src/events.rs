@@ -55,7 +55,6 @@ pub(crate) enum ArrayEvent {
     Bitmap(Option<NewBitmap>, Sender<Result<(), BitmapRefusal>>),
     /// `Some` creates parity logs at these places, `None` drops them.
     Logs(Option<BTreeMap<MemberId, LogPlace>>, Sender<Result<(), LogRefusal>>),
-    /// A device becomes the write journal.
     Journal(JournalSetup, Sender<Result<(), LogRefusal>>),
     /// The speed of jobs is due for review.
     Pace,
@@ -67,7 +66,6 @@ pub(crate) enum ArrayEvent {
     Stop,
 }
 
-/// A change of members that the operator wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberChange {
     /// A member joins, and takes this slot.
@@ -82,7 +80,6 @@ pub(crate) enum MemberChange {
     WriteMostly(MemberId, bool),
 }
 
-/// A machine to drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
     Shard(ShardIndex),

@@ -66,7 +66,6 @@ pub(crate) fn cache_file_not_stamped(error: &std::io::Error) {
     error!(target: ARRAY, %error, "the file of answered writes cannot be written");
 }
 
-/// A member's superblock is about to be written.
 pub(crate) fn superblock(member: &MemberHandle, state: &SuperblockState) {
     debug!(
         target: MEMBER,
@@ -78,7 +77,6 @@ pub(crate) fn superblock(member: &MemberHandle, state: &SuperblockState) {
     );
 }
 
-/// A member's bad-block log is about to be written.
 pub(crate) fn bad_blocks(member: &MemberHandle, write: &BadLogWrite) {
     debug!(
         target: MEMBER,
@@ -89,7 +87,6 @@ pub(crate) fn bad_blocks(member: &MemberHandle, write: &BadLogWrite) {
     );
 }
 
-/// A member's write-intent bitmap is about to be written.
 pub(crate) fn bitmap(member: &MemberHandle, record: &BitmapRecord) {
     debug!(
         target: MEMBER,
@@ -122,7 +119,6 @@ pub(crate) fn asked(request: &ByteRequest) {
     );
 }
 
-/// A client's request was refused.
 pub(crate) fn refused(request: &ByteRequest, why: &impl std::fmt::Display) {
     debug!(
         target: REQUEST,
@@ -134,12 +130,10 @@ pub(crate) fn refused(request: &ByteRequest, why: &impl std::fmt::Display) {
     );
 }
 
-/// Limits warnings of failed requests.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     /// Earliest moment of the next warning, in nanoseconds of the array's clock.
     next_ns: AtomicU64,
-    /// Failures since the last warning.
     unsaid: AtomicU64,
 }
 
@@ -185,7 +179,6 @@ impl Failures {
     }
 }
 
-/// The array runs.
 pub(crate) fn started(
     (level, slots, missing): (&str, u16, usize),
     (size_bytes, read_only, shards): (u64, bool, u16),
@@ -198,7 +191,6 @@ pub(crate) fn started(
     );
 }
 
-/// The array is about to stop.
 pub(crate) fn stopping() {
     info!(target: ARRAY, "array is being stopped");
 }

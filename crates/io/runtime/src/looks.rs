@@ -20,14 +20,11 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Idle looks in a row before looks rest; more than a stuck member needs to be trusted again.
 pub(crate) const CALM_LOOKS: u32 = 6;
 
-/// The step after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Look again after a while.
     Look,
     /// Look once more, then rest if the sentinel reports every change meanwhile.
     LookOnce,
-    /// Rest until a member is asked.
     Rest,
 }
 

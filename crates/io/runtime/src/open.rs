@@ -311,7 +311,6 @@ struct Joining {
     place: Place,
 }
 
-/// The members that take part.
 fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joining> {
     let join = |(id, joined): (u16, &Joined)| {
         let open = members[joined.index].take().expect("its superblock was just looked at");

@@ -24,7 +24,6 @@ use crate::volume::Volume;
 /// How long a call waits for a member that is taken out, or for superblocks: less than its caller
 /// waits for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// Interval between looks at the array.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A member whose device is open, as the operator sees it.

@@ -96,7 +96,6 @@ impl Pacing {
         is_silent && change().is_ok()
     }
 
-    /// A timed request has been answered.
     pub(crate) fn ended(&self, clock: &Clock, began: Instant) {
         let took_ns = clock.now().0.saturating_sub(began.0);
         let Counts(counts) = &self.counts[own_copy()];
@@ -170,7 +169,6 @@ impl Pacing {
         Some(Instant(allowance.ask_at_ns).min(pacer.next_slice))
     }
 
-    /// The counts since the last call.
     fn gather(&self, seen: &mut [[u32; Latencies::BUCKETS]]) -> Latencies {
         let mut latencies = Latencies::default();
         for (Counts(counts), seen) in self.counts.iter().zip(seen) {

@@ -21,7 +21,6 @@ pub(crate) enum Asker {
     Caller(Arc<Waiter>),
 }
 
-/// A client that waits for the outcome of its request.
 pub(crate) struct Client {
     pub(crate) asker: Asker,
     /// Its request waits for the members.
@@ -31,7 +30,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Reports the outcome, once.
     pub(crate) fn tell(self, outcome: Outcome) {
         match self.asker {
             Asker::Completion(completion) => completion.complete(outcome),
@@ -57,11 +55,9 @@ pub(crate) enum Resumption {
     Whole(PendingRequest),
     /// Sectors at the edge of a patch, with the first sector and the count.
     Fetched(PendingRequest, Patch, (LogicalSector, u64)),
-    /// A patch.
     Stored(PendingRequest),
     /// The last step of a durable write that was patched.
     Flushed(PendingRequest),
-    /// A client's own flush.
     Flush(Client),
 }
 

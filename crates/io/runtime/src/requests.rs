@@ -35,7 +35,6 @@ pub(crate) type Resumption = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) 
 
 #[derive(Default)]
 pub(crate) struct Request {
-    /// The request; `None` for a flush.
     asked: Option<request::Request>,
     payload: Option<SharedBytes>,
     shadow: Mutex<Option<Arc<Shadow>>>,
@@ -117,7 +116,6 @@ impl Request {
         joined
     }
 
-    /// The request; `None` for a flush.
     pub(crate) fn asked(&self) -> Option<&request::Request> {
         self.asked.as_ref()
     }
@@ -127,7 +125,6 @@ impl Request {
         self.state.lock().expect("noting does not panic").cause = Some(cause);
     }
 
-    /// The member's failure behind it, if any.
     pub(crate) fn cause(&self) -> Option<Cause> {
         self.state.lock().expect("looking does not panic").cause
     }
@@ -294,7 +291,6 @@ impl Requests {
         }
     }
 
-    /// Requests that are not over, answered or not.
     #[cfg(all(test, loom))]
     pub(crate) fn count(&self) -> usize {
         let in_flight = |table: &Mutex<Table>| {

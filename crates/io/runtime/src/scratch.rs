@@ -24,13 +24,11 @@ const SCRATCH_MAX: usize = 8;
 /// The lists of one drive; all are empty at its beginning and at its end.
 #[derive(Default)]
 pub(crate) struct DriveScratch {
-    /// Machines to drive, in order.
     pub(crate) machines: VecDeque<Machine>,
     pub(crate) shard: ShardEffects,
     pub(crate) array: ArrayEffects,
 }
 
-/// Effects of a shard's turns.
 #[derive(Default)]
 pub(crate) struct ShardEffects {
     /// Some may wait until after the next turn ([`crate::drive`]).
@@ -50,7 +48,6 @@ pub(crate) struct ShardEffects {
 /// Effects of the array's turns, except those sent to shards under ownership.
 #[derive(Default)]
 pub(crate) struct ArrayEffects {
-    /// Shards that received events.
     pub(crate) machines: VecDeque<Machine>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<(RequestId, Result<(), Fault>)>,

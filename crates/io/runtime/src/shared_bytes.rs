@@ -63,7 +63,6 @@ impl SharedBytes {
         self.length_bytes
     }
 
-    /// The first byte.
     #[cfg(not(loom))]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start

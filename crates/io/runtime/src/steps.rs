@@ -27,11 +27,9 @@ use crate::requests;
 use crate::sync::Arc;
 use braid_ring::client::{Outcome, RequestError};
 
-/// Machines that must be driven.
 type Machines = VecDeque<Machine>;
 
 impl Core {
-    /// Reports the outcome of a request to its client.
     pub(crate) fn tell(&self, client: Client, outcome: Outcome) {
         if client.is_urgent {
             self.turns.appease();
@@ -154,7 +152,6 @@ impl Core {
         }
     }
 
-    /// Asks the array for a flush.
     pub(crate) fn flush(&self, completion: Resumption, machines: &mut Machines) {
         let id = self.clients.requests.name();
         drop(self.clients.requests.insert(id, None, None, completion));
@@ -199,7 +196,6 @@ impl Core {
         })
     }
 
-    /// A shard has answered a piece.
     pub(crate) fn reply(&self, reply: &PieceReply, machines: &mut Machines) {
         let request = self.clients.requests.get(reply.request);
         reply.cause.into_iter().for_each(|cause| request.note_cause(cause));

@@ -61,7 +61,6 @@ pub(crate) struct Turns {
     dirty_sectors_max: AtomicU64,
     /// Whether writes are acknowledged before the members have them.
     answers_early: AtomicBool,
-    /// Flushes and forced writes that have not been answered.
     urgent: AtomicUsize,
 }
 
@@ -126,7 +125,6 @@ impl Turns {
         }
     }
 
-    /// Whose turn it is at a member.
     pub(crate) fn turn(&self, now_ns: u64, known: &AtomicU64, state: State) -> Turn {
         if !self.is_on() {
             return Turn { reads: true, writes: true, until_ns: now_ns };
@@ -158,7 +156,6 @@ impl Turns {
         }
     }
 
-    /// Counts the busy time of a member.
     pub(crate) fn served(&self, is_read: bool, busy_ns: u64) {
         if self.is_on() {
             let mut multiplexer = self.multiplexer.lock().expect("taking turns does not panic");

@@ -44,7 +44,6 @@ pub(crate) struct Updates {
 #[derive(Debug)]
 struct Last {
     times: UpdateTimes,
-    /// The update that began last.
     state: Option<Arc<SuperblockState>>,
     recorded: Option<Recorded>,
 }
@@ -59,7 +58,6 @@ impl Updates {
         Self { last, keeper: Mutex::new(None) }
     }
 
-    /// Sets the keeper of recorded updates.
     pub(crate) fn set_keeper(&self, keeper: Option<Keeper>) {
         *self.keeper.lock().expect("telling does not panic") = keeper;
     }
@@ -88,12 +86,10 @@ impl Updates {
         last.recorded = Some(Recorded { events: state.events, update_time, members });
     }
 
-    /// The update that began last.
     pub(crate) fn state(&self) -> Option<Arc<SuperblockState>> {
         self.lock().state.clone()
     }
 
-    /// The last recorded update.
     pub(crate) fn recorded(&self) -> Option<Recorded> {
         self.lock().recorded.clone()
     }

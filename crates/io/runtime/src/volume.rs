@@ -491,7 +491,6 @@ impl Volume {
         });
     }
 
-    /// Drives the machines that `begin` lists.
     fn drive(&self, begin: impl FnOnce(&mut VecDeque<Machine>)) {
         let mut scratch = DriveScratch::take();
         begin(&mut scratch.machines);

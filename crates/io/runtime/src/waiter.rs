@@ -40,7 +40,6 @@ thread_local! {
 }
 
 impl Waiter {
-    /// Reports the outcome to the caller.
     pub(crate) fn tell(&self, outcome: Outcome) {
         let mut state = self.state.lock().expect("telling does not panic");
         let before = state.outcome.replace(outcome);
@@ -52,7 +51,6 @@ impl Waiter {
         }
     }
 
-    /// Waits for the outcome.
     fn wait(&self) -> Outcome {
         let mut state = self.state.lock().expect("telling does not panic");
         state.sleeps = state.outcome.is_none();

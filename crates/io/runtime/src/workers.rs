@@ -56,7 +56,6 @@ impl Drivers {
         Self { workers, is_own, alarm: OnceLock::new(), scheduled }
     }
 
-    /// Sets the handler of moments.
     pub(crate) fn connect(&self, alarm: Arc<dyn Wake>) {
         let is_first = self.alarm.set(alarm).is_ok();
         assert!(is_first, "workers are connected once");

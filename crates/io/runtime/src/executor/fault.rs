@@ -65,7 +65,6 @@ pub(crate) fn cause(
     cause
 }
 
-/// The machines' class of an error.
 fn kind_of(asked: Asked, error: MemberError) -> FaultKind {
     match error {
         // A sector that refuses reads is worth no more than a bad sector.

@@ -168,12 +168,10 @@ pub(crate) fn after(
     }
 }
 
-/// Bytes that a transfer moves.
 pub(crate) fn length_of(memory: &Segments) -> u64 {
     memory.iter().map(Segment::length_bytes).sum::<usize>() as u64
 }
 
-/// A ring's result as the member's result.
 pub(crate) fn ended(
     raw: &Raw,
     deed: Deed,

@@ -169,7 +169,6 @@ impl<'a> Submitter<'a> {
         self.complete(operation, result);
     }
 
-    /// Ends an operation, for every back end.
     pub(crate) fn complete(&self, operation: Operation, result: Result<(), MemberError>) {
         let (id, crew) = (self.member.id(), &self.member.crew);
         match operation {
@@ -214,7 +213,6 @@ impl<'a> Submitter<'a> {
         self.answer(*shard, io.id, result.map_err(|error| fault::of_io(self.member, io, error)));
     }
 
-    /// Reports the result of a request to its shard.
     pub(crate) fn answer(&self, shard: ShardIndex, id: IoId, result: Result<(), MemberFault>) {
         let done = ShardEvent::MemberIo(MemberIoDone { id, result });
         if let Some((_, ended)) = self.home.filter(|(home, _)| *home == shard) {

@@ -18,7 +18,6 @@ use crate::members::handle::MemberHandle;
 use crate::members::operation::{Flight, Item, Operation, span_of};
 use crate::members::rejoining::newest_on;
 
-/// Carries out an operation on the calling thread.
 pub(super) fn perform(
     core: &Core,
     member: &MemberHandle,
@@ -46,7 +45,6 @@ pub(super) fn perform(
     }
 }
 
-/// All of a flight.
 pub(super) fn fly(core: &Core, member: &MemberHandle, flight: &Flight) -> Result<(), MemberError> {
     match flight.parts() {
         [part] => transfer(core, member, part),
@@ -54,7 +52,6 @@ pub(super) fn fly(core: &Core, member: &MemberHandle, flight: &Flight) -> Result
     }
 }
 
-/// One part by itself.
 fn transfer(core: &Core, member: &MemberHandle, (shard, io): &Item) -> Result<(), MemberError> {
     let (memory, device) = (&core.shard(*shard).memory, &member.device);
     let (offset_bytes, length_bytes) = member.range(io);

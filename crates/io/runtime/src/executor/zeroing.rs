@@ -22,7 +22,6 @@ use braid_ring::{Memory, Operation, Segment, Segments, Zeroing as Way};
 use crate::members::handle::MemberHandle;
 use crate::members::operation::deed;
 
-/// The step after a ring operation.
 pub(crate) enum Step {
     Answer(Result<(), MemberError>),
     Submit(Operation),

@@ -25,16 +25,13 @@ pub(crate) type Start = Box<dyn Fn() -> io::Result<thread::JoinHandle<()>> + Sen
 pub(crate) struct Crew {
     queue: Queue<Operation>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
-    /// Threads that run.
     count: AtomicUsize,
     /// Threads to start where rings cannot be used.
     count_max: usize,
-    /// A look is pending or running.
     is_looking: AtomicBool,
     start: OnceLock<Start>,
 }
 
-/// Work that waits for a thread.
 pub(crate) struct Queue<W> {
     state: Mutex<QueueState<W>>,
     changed: Condvar,
@@ -60,7 +57,6 @@ impl<W> Queue<W> {
         self.state.lock().expect("queueing does not panic").work.is_empty()
     }
 
-    /// Whether the threads shall end.
     fn is_stopped(&self) -> bool {
         self.state.lock().expect("queueing does not panic").stopped
     }
@@ -96,7 +92,6 @@ impl Crew {
         }
     }
 
-    /// Sets the way to start a thread.
     pub(crate) fn connect(&self, start: Start) {
         let is_first = self.start.set(start).is_ok();
         assert!(is_first, "a member is registered once");
@@ -152,7 +147,6 @@ impl Crew {
         self.queue.stop();
     }
 
-    /// Joins all threads.
     pub(crate) fn join(&self) {
         let next = || self.threads.lock().expect("starting does not panic").pop();
         while let Some(thread) = next() {
@@ -160,12 +154,10 @@ impl Crew {
         }
     }
 
-    /// Whether the queue is empty.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Whether a look is pending or running.
     pub(super) fn is_looking(&self) -> bool {
         self.is_looking.load(Ordering::Acquire)
     }

@@ -55,14 +55,11 @@ pub(crate) struct MemberHandle {
     /// Where those operations end.
     pub(crate) ports: OnceLock<Ports>,
     pub(crate) crew: Crew,
-    /// Operations for the array as a whole.
     pub(crate) for_array: ForArray,
     /// Its return, if it is away.
     pub(crate) rejoining: Rejoining,
-    /// When it became a member.
     pub(crate) since: Instant,
     pub(crate) part_lists: PartLists,
-    /// Its traffic, counted.
     pub(crate) traffic: Traffic,
     data_offset_bytes: u64,
     place: Mutex<Place>,
@@ -127,7 +124,6 @@ impl MemberHandle {
         self.id
     }
 
-    /// Its path as the caller gave it.
     pub(crate) fn path(&self) -> &Path {
         &self.device.identity().path
     }
@@ -146,7 +142,6 @@ impl MemberHandle {
         *self.place.lock().expect("noting does not panic")
     }
 
-    /// Notes its place in a view.
     pub(crate) fn note_view(&self, slot: u16) {
         let place = Place { slot: Some(slot) };
         *self.place.lock().expect("noting does not panic") = place;
@@ -188,12 +183,10 @@ impl MemberHandle {
         self.crew.push(operation, self.admission.is_suspect());
     }
 
-    /// Starts a thread if work waits and none runs.
     pub(crate) fn man_if_needed(&self) {
         self.crew.man_if_needed(self.admission.is_suspect());
     }
 
-    /// Whether it has operations in flight.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.admission.is_busy() || self.crew.is_looking()
     }
@@ -219,7 +212,6 @@ impl MemberHandle {
         if is_lately { self.rejoining.returns() + 1 } else { 0 }
     }
 
-    /// Whether no operation waits or is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_unanswered() && !self.admission.has_kept() && self.crew.is_idle()
     }
