@@ -53,8 +53,7 @@ impl Condvar {
     }
 }
 
-// Loom runs all threads of a model on one thread, and a model again and again: the numbers start
-// anew.
+// Loom runs all threads of a model on one, and a model again and again: numbers start anew.
 std::thread_local! {
     static NEXT: Cell<usize> = const { Cell::new(0) };
 }

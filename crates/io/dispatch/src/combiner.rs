@@ -95,10 +95,9 @@ impl<M, E> Combiner<M, E> {
         self.combine_carrying(&mut None, carry);
     }
 
-    /// As [`Self::combine`], with effects in `carried`, whose capacity is reused, and for effects
-    /// that may have ended when `after` returns. Then `after` returns true, and `drive` gets
-    /// `carried` again at this thread's next turn. If another thread is owner by then, `leave`
-    /// pushes them.
+    /// As [`Self::combine`], with effects in `carried`, whose capacity is reused. If effects have
+    /// ended when `after` returns, it returns true, and `drive` gets `carried` again at this
+    /// thread's next turn. If another thread is owner by then, `leave` pushes them.
     pub fn combine_carrying<C, D, A, L>(&self, carried: &mut C, mut carry: Carry<D, A, L>)
     where
         D: FnMut(&mut M, &mut Vec<E>, &mut C),
@@ -111,9 +110,8 @@ impl<M, E> Combiner<M, E> {
     }
 
     /// As [`Self::combine_carrying`], for a caller with new events. With no owner and an empty
-    /// inbox they go into the machine at once. Otherwise they are pushed as by [`Self::push_all`].
-    /// `events` is iterated under ownership or under a list's lock, so it must not touch this
-    /// machine.
+    /// inbox they go into the machine at once, otherwise the way of [`Self::push_all`]. `events` is
+    /// iterated under ownership or under a list's lock, so it must not touch this machine.
     pub fn hand_over<C, D, A, L>(
         &self,
         events: impl IntoIterator<Item = E>,
@@ -144,8 +142,7 @@ impl<M, E> Combiner<M, E> {
         L: FnMut(&mut C, &Self) -> bool,
     {
         while is_due || carries {
-            // No other thread waits for effects that this one carries: skip an attempt that must
-            // fail.
+            // No other thread waits for these effects: skip an attempt that must fail.
             let owned = if is_due || !self.inbox.is_at_work() { self.try_own() } else { None };
             (is_due, carries) = match owned {
                 Some(owned) => self.turn(owned, None, carries, carried, carry),
@@ -155,8 +152,8 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// One turn as owner. Returns whether events were left to this thread meanwhile, and whether it
-    /// carries effects.
+    /// One turn as owner. Returns whether events were left meanwhile, and whether it carries
+    /// effects.
     fn turn<C, D, A, L>(
         &self,
         mut owned: TryMutexGuard<'_, Owned<M, E>>,

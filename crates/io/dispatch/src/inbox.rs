@@ -80,8 +80,7 @@ impl<E> Inbox<E> {
         self.marks.0.load(Ordering::Acquire) & AT_WORK != 0
     }
 
-    /// Whether events wait and no owner is at work, as this thread sees it: it always sees its own
-    /// pushes.
+    /// Whether events wait and no owner is at work; a thread always sees its own pushes.
     pub(crate) fn is_left_alone(&self) -> bool {
         is_alone(self.marks.0.load(Ordering::Acquire))
     }

@@ -44,8 +44,7 @@ use braid_concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 /// so that a batch gets full.
 const BATCH_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// Batches whose memory is kept: as many as threads hand to the device at the same time, on the
-/// machines we know.
+/// Batches whose memory is kept: as many as threads hand over at once on the machines we know.
 const SPARES_MAX: usize = 16;
 
 /// An operation on a member, without its owner's item.
@@ -63,8 +62,7 @@ pub struct Request {
     pub sectors: u32,
 }
 
-/// The right to be out. The device returns it once, when the whole vector has ended
-/// ([`Scheduler::done`]).
+/// The right to be out, returned once, when the whole vector has ended ([`Scheduler::done`]).
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {
@@ -106,8 +104,7 @@ pub trait Device<T> {
     fn now_ns(&self) -> u64;
 
     /// Begins a vector and never waits for it. Returns the ticket if the vector has ended already.
-    /// Several threads call it at once, none of which owns the scheduler, so it may insert and
-    /// report completions.
+    /// Several threads call it at once, none as owner, so it may insert and report completions.
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = T>) -> Option<Ticket>;
 
     /// The side whose turn it is; the dispatcher asks while it owns the elevator.
@@ -120,8 +117,7 @@ pub trait Device<T> {
     /// the last report is the valid one.
     fn leave(&self, _: State, _until_ns: Option<u64>) {}
 
-    /// The member was busy for `busy_ns` with a read, or with anything else; overlapping time
-    /// counts once.
+    /// The member was busy for `busy_ns` with a read, or with anything else; overlap counts once.
     fn served(&self, _is_read: bool, _busy_ns: u64) {}
 }
 
@@ -270,8 +266,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// A flush begins at the member; the caller has at most one out at a time. Under `none` it
-    /// holds nothing back.
+    /// A flush begins at the member, with none other out. Under `none` it holds nothing back.
     pub fn flush_begins(&self, device: &impl Device<T>) {
         if !self.is_straight() {
             self.flush_since_ns.store(device.now_ns().max(1), Ordering::Release);
@@ -287,8 +282,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Dispatches held entries: at the time given to [`Device::leave`], or after a new decision
-    /// about the turn.
+    /// Dispatches held entries: at the time given to [`Device::leave`], or after a new decision.
     pub fn dispatch_held(&self, device: &impl Device<T>) {
         self.bring(device, Some(Event::Poll));
     }
@@ -340,8 +334,7 @@ impl<T> Scheduler<T> {
         self.keep(batch);
     }
 
-    /// The closures for the combiner: one under ownership, one after it, one for effects that did
-    /// not reach the machine.
+    /// The closures for the combiner.
     #[allow(clippy::type_complexity, reason = "closures have no shorter names")]
     fn carry<'a>(
         &'a self,

@@ -29,8 +29,7 @@
 pub struct Busy {
     /// Operations that are out.
     out: u32,
-    /// All time before this is charged. An operation sent while none is out sets it to its own
-    /// start.
+    /// All time before this is charged. An operation sent while none is out sets it to its start.
     charged_ns: u64,
 }
 

@@ -2,8 +2,7 @@
 
 use crate::entry::Direction;
 
-/// How many dispatches a member may have out at once, and how many of them are kept for reads, and
-/// for writes.
+/// How many dispatches a member may have out at once; some are kept for reads, some for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Maximum of dispatches; one is always allowed.
@@ -22,8 +21,8 @@ pub(crate) struct Out {
 
 impl Out {
     /// Whether one more may go out. With nothing out, one always may: no setting stops a member. If
-    /// the depth shrinks while the other direction has too many out, this direction may still use
-    /// its own tags.
+    /// the depth shrinks while the other direction has too many out, this one may still use its own
+    /// tags.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
         let Self { reads, writes } = self;
         if reads + writes == 0 {

@@ -176,8 +176,8 @@ impl Elevator {
         self.nodes.parts(tag.0)
     }
 
-    /// Sends up to `count_max` dispatches while entries wait and both kinds may go. They are those
-    /// that repeated [`Self::poll_dispatch`] would choose
+    /// Sends up to `count_max` dispatches while entries wait and both kinds may go. Repeated
+    /// [`Self::poll_dispatch`] would choose the same
     /// [check: a_run_is_what_one_after_the_other_would_be]. If only one kind waits, that is checked
     /// once.
     pub fn poll_run(
@@ -414,8 +414,7 @@ impl Elevator {
         Some(node)
     }
 
-    /// Reads, unless writes have been passed over often enough; a direction without a tag does not
-    /// count.
+    /// Reads, unless writes have been passed over often enough; a direction needs a tag.
     fn choose_direction(&mut self, class: Class, allowed: Allowed) -> Option<Direction> {
         let may_go = |direction| {
             let queue = self.classes[class.index()].queue(direction);

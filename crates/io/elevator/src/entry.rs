@@ -30,7 +30,7 @@ pub enum Operation {
     /// A read into the caller's memory.
     Read,
     /// A read that a write needs first. It serves the flusher: it is ordered, allowed and tagged
-    /// among the writes. Held with the reads it would cost a write two of the multiplexer's slices
+    /// among the writes. Among the reads it would cost a write two of the multiplexer's slices
     /// instead of one.
     PreRead,
     /// A write from the caller's memory.
@@ -38,8 +38,8 @@ pub enum Operation {
         /// Whether it is done only on stable storage.
         durable: bool,
     },
-    /// Any other operation that changes sectors (zeroing, discarding): ordered like a write, never
-    /// merged.
+    /// Any other operation that changes sectors (zeroing, discarding): never merged, else like a
+    /// write.
     Other,
 }
 
@@ -73,8 +73,7 @@ impl Direction {
     pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
-/// The kinds that the member may be given now: all of them, unless a [`crate::Multiplexer`] holds
-/// one.
+/// The kinds that may go to the member now: all, unless a [`crate::Multiplexer`] holds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Reads may.

@@ -82,9 +82,8 @@ const GIVEN_AWAY_MAX: u32 = 4;
 const URGENT_PERMILLE: u32 = 90;
 const URGENT_MAX_PERMILLE: u32 = 156;
 
-/// So many of the flusher's requests, at its longest queue, count as one queued read. Its waves run
-/// from full to empty before the next is made. Measured over the field of `braid-lab multiplexer
-/// --case sweep`.
+/// So many of the flusher's requests, at its longest queue, count as one queued read: its waves run
+/// empty before the next is made. Measured over the field of `braid-lab multiplexer --case sweep`.
 const WRITES_FOR_ONE: u64 = 3;
 
 /// The multiplexer's settings, which can change while it runs.
@@ -186,8 +185,8 @@ pub struct Multiplexer {
     carried_ns: i64,
     /// Since when each side, reads and writes, has waited without being served.
     waiting_since_ns: [Option<u64>; 2],
-    /// The side that goes alone because it was not served for long, and until when: 0 for reads, 1
-    /// for writes.
+    /// The side that goes alone because it was not served for long (0 reads, 1 writes), and until
+    /// when.
     owed: Option<(usize, u64)>,
     /// The longest queues of the period: reads, and the flusher's requests.
     queued_max: [u32; 2],
@@ -326,8 +325,7 @@ impl Multiplexer {
         let lent = least + (most - least) * demand.backlog_permille.clamp(urgent, 1000) / 1000;
         let share_permille = (own + (1000 - own) * lent / 1000).min(most);
         let set_ns = part(period_ns, share_permille);
-        // The carried time leaves each side a part of its own, so that neither is held for a whole
-        // period.
+        // The carried time leaves each side a part, so that neither is held for a whole period.
         let (least_ns, most_ns) = (set_ns / 8, period_ns - (period_ns - set_ns) / 8);
         let flusher_ns = set_ns.saturating_add_signed(self.carried_ns).clamp(least_ns, most_ns);
         self.slice = Slice { start_ns, share_permille, flusher_ns, ..Slice::default() };
@@ -508,8 +506,7 @@ mod tests {
                 writes_queued,
                 ..Demand::default()
             };
-            // The maximum over the period counts, wherever in its wave the flusher is when the next
-            // begins.
+            // The maximum over the period counts, wherever in its wave the flusher is at its end.
             multiplexer.turn(50 * MS, wave(writes));
             multiplexer.turn(200 * MS, wave(writes / 9));
             assert_eq!(multiplexer.slice().share_permille, share, "{reads} {writes}");

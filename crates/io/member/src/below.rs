@@ -135,9 +135,8 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// Refuses a member whose bytes another process uses by another path, and locks every layer. The
-/// locks end when the files are closed. Fails with [`OpenError::Busy`], with the layer and its
-/// holder.
+/// Refuses a member whose bytes another process uses by another path, and locks every layer until
+/// the files are closed. Fails with [`OpenError::Busy`], with the layer and its holder.
 pub(crate) fn hold(
     path: &Path,
     device: DeviceNumber,
@@ -209,8 +208,8 @@ fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<F
         return foreign.filter(|_| sharing == Sharing::Exclusive).map_or(Ok(None), Err);
     };
     let taken = lock::take_patiently(&file, sharing, kernel).or_else(|_| {
-        // NFS gives no exclusive lock to a reader. A file system without locks also refuses the
-        // member file itself.
+        // NFS gives no exclusive lock to a reader. Without any locks the member file itself is
+        // refused.
         lock::take_patiently(&file, Sharing::Shared, kernel)
     });
     match taken {

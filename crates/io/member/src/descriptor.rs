@@ -154,8 +154,8 @@ impl Descriptor {
         Ok(())
     }
 
-    /// See [`crate::Member::hole_at`]. A file that was cut short has a hole up to its old end,
-    /// which is not believed.
+    /// See [`crate::Member::hole_at`]. A file that was cut short has a false hole up to its old
+    /// end.
     pub(crate) fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let end_bytes = offset_bytes.saturating_add(length_bytes).min(self.size_bytes);
         let data = match seek(&self.file, SeekFrom::Data(offset_bytes)) {
@@ -332,8 +332,7 @@ impl Descriptor {
         self.write_zeroes(offset_bytes, length_bytes)
     }
 
-    /// Asks the kernel to make zeroes. `Ok(false)`: it does not support that here, and nothing
-    /// changed.
+    /// Asks the kernel to make zeroes. `Ok(false)`: not supported here, and nothing changed.
     fn allocate_zeroes(
         &self,
         offset_bytes: u64,

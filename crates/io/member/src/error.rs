@@ -32,8 +32,7 @@ pub enum MemberError {
         /// The operating system's error number.
         errno: i32,
     },
-    /// The write exceeds the maximum file length (`EFBIG`) of this process (`ulimit -f`) or of the
-    /// file system.
+    /// The write exceeds the maximum file length (`EFBIG`) of the process or of the file system.
     #[error("the file may not be written that far: a limit on the size of files (ulimit -f)")]
     FileTooLong,
     /// The range does not lie inside the member; the device was not asked.
@@ -361,8 +360,7 @@ impl MemberError {
 
 /// Errors that devices and file systems have of their own.
 fn is_of_a_device(errno: i32) -> bool {
-    // An error that is not listed is no evidence: an array must not lose a member for an unrelated
-    // error.
+    // An unlisted error is no evidence: an array must not lose a member for an unrelated error.
     const DEVICE: [Errno; 15] = [
         Errno::IO,
         Errno::NXIO,

@@ -16,8 +16,7 @@ const NO_SPACE: u64 = 1;
 /// The worst state is the greatest, and stays.
 const LOST: u64 = 2;
 
-/// The upper half is the error number of the first failure of the worst kind; the lower half is
-/// that kind.
+/// Upper half: the error number of the first failure of the worst kind; lower half: that kind.
 const ERRNO_SHIFT: u32 = 32;
 
 /// The worst failure so far.

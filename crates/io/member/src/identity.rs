@@ -39,8 +39,7 @@ pub enum MemberKind {
     Memory,
 }
 
-/// The party that serves a member's requests, and so how long the kernel may block the thread that
-/// submits.
+/// The party that serves a member's requests, and so how long the kernel may block a submitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AnsweredBy {
     /// Memory: this process's, or files that a file system keeps in memory only (tmpfs, ramfs;

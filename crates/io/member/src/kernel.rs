@@ -155,8 +155,7 @@ impl Kernel {
         Some(Attached { name: name.to_owned(), over, path, bytes: offset..end, is_read_only })
     }
 
-    /// The loop device's own report: its backing file or device, the offset, and the length, or 0
-    /// for all.
+    /// The loop device's own report: its backing, the offset, and the length, or 0 for all.
     fn status_of(&self, name: &str) -> Option<(IdentityKey, u64, u64)> {
         let node = self.node_of(name);
         fs::metadata(&node).ok().filter(|node| node.file_type().is_block_device())?;
@@ -170,8 +169,7 @@ impl Kernel {
         Some((over, status.offset_bytes, status.length_bytes_max))
     }
 
-    /// The holder among loop devices over one file or device; preferably a loop device that is in
-    /// use.
+    /// The holder among loop devices over one file or device; preferably one in use.
     pub(crate) fn loop_holder(&self, loops: impl Iterator<Item = Attached>) -> Option<Holder> {
         let holders = loops.map(|attached| self.as_holder(attached.name));
         holders.min_by_key(|holder| matches!(holder, Holder::LoopDevice { user: None, .. }))
@@ -220,8 +218,8 @@ impl Kernel {
         let wanted = format!("{:02x}:{:02x}:{inode}", device.major, device.minor);
         let own = std::process::id();
         let owner_of = |line: &String| {
-            // A waiter's line has an arrow after its number, which shifts every word. A waiter
-            // holds nothing.
+            // A waiter's line has an arrow after its number, which shifts every word. It holds
+            // nothing.
             let words: Vec<&str> = line.split_whitespace().collect();
             let (Some(&process_id), Some(&file)) = (words.get(4), words.get(5)) else {
                 return None;

@@ -165,8 +165,7 @@ pub trait Member: Send + Sync {
         None
     }
 
-    /// Whether no call ever waits for a device: this process's memory, and files kept in memory
-    /// only.
+    /// Whether no call ever waits for a device: process memory, or files kept in memory only.
     fn is_memory(&self) -> bool {
         false
     }

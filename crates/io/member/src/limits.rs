@@ -14,15 +14,13 @@ pub const SECTOR_BYTES: u64 = 512;
 pub const LOCK_WAIT_MS: u64 = 400;
 
 /// How long an open waits if no process is seen to have the lock. Either its owner is dead, and the
-/// kernel still has to end operations in flight on its rings (some 40 ms). Or the owner lives in
-/// another PID namespace.
+/// kernel still ends operations on its rings (some 40 ms). Or it lives in another PID namespace.
 pub const LOCK_WAIT_DEAD_MS: u64 = 3000;
 
 /// Pause between two tries for that lock.
 pub const LOCK_RETRY_MS: u64 = 10;
 
-/// Layers below a device that are followed: far more than are ever stacked, and an end in case of a
-/// loop in sysfs.
+/// Layers below a device that are followed: more than are ever stacked; ends a loop in sysfs.
 pub(crate) const LAYERS_MAX: usize = 64;
 
 /// Letters of another process's command line that are shown.

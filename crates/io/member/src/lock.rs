@@ -27,7 +27,7 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
-/// Takes the lock, and waits a while for a holder that seems to be closing or dead. `Some`: the
+/// Takes the lock, waiting a while for a holder that seems to be closing or dead. `Some`: the
 /// holder.
 pub(crate) fn take_patiently(
     file: &File,

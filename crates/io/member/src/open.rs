@@ -167,8 +167,7 @@ fn fill_new_file(path: &Path, file: &File, size_bytes: u64) -> Result<(), OpenEr
         .map_err(|error| path_error(folder, "fsync", &error))
 }
 
-/// Whether the kernel gets an exclusive claim with the open of a block device. Files know no
-/// claims.
+/// Whether the kernel gets an exclusive claim when a block device is opened. Files know no claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
     /// Others may open it.
@@ -207,8 +206,8 @@ fn open_file(
         return Err(match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => {
                 let holder = kernel.holder_of(key).or_else(|| below::locked_by(path, key, kernel));
-                // The last holder may have been killed, and the kernel may still be ending its
-                // operations in flight.
+                // The last holder may have been killed, with operations in flight that still have
+                // to end.
                 let limit_ms = if holder.is_some() { LOCK_WAIT_MS } else { LOCK_WAIT_DEAD_MS };
                 if is_exclusive && is_within(limit_ms) {
                     thread::sleep(Duration::from_millis(LOCK_RETRY_MS));
@@ -334,9 +333,8 @@ const PUNCHING_FILE_SYSTEMS: [u64; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
 /// Magic numbers of local file systems: ext4, XFS, btrfs, f2fs, bcachefs, overlayfs (which asks the
-/// layer below in the same way). They honour a request not to block, or the kernel gives their
-/// requests to a thread of its own at once. Not ZFS, which io_uring took for a local one up to
-/// Linux 6.2.
+/// layer below in the same way). They honour a request not to block, or have their requests done by
+/// a kernel thread at once. Not ZFS, which io_uring took for a local one up to Linux 6.2.
 const LOCAL_FILE_SYSTEMS: [u64; 6] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x794c_7630];
 

@@ -108,8 +108,7 @@ impl Raw {
         is_refused
     }
 
-    /// Whether durable writes may carry `RWF_DSYNC`. If the flag was refused, [`crate::Member`]
-    /// writes and flushes.
+    /// Whether `RWF_DSYNC` was never refused. If it was, [`crate::Member`] writes and flushes.
     pub fn takes_durable_flag(&self) -> bool {
         self.0.takes_durable_flag()
     }
@@ -129,8 +128,7 @@ impl Raw {
         descriptor::zeroes()
     }
 
-    /// Translates an error of the operating system. Call it for each, since the member remembers
-    /// some.
+    /// Translates an error of the operating system. Call it for each: the member remembers some.
     pub fn fault(&self, deed: Deed, error: io::Error) -> MemberError {
         let error = match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberError::Truncated,

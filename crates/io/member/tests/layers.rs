@@ -166,8 +166,7 @@ fn an_overlay_reads_like_a_member_that_was_written() {
     let (folder, mut model, member) = overlaid();
     let overlay = made(&member, folder.path());
     assert_eq!(all_of(&overlay), model);
-    // Offsets and lengths on both sides of every block boundary, and at the member's short last
-    // block.
+    // Offsets and lengths on both sides of every block boundary, and at the short last block.
     let size = model.len();
     let cases = [
         (0, 512),
@@ -230,8 +229,7 @@ fn an_overlay_survives_a_restart() {
     drop(overlay);
     let again = open(7).expect("it is there");
     assert_eq!(all_of(&again), model, "what was flushed is there, and nothing by halves");
-    // Slots of blocks that were never flushed, and of those that were written again, are used
-    // again.
+    // Slots of blocks that were never flushed, or were written again, are reused.
     for turn in 0..100 {
         again.write_at(&[turn; 9000], 4096, true).expect("a write");
     }
@@ -266,8 +264,7 @@ fn a_long_log_of_an_overlay_is_written_anew() {
     assert!(length() < 8192, "{}", length());
 }
 
-/// A child between fork and exec holds the locks of its parent: an overlay that was just closed was
-/// refused as in use.
+/// A child between fork and exec holds its parent's locks: a closed overlay was refused as in use.
 #[test]
 fn an_overlay_that_is_held_for_a_moment_longer_is_opened() {
     let (folder, _, member) = overlaid();

@@ -209,8 +209,7 @@ fn a_file_that_may_not_be_written_is_refused() {
 #[test]
 fn a_file_behind_another_programs_lock_is_refused() {
     needs!("python3");
-    // A POSIX lock and `flock` do not conflict; /proc/locks shows both. The child holds a POSIX
-    // lock.
+    // A POSIX lock, which the child holds, and `flock` do not conflict; /proc/locks shows both.
     let folder = Folder::new();
     let path = folder.file("member");
     let script = "import fcntl,sys\nf=open(sys.argv[1],'r+b')\n\

@@ -32,8 +32,7 @@ pub const PAYLOAD_MEMORY_BYTES: usize = 192 << 20;
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
 
 /// Minimum bytes for a registered name: pinning one page costs the kernel no more than looking a
-/// name up. Shorter payloads are not carved, so that a flood of them leaves the slabs to longer
-/// ones.
+/// name up. Shorter payloads are not carved, so that a flood of them leaves the slabs to others.
 pub(crate) const NAMED_BYTES_MIN: usize = 8 << 10;
 
 /// Maximum number of slabs. Memory is taken only once that many are in use at one time.

@@ -122,8 +122,7 @@ impl<F: FnOnce(Outcome) + Send> Receiver for Once<F> {
     }
 }
 
-/// The right and the duty to end one request, once, on any thread, possibly before the submitting
-/// call returns.
+/// The right and the duty to end one request, once, on any thread, even before its call returns.
 pub struct Completion {
     receiver: Option<Arc<dyn Receiver>>,
     token: Token,

@@ -5,9 +5,8 @@ use std::io;
 /// Why workers could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// The kernel has io_uring, and this process may not use it: the sysctl
-    /// `kernel.io_uring_disabled`, or a container's seccomp filter. Or the kernel was built
-    /// without.
+    /// This process may not use io_uring: the sysctl `kernel.io_uring_disabled`, or a container's
+    /// seccomp filter. Or the kernel was built without.
     #[error(
         "io_uring is not allowed here ({errno}): kernel.io_uring_disabled, a seccomp filter, or a \
          kernel without it"

@@ -67,8 +67,7 @@ impl Files {
         }
     }
 
-    /// Unregisters a file, if it is registered. Panics if the kernel refuses: the file would stay
-    /// open.
+    /// Unregisters a file. Panics if the kernel refuses: the file would stay open.
     pub(crate) fn remove(&mut self, ring: &IoUring, file: &Descriptor) {
         let Some(name) = self.number(file.as_raw_fd()) else { return };
         let updated = ring.submitter().register_files_update(u32::from(name), &[-1]);

@@ -104,8 +104,7 @@ impl Flight {
         self.slots.len() - self.free.len()
     }
 
-    /// Queues an operation. Panics if it would write into constant memory, or has too many
-    /// segments.
+    /// Queues an operation. Panics if it would write into a constant, or has too many segments.
     pub(crate) fn submit(
         &mut self,
         mut operation: Operation,
@@ -254,8 +253,7 @@ impl Flight {
         }
     }
 
-    /// Whether there are completions, without sleeping. Ended operations that the kernel has not
-    /// yet posted are posted.
+    /// Whether there are completions, without sleeping. Has the kernel post ended operations first.
     pub(crate) fn has_ended(&mut self) -> bool {
         if !self.ring.completion().is_empty() {
             return true;

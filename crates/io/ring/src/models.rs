@@ -54,8 +54,7 @@ impl Door {
     }
 }
 
-/// Each of `threads` leaves `each` items. The worker gets all of them, and each thread's items in
-/// order.
+/// Each of `threads` leaves `each` items. The worker gets all, and each thread's items in order.
 fn hand_over(threads: u32, each: u32, flaw: Flaw) {
     let door = Arc::new(Door {
         inbox: Inbox::new(false),

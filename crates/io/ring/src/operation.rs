@@ -34,11 +34,9 @@ pub enum Operation {
     /// Wait until the file is readable; reads nothing.
     Poll { file: Descriptor },
     /// Receive. With `whole` it completes when all segments are full, or the peer has closed its
-    /// end; otherwise with the first bytes. The result is the number of bytes received; 0 is the
-    /// end.
+    /// end; otherwise with the first bytes. The result is the number of bytes; 0 is the end.
     Receive { socket: Descriptor, memory: Segments, whole: bool },
-    /// Send all segments, or fail. With `more` the kernel may wait for the next send to fill a
-    /// packet.
+    /// Send all segments, or fail. With `more` the kernel may wait to fill a packet.
     Send { socket: Descriptor, memory: Segments, more: bool },
 }
 
@@ -103,8 +101,7 @@ pub trait Handler: Send + Sync {
 
 /// Receives a worker's calls for tasks and timers. The rules of [`Handler`] apply.
 pub trait Wake: Send + Sync {
-    /// The call asked for by [`crate::Workers::wake`], [`Worker::afterwards`] or
-    /// [`Worker::wake_at`].
+    /// Asked for by [`crate::Workers::wake`], [`Worker::afterwards`] or [`Worker::wake_at`].
     fn wake(self: Arc<Self>, worker: &Worker, token: u64);
 
     /// The worker ends, and the timer with `token` will not fire. Workers take no more work.

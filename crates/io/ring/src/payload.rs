@@ -51,12 +51,10 @@ const _: () = assert!(PAYLOAD_ALIGNMENT_BYTES << (CLASSES - 1) == SLAB_BYTES);
 /// Memory of at least this length, if not the arena's, is a mapping of its own.
 const MAPPED_BYTES_MIN: usize = 256 << 10;
 
-/// Lengths of mappings beyond the classes are multiples of this, so that another request can likely
-/// reuse one.
+/// Lengths of mappings beyond the classes are multiples of this, which makes reuse likely.
 const MAPPED_BYTES_STEP: usize = 64 << 10;
 
-/// Memory kept for later payloads beside the arena's, altogether: two of the longest requests of
-/// common clients.
+/// Memory kept beside the arena's, altogether: two of the longest requests of common clients.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// Debug builds fill a recycled payload with it.

@@ -59,9 +59,9 @@ impl Region {
     }
 }
 
-/// Limits C's allocator, which is Rust's as well, to few heaps. Each heap reserves 64 MiB of
-/// addresses, and the default is up to eight for each processor. For a process with limited
-/// addresses.
+/// Limits C's allocator, which is Rust's as well, to few heaps, for a process with limited
+/// addresses. Each heap reserves 64 MiB of addresses; by default there are up to eight for each
+/// processor.
 #[allow(unsafe_code)]
 pub fn few_heaps() {
     #[cfg(target_env = "gnu")]

@@ -130,8 +130,7 @@ fn check(ring: IoUring) -> Result<IoUring, RingError> {
         (parameters.is_feature_nodrop(), "completions that are never dropped"),
         (parameters.is_feature_submit_stable(), "arguments that are taken at submission"),
         (parameters.is_feature_ext_arg(), "waiting with a timeout"),
-        // Came with the same kernel as polls that fire more than once, which has no flag of its
-        // own.
+        // Came with the same kernel as polls that fire more than once, which have no flag.
         (parameters.is_feature_resource_tagging(), "polls that fire more than once"),
     ];
     if let Some((_, lacks)) = needs.into_iter().find(|(has, _)| !has) {

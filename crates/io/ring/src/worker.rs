@@ -87,15 +87,14 @@ impl Worker {
         self.flight.borrow_mut().submit(operation, handler, token);
     }
 
-    /// Registers a file with this worker's ring, which makes operations on it a little cheaper. The
-    /// file stays open until [`Self::unregister`], or until the worker ends. Does nothing if the
-    /// table is full.
+    /// Registers a file with this worker's ring, which makes operations on it a little cheaper. It
+    /// stays open until [`Self::unregister`], or the worker's end. Does nothing if the table is
+    /// full.
     pub fn register(&self, file: &Descriptor) {
         self.flight.borrow_mut().register(file);
     }
 
-    /// Undoes [`Self::register`]. If this was the file's last holder and nothing is in flight on
-    /// it, it is closed.
+    /// Undoes [`Self::register`]. A file without other holders or operations in flight is closed.
     pub fn unregister(&self, file: &Descriptor) {
         self.flight.borrow_mut().unregister(file);
     }
@@ -198,8 +197,8 @@ impl Worker {
         }
     }
 
-    /// Submits this turn's entries, then looks for work for as long as `busy_poll`. Returns whether
-    /// there is work.
+    /// Submits this turn's entries, then polls for up to `busy_poll`. Returns whether there is
+    /// work.
     fn polls(&self) -> bool {
         let longest = self.shared.busy_poll;
         if longest.is_zero() || !self.tasks.borrow().is_empty() || self.shared.is_stopping() {

@@ -37,8 +37,7 @@ use crate::worker::Worker;
 pub struct Settings {
     /// Number of workers; at least 1.
     pub workers: usize,
-    /// Entries of the submission queue, rounded up to a power of two; further operations wait for
-    /// the next submission.
+    /// Entries of the submission queue, rounded up to a power of two; more operations wait.
     pub entries: u32,
     /// The name of the threads.
     pub name: &'static str,
@@ -231,8 +230,7 @@ impl Workers {
     }
 
     /// [`Worker::unregister`] on each worker. When this returns, all of them have released the
-    /// file. On a worker's own thread the others do so soon, since workers do not wait for each
-    /// other.
+    /// file. On a worker's own thread the others do so soon: workers do not wait for each other.
     pub fn unregister(&self, file: &Descriptor) {
         let (done, all_done) = mpsc::channel();
         for on in 0..self.count() {

@@ -69,8 +69,7 @@ struct State {
 pub(crate) struct Alarm {
     state: Mutex<State>,
     changed: Condvar,
-    /// Copies of the shards' moments, so that a turn that changes nothing takes no lock. Zero means
-    /// none.
+    /// Copies of the shards' moments (0 for none): a turn that changes nothing takes no lock.
     shards: Vec<AtomicU64>,
     start: OnceLock<Start>,
 }
@@ -344,8 +343,7 @@ mod tests {
         }
     }
 
-    /// Before, the alarm rang until the array had heard it, and filled the inbox of an array whose
-    /// owner was not running.
+    /// Before, the alarm rang until the array heard it, and filled the inbox of an array at rest.
     #[test]
     fn an_alarm_that_rang_is_silent() {
         let (alarm, clock) = (with_thread(1), Clock::new());
@@ -390,8 +388,8 @@ mod tests {
             self.armed.extend(self.alarm.set(Machine::Array, Some(Instant(due))));
         }
 
-        /// Passes every moment up to `now`, each at its time; returns how often the machine was
-        /// woken.
+        /// Passes every moment up to `now`, each at its time; returns how often it woke the
+        /// machine.
         fn pass(&mut self, now: u64) -> usize {
             let mut woken = 0;
             while let Some(next) = (0..self.armed.len()).min_by_key(|at| self.armed[*at].at) {
@@ -417,8 +415,8 @@ mod tests {
     fn a_worker_is_woken_once_for_each_moment() {
         let alarm = Alarm::new(1);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
-        // Put off again and again, as by writes: armed once, and once more when the first moment
-        // has come.
+        // Put off repeatedly, as by writes: armed once, and once more when the first moment has
+        // come.
         (100..200).for_each(|due| worker.set(due));
         assert_eq!((worker.armed.len(), worker.pass(150)), (1, 0));
         assert_eq!((worker.pass(198), worker.pass(199), worker.wakes), (0, 1, 2));
@@ -436,8 +434,7 @@ mod tests {
         assert_eq!(worker.pass(u64::MAX), 0);
     }
 
-    /// Before, each near moment left the far one behind and armed it anew: thousands of them, with
-    /// an age of minutes.
+    /// Before, each near moment left the far one armed and armed it anew: thousands, minutes old.
     #[test]
     fn near_and_far_moments_in_turns_leave_few_armed() {
         let alarm = Alarm::new(1);

@@ -107,8 +107,7 @@ impl Volume {
         let journal = self.journal().map(|journal| journal.member);
         let looks = self.look_at_members().into_iter();
         let looks = looks.filter(|look| look.is_in && Some(look.id) != journal);
-        // The place is computed as for superblocks that name no bitmap yet, even if they name one
-        // elsewhere.
+        // Computed as for superblocks that name no bitmap yet, even if they name one elsewhere.
         let none = BitmapPlace { offset_sectors: 0, room_sectors: 0 };
         let places = looks.map(|look| (look.superblock.bitmap_place().unwrap_or(none), look.path));
         let least = places.min_by_key(|(place, _)| place.room_sectors);

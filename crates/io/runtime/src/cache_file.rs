@@ -263,8 +263,7 @@ fn record(
     file.publish(place, order);
 }
 
-/// The fields after the order in a record: the sectors, the kind of content, and a checksum of
-/// both.
+/// The fields after the order in a record: sectors, kind of content, a checksum of both.
 fn record_fields(start: u64, sectors: u32, kind: u32) -> [u8; 20] {
     let mut fields = [0; 20];
     fields[..8].copy_from_slice(&start.to_ne_bytes());

@@ -37,8 +37,7 @@ pub(crate) fn connect(core: &Arc<Core>, member: &Arc<MemberHandle>) {
 struct Port {
     core: Weak<Core>,
     member: MemberId,
-    /// The shard of plain transfers, whose token is the [`IoId`]. For other operations the token is
-    /// that of a place.
+    /// The shard of plain transfers, whose token is the [`IoId`]. Other tokens are those of places.
     shard: Option<ShardIndex>,
 }
 

@@ -161,8 +161,7 @@ impl Core {
         &self.shards[usize::from(index.0)]
     }
 
-    /// Changes how shards work. Returns the shards to drive; they have received the tuning, in the
-    /// order of changes.
+    /// Changes how shards work. Returns the shards to drive, which received the tunings in order.
     pub(crate) fn tune(&self, change: impl FnOnce(&mut Tuning)) -> Vec<Machine> {
         let mut tuning = self.tuning.lock().expect("setting does not panic");
         let before = *tuning;

@@ -23,8 +23,7 @@ pub trait Disk: Send + Sync + 'static {
         false
     }
 
-    /// Holes and data of a range, in order and at most `runs_max` runs; the last may end beyond the
-    /// range.
+    /// Holes and data of a range, in order, at most `runs_max`; the last may end beyond the range.
     fn extents(&self, offset: u64, length: u64, runs_max: usize) -> Vec<Extent> {
         let _ = (offset, runs_max);
         vec![Extent { length_bytes: length, is_hole: false }]

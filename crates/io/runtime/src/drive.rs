@@ -69,8 +69,7 @@ impl Core {
         }
     }
 
-    /// Drives the machines on the list, and those that they wake, until nothing is left for this
-    /// thread.
+    /// Drives the machines on the list, and those that they wake, until this thread has none left.
     pub(crate) fn drive_here(self: &Arc<Self>, mut scratch: DriveScratch) {
         let _guard = AbortOnPanic::new();
         while let Some(machine) = scratch.machines.pop_front() {
@@ -218,8 +217,7 @@ impl Core {
     }
 
     /// Gives member operations to their members' schedulers: all of them first, so that adjacent
-    /// ones merge. Operations that ended at once are events for the shard, which is looked at
-    /// again.
+    /// ones merge. Operations that ended at once are events for the shard, which turns again.
     fn begin(
         &self,
         index: ShardIndex,

@@ -44,8 +44,7 @@ impl HandOver {
         Self { bytes_min, credit: AtomicU32::new(0), alone: AtomicU32::new(0) }
     }
 
-    /// Whether to hand over a write of `bytes`, with `under_way` requests under way including
-    /// itself.
+    /// Whether to hand over a write of `bytes`, with `under_way` requests including itself.
     pub(crate) fn is_worth_it(&self, bytes: u64, under_way: usize) -> bool {
         if self.bytes_min == 0 || bytes < self.bytes_min {
             return false;

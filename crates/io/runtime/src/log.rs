@@ -98,8 +98,7 @@ pub(crate) fn bitmap(member: &MemberHandle, record: &BitmapRecord) {
     );
 }
 
-/// All superblocks record every loss. Other reports of the array become events, and are logged as
-/// events.
+/// All superblocks record every loss. Other reports of the array are logged as events.
 pub(crate) fn recorded(events: u64, state: Option<Arc<SuperblockState>>) {
     info!(
         target: ARRAY,
@@ -138,8 +137,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Logs a failed request of a client, and warns at most once a second, since thousands can fail
-    /// at once.
+    /// Logs a client's failed request; warns at most once a second, as thousands can fail at once.
     pub(crate) fn failed(
         &self,
         now: Instant,

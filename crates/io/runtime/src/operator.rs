@@ -21,8 +21,7 @@ use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// How long a call waits for a member that is taken out, or for superblocks: less than its caller
-/// waits for an answer.
+/// How long a call waits for a drained member, or for superblocks; its caller waits longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -35,8 +34,7 @@ pub struct MemberLook {
     pub path: PathBuf,
     /// Identity of the device, whatever its path leads to by now.
     pub key: IdentityKey,
-    /// Whether it is in the array: with a slot, or waiting for one. Otherwise it is out, and only
-    /// held open.
+    /// Whether it is in the array, with or without a slot. Otherwise it is out, and only held open.
     pub is_in: bool,
     /// Its superblock, as last written or being written.
     pub superblock: Superblock,
@@ -49,8 +47,7 @@ pub struct Newcomer<'a> {
     pub uuid: [u8; 16],
     /// The slot that it shall take.
     pub wanted: Option<Wish>,
-    /// The newest superblock of this array on it. If the bitmap covers all that it missed, it keeps
-    /// the rest.
+    /// The newest superblock of this array on it. It keeps all but what the bitmap says it missed.
     pub found: Option<&'a Superblock>,
     /// Whether it is read only if no other copy exists.
     pub write_mostly: bool,

@@ -87,15 +87,14 @@ pub struct Options {
     pub jobs_paused: bool,
     /// How jobs give way to clients.
     pub job_pace: GovernorSettings,
-    /// Milliseconds without a write after which the superblocks turn clean (md's
-    /// `safe_mode_delay`).
+    /// Milliseconds without a write until superblocks turn clean (md's `safe_mode_delay`).
     pub clean_delay_ms: u64,
     /// How members are read and written.
     pub io: Io,
     /// Whether members bypass the page cache.
     pub direct: Direct,
-    /// The shortest write, in bytes, that a worker hands to a sleeping one while it receives the
-    /// next; 0 for never.
+    /// The shortest write, in bytes, that a worker hands to a sleeping one while it goes on; 0:
+    /// never.
     pub hand_over_bytes: u64,
     /// Shared workers, which outlive the volume; without them the volume starts its own, if any.
     pub workers: Option<Arc<Workers>>,

@@ -78,8 +78,7 @@ impl PendingRequest {
         std::mem::take(&mut self.around)
     }
 
-    /// The memory around `patch`. Writes that need some run alone, so that only one such memory
-    /// exists.
+    /// The memory around `patch`. Writes that need some run alone, so only one such memory exists.
     pub(crate) fn around(&mut self, patch: &Patch) -> Result<&mut [u8], RequestError> {
         let length = patch.sectors * SECTOR_BYTES;
         if self.around.len() as u64 != length {

@@ -22,8 +22,7 @@ const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// Tables, so that threads seldom meet at one lock.
 const TABLES: usize = 16;
 
-/// Finished requests whose memory a table keeps; the lab's machines have no more in flight for each
-/// table.
+/// Finished requests whose memory a table keeps; the lab's machines have no more in flight.
 const SPARES_MAX: usize = 256;
 
 /// Kept with a request, and returned at its end.
@@ -85,8 +84,7 @@ impl Request {
     pub(crate) fn shadow(&self) -> Arc<Shadow> {
         let mut shadow = self.shadow.lock().expect("making it does not panic");
         Arc::clone(shadow.get_or_insert_with(|| {
-            // Zeroes: bytes that are not reconstructed stay with the client only if its request
-            // failed.
+            // Zeroes: unreconstructed bytes stay with the client only if its request failed.
             let bytes = SharedBytes::new(Payload::zeroed(self.payload().length_bytes()));
             Arc::new(Shadow { bytes, made: Mutex::default() })
         }))
@@ -129,8 +127,7 @@ impl Request {
         self.state.lock().expect("looking does not panic").cause
     }
 
-    /// Gives `hand_out` the pieces that go out now. Returns the answer if no piece is left to wait
-    /// for.
+    /// Gives `hand_out` the pieces that go out now. Returns the answer if no other piece is out.
     pub(crate) fn cut(
         &self,
         mut hand_out: impl FnMut(ShardIndex, Piece),
@@ -249,8 +246,7 @@ impl Requests {
         request
     }
 
-    /// A request in flight. Panics if it is not in flight: the engine named a request that has been
-    /// answered.
+    /// A request in flight. Panics if it is not: the engine named a request that was answered.
     pub(crate) fn get(&self, id: RequestId) -> Arc<Request> {
         self.find(id).expect("a request in flight")
     }
@@ -260,8 +256,7 @@ impl Requests {
         self.table(id).in_flight.get(&id.0).map(Arc::clone)
     }
 
-    /// Notes that a request is answered. Returns the continuation, and the payload if no piece
-    /// needs it.
+    /// Notes an answer. Returns the continuation, and the payload if no piece needs it.
     pub(crate) fn finish(
         &self,
         id: RequestId,
@@ -272,8 +267,8 @@ impl Requests {
         let completion = completion.expect("a request is answered once");
         let (is_used, is_left) = request.answer();
         if is_left {
-            // A read that may still write the client's own buffer holds the request; the last such
-            // read ends it.
+            // A read that may still write the client's own buffer holds the request; the last one
+            // ends it.
             let joined = request.join(result);
             drop(self.remove(id));
             return (completion, Some(joined));
@@ -299,8 +294,7 @@ impl Requests {
         self.tables.iter().map(in_flight).sum()
     }
 
-    /// Removes a request that no piece names any more, for its payload; another request reuses its
-    /// memory.
+    /// Removes a request that no piece names any more, for its payload; its memory is reused.
     fn end(&self, id: RequestId) -> Option<Payload> {
         let mut request = self.remove(id);
         if flaw::has(Flaw::KeptInUse) {

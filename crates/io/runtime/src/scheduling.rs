@@ -31,8 +31,7 @@ pub enum Elevator {
 /// Whether reads and write-back take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multiplex {
-    /// If a member is rotational and writes are acknowledged early: a write-back cache in front of
-    /// it.
+    /// If a member is rotational and writes are acknowledged early (a write-back cache before it).
     #[default]
     Auto,
     /// At every member that has an elevator.
@@ -53,8 +52,7 @@ pub struct ElevatorTuning {
     pub writes_starved: Option<u32>,
     /// Dispatches in one direction before the next choice.
     pub batch: Option<u32>,
-    /// Limit of dispatches in flight; a quarter of them is reserved for reads, and a quarter for
-    /// writes.
+    /// Limit of dispatches in flight; a quarter is reserved for reads, a quarter for writes.
     pub depth: Option<u32>,
 }
 

@@ -40,8 +40,7 @@ pub(crate) struct ShardEffects {
     pub(crate) releases: Vec<RequestId>,
     /// The shard has reports for the array.
     pub(crate) reports: bool,
-    /// Events of operations that ended while the effects were carried out, for the shard's next
-    /// turn.
+    /// Events of operations that ended during the effects, for the shard's next turn.
     pub(crate) ended: RefCell<Vec<ShardEvent>>,
 }
 

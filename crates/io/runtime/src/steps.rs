@@ -86,8 +86,8 @@ impl Core {
             }
             Next::Step(Step::Fetch { patch, start, sectors }) => {
                 if request.is_read() {
-                    // The sectors that were read become the payload, so that a long read needs its
-                    // memory once.
+                    // The sectors read become the payload, so that a long read needs its memory
+                    // once.
                     request.payload = None;
                 }
                 let Ok(fetched) = zeroed(sectors) else {

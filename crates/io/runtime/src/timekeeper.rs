@@ -17,8 +17,7 @@ use crate::looks::Next;
 use crate::members::handle::MemberHandle;
 use crate::sync::{Arc, Weak, thread};
 
-/// Receives moments from workers. It holds no strong reference to the array: a moment may be far
-/// away.
+/// Receives moments from workers. It has a weak reference to the array: a moment may be far away.
 struct AlarmPort(Weak<Core>);
 
 impl Core {
@@ -61,8 +60,7 @@ impl Core {
         }
     }
 
-    /// Whether no operation is in flight at any member, and no member is watched for how it
-    /// answers.
+    /// Whether no member has operations in flight, and none is watched for how it answers.
     fn are_members_idle(&self) -> bool {
         let is_well = |member: &Arc<MemberHandle>| {
             let is_back = !member.for_array.has_left() || !member.rejoining.is_waiting();
@@ -88,8 +86,7 @@ impl Core {
 
     /// Makes the sentinel watch all members; false if it cannot.
     fn hears_of_all(self: &Arc<Self>) -> bool {
-        // A model's members are no files, and the model's time does not cover a wait for the
-        // kernel.
+        // A model's members are no files, and its time does not cover a wait for the kernel.
         if cfg!(any(loom, shuttle)) {
             return false;
         }
@@ -99,8 +96,7 @@ impl Core {
             return true;
         }
         let sentinel = self.end.sentinel.get().or_else(|| self.start_hearing().ok());
-        // The sentinel need not watch a vanished member: the array knows, or the next look reports
-        // it.
+        // A vanished member need not be watched: the array knows, or the next look reports it.
         let is_heard = |sentinel: &Sentinel, member: &MemberHandle| {
             sentinel.watch(member.path()).is_ok() || member.device.has_vanished()
         };
@@ -114,8 +110,8 @@ impl Core {
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|word| word == Word::Look) {
-                // Counts as a request: a look in progress may have passed this member already, and
-                // must not be the last.
+                // Counts as a request: a look in progress may have passed this member, and must not
+                // be the last.
                 core.note_asked();
             }
         };

@@ -89,8 +89,7 @@ impl Volume {
         self.read_only
     }
 
-    /// Members that `Direct::Auto` left in the page cache, by their index in the input of assembly,
-    /// with the reason.
+    /// Members that `Direct::Auto` left in the page cache: index in the input of assembly, reason.
     #[must_use]
     pub fn through_page_cache(&self) -> &[(usize, DirectError)] {
         &self.through_page_cache
@@ -102,8 +101,7 @@ impl Volume {
         &self.geometry
     }
 
-    /// Bytes that are best written, zeroed and trimmed as a whole: a chunk row on levels with
-    /// parity, else a sector.
+    /// Bytes best written, zeroed and trimmed as a whole: a chunk row with parity, else a sector.
     #[must_use]
     pub fn unit_bytes(&self) -> u64 {
         request::unit_bytes(&self.geometry)
@@ -310,8 +308,7 @@ impl Volume {
     /// Sets `keeper`, which receives each loss of a member, as the count of the update, once all
     /// other superblocks have it. Until [`Self::record_kept`] confirms that [`Self::recorded`] is
     /// kept, the array does not rely on the loss: it acknowledges no write without that member, and
-    /// announces no loss. `keeper` must not block. With `None` losses no longer wait, pending ones
-    /// neither.
+    /// announces no loss. `keeper` must not block. With `None` no loss waits.
     pub fn keep_record(&self, keeper: Option<Box<dyn Fn(u64) + Send>>) {
         let keeps = keeper.is_some();
         self.core.updates.set_keeper(keeper);
@@ -410,8 +407,8 @@ impl Volume {
         self.core.turns.is_on()
     }
 
-    /// The last hundred periods of the multiplexer, the oldest first; times count from the start of
-    /// the array.
+    /// The last hundred periods of the multiplexer, the oldest first, in time since the array's
+    /// start.
     pub fn slices(&self) -> Vec<Slice> {
         self.core.turns.slices()
     }

@@ -102,8 +102,7 @@ impl Drivers {
         told.is_ok()
     }
 
-    /// As `schedule`, for a worker that has just pushed a completion: after the other completions
-    /// of this turn.
+    /// As `schedule`, for a worker that just pushed a completion: after the others of this turn.
     pub(crate) fn put_off<D: Wake + 'static>(
         &self,
         worker: &Worker,

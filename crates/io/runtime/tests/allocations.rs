@@ -222,8 +222,7 @@ impl Subscriber for Ears {
     fn exit(&self, _: &Id) {}
 }
 
-/// All other tests here run without a subscriber. A log of levels above that of requests costs them
-/// no more.
+/// All other tests run without a subscriber. A log of higher levels costs requests no more.
 #[test]
 fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
     alone(|| {

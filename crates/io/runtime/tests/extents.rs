@@ -20,8 +20,7 @@ const LEVELS: [(Level, u16, u32); 6] = [
     (Level::Raid6, 5, 64),
 ];
 
-/// All extents of a range, a few at a time: they follow each other, and no call returns more than
-/// asked for.
+/// All extents of a range, a few at a time: they are adjacent, and no more than asked for.
 fn extents(volume: &Volume, offset: u64, length: u64, at_once: usize) -> Vec<(u64, Extent)> {
     let (mut all, mut at) = (Vec::new(), offset);
     while at < offset + length {

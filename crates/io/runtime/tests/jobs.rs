@@ -79,8 +79,7 @@ fn a_spare_takes_over_while_clients_write() {
     }
 }
 
-/// One sector of another member that could not be read ended a rebuild, and the array stayed
-/// degraded for ever.
+/// An unreadable sector of another member ended a rebuild, and the array stayed degraded for ever.
 #[test]
 fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
     for (level, slots, chunk) in
@@ -184,8 +183,7 @@ fn a_job_that_is_paused_waits() {
     assert!(volume.stop().clean);
 }
 
-/// An operator fails a member and removes it, and a new device takes its place, while clients
-/// write.
+/// An operator fails and removes a member, and a new device replaces it, while clients write.
 #[test]
 fn a_member_is_failed_removed_and_replaced_while_clients_write() {
     for (level, slots, chunk) in LEVELS {

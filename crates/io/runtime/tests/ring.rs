@@ -13,8 +13,7 @@ use braid_runtime::{
     Volume, Workers,
 };
 
-/// Every way of I/O and of acknowledging; past the page cache only if the folder for temporary
-/// files supports it.
+/// Every way of I/O and of acknowledging; past the page cache only if the temporary folder can.
 fn ways() -> Vec<Options> {
     let mut ways = Vec::new();
     for io in [Io::Ring, Io::Threads] {
@@ -127,8 +126,7 @@ fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
     }
 }
 
-/// A ring passes each request on a tmpfs to a kernel thread, which takes four times as long as the
-/// copy.
+/// A ring passes requests on a tmpfs to a kernel thread, which takes four times as long as a copy.
 #[test]
 fn what_is_asked_of_files_in_memory_goes_to_no_ring() {
     let Some(folder) = memory_folder() else { return };
@@ -187,8 +185,7 @@ fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
     }
 }
 
-/// A write in flight when a file is cut extends it again: the hole is neither read nor used for
-/// parity.
+/// A write in flight extends a file that was cut: the hole is neither read nor used for parity.
 #[test]
 fn a_hole_where_a_file_was_cut_and_grew_again_is_not_believed_whichever_way() {
     for options in ways() {
@@ -337,8 +334,7 @@ fn wait_for_writes(volume: &Volume, before: u64) {
     panic!("it was not written in ten seconds");
 }
 
-/// No client submits anything any more, and the dirty data must still be written at its maximum
-/// age.
+/// No client submits any more, and dirty data must still be written at its maximum age.
 #[test]
 fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
@@ -355,8 +351,7 @@ fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     assert!(volume.stop().clean);
 }
 
-/// The rings know the members by number, and live on: the next program to open the members need not
-/// wait for them.
+/// The rings know the members by number, and live on: the next program need not wait for them.
 #[test]
 fn who_stops_leaves_the_members_to_others_at_once() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));

@@ -252,8 +252,7 @@ fn zeroes_and_trims_of_any_alignment() {
 #[test]
 fn an_idle_array_turns_clean_by_itself() {
     let array = Array::new(Level::Raid5, 4, 128);
-    // Members are read one after the other: while superblocks are written, they may be of different
-    // moments.
+    // Members are read one by one: while superblocks are written, they may be of different moments.
     let look = || {
         let one = array.assemble().1.array.ok()?;
         Some((one.newest.state.events, one.dirty))
@@ -320,8 +319,7 @@ fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
     write(&volume, 0, &[1; 4096], false);
     assert!(volume.stop().clean);
     let newest = superblock(0).state.events;
-    // As if the last round of superblocks had missed member 3, and the round before had said
-    // active.
+    // As if the last round of superblocks had missed member 3, and that before had said active.
     let mut active = superblock(3);
     active.apply(&SuperblockUpdate {
         events: newest - 1,

@@ -86,8 +86,7 @@ fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
     made.collect()
 }
 
-/// Enters the policy's metadata areas into a superblock. Returns each one's offset on the device
-/// and its first content.
+/// Enters the policy's areas into a superblock. Returns their offsets and first content.
 fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
     let mut kept = Vec::new();
     let mut bitmap_sectors = 0;

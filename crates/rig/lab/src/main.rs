@@ -40,8 +40,7 @@ struct Args {
     /// Run only cases whose names contain this.
     #[arg(long = "case", value_name = "TEXT")]
     only: Option<String>,
-    /// Tell and draw only metrics and curves whose names contain this; may be given several
-    /// times
+    /// Show only metrics and curves whose names contain this; may be given several times
     #[arg(long = "metric", value_name = "TEXT")]
     metrics: Vec<String>,
     /// Repeat one contender's turn of one case ("CASE/VARIANT") until killed, for a profiler.

@@ -84,8 +84,7 @@ impl Member {
         self.elevator.waits()
     }
 
-    /// Reads and writes that are not done. A flush that is out counts as all writes since the flush
-    /// before.
+    /// Reads and writes that are not done. A flush counts as all writes since the one before.
     pub(crate) fn queued(&self) -> (u32, u32) {
         let ((reads, writes), out) = (self.elevator.waiting(), self.elevator.out());
         let few = |count| u32::try_from(count).expect("few");

@@ -34,8 +34,7 @@ impl Pages {
     /// Zeroes, none of them touched.
     fn zeroes(length: usize) -> Self {
         let is_long = length >= HUGE_BYTES;
-        // Short runs, one after the other at such addresses, would share one place in the
-        // processor's caches.
+        // Short runs at such addresses would share one place in the processor's caches.
         let slack = if is_long { HUGE_BYTES } else { 0 };
         let map = MmapOptions::new().len((length + slack).max(1)).map_anon();
         let map = map.expect("memory for what is measured");

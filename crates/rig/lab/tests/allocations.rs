@@ -54,8 +54,7 @@ const WRITE: Operation = Operation::Write { durable: false };
 const WINDOW: u64 = 10_000;
 /// In write-back it takes some 200,000 writes until each stripe's queue has its full length.
 const WINDOWS: usize = 80;
-/// The memory of computations grows for longer than the windows last, with fewer than one call for
-/// so many requests.
+/// The memory of computations grows for longer, with less than one call for so many requests.
 const SELDOM: u64 = 1000;
 
 fn calls(mode: CacheMode, missing: Option<u16>, load: Load) -> u64 {

@@ -101,8 +101,7 @@ fn bring(combiner: &Noting, events: impl IntoIterator<Item = u32>) {
     combiner.hand_over(events, &mut (), carry);
 }
 
-/// `threads` bring events one after the other: past the lists if no owner is at work, through them
-/// otherwise.
+/// `threads` bring events: past the lists if no owner is at work, through them otherwise.
 fn bring_past_the_lists(
     name: &str,
     preemptions: usize,
@@ -365,8 +364,7 @@ fn a_switch_of_policy_loses_nothing() {
     switch_while_inserting("dispatcher: insertions while the policy is switched twice", 3);
 }
 
-/// Two threads set, one after the other, while a third owns the elevator: their lists are drained
-/// in another order.
+/// Two threads set, one after the other; a third, the owner, drains their lists in another order.
 fn set_one_after_the_other() {
     explore("dispatcher: two set it, one after the other", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));

@@ -260,8 +260,7 @@ fn nothing_is_taken_along_past_one_that_has_expired() {
     assert_eq!(starts(&mut elevator, 500 * MS), [100, 450]);
 }
 
-/// A stream of reads in a higher class always continues upwards. Other waiting entries are served
-/// within their time.
+/// Reads in a higher class always continue upwards. Other entries are served within their time.
 #[test]
 fn none_is_passed_over_for_ever() {
     let depth = Depth { total: 4, kept_for_reads: 1, kept_for_writes: 1 };
@@ -487,8 +486,7 @@ proptest! {
     }
 }
 
-/// With the elevator, write-back alone had six requests out at each member, a quarter of the writes
-/// without it.
+/// With the elevator, write-back alone had six requests out at each member, a quarter of the usual.
 #[test]
 fn who_is_alone_has_the_member_to_itself() {
     let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..Settings::multiplexed() });

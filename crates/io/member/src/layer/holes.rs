@@ -30,8 +30,7 @@ impl<M: Member> Holes<M> {
         Self::of_longer(inner, size_bytes, holes)
     }
 
-    /// As [`Self::new`], for a copy that ends before its disk of `size_bytes`: the rest of the disk
-    /// is a hole.
+    /// As [`Self::new`], for a copy that ends before its disk of `size_bytes`: the rest is a hole.
     pub fn of_longer(inner: M, size_bytes: u64, holes: &[Range<u64>]) -> Self {
         let own_bytes = inner.size_bytes();
         let size_bytes = size_bytes.max(own_bytes);
@@ -90,8 +89,7 @@ impl<M: Member> Member for Holes<M> {
     }
 }
 
-/// A member that reads as zeroes where it cannot be read. For a search for signatures, which finds
-/// none in either.
+/// A member that reads as zeroes where it cannot be read. A search for signatures finds none there.
 #[derive(Debug)]
 pub struct Lenient<M>(pub M);
 

@@ -395,8 +395,7 @@ impl<M: Member> Overlay<M> {
     ) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
         let create = |path: &Path, bytes: &[u8]| {
-            // Removes a file that was begun and never used; of a link only the link, not its
-            // target.
+            // Removes a file that was begun and never used; of a link only the link.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(system(path)(error));
@@ -648,8 +647,7 @@ impl<M: Member> Overlay<M> {
         Ok(())
     }
 
-    /// Puts a run into the map in memory. The runs that the log lacks are bounded: at the limit
-    /// they are saved.
+    /// Puts a run into the map in memory. At a limit, the runs that the log lacks are saved.
     fn put_run(&self, writer: &mut Writer, run: Run) -> Result<(), MemberError> {
         let mut freed = Vec::new();
         self.map_mut().set(&run, &mut freed);
@@ -694,8 +692,7 @@ impl<M: Member> Overlay<M> {
         parts
     }
 
-    /// Makes durable the blocks first, then the log that names them, then the head that covers the
-    /// log.
+    /// Makes durable the blocks, then the log that names them, then the head that covers the log.
     fn save(&self, writer: &mut Writer) -> Result<(), MemberError> {
         if writer.unsaved.is_empty() {
             return Ok(());

@@ -58,8 +58,7 @@ pub(crate) type Heard = SmallVec<[Machine; 16]>;
 pub(crate) struct Submitter<'a> {
     core: &'a Core,
     member: &'a MemberHandle,
-    /// The shard whose effects this thread carries out, and its ended operations; the caller looks
-    /// at it again anyway.
+    /// The shard whose effects this thread carries out, and its ended operations; it turns again.
     home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
     /// Other machines that received an event here, and must be driven.
     heard: RefCell<Heard>,
@@ -84,8 +83,7 @@ impl<'a> Submitter<'a> {
         self.heard.into_inner()
     }
 
-    /// Carries out an operation: at once on this thread, on a ring if it has room, or by the
-    /// member's threads.
+    /// Carries out an operation: here at once, on a ring with room, or by the member's threads.
     pub(crate) fn submit(&self, operation: Operation) {
         if matches!(operation, Operation::Flush) {
             self.member.scheduler.flush_begins(self);
@@ -137,8 +135,8 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Gives an operation with a place to a ring, or to the member's threads if a ring cannot do
-    /// it.
+    /// Gives an operation with a place to a ring, or, if that cannot do it, to the member's
+    /// threads.
     fn submit_to(&self, drivers: &Drivers, operation: Operation) {
         if let Err(operation) = ring::submit(self.core, drivers, self.member, operation) {
             if operation.takes_room() {
@@ -317,8 +315,7 @@ impl Device<Item> for Submitter<'_> {
     }
 }
 
-/// Whether `next` is written directly after `io`, in the same way, so that they can form one
-/// vector.
+/// Whether `next` is written directly after `io`, in the same way, so that both form one vector.
 pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
     let as_write = |io: &MemberIo| match io.operation {
         MemberOperation::Write { durable, .. } => Some(durable),

@@ -168,8 +168,7 @@ impl MemberHandle {
         }
     }
 
-    /// [`Member::hole_at`] for a range of the data area, in sectors; a sector that is only partly a
-    /// hole is none.
+    /// [`Member::hole_at`] for a range of the data area, in sectors; a partial hole is none.
     pub(crate) fn hole_at(&self, start: MemberSector, sectors: u64) -> (bool, u64) {
         let offset_bytes = self.data_offset_bytes + start.0 * SECTOR_BYTES;
         let (is_hole, bytes) = self.device.hole_at(offset_bytes, sectors * SECTOR_BYTES);

@@ -111,8 +111,7 @@ impl Flight {
     }
 }
 
-/// The kind of a request, as the member counts it. Zeroes count as written, and as flushed if they
-/// must be durable.
+/// The kind of a request, for the member's counts. Durable zeroes count as written and flushed.
 pub(crate) fn deed(io: &MemberIo) -> Deed {
     match io.operation {
         MemberOperation::Read { .. } => Deed::Read,

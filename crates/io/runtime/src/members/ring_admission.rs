@@ -69,8 +69,8 @@ struct Seen {
     calm_looks: u32,
     /// An operation other than a flush was in flight.
     was_out_beside_flush: bool,
-    /// Looks in a row in which no operation from the look before had ended: without flushes, and
-    /// with them.
+    /// Looks in a row in which no operation had ended since the look before: without and with
+    /// flushes.
     silent_looks: u32,
     silent_flush_looks: u32,
 }
@@ -160,8 +160,7 @@ impl<W> RingAdmission<W> {
         self.requests.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts a request in line. The caller then checks whether room has appeared meanwhile
-    /// ([`Self::has_kept`]).
+    /// Puts a request in line. The caller then checks for room that appeared ([`Self::has_kept`]).
     pub(crate) fn keep(&self, work: W) {
         self.line.lock().expect("queueing does not panic").push_back(work);
         self.kept.fetch_add(1, Ordering::SeqCst);
@@ -183,8 +182,7 @@ impl<W> RingAdmission<W> {
                 self.kept.fetch_sub(1, Ordering::SeqCst);
                 return Some((work, route));
             }
-            // Another thread was faster; and one that came meanwhile may have found our place
-            // taken.
+            // Another thread was faster; and a later one may have found our place taken.
             if route == Route::Ring {
                 self.forgo();
             }
@@ -192,8 +190,8 @@ impl<W> RingAdmission<W> {
         None
     }
 
-    /// An operation without a place begins: on a thread of the member, or a flush or superblock on
-    /// a ring.
+    /// An operation without a place begins: on a member's thread, or a flush or superblock on a
+    /// ring.
     pub(crate) fn begin_aside(&self) {
         self.aside.fetch_add(1, Ordering::Relaxed);
     }
@@ -368,8 +366,8 @@ mod tests {
         assert!(admission.is_here(), "it has been well for a while");
     }
 
-    /// Before, a member went away: all disks were flushed for nine seconds, and a read of one came
-    /// at the end.
+    /// Before, a member went away: all disks flushed for nine seconds, and one read came at the
+    /// end.
     #[test]
     fn a_read_behind_a_long_flush_has_not_waited_for_as_long() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Device);

@@ -55,8 +55,7 @@ impl Members {
         Self { table: ArcSwap::default(), changing: Mutex::default(), threads_max }
     }
 
-    /// The current members, for a short while: a thread that takes one out waits until this is
-    /// dropped.
+    /// The current members, for a short while: a thread that removes one waits for the drop.
     pub(crate) fn load(&self) -> Guard<Arc<Table>> {
         self.table.load()
     }

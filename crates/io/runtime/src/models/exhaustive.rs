@@ -90,8 +90,7 @@ fn finish(
     completion(answer, payload);
 }
 
-/// A write in three pieces, two of them acknowledged early: one thread reports the answers, another
-/// the releases.
+/// A write in three pieces, two acknowledged early: two threads report answers and releases.
 fn answer_early() {
     explore("requests: an answer and two releases", 4, || {
         let requests = Arc::new(Requests::default());
@@ -136,8 +135,7 @@ fn a_payload_that_is_never_released_is_caught() {
     answer_early();
 }
 
-/// A write that is acknowledged early and released by another thread, and a second one that may get
-/// its memory.
+/// A write that is acknowledged early and released by another thread; a second may get its memory.
 fn use_a_request_again() {
     explore("requests: one's memory for the next", 3, || {
         let requests = Arc::new(Requests::default());

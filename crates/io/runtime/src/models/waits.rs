@@ -351,8 +351,7 @@ fn a_moment_that_stays_armed_is_caught() {
     keep_moments_with_a_worker();
 }
 
-/// A caller asks, and another thread answers, before it waits or while it sleeps; twice, at one
-/// place each.
+/// A caller asks, and another thread answers, before it waits or while it sleeps; twice each.
 fn call_and_be_told() {
     explore("caller: told before it sleeps, or woken", SCHEDULES_MAX, || {
         for _ in 0..2 {

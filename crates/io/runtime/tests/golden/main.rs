@@ -118,8 +118,7 @@ fn content(fixture: &Fixture) -> Vec<u8> {
     content
 }
 
-/// Sectors that are on no member in the generation in which md holds them: they were written while
-/// their member was gone.
+/// Sectors whose generation in md is on no member: they were written while theirs was gone.
 fn generations_on_no_member(name: &str) -> Vec<(std::ops::Range<u64>, u8)> {
     let written = |ranges: &[(u64, u64, u8)]| {
         ranges.iter().map(|&(first, end, generation)| (first..end, generation)).collect()

@@ -85,8 +85,7 @@ impl Recorded {
     }
 }
 
-/// Reports name variants and metrics by static strings, so a file's words are leaked; the program
-/// ends soon.
+/// Reports use static strings, so a file's words are leaked; the program ends soon.
 fn kept(word: &str) -> &'static str {
     Box::leak(word.to_owned().into_boxed_str())
 }

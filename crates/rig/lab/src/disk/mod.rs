@@ -113,8 +113,7 @@ impl Disk {
         }
     }
 
-    /// How long the arm was busy with reads, and with writes, in nanoseconds; the run it serves
-    /// counts in full.
+    /// Busy time with reads, and with writes, in nanoseconds; the current run counts in full.
     #[must_use]
     pub fn busy_ns(&self) -> [u64; 2] {
         self.busy_ns
@@ -199,8 +198,7 @@ impl Disk {
         self.go_on(now);
     }
 
-    /// Takes writes into the cache while there is room; a write larger than the cache goes in
-    /// alone.
+    /// Takes writes into the cache while it has room; a write larger than the cache goes alone.
     fn admit(&mut self, now: u64) {
         if !self.flushes.is_empty() {
             return;
@@ -322,8 +320,7 @@ fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
     next.map(|((sector, _), _)| *sector)
 }
 
-/// Takes adjacent requests from `first` on. Returns their end, their numbers, and the first one's
-/// owner.
+/// Takes adjacent requests from `first` on. Returns their end, numbers, and first owner.
 fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>, Whose) {
     let (mut to, mut ids, mut whose) = (first, Vec::new(), Whose::Reader);
     while let Some((key, (request, of))) = waiting.range((first, 0)..=(to, u64::MAX)).next() {

@@ -35,8 +35,7 @@ const METRICS: [Metric; 3] = [
 ];
 const CLIENTS: u64 = 32;
 const WRITE_BYTES: usize = 4096;
-/// With bits of a megabyte an array of these members has as many regions as one of terabyte disks
-/// with md's default.
+/// With bits of a megabyte: as many regions as terabyte disks have with md's default.
 const MEMBER_BYTES: u64 = 256 << 20;
 const BIT_BYTES: u32 = 1 << 20;
 /// The modelled solid-state disk's time for a request, and the additional time of a durable one.

@@ -43,8 +43,7 @@ impl Used {
         Ok(Self { processor_ns, threads: threads.collect() })
     }
 
-    /// Switches since `before`, by the threads alive now; a thread that ended took its switches
-    /// with it.
+    /// Switches since `before`, by living threads; an ended thread took its switches with it.
     pub(in crate::suites) fn since(&self, before: &Self) -> Vec<(&str, Switches)> {
         let since = |(key, now): (&'_ (String, u32), &Switches)| {
             let then = before.threads.get(key).copied().unwrap_or_default();

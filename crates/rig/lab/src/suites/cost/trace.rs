@@ -33,8 +33,7 @@ fn counted_by_perf(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| line.to_owned())
 }
 
-/// A table; its last line has the sum: a share, seconds, microseconds for each call, calls, and
-/// perhaps errors.
+/// A table; its last line has the sum: share, seconds, microseconds a call, calls, perhaps errors.
 fn counted_by_strace(text: &str) -> Result<u64, String> {
     let total = text.lines().rfind(|line| line.trim_end().ends_with("total"));
     let total = total.ok_or_else(|| text.trim().to_owned())?;

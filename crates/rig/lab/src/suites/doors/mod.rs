@@ -204,8 +204,7 @@ fn tcp() -> Result<Way, String> {
     Ok(Way { name: "NBD, TCP", words, place: Place::Export(uri) })
 }
 
-/// fio has no option for certificates: it skips the check of the server's, which costs a request
-/// nothing.
+/// fio has no option for certificates, so it skips that check, which costs a request nothing.
 fn tls(folder: &Path) -> Result<Way, String> {
     let port = servers::free_port().and_then(|port| servers::certify(folder).map(|()| port));
     let uri = format!("nbds://127.0.0.1:{}/", port.map_err(|why| format!("TLS, {why}"))?);

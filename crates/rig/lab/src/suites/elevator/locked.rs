@@ -142,8 +142,7 @@ impl Listed {
         std::array::from_fn(|index| all.iter().map(|counts| counts[index]).sum())
     }
 
-    /// One choice under the flag and the lock; none if another thread dispatches, or if nothing
-    /// waits.
+    /// One choice under the flag and the lock; none if another thread dispatches or none waits.
     fn dispatch(
         &self,
         ended: Option<Tag>,

@@ -25,8 +25,7 @@ const SORTED: &str = "neighbours in sorted order";
 const SEEK: &str = "mean seek";
 const METRICS: [Metric; 2] = [Metric::more(SORTED, "%"), Metric::less(SEEK, "ms")];
 
-/// Minimum time of a request: far less than with a disk, but enough for the threads to submit
-/// meanwhile.
+/// Minimum time of a request: far below a disk's, but enough for threads to submit meanwhile.
 const SERVICE: Duration = Duration::from_micros(20);
 
 /// Two at a time, so that a hundred requests wait to be ordered.

@@ -12,8 +12,7 @@ use crate::random::Random;
 
 /// Requests that a thread submits at once, then waits for.
 pub(super) const DEPTH: u32 = 4;
-/// How often a waiting thread yields before it sleeps. A wake-up costs many times a request here,
-/// in either variant.
+/// How often a waiting thread yields before it sleeps. A wake-up costs many times a request here.
 const YIELDS: u32 = 20;
 const SECTORS: u64 = 1 << 30;
 

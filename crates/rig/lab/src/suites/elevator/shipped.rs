@@ -60,8 +60,7 @@ impl Shipped {
 }
 
 impl Shipped {
-    /// Attempts to own the scheduler, failed ones, and nanoseconds waited: always 0, since no
-    /// thread waits.
+    /// Attempts to own the scheduler, failed ones, nanoseconds waited: 0, since no thread waits.
     pub(super) fn contention(&self) -> [u64; 3] {
         let counters = self.counters();
         [counters.owner_misses + counters.ownerships, counters.owner_misses, 0]

@@ -76,8 +76,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         return;
     }
     let requests = if settings.small { 2000 } else { 100_000 };
-    // The cost of the process's first array belongs to no point. It stays open: the next one would
-    // reuse its memory.
+    // The process's first array belongs to no point. It stays open, so that no other reuses it.
     let _first = Arrays::open(1);
     let mut all: Vec<(&str, Arrays)> = ARRAYS
         .points(settings)

@@ -57,8 +57,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// The bound over the free-for-all, from the costs of `runs`; `alone` are writers who have the
-    /// disks to themselves.
+    /// The bound over the free-for-all, from the costs of `runs`; `alone` are writers alone.
     pub(super) fn new(free: Cost, alone: Cost, runs: &[Cost], arms_ns: f64) -> Self {
         let least = |each: fn(&Cost) -> (f64, f64)| {
             let counted = runs.iter().map(each).filter(|(works, _)| *works >= WORKS_MIN);

@@ -23,8 +23,7 @@ const MEMBERS: [u16; 3] = [3, 4, 12];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) readers: usize,
-    /// Writers of all kinds: a third new files, a ninth files anew, the rest blocks, as blogbench's
-    /// nine.
+    /// Writers: a third new files, a ninth files anew, the rest blocks, as blogbench's nine.
     pub(super) writers: usize,
     pub(super) seek_ms: u64,
     pub(super) has_cache: bool,

@@ -13,9 +13,8 @@ pub(super) enum Rule {
     /// HAMMER without its multiplexer: readers share a leaf's lock with others for the duration of
     /// a read; a flusher needs the leaf alone.
     HammerBefore,
-    /// HAMMER with its multiplexer. In the flusher's slice, readers hold their next read until the
-    /// slice is over, whether the flusher has work or not. The slice follows the backlog, without
-    /// feedback.
+    /// HAMMER with its multiplexer. In the flusher's slice, readers hold their next read until its
+    /// end, whether the flusher has work or not. The slice follows the backlog, without feedback.
     Hammer,
     Braid,
 }
@@ -116,8 +115,7 @@ impl Gate {
         if time == 0 { 0.0 } else { sum as f64 / time as f64 }
     }
 
-    /// The intended share of the flusher. HAMMER counts waiting inodes; here one waiting client
-    /// counts as all.
+    /// The flusher's intended share. HAMMER counts waiting inodes; here one client counts as all.
     fn set_point(&self, demand: Demand) -> u32 {
         let MultiplexerSettings { share_min_permille: least, share_max_permille: most, .. } =
             self.settings;

@@ -22,8 +22,7 @@ pub(super) const SERVICE: Duration = Duration::from_millis(3);
 pub(super) const MEMBERS: u16 = 4;
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Runs all clients for `time`, in real time. The runtime has two of the rules: free-for-all, and
-/// its own.
+/// Runs all clients for `time`, in real time. Rules: free-for-all, and the runtime's own.
 pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
     let plan = Plan {
         level: Level::Raid5,

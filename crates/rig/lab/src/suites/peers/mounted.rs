@@ -17,8 +17,7 @@ use super::super::nbd::servers::{self, Server};
 /// The file that clients read while a member is missing.
 pub(super) const READ_FILE: &str = "read";
 const READ_MIB: usize = 64;
-/// Further content before a rebuild: with [`READ_FILE`] almost a quarter of the file system's
-/// capacity.
+/// Further content before a rebuild: with [`READ_FILE`] almost a quarter of the capacity.
 const HELD_FILE: &str = "held";
 const SMALL_HELD_MIB: usize = 16;
 /// The kernel or another program may hold a device or a file system for a moment longer.
@@ -269,8 +268,7 @@ impl Mounted {
         (self.mount, self.disk, self.server) = (None, None, None);
         let gone = self.members.pop().ok_or("it has members")?;
         if self.stack == Stack::Btrfs {
-            // Has btrfs forget the removed device. A device that was just replaced is still held
-            // for a moment.
+            // Has btrfs forget the device. One just replaced is still held for a moment.
             again(|| {
                 output(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&gone.0))
             })?;

@@ -132,8 +132,7 @@ fn fs_mark(
     rate(&output(&mut command)?).ok_or_else(|| format!("{command:?} says no files a second"))
 }
 
-/// Files a second in fs_mark's output: the fourth column of its last line that begins with a
-/// number.
+/// Files a second in fs_mark's output: the fourth column of its last line with a number first.
 fn rate(text: &str) -> Option<f64> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -34,8 +34,7 @@ pub(super) const BLOCK_SECTORS: u64 = 8;
 pub(super) enum Policy {
     /// All at once.
     Dump,
-    /// One by one, behind full-width writes, but passed at most `threshold` times; 0: without
-    /// limit.
+    /// One by one, behind full-width writes, passed at most `threshold` times; 0: no limit.
     Hold { threshold: u64 },
 }
 

@@ -55,8 +55,7 @@ const THINK_NS: u64 = 10_000;
 /// The array that knows all future writes.
 const KNOWS_ALL: &str = "knows all";
 
-/// Variants with a layer before the disks: their name, the variant without the layer, the layer.
-/// And the arms' limit.
+/// Variants with a layer before the disks (name, variant without it, layer), and the arms' limit.
 const BEFORE_DISKS: [(&str, &str, Before); 4] = [
     (KNOWS_ALL, KNOWS_ALL, Before::Nothing),
     ("before sorted", "before", Before::Elevators),

@@ -67,8 +67,7 @@ impl<O> Traffic<O> {
         self.parts.insert(request, parts);
     }
 
-    /// A part of a client's request is done. Returns whether it was the last, which answers the
-    /// client.
+    /// A part of a client's request is done. Returns whether the client is answered.
     pub(super) fn part_done(&mut self, request: u64) -> bool {
         let parts = self.parts.get_mut(&request).expect("it is under way");
         *parts -= 1;

@@ -72,8 +72,7 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
     case.map(|case| case.with(targets))
 }
 
-/// The clients' read times after the warm-up, at whose end `warm` is called: p99 and p50, in
-/// milliseconds.
+/// The clients' p99 and p50 in milliseconds after the warm-up, at whose end `warm` is called.
 fn reads(volume: &Volume, times: &Times, warm: impl FnOnce()) -> (f64, f64) {
     let (counts, ends) = (AtomicBool::new(false), AtomicBool::new(false));
     let read_bytes = READ_BYTES as u64;

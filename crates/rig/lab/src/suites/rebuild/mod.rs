@@ -38,13 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memory,
-    /// Memory as slow as a disk: each member has [`DISK_BYTES_PER_SECOND`] of its own, like
-    /// separate disks.
+    /// Memory as slow as a disk: each member has [`DISK_BYTES_PER_SECOND`] of its own.
     Disks,
     /// The same with [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond for each request.
     SmallDisks,
-    /// Files, past the page cache if their file system supports it. All lie on one disk, and share
-    /// its speed.
+    /// Files, past the page cache if possible. All lie on one disk, and share its speed.
     Files,
 }
 
@@ -363,8 +361,8 @@ impl Rebuilt {
         loop {
             let (at, notice) = self.heard.recv_timeout(PATIENCE).expect("the rebuild ends");
             match notice {
-                // With two lost, a job may begin before the second has its slot, and is restarted
-                // for it.
+                // With two lost, a job may begin before the second has its slot, and restart for
+                // it.
                 Notice::JobBegan(progress) if progress.kind == JobKind::Recovery => {
                     began = began.or(Some((at, progress.end)));
                 }

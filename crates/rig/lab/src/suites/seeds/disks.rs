@@ -15,8 +15,7 @@ use super::super::peers::mounted::{Loop, again, output};
 const REQUEST_MS: u32 = 2;
 
 pub(super) struct Disk {
-    /// A loop device with direct I/O to the FUSE file, since FUSE does not say how direct I/O must
-    /// be aligned.
+    /// A loop device with direct I/O: FUSE does not say how direct I/O must be aligned.
     device: Option<Loop>,
     /// Ends when its file is unmounted.
     fuse: Child,

@@ -63,8 +63,7 @@ impl Below for Bare {
     }
 }
 
-/// The engine gets one row at a time and answers when members have it, so it never waits for a
-/// stripe itself.
+/// The engine gets one row at a time, and so never waits for a stripe itself.
 pub(super) struct Engine(Volume);
 
 impl Engine {

@@ -44,8 +44,7 @@ struct Pool {
 
 struct Free {
     stripes: Vec<usize>,
-    /// A writer found no free stripe. Until less than three quarters are taken, no writer takes
-    /// one.
+    /// A writer found no free stripe: none takes one until less than three quarters are taken.
     is_blocked: bool,
     /// Writers that will be handed a stripe, in order of arrival.
     waiters: VecDeque<Arc<Waiter>>,
