@@ -106,7 +106,7 @@ impl ShardMemory {
         write(unsafe { self.bytes(&place, span.length_bytes) })
     }
 
-    /// Lends the bytes that a member read fills to `fill`; `None` if it was abandoned and is over.
+    /// Lends a member read's bytes to `fill`; `None` if it was abandoned and its request is over.
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let place = self.find_target(span)?;

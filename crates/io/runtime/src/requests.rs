@@ -127,7 +127,7 @@ impl Request {
         self.state.lock().expect("looking does not panic").cause
     }
 
-    /// Gives `hand_out` the pieces that go out now. Returns the answer if no other piece is out.
+    /// Gives `hand_out` the pieces that go out now. Returns the answer if no piece is awaited.
     pub(crate) fn cut(
         &self,
         mut hand_out: impl FnMut(ShardIndex, Piece),

@@ -486,7 +486,7 @@ proptest! {
     }
 }
 
-/// With the elevator, write-back alone had six requests out at each member, a quarter of the usual.
+/// Write-back alone had six requests out at each member, a quarter of those without elevator.
 #[test]
 fn who_is_alone_has_the_member_to_itself() {
     let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..Settings::multiplexed() });

@@ -58,7 +58,7 @@ pub(crate) type Heard = SmallVec<[Machine; 16]>;
 pub(crate) struct Submitter<'a> {
     core: &'a Core,
     member: &'a MemberHandle,
-    /// The shard whose effects this thread carries out, and its ended operations; it turns again.
+    /// The shard whose effects this thread carries out, and its ended operations.
     home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
     /// Other machines that received an event here, and must be driven.
     heard: RefCell<Heard>,

@@ -58,7 +58,7 @@ const EVERY_RULE: [Rule; 6] = [
 const RULES_WITHOUT_LOCKS: [Rule; 4] =
     [Rule::FreeForAll, Rule::ReadFirst, Rule::WriteFirst, Rule::Braid];
 
-/// A minute has 660 works in the free-for-all, and varies by 1 %: more than the targets allow.
+/// A minute has 660 works in the free-for-all. Minutes differ by 1 %, which targets forbid.
 const BLOGBENCH_S: u64 = 600;
 
 struct Work {
