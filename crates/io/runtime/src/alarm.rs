@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    /// Before, the alarm rang until heard, and filled the inbox of an array whose owner did not run.
+    /// Before, the alarm rang until heard, and filled the inbox of an array without owner.
     #[test]
     fn an_alarm_that_rang_is_silent() {
         let (alarm, clock) = (with_thread(1), Clock::new());
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(worker.pass(u64::MAX), 0);
     }
 
-    /// Before, each near moment left the far one behind and armed it anew: thousands with a long age.
+    /// Before, each near moment left the far one behind and armed it anew, thousands of times.
     #[test]
     fn near_and_far_moments_in_turns_leave_few_armed() {
         let alarm = Alarm::new(1);

@@ -47,7 +47,7 @@ pub struct Newcomer<'a> {
     pub uuid: [u8; 16],
     /// The slot that it shall take.
     pub wanted: Option<Wish>,
-    /// The newest superblock of this array on it. If the bitmap has all it missed, it keeps the rest.
+    /// The newest superblock of this array on it. If the bitmap has its gaps, it keeps the rest.
     pub found: Option<&'a Superblock>,
     /// Whether it is read only if no other copy exists.
     pub write_mostly: bool,

@@ -110,8 +110,7 @@ impl Core {
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|word| word == Word::Look) {
-                // Counts as a request: a look in progress may have passed this member, and must not
-                // be the last.
+                // Counts as a request: the current look, perhaps past this member, is not the last.
                 core.note_asked();
             }
         };

@@ -28,8 +28,8 @@ use crate::sync::Arc;
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Takes a member in, under a unique name; from now on it takes operations. If its threads cannot
-    /// be started, this fails, and it is not taken in. Panics if a member has this name.
+    /// Takes a member in, under a unique name; from now on it takes operations. If its threads
+    /// cannot be started, this fails, and it is not taken in. Panics if a member has this name.
     pub(crate) fn register_member(
         self: &Arc<Self>,
         id: MemberId,
