@@ -140,7 +140,7 @@ pub(crate) fn lists_for_all_cores() -> usize {
     lists
 }
 
-/// A counter spread over threads.
+/// A counter that many threads increment.
 #[derive(Debug)]
 pub(crate) struct Count(AtomicUsize);
 

@@ -9,8 +9,8 @@
 //! Place in the flow: above the elevators of an array's members that seek. All of them follow one
 //! clock, so that the members of a stripe turn together. It decides which kinds the members may be
 //! given now and until when; its callers report the demand and the time served.
-//! `MultiplexerSettings` holds the defaults: a period of 200 ms, of which write-back gets 10 to
-//! 70 %.
+//! `MultiplexerSettings` holds the defaults: a period of 200 ms, of which write-back gets 10 to 70
+//! %.
 //!
 //! The idea is Dillon's, for the flusher of HAMMER (2011): if reads are held back for a part of a
 //! second, the flusher works without a seek after each write. There the gain cost most of the
@@ -22,7 +22,7 @@
 //! - The flusher's share of a period grows in a straight line with the backlog, from the least
 //!   share to the most. It is set when a period begins.
 //! - Urgent work (a flush, a forced write) counts as a minimum backlog, which is taken from the
-//!   readers' own time. The flusher gets its unheld share first (see below).
+//!   readers' own time. The flusher first gets its own part (see below).
 //! - In its slice a side is served alone if the other side has something to do, and shares if it
 //!   has nothing itself: an idle slice is given away at once, at each member by itself
 //!   ([`Turn::allowed_at`]).
@@ -38,8 +38,9 @@
 //!
 //! # What a share is worth
 //!
-//! Of the arm's time without any holding, a part *f* is the flusher's. With the same time for each
-//! request, let reads keep a part *k* of their rate, and writes grow to *x* times theirs. They take
+//! Of the arm's time while no side is held, a part *f* is the flusher's own. With the same time for
+//! each request, let reads keep a part *k* of their rate, and writes grow to *x* times theirs. They
+//! take
 //!
 //! ```text
 //!  k (1 - f)  +  x f  ≤  1        so   x ≤ (1 - k (1 - f)) / f          k = 80 %, x = 3 need   f ≤ 1/11
@@ -49,12 +50,12 @@
 //! leave the flusher 4 %, and less than its own part if 10 readers leave it 45 %. That part can be
 //! seen from outside. Requests are served by their place, so a side has the same part of the arm as
 //! of the queue. But a flusher's requests come in waves, first all reads, then all writes, so only
-//! a third of its longest queue counts ([`WRITES_FOR_ONE`]). Readers lend it a part of
-//! their rest, and keep the remainder ([`URGENT_PERMILLE`]).
+//! a third of its longest queue counts ([`WRITES_FOR_ONE`]). The rest is the readers', who lend it
+//! a part of that ([`URGENT_PERMILLE`]).
 //!
 //! Invariants
-//! - Urgent work never has less than its unheld part, and readers lend a sixth or a fifth whatever
-//!   the load is: `what_is_urgent_has_its_own_and_some_of_the_readers`.
+//! - Urgent work never has less than the flusher's own part, and readers lend a sixth or a fifth
+//!   whatever the load is: `what_is_urgent_has_its_own_and_some_of_the_readers`.
 //! - The share is held: `the_share_is_within_five_points_of_its_set_point`.
 //! - Neither side is held for two periods: `neither_is_held_for_two_periods`.
 //! - Nor by a side whose member does not answer: `a_stalled_member_holds_nobody_for_long`.
