@@ -9,8 +9,7 @@
 //! Place in the flow: above the elevators of an array's members that seek. All of them follow one
 //! clock, so that the members of a stripe turn together. It decides which kinds the members may be
 //! given now and until when; its callers report the demand and the time served.
-//! `MultiplexerSettings` holds the defaults: a period of 200 ms, of which write-back gets 10 to 70
-//! %.
+//! `MultiplexerSettings` holds the defaults: write-back gets 10 to 70 % of a period of 200 ms.
 //!
 //! The idea is Dillon's, for the flusher of HAMMER (2011): if reads are held back for a part of a
 //! second, the flusher works without a seek after each write. There the gain cost most of the

@@ -1,4 +1,4 @@
-//! Direct I/O beside the page cache: the same bytes, whichever way they went.
+//! Direct I/O beside the page cache: the same bytes, either way.
 
 use braid_member::{Access, DirectError, Member, MemoryMember, create_file, open};
 

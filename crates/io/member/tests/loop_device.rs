@@ -104,7 +104,7 @@ fn a_block_device_is_read_written_and_zeroed() {
     assert!(identity.logical_block_bytes >= 512 && identity.rotational.is_some());
     member.write_at(b"hello", 5000, true).expect("write");
     for may_punch in [true, false] {
-        // A ragged head and tail around whole blocks, and a range inside one block.
+        // An unaligned head and tail around whole blocks, and a range inside one block.
         for (offset_bytes, length_bytes) in [(1001, 9000), (20_001, 5), (40_960, 8192)] {
             member.write_at(&[0xBB; 60_000], 0, false).expect("write");
             member.zero(offset_bytes, length_bytes, may_punch).expect("zero");

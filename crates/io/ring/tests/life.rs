@@ -175,7 +175,7 @@ fn sleepers_are_woken_from_many_threads() {
     assert!(counters.wakes <= counters.posted);
 }
 
-/// Whether a pipe's other end has been closed everywhere.
+/// Whether all other ends of a pipe are closed.
 fn is_over(reader: &mut std::io::PipeReader) -> bool {
     use std::os::fd::AsFd;
     let mut polled =

@@ -1,6 +1,5 @@
-//! The tests of the runtime, in one program: a program for each file is linked for each file.
-//!
-//! Programs of their own have those that look at their whole process.
+//! The tests of the runtime, in one program, since linking one for each file takes long. Tests that
+//! look at their whole process are programs of their own.
 
 mod bitmap;
 #[path = "kit/client.rs"]

@@ -31,10 +31,10 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 static TURN: Mutex<()> = Mutex::new(());
 
 const WINDOW: usize = 1000;
-/// On a busy machine a thread that sleeps for long falls into many of them.
+/// On a busy machine a sleeping thread's allocations fall into many of them.
 const WINDOWS: usize = 150;
 
-/// An array whose members are memory and nothing else.
+/// An array of memory members only.
 fn open(array: &Array, mode: CacheMode, elevator: Elevator) -> Volume {
     let (probed, assembly) = array.assemble();
     let members = array.devices.iter().zip(&probed).map(|(device, probed)| {
@@ -65,7 +65,7 @@ fn fewest(mut request: impl FnMut(usize)) -> usize {
     fewest
 }
 
-/// Nothing may be going on but what is counted.
+/// Runs a test alone, so that only its own allocations count.
 fn alone<R>(test: impl FnOnce() -> R) -> R {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     test()
@@ -88,7 +88,7 @@ impl Client<'_> {
         self.payload = outcome.payload;
     }
 
-    /// The last payload again, if it is of that size and came back.
+    /// The last payload again, if it has this size and came back.
     fn payload(&mut self, bytes: usize) -> Payload {
         let last = self.payload.take().filter(|payload| payload.len() == bytes);
         last.unwrap_or_else(|| Payload::for_overwriting(bytes))
@@ -173,7 +173,7 @@ fn a_call_allocates_nothing() {
     });
 }
 
-/// A caller that is told through a closure pays for its box, and for nothing else.
+/// A caller that passes a closure pays for its box only.
 #[test]
 fn a_submitted_request_allocates_its_closure() {
     alone(|| {
@@ -192,7 +192,7 @@ fn a_submitted_request_allocates_its_closure() {
     });
 }
 
-/// Counts what is said of requests, and formats nothing itself.
+/// Counts log events of requests, without formatting.
 struct Ears {
     level: LevelFilter,
     requests: Arc<AtomicUsize>,
@@ -245,7 +245,7 @@ fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
     });
 }
 
-/// The count counts: a test that cannot fail proves nothing.
+/// An allocation is counted: a test that cannot fail proves nothing.
 #[test]
 fn an_allocation_is_counted() {
     alone(|| {

@@ -53,7 +53,7 @@ fn a_bitmap_comes_and_goes_on_a_volume_that_is_written() {
 
 #[test]
 fn a_bitmap_that_is_needed_or_has_no_room_is_refused() {
-    // There its bits are of the array's sectors, not of each member's.
+    // On RAID-10 a bit covers the array's sectors, not each member's.
     let array = Array::new(Level::Raid10, 10, 128);
     let volume = array.open(|_| {});
     let too_fine = volume.plan_bitmap(Some(512)).expect_err("so many bits have no room");

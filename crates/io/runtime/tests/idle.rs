@@ -34,7 +34,7 @@ fn sleeps() -> BTreeMap<String, u64> {
     threads.filter_map(|thread| of(thread.ok()?.path())).collect()
 }
 
-/// Whether there is a while, of those to come, in which no thread of an array wakes.
+/// Whether, in one of the next intervals, no thread of an array wakes.
 fn rests() -> bool {
     (0..20).any(|_| {
         let before = sleeps();

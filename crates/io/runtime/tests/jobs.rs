@@ -1,4 +1,4 @@
-//! Jobs on real threads: an array becomes whole by itself, and what it holds stays right.
+//! Jobs on real threads: an array becomes whole by itself, and its content stays right.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use braid_runtime::{
 const LEVELS: [(Level, u16, u32); 4] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid6, 5, 64), (Level::Raid10, 4, 128)];
 
-/// Opens it; what it says can be waited for.
+/// Opens an array; its notices can be waited for.
 fn open(array: &Array) -> (Volume, Receiver<Notice>) {
     let (tell, heard) = channel();
     let tell = Mutex::new(tell);
@@ -72,7 +72,7 @@ fn a_spare_takes_over_while_clients_write() {
         volume.request_job(JobRequest::Check);
         assert_eq!(end_of(&heard, JobKind::Check), (JobEnd::Completed, 0), "{level}");
         assert!(volume.stop().clean, "{level}");
-        // The member that died is not there: all is read from the others, the spare among them.
+        // The dead member is absent: every read uses the others, the spare among them.
         let (_, assembly) = array.assemble();
         let assembled = assembly.array.expect("an array");
         assert!(!assembled.dirty && assembled.degraded == 0, "{level}");
@@ -119,7 +119,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
         });
         let errors = errors.count();
         assert!((1..=24).contains(&errors), "{level}: {errors} sectors");
-        // The device has found another place for its sector, and clients write all of it again.
+        // The device has remapped its sector, and clients rewrite everything.
         array.faults[0].clear();
         write(&volume, 0, &pattern(everything, 2), false);
         volume.call(ClientRequest::Flush).result.expect("all flush");
@@ -167,7 +167,7 @@ fn a_dirty_array_agrees_again_and_stops_clean() {
     }
 }
 
-/// A person pauses jobs, and lets them go on.
+/// An operator pauses jobs, and lets them go on.
 #[test]
 fn a_job_that_is_paused_waits() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 128);
@@ -269,7 +269,7 @@ fn a_job_goes_no_faster_than_its_ceiling() {
         assert!(started.elapsed() < Duration::from_secs(60), "it goes on");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // A window may begin at once, and one more is saved up.
+    // One window may begin at once, and one more is saved up.
     assert!(started.elapsed() > Duration::from_millis(50), "{:?}", started.elapsed());
     assert_ne!(volume.job_look().map(|look| look.phase), None, "it is being looked after");
     let still = GovernorSettings { ceiling_bytes_per_second: 0, ..slow };
@@ -284,7 +284,7 @@ fn a_job_goes_no_faster_than_its_ceiling() {
     assert!(volume.stop().clean);
 }
 
-/// The governor hears of clients while a job is there.
+/// The governor sees clients' latencies while a job runs.
 #[test]
 fn clients_are_heard_beside_a_job() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 128);

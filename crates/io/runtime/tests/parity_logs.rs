@@ -1,4 +1,4 @@
-//! Parity logs on real threads: made and given up while clients write.
+//! Parity logs on real threads: created and dropped while clients write.
 
 use std::sync::Arc;
 

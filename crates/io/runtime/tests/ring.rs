@@ -36,7 +36,7 @@ fn can_go_direct() -> bool {
     braid_member::create_file(&path, 1 << 20).expect("a file").go_direct().is_ok()
 }
 
-/// Where files are kept in memory, if there is such a place; otherwise this test does not run.
+/// A folder in memory; without one the test does not run.
 fn memory_folder() -> Option<&'static Path> {
     let folder = Path::new("/dev/shm");
     let is_memory =
@@ -48,7 +48,7 @@ fn memory_folder() -> Option<&'static Path> {
     None
 }
 
-/// Threads write, zero, trim and read back their own areas; answers what all of it should be now.
+/// Threads write, zero, trim and read back their own areas. Returns the expected content.
 fn churn(volume: &Volume, seed: u64, midway: impl Fn() + Sync) -> Vec<u8> {
     let (threads, size) = (4, usize::try_from(volume.size_bytes()).expect("small"));
     let area = size / threads;
@@ -147,7 +147,7 @@ fn what_is_asked_of_files_in_memory_goes_to_no_ring() {
     assert!(entries < 10, "{entries} for 100 writes, superblocks and flushes");
 }
 
-/// Reads, writes, vectors, zeroes, flushes and superblocks by the thread that asks.
+/// The submitting thread does reads, writes, vectors, zeroes, flushes and superblocks itself.
 #[test]
 fn what_was_written_to_files_in_memory_is_read_after_a_clean_restart() {
     let Some(folder) = memory_folder() else { return };
@@ -197,7 +197,7 @@ fn a_hole_where_a_file_was_cut_and_grew_again_is_not_believed_whichever_way() {
         let file = std::fs::OpenOptions::new().write(true).open(array.path(2)).expect("it");
         file.set_len(0).expect("cut short");
         file.set_len(crate::kit::MEMBER_BYTES - 4096).expect("as the last write but one would");
-        // A write of a part reads what was there before.
+        // A partial write reads the old content.
         write(&volume, 4096, &[9; 4096], true);
         model[4096..8192].fill(9);
         assert!(read(&volume, 0, size) == model, "{options:?}");
@@ -236,7 +236,7 @@ fn sixty_four_callers_at_once() {
     receiver.recv_timeout(Duration::from_secs(9)).expect("they go on working");
 }
 
-/// A worker that waited for its turn to change the array would wait for what it has to do itself.
+/// A worker that waited for its turn to change the array would wait for its own work.
 #[test]
 fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
     let workers =
@@ -296,7 +296,7 @@ fn early_answers_end_on_the_members() {
     }
 }
 
-/// A partial stripe is waited for to fill up, and written when it has been waited for long enough.
+/// A partial stripe waits to fill up, and is written at its maximum age.
 #[test]
 fn what_is_dirty_does_not_stay_so() {
     let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
@@ -323,7 +323,7 @@ fn stopped_workers_leave_threads_to_finish() {
     assert!(volume.stop().clean);
 }
 
-/// Waits until something of the array has reached its members that was not there `before`.
+/// Waits until the members have more writes than `before`.
 fn wait_for_writes(volume: &Volume, before: u64) {
     for _ in 0..200 {
         if volume.counters().member_writes >= before + 2 {
@@ -401,7 +401,7 @@ fn an_idle_array_wakes_nobody_and_hears_of_a_file_that_is_deleted() {
     let volume = array.open(&options, |_| {});
     write(&volume, 0, &[7; 100_000], true);
     assert!(rests(&workers), "nothing is asked");
-    // One request has members looked at again, as often as ever.
+    // One request starts the checks of members again, as often as ever.
     let before = workers.counters();
     assert_eq!(read(&volume, 0, 4096), [7; 4096]);
     std::thread::sleep(Duration::from_millis(1700));

@@ -19,7 +19,7 @@ use braid_runtime::{
     MultiplexerSettings, OpenMember, Options, Outcome, Payload, Scheduling, Volume,
 };
 
-/// Takes its time, and counts who is in it at once.
+/// A slow member that counts the requests in it.
 struct Busy {
     device: Faulty<Arc<MemoryMember>>,
     seen: Arc<Seen>,
@@ -29,7 +29,7 @@ struct Busy {
 struct Seen {
     now: AtomicUsize,
     most: AtomicUsize,
-    /// Vectors of more than one part that were written.
+    /// Written vectors with several parts.
     vectors: AtomicUsize,
     is_slow: AtomicBool,
     is_stopped: Mutex<()>,
@@ -82,7 +82,7 @@ impl Member for Busy {
     }
 }
 
-/// A volume on such members, by threads; what they saw; how to make them fail.
+/// A volume on such members, by threads; their counts; their faults.
 fn busy(level: Level, slots: u16, scheduling: Scheduling) -> (Volume, Arc<Seen>, Vec<Faults>) {
     busy_with(level, slots, (scheduling, CacheMode::WriteThrough))
 }
@@ -128,7 +128,7 @@ fn deadline(total: u32) -> Scheduling {
     }
 }
 
-/// Reads so many blocks of 4 KiB from `first` on, all at once.
+/// Reads `count` blocks of 4 KiB from `first` on, all at once.
 fn read_all(volume: &Volume, first: u64, count: u64) -> mpsc::Receiver<(u64, Outcome)> {
     let (sender, outcomes) = mpsc::channel();
     for block in first..first + count {
@@ -195,7 +195,6 @@ fn writes_side_by_side_are_one_vector_without_an_elevator() {
     }
 }
 
-/// Where members' data begins.
 fn data_offset_bytes() -> u64 {
     superblocks(Level::Raid0, 2, 128, MEMBER_BYTES)[0].device.data_offset_sectors * 512
 }
@@ -204,7 +203,7 @@ fn data_offset_bytes() -> u64 {
 fn a_member_never_has_more_than_its_tags() {
     let (volume, seen, _) = busy(Level::Raid0, 2, deadline(2));
     seen.is_slow.store(true, Ordering::SeqCst);
-    // Far apart, so that nothing is merged; every other chunk, so that one member has them all.
+    // Far apart, so that none merge; every other chunk, so that one member has them all.
     let (sender, outcomes) = mpsc::channel();
     for block in 0..40_u64 {
         let (sender, payload) = (sender.clone(), Payload::from(vec![1; 4096]));
@@ -254,13 +253,13 @@ fn what_is_held_goes_when_its_slice_comes() {
         slices.iter().any(|slice| slice.held_reads) && slices.iter().any(|slice| slice.held_writes)
     );
     assert!(slices.iter().any(|slice| slice.busy_reads_ns > 0 && slice.busy_writes_ns > 0));
-    // Two periods are 40 ms; a machine that is busy with other things may add a little.
+    // Two periods are 40 ms; a busy machine may add a little.
     let longest = longest.into_inner().expect("unpoisoned");
     assert!(longest < Duration::from_secs(2), "a request waited for {longest:?}");
     assert!(volume.stop().clean, "nothing is left behind");
 }
 
-/// A member dies with entries queued before it: each is answered.
+/// A member dies with queued entries: each is answered.
 #[test]
 fn what_waits_for_a_member_that_is_lost_is_answered() {
     let (volume, seen, faults) = busy(Level::Raid5, 3, deadline(1));
@@ -279,7 +278,7 @@ fn what_waits_for_a_member_that_is_lost_is_answered() {
     assert!(volume.stop().clean);
 }
 
-/// Clients write, force and read back while everything that can be set is set.
+/// Clients write, force and read back while every setting changes.
 fn switched_under_load(io: Io) {
     let files = Files::new(Level::Raid5, 4, 16, 16 << 20);
     let options = Options { io, clean_delay_ms: 20, ..Options::default() };
@@ -327,7 +326,7 @@ fn any_scheduling(random: &mut Random) -> Scheduling {
     Scheduling { elevator, exceptions, multiplex, turns, ..deadline(total) }
 }
 
-/// Writes and reads back one area; what it should be now.
+/// Writes and reads back one area. Returns its expected content.
 fn churn(volume: &Volume, start: u64, area: usize, seed: u64) -> Vec<u8> {
     let (mut model, mut random) = (vec![0; area], Random(seed));
     for round in 0..150_u64 {

@@ -51,7 +51,7 @@ fn block(index: u64) -> Vec<u8> {
     (0..BLOCK).map(|_| u8::try_from(random.below(256)).expect("below 256")).collect()
 }
 
-/// Reads blocks that are not written any more until `ends`; how long each took.
+/// Reads blocks that are no longer written until `ends`; returns the time of each read.
 fn read_on(volume: &Volume, seed: u64, blocks: u64, ends: &AtomicBool) -> Vec<Duration> {
     let mut random = Random(seed);
     let mut times = Vec::new();
@@ -91,7 +91,7 @@ fn story(level: Level, slots: u16) {
         delays[1].set_read(STALL);
         delays[1].set_write(STALL);
         std::thread::sleep(Duration::from_millis(100));
-        // Only what has begun waits so long: the member is well when that is over.
+        // Only requests that have begun wait so long: the member is well after them.
         delays[1].set_read(Duration::ZERO);
         delays[1].set_write(Duration::ZERO);
         std::thread::sleep(STALL + Duration::from_millis(500));
@@ -108,7 +108,7 @@ fn story(level: Level, slots: u16) {
     let (longest, count) = (times.iter().max().expect("some"), times.len());
     let late = times.iter().filter(|time| **time > LIMIT).count();
     assert!(late * 100 < count, "{level}: {late} of {count} reads took long, up to {longest:?}");
-    // A busy machine may take its time, but no read waited for the member.
+    // A busy machine may be slow, but no read waited for the member.
     assert!(*longest < STALL - LIMIT, "{level}: a read took {longest:?}");
     let counters = volume.counters();
     assert!(counters.reads_around > 0 && counters.abandoned_reads > 0, "{counters:?}");
@@ -116,7 +116,7 @@ fn story(level: Level, slots: u16) {
     let hear = || notices.lock().expect("hearing does not panic").clone();
     let is_out = |notice: &Notice| matches!(notice, Notice::SitsOut { slot, .. } if slot.0 == 1);
     let is_back = |notice: &Notice| matches!(notice, Notice::Back { slot, .. } if slot.0 == 1);
-    // It is told of a moment after it is so.
+    // The notice comes a moment after the change.
     let patience = Instant::now();
     while !hear().iter().any(is_back) && patience.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));

@@ -19,7 +19,7 @@ use braid_runtime::{Cache, CacheMode, ClientRequest, Io, Options, Volume};
 use client::{read, write};
 use files::Files;
 
-/// Threads of this process that are called so.
+/// Threads of this process with this name.
 fn count(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let names =
@@ -40,7 +40,7 @@ fn wait_for(expected: (usize, usize)) {
     assert_eq!(now(), expected);
 }
 
-/// Everything that a client can ask for.
+/// Submits every kind of request.
 fn use_it(volume: &Volume) {
     let size = usize::try_from(volume.size_bytes()).expect("small");
     let content: Vec<u8> = (0..size).map(|at| (at / 512).to_le_bytes()[0] | 1).collect();
@@ -63,7 +63,7 @@ fn use_it(volume: &Volume) {
     assert!(front == expected[..5 << 20] && back == expected[6 << 20..]);
 }
 
-/// In both, zeroes are made in all ways: a tmpfs punches holes, and zeroes no ranges.
+/// Zeroes are made in every way: a tmpfs punches holes, and zeroes no ranges.
 #[test]
 fn an_array_on_rings_has_no_threads_of_its_own() {
     let folders = [std::env::temp_dir(), Path::new("/dev/shm").to_owned()];
@@ -85,7 +85,7 @@ fn an_array_on_rings_has_no_threads_of_its_own() {
                 let options = Options { io: Io::Threads, threads_per_member: 2, ..options };
                 let volume = array.open(&options, |_| {});
                 use_it(&volume);
-                // Members in memory are asked by the thread of the client.
+                // The client's thread serves members in memory.
                 let threads = if array.is_memory() { 0 } else { usize::from(slots) * 2 };
                 wait_for((threads, 1));
                 assert!(volume.stop().clean);
@@ -96,7 +96,7 @@ fn an_array_on_rings_has_no_threads_of_its_own() {
     refused_durable_writes_are_the_threads();
 }
 
-/// A superblock that was refused for its flag lost the member.
+/// A refused `RWF_DSYNC` of a superblock lost the member.
 fn refused_durable_writes_are_the_threads() {
     let array = Files::new(Level::Raid5, 3, 128, kit::MEMBER_BYTES);
     let options = Options { io: Io::Ring, clean_delay_ms: 20, ..Options::default() };

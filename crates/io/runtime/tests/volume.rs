@@ -145,7 +145,7 @@ fn a_member_that_cannot_be_told_before_the_start_is_out() {
     }
 }
 
-/// It is needed: the array is not started, and nothing is lost by trying again.
+/// The array needs that member: it does not start, and a second try loses nothing.
 #[test]
 fn a_member_that_cannot_be_told_and_is_needed_stops_the_start() {
     let array = Array::new(Level::Raid5, 3, 8);
@@ -168,7 +168,8 @@ fn one_bad_sector_is_rebuilt_and_written_again() {
         let everywhere = (3 << 20)..(4 << 20);
         let bad = array.faults[0].insert(Fault::on(Operation::Read, everywhere));
         assert!(read(&volume, 0, model.len()) == model, "{level}: no error within tolerance");
-        // A mirror reads on where its last read ended; scattered reads go to the lowest slot.
+        // A mirror continues at the member whose last read ended there; scattered reads go to the
+        // lowest slot.
         for offset in (0..model.len() - 512).step_by(96 << 10) {
             assert!(read(&volume, offset as u64, 512) == model[offset..offset + 512], "{level}");
         }
@@ -193,7 +194,7 @@ fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
     array.faults[0].kill();
     array.faults[1].kill();
     let payload = Payload::from(vec![1; 1 << 20]);
-    // Answered early or not, the flush tells.
+    // Acknowledged early or not, the flush reports it.
     let _answer = volume.call(ClientRequest::Write { offset: 0, payload, durable: false });
     for _ in 0..2 {
         let outcome = volume.call(ClientRequest::Flush);
@@ -261,7 +262,7 @@ fn an_idle_array_turns_clean_by_itself() {
     let volume = array.open(|_| {});
     write(&volume, 0, &[1; 4096], false);
     let began = std::time::Instant::now();
-    // Active is one event, and clean is another.
+    // Turning active is one event, turning clean another.
     while !look().is_some_and(|(events, dirty)| events >= before + 2 && !dirty) {
         assert!(began.elapsed().as_secs() < 10, "it never turned clean");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -281,7 +282,7 @@ fn a_full_file_system_is_told_and_costs_no_member() {
         assert_eq!(volume.call(ClientRequest::Flush).result, Ok(()));
         let no_space = braid_member::MemberError::OutOfSpace { errno: 28 };
         let full = Fault::everywhere(Operation::Write).error(no_space);
-        // The superblocks are there already; only the data area cannot grow.
+        // The superblocks exist already; only the data area cannot grow.
         let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
         array.faults[0].insert(full);
         let payload = Payload::from(vec![9; 1 << 20]);
@@ -306,8 +307,8 @@ fn a_panic_that_drops_a_volume_stops_it_and_does_not_end_the_process() {
     assert!(!array.assemble().1.array.expect("an array").dirty, "it was stopped in order");
 }
 
-/// Power failed in the middle of a superblock round, twice: the member that both rounds had not
-/// reached was two events behind and called stale, although it had missed no write.
+/// Power failed in the middle of a superblock round, twice. The member that both rounds had missed
+/// was two events behind and called stale, although it had missed no write.
 #[test]
 fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
     let array = Array::new(Level::Raid5, 4, 128);

@@ -51,7 +51,7 @@ impl Array {
             .iter()
             .enumerate()
             .map(|(index, device)| {
-                // A blank device stands for one that is absent, so that indices stay.
+                // A blank device replaces an absent one, so that indices stay.
                 let blank = without.contains(&index);
                 let read = |offset: u64, length: usize| {
                     let mut bytes = vec![0; length];
@@ -66,14 +66,13 @@ impl Array {
             .collect();
         let options = braid_assembly::Options { read_only, ..Default::default() };
         let array = assemble(&probed, &options).array.ok();
-        // Of one of which a part may read wrong nothing is expected.
+        // Nothing is expected of an array that may read wrong in parts.
         let array = array.filter(|array| array.withheld_risk.is_none());
         // Nor of data that only a log holds, which this test does not replay.
         let array = array.filter(|array| array.replay.is_none() || without.is_empty());
         (probed, array)
     }
 
-    /// Runs it, if it can be run.
     fn open(&self, read_only: bool, without: &[usize]) -> Option<Volume> {
         let (probed, array) = self.assemble(read_only, without);
         let members = self.devices.iter().zip(&probed).map(|(device, probed)| {
@@ -111,7 +110,7 @@ fn content(fixture: &Fixture) -> Vec<u8> {
     let sectors = fixture.number("sectors");
     let mut content = vec![0; usize::try_from(sectors).expect("small") * pattern::SECTOR];
     for (sector, bytes) in (0..sectors).zip(content.chunks_mut(pattern::SECTOR)) {
-        // A sector that is on no member is there as parity; `generations_on_no_member` has it.
+        // A sector that is on no member exists as parity; see `generations_on_no_member`.
         let generation = latest.get(&sector).copied().unwrap_or(1);
         pattern::repeat(pattern::stamp(generation, sector), bytes);
     }
@@ -171,8 +170,8 @@ fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     missing
 }
 
-/// Every set of one or two members without which the array lives, by the geometry's own word: that
-/// the word is right, the oracle asks.
+/// Every set of one or two members that the geometry says the array can lose; the oracle tests the
+/// geometry.
 fn losses(array: &AssembledArray) -> Vec<Vec<usize>> {
     let mut sets = Vec::new();
     let survives = |lost: &[u16]| {
@@ -196,7 +195,7 @@ fn losses(array: &AssembledArray) -> Vec<Vec<usize>> {
     sets
 }
 
-/// SHA-256 in hex, by coreutils: no crate of ours has it, and one test needs it.
+/// SHA-256 in hex, by coreutils: no crate of braid's has it, and only one test needs it.
 fn sha256(bytes: &[u8]) -> String {
     let mut child = Command::new("sha256sum")
         .stdin(Stdio::piped())
@@ -208,12 +207,12 @@ fn sha256(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&said[..64]).into_owned()
 }
 
-/// The other tests compare with [`expected`]; md compared it with what it read.
+/// The other tests compare with [`expected`]; md compared it with its own reads.
 #[test]
 fn what_is_expected_is_what_md_read() {
     let mut hashed = 0;
     for (name, fixture) in fixtures() {
-        // Of an array that is refused nothing is expected.
+        // Nothing is expected of a refused array.
         if Array::new(&fixture).assemble(true, &[]).1.is_none() {
             continue;
         }

@@ -1,12 +1,11 @@
-//! A client of a volume that waits for each answer, and numbers for it to draw.
+//! A client of a volume that waits for each answer, and a random generator.
 
 use braid_runtime::{ClientRequest, Payload, Volume};
 
-/// A small generator of its own, so that a seed means the same for ever (xorshift64*).
+/// Kept here, so that a seed means the same for ever (xorshift64*).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// A number below `limit`.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -21,7 +21,7 @@ impl Files {
         Self::new_in(&std::env::temp_dir(), level, slots, chunk_sectors, member_bytes)
     }
 
-    /// The same below another folder.
+    /// As `new`, in another folder.
     pub(crate) fn new_in(
         folder: &Path,
         level: Level,
@@ -40,7 +40,6 @@ impl Files {
         array
     }
 
-    /// Where a member is.
     pub(crate) fn path(&self, slot: u16) -> PathBuf {
         self.folder.path().join(format!("m{slot}"))
     }
@@ -60,7 +59,7 @@ impl Files {
         self.open_after(options, |_| {}, watch)
     }
 
-    /// The same, once `each` member has been seen to.
+    /// As `open`, after `each` has seen every member.
     pub(crate) fn open_after(
         &self,
         options: &Options,

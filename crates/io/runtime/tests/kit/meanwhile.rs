@@ -6,7 +6,7 @@ use braid_runtime::Volume;
 
 use crate::client::{read, write};
 
-/// Bytes that tell of where they are, and of a seed.
+/// Bytes that depend on their place, and on a seed.
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
     let byte = |at: usize| (at / 512 % 256) ^ (at % 251);
     (0..length).map(|at| u8::try_from(byte(at)).expect("a byte") ^ seed).collect()

@@ -1,5 +1,5 @@
-//! Arrays of memory members for the runtime's tests: made, assembled and opened as the command
-//! line does it, without files.
+//! Arrays of memory members for the runtime's tests: made, assembled and opened as by the command
+//! line, without files.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Array {
         Self::with_spares(level, (slots, 0), chunk_sectors)
     }
 
-    /// The same, and so many spares behind them.
+    /// As `new`, with spares behind the slots.
     pub(crate) fn with_spares(
         level: Level,
         (slots, spares): (u16, u16),
@@ -50,7 +50,6 @@ impl Array {
         Self { devices, faults, doors }
     }
 
-    /// Assembles the members.
     pub(crate) fn assemble(&self) -> (Vec<ProbedMember>, Assembly) {
         let probed: Vec<ProbedMember> =
             (0..).zip(&self.devices).map(|(i, d)| probed(i, d)).collect();
@@ -58,7 +57,7 @@ impl Array {
         (probed, assembly)
     }
 
-    /// Opens the array, with jobs that go by themselves.
+    /// Opens the array, with jobs that start by themselves.
     pub(crate) fn open_busy(&self, watch: impl Fn(Notice) + Send + Sync + 'static) -> Volume {
         let options = Options { clean_delay_ms: 20, ..Options::default() };
         self.open_with(&options, watch).expect("it opens")
