@@ -11,8 +11,7 @@
 //!  time     monotonic     (not modelled)            jumps when a thread sleeps
 //! ```
 //!
-//! [`flaws!`] leaves out single lines on purpose, to prove that a model would notice. `models` runs
-//! models.
+//! [`flaws!`] leaves out single lines, to prove that a model would notice. `models` runs models.
 #![forbid(unsafe_code)]
 
 mod flaws;

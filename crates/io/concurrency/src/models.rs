@@ -1,5 +1,4 @@
-//! Runs models under every schedule, or under many; each prints its name and its number of
-//! schedules.
+//! Runs models under every schedule, or under many; each prints its name and their number.
 //!
 //! Place in the flow: the crates' models call it. They are unit tests that exist only under `--cfg
 //! loom` or `--cfg shuttle`. `cargo xtask models` runs both and reads the lines printed here. A
@@ -73,8 +72,7 @@ mod with_shuttle {
     }
 
     /// Runs a large model under `schedules` random schedules. As many more have few forced
-    /// switches: they reach states in which one thread lags far behind. With `passes` time passes
-    /// while all threads sleep.
+    /// switches: one thread can lag far behind. With `passes` time passes while all threads sleep.
     pub fn sample(
         name: &str,
         schedules: usize,

@@ -3,8 +3,8 @@
 //! A thread that finds no owner becomes the owner and drives the machine with its events, past the
 //! inbox. Otherwise it leaves them in the inbox. The owner takes all events from the inbox in one
 //! batch, drives the machine, and gives ownership up before it carries effects out. A thread that
-//! fails to become owner leaves: the present owner will see the event. The crate's header shows why
-//! no event is forgotten.
+//! fails to become owner leaves: the present owner will see the event. Why no event is forgotten:
+//! see the crate.
 
 use std::sync::TryLockError;
 
@@ -152,8 +152,7 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// One turn as owner. Returns whether events were left meanwhile, and whether it carries
-    /// effects.
+    /// One turn as owner. Returns whether events were left, and whether it carries effects.
     fn turn<C, D, A, L>(
         &self,
         mut owned: TryMutexGuard<'_, Owned<M, E>>,

@@ -28,13 +28,12 @@
 //!
 //! The owner sets its at-work bit in the same atomic change that takes the marks, when it drains.
 //! It gives ownership up and *then* clears the bit, in a change that returns the marks: the last
-//! look. That look and a pusher's mark are atomic changes of one word, hence one comes before the
-//! other:
+//! look. That look and a pusher's mark change one atomic word, so one comes first:
 //!
 //! - the mark before the look: the owner sees it, and tries again;
 //! - the look before the mark: ownership was given up before the look. The pusher finds no owner at
 //!   work and tries after that. It succeeds, or fails because of another owner, for whom the same
-//!   argument holds.
+//!   holds.
 //!
 //! A pusher that finds the bit set need not try: the owner that set it has yet to look. (Two owners
 //! may have set it, one after the other. The look of the first clears it while the second is at

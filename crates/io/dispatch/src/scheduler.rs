@@ -1,5 +1,4 @@
-//! The scheduler of one member: insertion lists before its elevator, batches of dispatches behind
-//! it.
+//! The scheduler of one member: insertion lists, its elevator, and batches of dispatches.
 //!
 //! ```text
 //!  insert ──▶ lists (head or sorted) ─┐                                   under ownership ┆ without it
@@ -10,8 +9,7 @@
 //! With no owner at work, insertions and completions go past the lists. Completions go the same way
 //! as insertions: they free tags, and the thread that drains them dispatches more. If an operation
 //! has ended when [`Device::begin`] returns, the device returns its ticket. The dispatcher takes
-//! that completion into its next turn, or leaves it in the lists if another thread is dispatcher by
-//! then. Nothing recurses.
+//! that completion into its next turn, or leaves it in the lists for another. Nothing recurses.
 //!
 //! # Held entries
 //!

@@ -1,5 +1,4 @@
-//! Divides a member's busy time among its operations, from the moments at which they were sent and
-//! done.
+//! Divides a member's busy time among its operations, from when they were sent and done.
 //!
 //! Place in the flow: beside a member's elevator, in the scheduler that drives it. Its results go
 //! to [`crate::Multiplexer::handle_served`].

@@ -21,8 +21,7 @@ pub(crate) struct Out {
 
 impl Out {
     /// Whether one more may go out. With nothing out, one always may: no setting stops a member. If
-    /// the depth shrinks while the other direction has too many out, this one may still use its own
-    /// tags.
+    /// the depth shrinks and the other direction has too many out, this one may use its own tags.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
         let Self { reads, writes } = self;
         if reads + writes == 0 {

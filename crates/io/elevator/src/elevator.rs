@@ -83,8 +83,7 @@ impl Elevator {
         &self.settings
     }
 
-    /// Changes the settings from the next insertion and dispatch on. Queued entries keep their
-    /// order.
+    /// Changes the settings from now on. Queued entries keep their order.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
     }
@@ -178,8 +177,7 @@ impl Elevator {
 
     /// Sends up to `count_max` dispatches while entries wait and both kinds may go. Repeated
     /// [`Self::poll_dispatch`] would choose the same
-    /// [check: a_run_is_what_one_after_the_other_would_be]. If only one kind waits, that is checked
-    /// once.
+    /// [check: a_run_is_what_one_after_the_other_would_be]. If one kind waits, one check does.
     pub fn poll_run(
         &mut self,
         now_ns: u64,

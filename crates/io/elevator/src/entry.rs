@@ -30,16 +30,15 @@ pub enum Operation {
     /// A read into the caller's memory.
     Read,
     /// A read that a write needs first. It serves the flusher: it is ordered, allowed and tagged
-    /// among the writes. Among the reads it would cost a write two of the multiplexer's slices
-    /// instead of one.
+    /// among the writes. Among the reads it would cost a write two of the multiplexer's slices, not
+    /// one.
     PreRead,
     /// A write from the caller's memory.
     Write {
         /// Whether it is done only on stable storage.
         durable: bool,
     },
-    /// Any other operation that changes sectors (zeroing, discarding): never merged, else like a
-    /// write.
+    /// Any other change of sectors (zeroing, discarding): never merged, else like a write.
     Other,
 }
 

@@ -13,11 +13,10 @@
 //!
 //! # Which entry goes next
 //!
-//! 1. The oldest entry of all classes that has waited longer than [`Settings::aging_ns`]: aged
-//!    entries go by age.
+//! 1. The oldest entry of all classes, if it has waited longer than [`Settings::aging_ns`].
 //! 2. Else the highest class with an entry that a free tag allows. Within it:
 //!    1. entries inserted at the head, in that order;
-//!    2. the next higher sector in the direction of the running batch, up to [`Settings::batch`] of
+//!    2. the next higher sector of the running batch's direction, up to [`Settings::batch`] of
 //!       them;
 //!    3. a new batch: of reads, unless writes have been passed over [`Settings::writes_starved`]
 //!       times; from the oldest entry if it has expired, else from where the direction stopped,
@@ -46,9 +45,8 @@
 //! With [`Settings::takes_along`] both sides share one sweep, of the side whose turn it is. While
 //! writes are held, a write between the last read and the next goes before that read: it costs half
 //! of a way there and back. If reads are given time that the writes leave unused, they begin where
-//! the arm is, behind the last write, and not where reads had stopped. More writes will come, and
-//! their sweep goes on from there. No entry is taken along past an older one of its direction that
-//! has expired.
+//! the arm is, behind the last write, and not where reads had stopped. The sweep of later writes
+//! goes on from there. No entry is taken along past an older one of its direction that has expired.
 //!
 //! # Merging
 //!

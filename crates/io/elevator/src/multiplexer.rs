@@ -1,5 +1,4 @@
-//! Reads against write-back: one fixed period of time, divided between the two by the flusher's
-//! backlog.
+//! Reads against write-back: a fixed period, divided between the two by the flusher's backlog.
 //!
 //! ```text
 //!  │wwwwwwwrrrrrrrrrrrrrrrrrrrr│wwwwwwwwwwwwwwwwwwwwrrrrrrr│      w  the flusher's slice    r  the readers'
@@ -13,8 +12,7 @@
 //!
 //! The idea is Dillon's, for the flusher of HAMMER (2011): if reads are held back for a part of a
 //! second, the flusher works without a seek after each write. There the gain cost most of the
-//! reads, because waiting readers hold locks that the flusher needs; here a waiting entry holds no
-//! lock.
+//! reads, because waiting readers hold locks that the flusher needs; here they hold none.
 //!
 //! # The rules
 //!
@@ -23,23 +21,21 @@
 //! - Urgent work (a flush, a forced write) counts as a minimum backlog, which is taken from the
 //!   readers' own time. The flusher first gets its own part (see below).
 //! - In its slice a side is served alone if the other side has something to do, and shares if it
-//!   has nothing itself: an idle slice is given away at once, at each member by itself
-//!   ([`Turn::allowed_at`]).
+//!   has nothing itself: each member gives an idle slice away at once ([`Turn::allowed_at`]).
 //! - A read that a write needs first is the flusher's, not a read ([`crate::Operation::PreRead`]).
 //! - An operation that is out when a slice ends is not called back, so a side may take more than
 //!   its slice. The difference between its set point and the members' busy time is carried into the
-//!   next period. This holds only if both sides wanted all they could get, and leaves each side an
-//!   eighth of its part.
+//!   next period. It is carried only if both sides wanted more, and leaves each an eighth of its
+//!   part.
 //! - A side that has waited for one period and a half without being served goes next, alone. This
 //!   happens if one request takes as long as a slice, if slices pass unseen, or if a side has used
-//!   up its own time. If such a turn serves nothing for a period, because its member does not
-//!   answer, it is over.
+//!   up its own time. Such a turn is over if it serves nothing for a period, as with a stalled
+//!   member.
 //!
 //! # What a share is worth
 //!
 //! Of the arm's time while no side is held, a part *f* is the flusher's own. With the same time for
-//! each request, let reads keep a part *k* of their rate, and writes grow to *x* times theirs. They
-//! take
+//! each request, let reads keep a part *k*, and writes grow to *x* times. They take
 //!
 //! ```text
 //!  k (1 - f)  +  x f  ≤  1        so   x ≤ (1 - k (1 - f)) / f          k = 80 %, x = 3 need   f ≤ 1/11
@@ -185,8 +181,7 @@ pub struct Multiplexer {
     carried_ns: i64,
     /// Since when each side, reads and writes, has waited without being served.
     waiting_since_ns: [Option<u64>; 2],
-    /// The side that goes alone because it was not served for long (0 reads, 1 writes), and until
-    /// when.
+    /// The side that goes alone after a long wait (0 reads, 1 writes), and until when.
     owed: Option<(usize, u64)>,
     /// The longest queues of the period: reads, and the flusher's requests.
     queued_max: [u32; 2],

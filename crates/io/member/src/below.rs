@@ -15,12 +15,10 @@
 //!
 //! It does not follow a file to the device of its file system (that is mounted, and the kernel
 //! holds it). It does not look into tables of device-mapper: two dm devices over the same part of a
-//! third are not recognised. A layer that this process cannot open is not locked; its locks are
-//! read instead.
+//! third are not recognised. If this process cannot open a layer, it only reads its locks.
 //!
 //! Invariants
-//! - One range of bytes has one writer, by whatever path it is opened (`tests/loop_device.rs`,
-//!   `kernel::tests`).
+//! - One range of bytes has one writer, by any path (`tests/loop_device.rs`, `kernel::tests`).
 
 use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
@@ -208,8 +206,7 @@ fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<F
         return foreign.filter(|_| sharing == Sharing::Exclusive).map_or(Ok(None), Err);
     };
     let taken = lock::take_patiently(&file, sharing, kernel).or_else(|_| {
-        // NFS gives no exclusive lock to a reader. Without any locks the member file itself is
-        // refused.
+        // NFS gives no exclusive lock to a reader. Without locks the member itself is refused.
         lock::take_patiently(&file, Sharing::Shared, kernel)
     });
     match taken {

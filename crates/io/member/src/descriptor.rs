@@ -154,8 +154,7 @@ impl Descriptor {
         Ok(())
     }
 
-    /// See [`crate::Member::hole_at`]. A file that was cut short has a false hole up to its old
-    /// end.
+    /// See [`crate::Member::hole_at`]. A cut file has a false hole up to its old end.
     pub(crate) fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let end_bytes = offset_bytes.saturating_add(length_bytes).min(self.size_bytes);
         let data = match seek(&self.file, SeekFrom::Data(offset_bytes)) {

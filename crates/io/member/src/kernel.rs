@@ -135,8 +135,7 @@ impl Kernel {
         names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()
     }
 
-    /// The backing file or device of this loop device. `None` if it is no loop device, or its
-    /// backing cannot be found.
+    /// The backing of this loop device. `None` if it is none, or its backing cannot be found.
     pub(crate) fn attached(&self, name: &str) -> Option<Attached> {
         let folder = self.sys.join("block").join(name);
         let mut backing = fs::read(folder.join("loop/backing_file")).ok()?;
@@ -218,8 +217,7 @@ impl Kernel {
         let wanted = format!("{:02x}:{:02x}:{inode}", device.major, device.minor);
         let own = std::process::id();
         let owner_of = |line: &String| {
-            // A waiter's line has an arrow after its number, which shifts every word. It holds
-            // nothing.
+            // A waiter's line has an arrow after its number, which shifts words. It holds nothing.
             let words: Vec<&str> = line.split_whitespace().collect();
             let (Some(&process_id), Some(&file)) = (words.get(4), words.get(5)) else {
                 return None;

@@ -16,8 +16,7 @@
 //!   (`tests/two_processes.rs`, `tests/refusals.rs`).
 //! - Nor by another path to the same bytes: a loop device over a file, a second one, a partition
 //!   and its disk (`tests/loop_device.rs`).
-//! - A device that the kernel holds is refused with the holder's name (`kernel::tests`,
-//!   `tests/loop_device.rs`).
+//! - The holder of a device is named in the refusal (`kernel::tests`, `tests/loop_device.rs`).
 //! - A read or a write is whole or an error (`tests/contract.rs`).
 //! - A failed flush is never followed by a successful one (`descriptor::tests`, `tests/layers.rs`).
 //! - One device under two names has one [`IdentityKey`] (`tests/refusals.rs`).

@@ -2,9 +2,8 @@
 //!
 //! `flock` belongs to the open file, not to the process: any close of the same file in the process
 //! would drop a POSIX lock. It also needs no unsafe call. On a block device the same lock keeps
-//! udev from probing and auto-assembling it (systemd's block-device locking). Open-file-description
-//! locks, which QEMU takes on images, do not conflict with `flock`; they are found in `/proc/locks`
-//! instead.
+//! udev from probing and auto-assembling it (systemd's block-device locking). QEMU's
+//! open-file-description locks do not conflict with `flock`; `/proc/locks` shows them.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -27,8 +26,7 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
-/// Takes the lock, waiting a while for a holder that seems to be closing or dead. `Some`: the
-/// holder.
+/// Takes the lock, waiting a while for a holder that is closing or dead. `Some`: the holder.
 pub(crate) fn take_patiently(
     file: &File,
     sharing: Sharing,
@@ -50,11 +48,9 @@ pub(crate) fn take_patiently(
     Ok(Some(Holder::Lock { process_id: own, command: None }))
 }
 
-/// Takes an exclusive lock on a file, for as long as the file is open. `Ok(false)`: another process
-/// has it.
+/// Locks a file exclusively, for as long as it is open. `Ok(false)`: another process has it.
 ///
-/// A child between fork and exec still holds the locks of its parent, so this waits up to
-/// [`LOCK_WAIT_MS`].
+/// Waits up to [`LOCK_WAIT_MS`]: a child between fork and exec holds its parent's locks.
 ///
 /// # Errors
 /// The file system has no locks, or no memory for one.

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! The path is examined before it is opened, because the open alone can have effects: a tape
-//! rewinds, a pipe blocks. It is examined again afterwards, because the file may have been
-//! exchanged in between.
+//! rewinds, a pipe blocks. It is examined again afterwards: the file may have been exchanged.
 //!
 //! It does not keep out a program that takes no lock and asks for none (`dd`); nothing in user
 //! space can for a regular file.
@@ -49,8 +48,7 @@ pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
 
 /// Opens a member for another process, which gets the descriptors and passes them to [`adopt`].
 /// First the device; then the same past the page cache, or the first again if direct I/O is not
-/// possible; then the locks on the layers below. Claims and locks belong to the descriptors, and
-/// move with them.
+/// possible; then the locks on the layers below. Claims and locks move with the descriptors.
 ///
 /// # Errors
 /// As for [`open`].
@@ -206,8 +204,7 @@ fn open_file(
         return Err(match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => {
                 let holder = kernel.holder_of(key).or_else(|| below::locked_by(path, key, kernel));
-                // The last holder may have been killed, with operations in flight that still have
-                // to end.
+                // The last holder may have been killed, with operations still in flight.
                 let limit_ms = if holder.is_some() { LOCK_WAIT_MS } else { LOCK_WAIT_DEAD_MS };
                 if is_exclusive && is_within(limit_ms) {
                     thread::sleep(Duration::from_millis(LOCK_RETRY_MS));

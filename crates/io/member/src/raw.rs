@@ -1,8 +1,7 @@
 //! A member's open file, for a caller that submits I/O to it directly.
 //!
 //! Such a caller keeps the member's promises with the calls below: the checks before,
-//! [`Raw::fault`] or [`Raw::confirm`] after. The runtime's io_uring path is one; all other code
-//! uses [`crate::Member`].
+//! [`Raw::fault`] or [`Raw::confirm`] after. The runtime's io_uring path is one.
 //!
 //! Invariant: a durable write or a flush that failed here fails all later ones on the member, and
 //! vice versa (`tests::failures_are_shared_with_the_member`).
@@ -78,8 +77,7 @@ impl Raw {
 
     /// Confirms a successful operation; call it after each. A read from a file that was cut short
     /// may show a hole left by a later write. `batch` names operations that all ended before the
-    /// first of these calls. It is never 0 and never reused. The file is checked once for the whole
-    /// batch.
+    /// first of these calls. It is never 0 and never reused: the file is checked once for all.
     ///
     /// # Errors
     /// [`MemberError::Truncated`].
@@ -165,8 +163,7 @@ mod tests {
         assert_eq!(raw.fault(Deed::Read, eof), MemberError::Truncated);
     }
 
-    /// Superblocks were written with the flag. A member whose file system refuses the flag was lost
-    /// at its first superblock.
+    /// A member whose file system refuses the flag was lost at its first superblock.
     #[test]
     fn a_refused_durable_flag_is_remembered_and_no_failure() {
         let file = tempfile::tempfile().expect("tempfile");

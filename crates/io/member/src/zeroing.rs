@@ -1,8 +1,8 @@
 //! How a member makes zeroes: the kernel's operations, and those among them that it refused.
 //!
 //! Place in the flow: below `zero` of files and block devices, and below [`crate::Raw`] for callers
-//! that submit directly. An operation that was refused once is not tried again; if none is left,
-//! zeroes are written.
+//! that submit directly. A refused operation is not tried again; if none is left, zeroes are
+//! written.
 //!
 //! ```text
 //!  may punch ──▶ punch a hole ──refused──▶ zero the range ──refused──▶ write
@@ -12,7 +12,7 @@
 //! Both are `fallocate`, which on a block device (Linux 4.9) is `BLKZEROOUT` with a flag that
 //! allows unmapping blocks. There the kernel requires whole logical blocks.
 //!
-//! Invariant: zeroes are made whatever is refused (`tests::what_is_refused_is_not_tried_again`,
+//! Invariant: it always makes zeroes (`tests::what_is_refused_is_not_tried_again`,
 //! `tests/contract.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,4 @@
-//! The memory that payloads are carved from: one piece for the process, in slabs that rings
-//! register.
+//! The process's memory from which payloads are carved, in slabs that rings register.
 //!
 //! The kernel looks up and pins the pages of an operation's memory each time, unless the memory was
 //! registered with the ring. So payloads of up to a slab come out of one arena. A ring registers
@@ -11,9 +10,8 @@
 //! ```
 //!
 //! A carved slab keeps its payload size for good and is never given back to the system. A page that
-//! a ring has pinned and the process has given back would be two pages, one for each. Payloads for
-//! which the arena has no room, or that are too short to gain from a name, come from the allocator
-//! and are not registered.
+//! a ring has pinned and the process has given back would be two pages, one for each. Payloads that
+//! find no room, or are too short to gain from a name, come from the allocator, unregistered.
 //!
 //! Invariants
 //! - No two payloads share a byte: `what_is_carved_is_apart_and_within_one_slab`.

@@ -1,8 +1,7 @@
 //! The slabs of the payloads' memory that one ring has registered.
 //!
-//! A slab is registered when an operation of this ring first names it, so pages that are never used
-//! are not pinned. If the kernel refuses (it is too old, or pinned memory is limited), operations
-//! name addresses.
+//! A slab is registered when an operation of this ring first names it, so unused pages are not
+//! pinned. If the kernel refuses (too old, or a limit on pinned memory), operations name addresses.
 //!
 //! Invariant: registered memory is the arena's, which keeps its address and is never given back. So
 //! the kernel's pages and the process's are the same for as long as either lives

@@ -139,8 +139,8 @@ impl Flight {
         let slot = &mut slots[index as usize];
         let descriptor = slot.descriptor();
         // Operations that wait for a peer never go by number. Before Linux 6.13 a ring releases
-        // files in the order of the requests on them. A request that never ends would keep every
-        // file released after it.
+        // files in the order of the requests on them. An endless request would keep every later
+        // file.
         let number = files.number(descriptor).filter(|_| slot.is_on_file());
         let fd = Fd(number.map_or(descriptor, RawFd::from));
         let mut entry = slot.entry(fd, |bytes| {
@@ -183,7 +183,7 @@ impl Flight {
     }
 
     /// Asks the kernel to end the operations that `is_meant` picks early. Each ends as cancelled,
-    /// or with its own result.
+    /// or by itself.
     pub(crate) fn cancel(&mut self, is_meant: impl Fn(&Arc<dyn Handler>, u64, &Operation) -> bool) {
         for index in 0..self.slots.len() {
             let Some(pending) = &mut self.slots[index].pending else { continue };

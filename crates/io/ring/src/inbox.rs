@@ -1,5 +1,4 @@
-//! A list in which other threads leave items for one taker, and the rule by which they know whether
-//! to wake it.
+//! A list in which other threads leave items for one taker, and learn whether to wake it.
 //!
 //! ```text
 //!  taker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell

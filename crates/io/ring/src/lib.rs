@@ -32,8 +32,7 @@
 //! - A file that a ring knows by number is closed when it is taken out ([`files`];
 //!   `a_file_is_let_go_when_it_is_unregistered`).
 //!
-//! Unsafe code stands in [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed`] and
-//! [`flight`] only.
+//! Unsafe code: [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed`], [`flight`] only.
 
 mod arena;
 pub mod client;

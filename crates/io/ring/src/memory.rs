@@ -39,8 +39,7 @@ impl Lease {
     ///
     /// # Safety
     /// The bytes are initialised, and keep their address for as long as `keeper` is held. Until the
-    /// lease is dropped no other code writes them. If the operation reads into them, no other code
-    /// reads them either.
+    /// lease is dropped no other code writes them, nor reads them if the operation fills them.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, length_bytes: usize, keeper: Arc<dyn Keep>) -> Self {
         Self { start, length_bytes, _keeper: keeper }

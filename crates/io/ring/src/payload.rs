@@ -1,9 +1,8 @@
-//! Payloads: bytes on their way between a client and the members, aligned so that no copy is
-//! needed.
+//! Payloads: bytes between a client and the members, aligned so that no copy is needed.
 //!
 //! Place in the flow: a front end receives into one, the runtime writes members from it, and vice
-//! versa. Its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], as direct I/O requires, unless
-//! it was cut.
+//! versa. Unless it was cut, its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], for direct
+//! I/O.
 //!
 //! ```text
 //!  capacity        from                          given back to
@@ -12,8 +11,7 @@
 //!  from there on   a mapping of its own          the list of mappings, while little is kept; or the system
 //! ```
 //!
-//! A mapping takes addresses when it is made, and memory only for written pages. It grows without a
-//! copy.
+//! A mapping takes addresses at once, and memory only for written pages. It grows without a copy.
 //!
 //! A client's number may decide the length, so each kind has a fallible constructor; if memory is
 //! lacking, only that request fails. Two kinds:
@@ -24,8 +22,7 @@
 //!   byte before any client sees it. Debug builds fill it with a pattern, which a test that breaks
 //!   the promise sees [check: an_unwritten_payload_shows_in_debug_builds].
 //!
-//! Either way every byte is initialised: memory comes zeroed from the allocator and from the
-//! system.
+//! Either way every byte is initialised: new memory comes zeroed.
 //!
 //! [`set_payload_memory`] sets how much memory may lie idle: the arena has a third of it at most,
 //! and nothing is kept while payloads use the rest [check: what_is_kept_is_bounded]
@@ -158,8 +155,7 @@ impl Spare {
         } else {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping at an address that the system chooses touches no memory that is
-            // in use.
+            // SAFETY: a new mapping at an address of the system's choice touches no memory in use.
             let start =
                 unsafe { libc::mmap(std::ptr::null_mut(), capacity_bytes, access, flags, -1, 0) };
             if start == libc::MAP_FAILED { std::ptr::null_mut() } else { start.cast() }
@@ -191,8 +187,7 @@ impl Spare {
         }
         let (before, flags) = (self.capacity_bytes, libc::MREMAP_MAYMOVE);
         assert!(capacity_bytes > before, "growing lengthens");
-        // SAFETY: a whole mapping of our own, of which no reference is alive: it is owned by value
-        // here.
+        // SAFETY: a whole mapping, owned by value here, so that no reference to it is alive.
         let start =
             unsafe { libc::mremap(self.start.as_ptr().cast(), before, capacity_bytes, flags) };
         if start == libc::MAP_FAILED {

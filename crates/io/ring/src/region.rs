@@ -37,8 +37,7 @@ impl Region {
         self.map.len()
     }
 
-    /// Gives the memory of a range back, in whole pages: it reads as zeroes, and costs nothing
-    /// again.
+    /// Gives the memory of a range of whole pages back: it reads as zeroes, and costs nothing.
     ///
     /// # Safety
     /// No thread reads or writes these bytes meanwhile, and no reference to them is alive.
@@ -49,8 +48,7 @@ impl Region {
     pub unsafe fn give_back(&self, range: Range<usize>) {
         assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096));
         assert!(range.start <= range.end && range.end <= self.map.len());
-        // SAFETY: inside the mapping (checked), private and anonymous, and unused (the caller's
-        // promise).
+        // SAFETY: inside the mapping (checked), private, anonymous, unused (the caller's promise).
         let given = unsafe {
             let length = range.end - range.start;
             self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, length)
@@ -60,8 +58,7 @@ impl Region {
 }
 
 /// Limits C's allocator, which is Rust's as well, to few heaps, for a process with limited
-/// addresses. Each heap reserves 64 MiB of addresses; by default there are up to eight for each
-/// processor.
+/// addresses. Each heap reserves 64 MiB; the default is up to eight for each processor.
 #[allow(unsafe_code)]
 pub fn few_heaps() {
     #[cfg(target_env = "gnu")]

@@ -88,8 +88,7 @@ impl Worker {
     }
 
     /// Registers a file with this worker's ring, which makes operations on it a little cheaper. It
-    /// stays open until [`Self::unregister`], or the worker's end. Does nothing if the table is
-    /// full.
+    /// stays open until [`Self::unregister`], or the worker's end. A full table takes none.
     pub fn register(&self, file: &Descriptor) {
         self.flight.borrow_mut().register(file);
     }
@@ -197,8 +196,7 @@ impl Worker {
         }
     }
 
-    /// Submits this turn's entries, then polls for up to `busy_poll`. Returns whether there is
-    /// work.
+    /// Submits this turn's entries, then polls for up to `busy_poll`. True if it found work.
     fn polls(&self) -> bool {
         let longest = self.shared.busy_poll;
         if longest.is_zero() || !self.tasks.borrow().is_empty() || self.shared.is_stopping() {

@@ -1,7 +1,6 @@
 //! All workers together: starting, handing work to them, stopping.
 //!
-//! `Settings` holds the defaults: as many workers as processors, at most four, each with a ring of
-//! 256 entries.
+//! `Settings` holds the defaults: as many workers as processors, up to four, with 256 entries each.
 //!
 //! # Stopping
 //!

@@ -1,5 +1,4 @@
-//! The alarm clock of the machines: the moment at which each wants to be woken, and the sleeper
-//! that waits for it.
+//! The alarm clock of the machines: the moment at which to wake each, and its sleeper.
 //!
 //! Place in the flow: the clock knows moments and places. [`crate::timekeeper`] acts on a moment
 //! that has come, and gives the clock the way to start a thread.
@@ -388,8 +387,7 @@ mod tests {
             self.armed.extend(self.alarm.set(Machine::Array, Some(Instant(due))));
         }
 
-        /// Passes every moment up to `now`, each at its time; returns how often it woke the
-        /// machine.
+        /// Passes every moment up to `now`, each at its time; returns the number of wake-ups.
         fn pass(&mut self, now: u64) -> usize {
             let mut woken = 0;
             while let Some(next) = (0..self.armed.len()).min_by_key(|at| self.armed[*at].at) {
@@ -415,8 +413,7 @@ mod tests {
     fn a_worker_is_woken_once_for_each_moment() {
         let alarm = Alarm::new(1);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
-        // Put off repeatedly, as by writes: armed once, and once more when the first moment has
-        // come.
+        // Put off repeatedly, as by writes: armed once, and again when the first has come.
         (100..200).for_each(|due| worker.set(due));
         assert_eq!((worker.armed.len(), worker.pass(150)), (1, 0));
         assert_eq!((worker.pass(198), worker.pass(199), worker.wakes), (0, 1, 2));

@@ -1,5 +1,4 @@
-//! The bytes that the engine names: a shard's own blocks, and clients' payloads, lent to several
-//! threads at once.
+//! The bytes that the engine names: a shard's blocks, and clients' payloads, lent to many threads.
 //!
 //! Place in the flow: above the runs of bytes ([`crate::shared_bytes`]) and the requests that own
 //! them ([`crate::requests`]). The engine names bytes. The effects that are in flight never name

@@ -69,8 +69,7 @@ impl Volume {
         members.get(id).map(|file| file.path().to_path_buf())
     }
 
-    /// A plan for a bitmap in a file of this many bytes. A bit stands for `asked_bytes`, or for
-    /// mdadm's choice.
+    /// A plan for a bitmap in a file of this length. A bit is `asked_bytes`, or mdadm's choice.
     ///
     /// # Errors
     /// The file has no room for it.
@@ -96,8 +95,7 @@ impl Volume {
         members.get(id).map(|file| file.device.size_bytes())
     }
 
-    /// A plan for a bitmap that fits every member, spares too. A bit stands for `asked_bytes`, or
-    /// for mdadm's choice.
+    /// A plan for a bitmap on every member, spares too. A bit is `asked_bytes`, or mdadm's choice.
     ///
     /// # Errors
     /// A member has no room for it.

@@ -1,5 +1,4 @@
-//! The stripe cache of an array (levels 4, 5, 6): its settings and defaults for the array as a
-//! whole.
+//! The stripe cache (levels 4, 5, 6): its settings and defaults for the array as a whole.
 //!
 //! Each of the engine's shards has its own cache; the settings are divided evenly. The defaults of
 //! each shard are in `braid_engine`'s `tuning.rs`.
@@ -39,7 +38,7 @@ pub struct Cache {
     pub mode: CacheMode,
     /// Bytes of memory for stripes: they bound the writes in progress, and the remembered bytes.
     pub memory_bytes: u64,
-    /// Bytes of a stripe unit: a power of two from 512 to 65536, at most the chunk. Fixed at the
+    /// Bytes of a stripe unit: a power of two from 512 to 65536, up to the chunk. Fixed at the
     /// start.
     pub unit_bytes: u32,
     /// How often full-width writes go ahead of a stripe that must read first (md's
@@ -102,8 +101,7 @@ impl Cache {
     }
 
     /// The settings as an array applies them. A unit is at most a chunk, memory is whole stripes,
-    /// and the dirty limit is whole sectors, the same in each shard. Levels without a cache ignore
-    /// them.
+    /// and the dirty limit is whole sectors, the same in each shard.
     #[must_use]
     pub fn in_force(&self, geometry: &Geometry, shards: u16) -> Self {
         if !matches!(geometry, Geometry::Stripe(_)) {

@@ -1,5 +1,4 @@
-//! Acknowledged writes that the members do not have yet, in a file in memory (tmpfs) that outlives
-//! the process.
+//! Acknowledged writes that the members lack, in a tmpfs file that outlives the process.
 //!
 //! The engine decides which copies to keep ([`CacheRecord`]), and when; this file stores them. A
 //! killed process leaves the file. The next process that serves the array reads it, and writes its

@@ -1,10 +1,8 @@
-//! The one loop that drives machines: it takes effects, carries out those it can, and queues the
-//! rest.
+//! The one loop that drives machines: it takes effects, carries some out, and queues the rest.
 //!
 //! Any thread with an event enters at [`Core::drive`] and stays until it finds nothing more to do.
 //! A list of machines in its [`DriveScratch`] takes the place of recursion: a shard's report wakes
-//! the array, whose view wakes the shards, and so on. Layers below only put their events on that
-//! list.
+//! the array, whose view wakes the shards, and so on. Layers below only add to it.
 //!
 //! With workers, the loop is theirs:
 //!
@@ -81,8 +79,8 @@ impl Core {
         scratch.keep();
     }
 
-    /// Drives the machines that received events. A worker that reports completions does so after
-    /// the others of its turn.
+    /// Drives the machines that received events. A worker with completions does so after the others
+    /// of its turn.
     pub(crate) fn drive_heard(self: &Arc<Self>, heard: Heard, worker: Option<&Worker>) {
         for machine in heard {
             match (worker, &self.workers) {

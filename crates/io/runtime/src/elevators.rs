@@ -1,8 +1,7 @@
 //! Carries the settings of scheduling ([`crate::scheduling`]) to the members, and releases held
 //! requests when their slice comes.
 //!
-//! Place in the flow: above the loop, which drives the requests that the members' schedulers
-//! release.
+//! Place in the flow: above the loop, which drives the requests that schedulers release.
 
 use braid_dispatch::Policy;
 use braid_engine::array::MemberId;

@@ -1,5 +1,4 @@
-//! The log messages of the runtime (`tracing`): one function for each, so that names and levels
-//! stand in one file.
+//! The log messages of the runtime (`tracing`): all names and levels in one file.
 //!
 //! Place in the flow: called as events happen; returns nothing. The program chooses the subscriber.
 //! Without one a call reads one number, and formats and allocates nothing (`tests/allocations.rs`).

@@ -93,8 +93,7 @@ pub struct Options {
     pub io: Io,
     /// Whether members bypass the page cache.
     pub direct: Direct,
-    /// The shortest write, in bytes, that a worker hands to a sleeping one while it goes on; 0:
-    /// never.
+    /// The shortest write, in bytes, that a worker hands to a sleeping one; 0: never.
     pub hand_over_bytes: u64,
     /// Shared workers, which outlive the volume; without them the volume starts its own, if any.
     pub workers: Option<Arc<Workers>>,

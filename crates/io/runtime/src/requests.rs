@@ -267,8 +267,7 @@ impl Requests {
         let completion = completion.expect("a request is answered once");
         let (is_used, is_left) = request.answer();
         if is_left {
-            // A read that may still write the client's own buffer holds the request; the last one
-            // ends it.
+            // A read that may still write the client's buffer holds the request; the last ends it.
             let joined = request.join(result);
             drop(self.remove(id));
             return (completion, Some(joined));

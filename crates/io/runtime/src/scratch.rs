@@ -1,5 +1,4 @@
-//! The lists of a thread that drives machines: the machines to drive, and the effects of their
-//! turns.
+//! The lists of a thread that drives machines: these machines, and their effects.
 //!
 //! Place in the flow: the loop ([`crate::drive`]) takes one, fills and empties it, and gives it
 //! back. A thread keeps its own, so that requests allocate nothing once the lists have grown to the

@@ -1,8 +1,7 @@
 //! A client's request, step by step: the shards get a step, and the next one begins at its end.
 //!
 //! Place in the flow: below the loop ([`crate::drive`]). The loop calls it with the machines'
-//! answers, and drives the machines it has events for: the `machines` of each call. It drives
-//! nothing itself.
+//! answers, and drives the machines it has events for: the `machines` of each call.
 //!
 //! ```text
 //!   Volume ─▶ start ─▶ admitted? ─▶ step ─▶ request ─▶ pieces ─▶ shards
@@ -86,8 +85,7 @@ impl Core {
             }
             Next::Step(Step::Fetch { patch, start, sectors }) => {
                 if request.is_read() {
-                    // The sectors read become the payload, so that a long read needs its memory
-                    // once.
+                    // The sectors read become the payload, so that long reads need memory once.
                     request.payload = None;
                 }
                 let Ok(fetched) = zeroed(sectors) else {

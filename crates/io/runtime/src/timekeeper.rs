@@ -1,7 +1,7 @@
 //! Keeps the time: acts when a moment has come, on a worker or on a thread of its own.
 //!
-//! Place in the flow: above the loop, which it wakes. [`crate::alarm`] knows the moments, and the
-//! sleeper of each.
+//! Place in the flow: above the loop, which it wakes. [`crate::alarm`] knows the moments and
+//! sleepers.
 
 use std::io;
 

@@ -240,8 +240,7 @@ impl Volume {
         *self.core.sit_out.lock().expect("setting does not panic")
     }
 
-    /// Changes when a slow member sits out, under load or not. If turned off, a member that sits
-    /// out comes back at once.
+    /// Changes when a slow member sits out, also under load. If off, all come back at once.
     pub fn set_sit_out(&self, settings: SitOut) {
         let core = &self.core;
         log::tuned("sit-out", &settings);
@@ -407,8 +406,7 @@ impl Volume {
         self.core.turns.is_on()
     }
 
-    /// The last hundred periods of the multiplexer, the oldest first, in time since the array's
-    /// start.
+    /// The multiplexer's last hundred periods, the oldest first, in time since the array's start.
     pub fn slices(&self) -> Vec<Slice> {
         self.core.turns.slices()
     }

@@ -1,5 +1,4 @@
-//! No heap allocation per request, from the caller of the `Volume` to memory members and back, in
-//! the steady state.
+//! No heap allocation per request in the steady state, from the caller to memory members and back.
 //!
 //! The caller's thread does all the work and drives the machines itself; still, every allocation of
 //! the process is counted. Lists and pools grow to the size that a load needs. So a load runs in

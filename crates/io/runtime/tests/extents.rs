@@ -1,5 +1,4 @@
-//! Holes of members, seen through the levels. Written ranges are never reported as holes, and
-//! unwritten ranges are.
+//! Holes of members, seen through the levels: never for written ranges, always for unwritten ones.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

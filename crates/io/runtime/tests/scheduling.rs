@@ -1,5 +1,4 @@
-//! Elevators and the multiplexer before a volume's members: merging, holding, switching, and losing
-//! a member meanwhile.
+//! Elevators and the multiplexer before a volume's members: merging, holding, switching, a loss.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;

@@ -1,5 +1,4 @@
-//! The threads of an array on files, with rings and without. Alone in its process, whose threads it
-//! counts.
+//! The threads of an array on files, with rings and without; counts those of its process.
 
 #[allow(dead_code)] // nothing here is random
 #[path = "kit/client.rs"]

@@ -168,8 +168,7 @@ fn one_bad_sector_is_rebuilt_and_written_again() {
         let everywhere = (3 << 20)..(4 << 20);
         let bad = array.faults[0].insert(Fault::on(Operation::Read, everywhere));
         assert!(read(&volume, 0, model.len()) == model, "{level}: no error within tolerance");
-        // A mirror continues at the member whose last read ended there; scattered reads go to the
-        // lowest slot.
+        // Sequential reads of a mirror stay at one member; scattered reads go to the lowest slot.
         for offset in (0..model.len() - 512).step_by(96 << 10) {
             assert!(read(&volume, offset as u64, 512) == model[offset..offset + 512], "{level}");
         }

@@ -1,5 +1,4 @@
-//! Arrays of memory members behind the shipped runtime, made, assembled and opened as by the
-//! command, without files.
+//! Arrays of memory members behind the shipped runtime, made and opened as by the command.
 
 use std::sync::Arc;
 

@@ -2,8 +2,7 @@
 //!
 //! Place in the flow: beside the simulator, as another driver of the shipped engine and runtime;
 //! nothing depends on it. Unlike the product it holds the state *before* each mechanism and *the
-//! seed's fix*, as small models, and a disk in virtual time ([`disk`]). docs/lab.md explains the
-//! tables.
+//! seed's fix*, as small models, and a disk in virtual time ([`disk`]). Tables: docs/lab.md.
 //!
 //! ```text
 //!   suites ── contenders ──▶ frame::race (rounds, turns) ──▶ Report ──▶ table │ JSON │ SVG

@@ -1,5 +1,4 @@
-//! `braid-lab` runs one suite or all of them, prints the results, and writes JSON and plots on
-//! request.
+//! `braid-lab` runs one suite or all, prints the results, and writes JSON and plots on request.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;

@@ -1,8 +1,7 @@
 //! Bytes that begin at a page, as devices' memory and clients' payloads do.
 //!
 //! This is for speed. A copy whose source and target differ slightly in their place within a page
-//! takes up to twice as long (`rep movsb` of AMD's Zen 3 and 4). Large vectors lie 16 bytes into a
-//! page.
+//! takes up to twice as long (`rep movsb` of AMD's Zen 3 and 4). Vectors lie 16 bytes in.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Once;

@@ -3,8 +3,7 @@
 //! Lists and pools grow to the size that a load needs, and the last growth comes late and seldom.
 //! So a load runs in windows of ten thousand requests. One of the first few must pass without a
 //! single call of the allocator, to take or to give back. One allocation for each request, or for
-//! each thousandth, leaves no such window. The driver between the engine and the members is counted
-//! too.
+//! each thousandth, leaves no such window. The driver counts too.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -25,8 +24,7 @@ fn count() {
 
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of its
-// own.
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,5 +1,4 @@
-//! Loom's models: small, every schedule up to a number of preemptions, with the memory as weak as
-//! the language allows.
+//! Loom's models: small, every schedule with few preemptions, memory as weak as Rust allows.
 
 use std::sync::Arc as Shared;
 use std::sync::Mutex as Notes;

@@ -1,5 +1,4 @@
-//! Shuttle's models: more threads and longer runs than loom can exhaust, under schedules from
-//! seeds.
+//! Shuttle's models: more threads and longer runs than loom's, under schedules from seeds.
 
 use std::sync::{Arc, Mutex};
 

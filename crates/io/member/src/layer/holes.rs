@@ -1,8 +1,6 @@
-//! A copy of a disk, some of whose bytes could not be read when it was copied: reads of them fail
-//! here, too.
+//! A copy of a disk with unreadable ranges: reads of them fail here, too.
 //!
-//! The copy has other bytes there, zeroes as a rule, and an array would take them for the disk's.
-//! It is read-only.
+//! The copy has zeroes there as a rule, which an array would take for the disk's. It is read-only.
 //!
 //! Invariant: no byte of a hole is ever returned as the member's own
 //! `[check: what_a_copy_lacks_is_an_error_or_zeroes]`.

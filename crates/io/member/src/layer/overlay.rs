@@ -8,8 +8,7 @@
 //!
 //! A block has 4 KiB. The first partial write of a block takes the rest from the member. A slot
 //! that the log on the disk names is not written again before a later log has replaced it. Slots
-//! that it never named are. So after a crash every block holds its bytes of the last flush, or of
-//! none.
+//! that it never named are. So after a crash every block holds its last flushed bytes.
 //!
 //! The log is a list of runs: the first block, the count, the first slot, and a CRC-32C of each
 //! block's bytes; zeroes have no slot. The head holds the length of the valid log and its checksum.
@@ -538,8 +537,7 @@ impl<M: Member> Overlay<M> {
         blocks.iter().map(|run| self.bytes_of_blocks(run)).collect()
     }
 
-    /// Reads every block. Returns the ranges, in bytes of the member and in order, that do not hold
-    /// the bytes written.
+    /// Reads every block. Returns the changed ranges, in bytes of the member and in order.
     ///
     /// # Errors
     /// The file cannot be read at all.

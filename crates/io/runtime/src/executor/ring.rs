@@ -1,5 +1,4 @@
-//! The back end on io_uring: an operation becomes operations of a worker's own ring, one after the
-//! other.
+//! The back end on io_uring: an operation becomes successive ones of a worker's own ring.
 //!
 //! It returns what no ring can do, and the member's threads do it ([`super::threads`]):
 //! - operations of members without a descriptor;

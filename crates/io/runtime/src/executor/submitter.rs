@@ -25,10 +25,8 @@
 //! - Every part is answered once, with its own result. The member's threads retry a failed vector
 //!   part by part, so that a bad sector fails only the request that covers it
 //!   (`tests/scheduling.rs`: `a_bad_sector_in_a_vector_fails_only_its_own_request`). A failed
-//!   forced write is not retried: it is a failed flush, and a second try that succeeds would hide
-//!   that.
-//! - A ticket is returned when all parts have been answered, never before: `out` counts what the
-//!   device has.
+//!   forced write is not retried: it is a failed flush, which a retry would hide.
+//! - A ticket is returned when all parts have been answered: `out` counts what the device has.
 
 use std::cell::RefCell;
 
@@ -135,8 +133,7 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Gives an operation with a place to a ring, or, if that cannot do it, to the member's
-    /// threads.
+    /// Gives an operation with a place to a ring, else to the member's threads.
     fn submit_to(&self, drivers: &Drivers, operation: Operation) {
         if let Err(operation) = ring::submit(self.core, drivers, self.member, operation) {
             if operation.takes_room() {
@@ -243,8 +240,7 @@ impl<'a> Submitter<'a> {
     }
 
     /// The first part of a retried flight has ended. The rest queues behind other work of the
-    /// member's threads: a bad sector takes seconds, and a superblock must not wait for many of
-    /// them.
+    /// member's threads: a bad sector takes seconds, and superblocks must not wait.
     fn land_first(&self, mut flight: Flight, result: Result<(), MemberError>) {
         let Parts::Many(parts) = &mut flight.parts else { panic!("one part does not fail apart") };
         let first = parts.remove(0);

@@ -129,8 +129,7 @@ impl Crew {
     /// abandoned read.
     fn man(&self, count: usize) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("starting does not panic");
-        // Stopping precedes taking the threads out to join them: a thread that starts is among
-        // them.
+        // Stopping precedes taking the threads out to join: a starting thread is among them.
         if self.queue.is_stopped() {
             return Ok(());
         }

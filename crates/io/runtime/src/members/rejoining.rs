@@ -6,8 +6,7 @@
 //!     └── it has left
 //! ```
 //!
-//! The member's own thread asks the device, so that only that thread waits if the device hangs
-//! again.
+//! The member's own thread asks the device, so that only that thread waits if it hangs again.
 
 use braid_engine::array::MemberId;
 use braid_engine::cause::Cause;

@@ -69,8 +69,7 @@ struct Seen {
     calm_looks: u32,
     /// An operation other than a flush was in flight.
     was_out_beside_flush: bool,
-    /// Looks in a row in which no operation had ended since the look before: without and with
-    /// flushes.
+    /// Looks in a row without an ended operation since the last: without and with flushes.
     silent_looks: u32,
     silent_flush_looks: u32,
 }
@@ -190,8 +189,7 @@ impl<W> RingAdmission<W> {
         None
     }
 
-    /// An operation without a place begins: on a member's thread, or a flush or superblock on a
-    /// ring.
+    /// An operation without a place begins: on a thread, or a flush or superblock on a ring.
     pub(crate) fn begin_aside(&self) {
         self.aside.fetch_add(1, Ordering::Relaxed);
     }
@@ -366,8 +364,7 @@ mod tests {
         assert!(admission.is_here(), "it has been well for a while");
     }
 
-    /// Before, a member went away: all disks flushed for nine seconds, and one read came at the
-    /// end.
+    /// Before, a member went away: all disks flushed for nine seconds, with a read at the end.
     #[test]
     fn a_read_behind_a_long_flush_has_not_waited_for_as_long() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Device);

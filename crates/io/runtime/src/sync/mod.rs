@@ -1,5 +1,4 @@
-//! The primitives that this crate's threads share, by `braid-concurrency`'s names; and two helpers
-//! for models.
+//! The primitives of this crate's threads, from `braid-concurrency`; and two helpers for models.
 //!
 //! Place in the flow: every hand-over between threads of this crate uses these names. [`flaw`]
 //! leaves single lines out on purpose. [`witness`] watches shared bytes: happens-before under loom,

@@ -170,8 +170,7 @@ fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     missing
 }
 
-/// Every set of one or two members that the geometry says the array can lose; the oracle tests the
-/// geometry.
+/// Every set of one or two members that the array can lose, by the geometry (the oracle tests it).
 fn losses(array: &AssembledArray) -> Vec<Vec<usize>> {
     let mut sets = Vec::new();
     let survives = |lost: &[u16]| {

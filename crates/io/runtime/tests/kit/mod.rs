@@ -1,5 +1,4 @@
-//! Arrays of memory members for the runtime's tests: made, assembled and opened as by the command
-//! line, without files.
+//! Arrays of memory members for tests, made, assembled and opened as by the command line.
 
 use std::sync::Arc;
 

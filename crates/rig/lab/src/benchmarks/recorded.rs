@@ -1,5 +1,4 @@
-//! Reads the JSON of a run back into reports, so that tables and plots are the same as the run's
-//! own.
+//! Reads the JSON of a run back into reports, for the same tables and plots as the run's own.
 
 use serde_json::Value;
 

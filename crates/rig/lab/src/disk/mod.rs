@@ -1,5 +1,4 @@
-//! A disk in virtual time: seek, rotation, transfer, a write cache, read-ahead. Deterministic to
-//! the last digit.
+//! A disk in virtual time, deterministic: seek, rotation, transfer, a write cache, read-ahead.
 //!
 //! ```text
 //!   write ─▶ cache has room? ─yes─▶ done after the command's overhead    cache ─▶ destaged, in order of position
@@ -14,11 +13,10 @@
 //! writes goes between two runs of reads. Time is whole nanoseconds. Every choice is a function of
 //! the requests; nothing is random.
 //!
-//! Without a write cache (size 0) writes wait for the arm as reads do, in one order with them.
-//! They are done when they are on the platter.
+//! Without a write cache (size 0) writes wait for the arm as reads do, in one order with them. They
+//! are done when they are on the platter.
 //!
-//! A flush keeps the arm from all else until the cache is on the platter, like SATA's command,
-//! which cannot be queued.
+//! A flush occupies the arm until the cache is on the platter, like SATA's unqueued command.
 //!
 //! It leaves out zones (one transfer rate), track skew (part of the rate), errors, and bus time
 //! beyond a command's overhead.

@@ -1,5 +1,4 @@
-//! The memory of a driver: a shard's blocks and clients' payloads in one run of bytes, lent out in
-//! parts.
+//! The memory of a driver: a shard's blocks and clients' payloads in one run of bytes.
 
 use braid_engine::buffer::Buffer;
 use braid_engine::computation::{Memory, Span, Work};

@@ -1,5 +1,4 @@
-//! A tight driver of one engine shard: no threads, no system calls but the clock; only the engine
-//! and the bytes remain.
+//! A tight driver of one engine shard: no threads, and no system calls but the clock.
 //!
 //! ```text
 //!   issue(request) ─▶ Split ─▶ Shard ─▶ computations: computation::run over [`Bytes`]

@@ -1,5 +1,4 @@
-//! Curves under the bars of a suite's plot: a value over time or over all requests, which a bar
-//! cannot show.
+//! Curves under the bars of a suite's plot: a value over time or over all requests.
 
 use std::fmt::Write;
 

@@ -4,8 +4,7 @@
 //!   Report ─▶ Case ("64 writers") ─▶ Figure (a metric) ─▶ Series (a variant) ─▶ one value for each round
 //! ```
 //!
-//! A value of one variant is compared only with another's value in the same round: a slow phase of
-//! the machine slows both.
+//! Values of two variants are compared only within a round: a slow machine slows both.
 
 mod curves;
 pub mod json;

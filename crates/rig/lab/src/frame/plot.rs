@@ -1,6 +1,5 @@
 //! A plot of a suite: a panel for each metric, a group of bars for each case, a line from the
-//! smallest to the largest value on each; then its curves. Written by hand: bars and words need no
-//! library.
+//! smallest to the largest value on each; then its curves. Bars and words need no library.
 
 use std::fmt::Write;
 

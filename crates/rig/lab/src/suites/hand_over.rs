@@ -3,8 +3,7 @@
 //! Servers of one binary over members in memory (tmpfs), one connection of fio each. In *kept*
 //! (`serve --hand-over never`) the worker that receives a write executes it. In *handed over* (the
 //! default) that worker may wake the other one for it. *kept too* is a second *kept*, and shows how
-//! far two equal servers are apart. Members are in memory, because a disk here is slower than any
-//! server.
+//! far two equal servers are apart. Members are in memory: a disk here is too slow.
 
 use std::path::Path;
 

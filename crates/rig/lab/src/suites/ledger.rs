@@ -1,5 +1,4 @@
-//! Suite `ledger`: the instructions that one request costs the engine, counted by valgrind's
-//! callgrind.
+//! Suite `ledger`: the engine's instructions for one request, counted by valgrind's callgrind.
 //!
 //! ```text
 //!   braid-lab ledger ──▶ valgrind: braid-lab ledger-load ──▶ a cell: warm up, [`counts`], [`ends_part`]; the next cell

@@ -1,7 +1,6 @@
 //! Suite `parity`: GB/s of data read by each kernel, beside memcpy.
 //!
-//! The measurement is the parity crate's own benchmark, included from there: the same stripes, in
-//! cache and far beyond it.
+//! It includes the parity crate's own benchmark: the same stripes, in cache and far beyond it.
 
 use braid_parity::{Kernel, kernels};
 

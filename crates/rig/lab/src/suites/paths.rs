@@ -1,9 +1,8 @@
-//! Shared by the suites `read` and `write`: the engine under the tight driver, over members in
-//! memory and null members.
+//! For the suites `read` and `write`: the engine under the tight driver, over memory and null
+//! members.
 //!
 //! *bare* makes the same copies and the same parity without any engine, so that the difference is
-//! the engine; no code that copies can be faster. *bdevperf* is SPDK's raid5f, if its program is
-//! named; see [`Peer`].
+//! the engine. *bdevperf* is SPDK's raid5f, if its program is named; see [`Peer`].
 
 use std::cell::RefCell;
 

@@ -5,8 +5,7 @@
 //! (with a journal, its records), and all flushes together.
 //!
 //! Members are memory, or memory as slow as a solid-state disk with a cache: a time for each
-//! request, and more for a durable one. On memory the processor's work is compared, on these disks
-//! the waiting.
+//! request, and more for a durable one. Memory shows the processor's work, these disks the waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,4 @@
-//! Where the processor's time goes on aligned reads: the share of memcpy and of the stripe lookup,
-//! as `perf` sees it.
+//! The shares of memcpy and of the stripe lookup in aligned reads, as `perf` sees them.
 //!
 //! Starts this program once more to repeat one case, and has `perf` sample it. The compiler may
 //! inline a lookup into its caller, where sampling cannot find it; so lookups are counted as well.

@@ -3,8 +3,8 @@
 //! A small write of a RAID-5 reads a block and its parity, and writes both. So a *bound* is
 //! measured on raw files like the members, in the same round:
 //!
-//! - many at once: fio reads and writes four files alike, half and half; a quarter of all requests
-//!   is the bound;
+//! - many at once: fio reads and writes four files, half and half; a quarter of its requests is the
+//!   bound;
 //! - one at a time: the sum of the steps that one write takes, each measured alone. The steps are a
 //!   read, a write, and the round trip to a server that does nothing (`nbdkit null`); with a log
 //!   also a durable write before it, with a flush the flush.

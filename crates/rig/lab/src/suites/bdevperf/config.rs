@@ -1,5 +1,4 @@
-//! An array for bdevperf, in SPDK's JSON: the methods that its application calls on itself before
-//! it begins.
+//! An array for bdevperf, in SPDK's JSON: the methods that its application calls first.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,4 @@
-//! Suite `cost`: the machine's cost of serving, at a load that is the same for all servers, and
-//! when idle.
+//! Suite `cost`: the machine's cost of serving, at an equal load for all servers, and when idle.
 //!
 //! ```text
 //!   fio, so many requests a second ──NBD──▶ braid serve │ nbdkit │ qemu-nbd ──▶ files
@@ -9,8 +8,7 @@
 //!
 //! A server's top speed says nothing of its cost at a load that all of them can bear. If a server
 //! does not reach the load, the note says its rate, and its cost is that of the requests it served.
-//! Work that the kernel does for a server on other threads (interrupts, writing back) counts for no
-//! server.
+//! The kernel's work on other threads (interrupts, writing back) counts for no server.
 
 mod idle;
 pub(super) mod process;

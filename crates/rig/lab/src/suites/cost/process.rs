@@ -1,5 +1,4 @@
-//! Another process's use of the machine so far: processor time, and how often its threads slept and
-//! were preempted.
+//! Another process's use of the machine so far: processor time, sleeps, preemptions.
 
 use std::collections::BTreeMap;
 use std::fs::{read_dir, read_to_string};

@@ -1,5 +1,4 @@
-//! The array without a door: the shipped runtime on files like the members, called by threads of
-//! this process.
+//! The array without a door: the shipped runtime on such files, called by this process's threads.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,7 @@
 //! ownership of the elevator.
 //!
 //! Simpler than the originals in their own favour. A request's end takes no ownership of its own,
-//! but goes along with the next choice. Neither checks before insertion whether a request could be
-//! merged.
+//! but goes along with the next choice. Neither checks before insertion for a merge.
 
 use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::machine::elevator::{

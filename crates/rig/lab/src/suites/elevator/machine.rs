@@ -1,8 +1,6 @@
-//! The machine under the states before, the seed's fix and the shipped scheduler: the operating
-//! system's threads.
+//! The machine under *before*, the seed's fix and *braid*: the operating system's threads.
 //!
-//! The files beside this one use no other threads or locks, so that the suite `cores` runs them on
-//! a modelled machine.
+//! The files beside this one use no others, so that the suite `cores` can run them on a model.
 
 pub(super) use braid_dispatch as dispatch;
 pub(super) use braid_elevator as elevator;

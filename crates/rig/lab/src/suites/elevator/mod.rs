@@ -1,5 +1,4 @@
-//! Suite `elevator`: many threads and one member; how long they wait for each other before a
-//! request is out.
+//! Suite `elevator`: many threads, one member; how long they wait for each other to submit.
 
 mod locked;
 mod machine;

@@ -1,8 +1,6 @@
-//! The clients' threads: each has a few requests out and waits for all their answers, which any
-//! thread may deliver.
+//! The clients' threads: each has a few requests out and waits for all answers, from any thread.
 //!
-//! They run on the operating system's threads or on the model of many cores, as the parent's
-//! `machine` says.
+//! They are the operating system's, or those of the model of many cores: see `machine`.
 
 use std::sync::OnceLock;
 

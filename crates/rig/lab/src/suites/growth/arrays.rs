@@ -1,5 +1,4 @@
-//! Several arrays in one process: the cost of a request, and the memory, threads and wake-ups of
-//! one more array.
+//! Several arrays in one process: a request's cost, and memory, threads and wake-ups of an array.
 
 use std::time::{Duration, Instant};
 

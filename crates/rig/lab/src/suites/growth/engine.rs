@@ -1,5 +1,4 @@
-//! The engine alone, under the tight driver, over null members: only its own work for a request
-//! remains.
+//! The engine alone, under the tight driver, over null members: only its own work counts.
 
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};

@@ -1,5 +1,4 @@
-//! Suite `growth`: how the cost of a request, or of one more member or connection, grows with their
-//! number.
+//! Suite `growth`: how the cost of a request, member or connection grows with their number.
 //!
 //! ```text
 //!   an axis (members: 3, 8, ... 255) ─▶ a contender for each point, in turns ─▶ a case, and a curve over the axis

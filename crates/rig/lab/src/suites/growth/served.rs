@@ -94,8 +94,7 @@ impl Served {
         resident_bytes(self.server.pid()).map_or(0.0, |bytes| float(bytes) / 1024.0)
     }
 
-    /// The server's processor time for a read, in nanoseconds. Clients read in turn, `at_once` at a
-    /// time.
+    /// The server's processor time for a read (ns). Clients read in turn, `at_once` at a time.
     fn read(&self, clients: &mut [Client], reads: usize, at_once: usize) -> Result<f64, String> {
         let places = clients[0].info().size_bytes / u64::from(READ_BYTES);
         let mut random = Random::new(9);

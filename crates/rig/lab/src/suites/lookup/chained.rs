@@ -3,8 +3,7 @@
 //! A head is as big as md's on 64 bits with five devices: 0xf8 bytes and 0xb0 for each further
 //! device, 952 bytes (the linux-raid thread of 2006 that is the suite's source). So every step of a
 //! chain is another cache line, and soon another page. The key is at md's place, 0x28 bytes in.
-//! Heads are made in one order and chained in another, as in a cache that has been in use for a
-//! while.
+//! Heads are made in one order and chained in another, as in a well-used cache.
 
 use crate::random::Random;
 

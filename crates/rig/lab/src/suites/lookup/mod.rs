@@ -4,8 +4,7 @@
 //! stripe; *braid* is the engine's own index. Three ways of lookup. One after the other: each waits
 //! for the result before, as when one request finds one stripe. All at once: the processor works on
 //! several. In turns, as in a shard: the requests of a turn are known before the first is handled,
-//! so the index hears of each some requests ahead. The chained tables have no such call and are
-//! asked plainly.
+//! so the index hears of each some requests ahead. The chained tables have no such call.
 
 mod chained;
 

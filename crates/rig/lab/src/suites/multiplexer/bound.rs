@@ -11,8 +11,7 @@
 //! ```
 //!
 //! Three times the writes with 80 % of the reads need f ≤ (m - 0.8) / 2.2: one eleventh if the arms
-//! are always busy. If writers have more of the arms than that already, no rule can give them three
-//! times as much.
+//! are always busy. If writers have more already, no rule can give them three times as much.
 //!
 //! A rule that finds shorter ways beats this. So each side counts with the least arm time for one
 //! of its works, under any rule that was run and alone ([`Cost`]). Only a way that no rule found

@@ -1,8 +1,7 @@
 //! The field: loads and arrays around blogbench, and the result of each rule there.
 //!
 //! One cell is one load on one array: a number of readers and writers, a seek time, with or without
-//! a write cache, a number of members. All of them are crossed; blogbench's own place is in the
-//! middle.
+//! a write cache, a number of members. All are crossed; blogbench is in the middle.
 
 use braid_elevator::MultiplexerSettings;
 use braid_engine::Tuning;

@@ -1,4 +1,4 @@
-//! Case `sweep`: every rule over the whole field ([`super::field`]), beside the arms' limit
+//! Case `sweep`: every rule over the field ([`super::field`]), and the arms' limit
 //! ([`super::bound`]).
 //!
 //! A place of the field is *in reach* if the arms allow three times the writes of the free-for-all

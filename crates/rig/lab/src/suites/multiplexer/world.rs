@@ -1,5 +1,4 @@
-//! Clients, the shipped engine, a gate, the shipped elevators, and disks, in virtual time; every
-//! run is the same.
+//! Clients, the shipped engine, a gate, the shipped elevators, and disks, in virtual time.
 //!
 //! ```text
 //!   clients ─▶ (HAMMER's locks) ─▶ engine ─▶ elevators ─▶ disks

@@ -44,8 +44,7 @@ pub(in crate::suites) enum Target {
         paths: Vec<String>,
         skip_bytes: u64,
     },
-    /// A file for each writer in a folder of a file system, each write followed by an fsync; the
-    /// job's depth is ignored.
+    /// A file for each writer in a folder, an fsync after each write; the job's depth is ignored.
     Durably {
         folder: String,
         writers: u32,

@@ -1,11 +1,9 @@
-//! Through NBD: `braid serve` over files on a real disk, beside the raw files, nbdkit and qemu-nbd,
-//! all driven by fio.
+//! Through NBD: `braid serve` over files on a real disk, raw files, nbdkit and qemu-nbd, by fio.
 //!
 //! Place in the flow: the last cases of the suites `read` and `write`. Before each turn the files
 //! leave the page cache, so that servers that read through it read from the disk as well. Members
 //! and the raw file are fully written first: a hole is no disk. Needs fio with its engines nbd and
-//! libaio, the built command, and for the peers nbdkit and qemu-nbd; the report says what is
-//! missing.
+//! libaio, the built command, and for the peers nbdkit and qemu-nbd.
 
 pub(super) mod fio;
 pub(super) mod servers;

@@ -1,5 +1,4 @@
-//! File systems on loop devices, made, mounted, and taken apart: btrfs with its own RAID, or a file
-//! system on a braid array.
+//! File systems on loop devices: btrfs with its own RAID, or one on a braid array.
 //!
 //! ```text
 //!   Btrfs          folder ◀─ btrfs raid ◀─ loop devices ◀─ files in memory

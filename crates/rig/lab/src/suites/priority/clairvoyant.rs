@@ -1,5 +1,4 @@
-//! The limit of the arms: an array that knows all future requests, and writes when that costs
-//! least.
+//! The limit of the arms: an array that knows all future requests, and writes at the best time.
 //!
 //! ```text
 //!   all that clients read in a phase has been read
@@ -78,8 +77,7 @@ impl Clairvoyant {
         }
     }
 
-    /// Issues the phase's next requests: pre-reads once clients have read everything, writes once
-    /// the pre-reads are done.
+    /// Issues the phase's next requests: pre-reads after all clients' reads, then writes.
     fn go_on(&mut self) {
         if self.plan.reads > 0 {
             return;

@@ -1,5 +1,4 @@
-//! The members of this suite's worlds: bare disks, or disks behind the shipped elevator for disks
-//! that seek.
+//! The members of this suite's worlds: bare disks, or disks behind the shipped elevator.
 
 use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Operation, Settings};
 

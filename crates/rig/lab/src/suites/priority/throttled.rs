@@ -1,5 +1,4 @@
-//! The same clients and arrays in real time: members in memory, each behind a thread and a layer
-//! that makes it slow.
+//! The same clients and arrays in real time: slow members in memory, each behind a thread.
 //!
 //! A member's thread takes its queue in order of position, adjacent requests as one, as a disk's
 //! queue does. Each run takes a fixed time, a read longer than a write. Nothing here is exact; it

@@ -1,5 +1,4 @@
-//! A model's requests in progress: requests to disks, each with its owner, and parts of clients'
-//! requests.
+//! A model's requests in progress: those to disks with their owners, and parts of clients'.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! The effect of a rebuild on clients, at the default target: their reads without it, and beside
-//! it.
+//! The effect of a rebuild on clients' reads, at the default target.
 //!
 //! Clients read 4 KiB at random and pause for a moment, on disks that serve one request after the
 //! other. The governor gets time to find its allowance, at most half a minute (`braid-pace`).

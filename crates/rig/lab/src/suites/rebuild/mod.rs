@@ -1,5 +1,4 @@
-//! Suite `rebuild`: the speed of filling a member, beside that of writing the same kind of device
-//! from start to end.
+//! Suite `rebuild`: the speed of filling a member, beside that of writing such a device in order.
 //!
 //! No client submits requests, so a rebuild has all of the members' time; [`clients`] shows its
 //! effect on clients. In each round a member is failed and removed, and a blank device takes its
@@ -361,8 +360,7 @@ impl Rebuilt {
         loop {
             let (at, notice) = self.heard.recv_timeout(PATIENCE).expect("the rebuild ends");
             match notice {
-                // With two lost, a job may begin before the second has its slot, and restart for
-                // it.
+                // With two lost, a job may begin before the second has a slot, and restart.
                 Notice::JobBegan(progress) if progress.kind == JobKind::Recovery => {
                     began = began.or(Some((at, progress.end)));
                 }

@@ -1,5 +1,4 @@
-//! Suite `seeds`: the measurements of two mechanisms' seeds, on file systems, over disks with one
-//! arm each.
+//! Suite `seeds`: measurements of two mechanisms' seeds, on file systems, over one-armed disks.
 //!
 //! ```text
 //!   fio ─▶ xfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid serve, RAID-5 ─▶ 4 × [`disks`]
@@ -7,8 +6,8 @@
 //!
 //! The seed of priority stripes ran dd onto the array, and tiobench on XFS, with and without a
 //! bypass threshold; that of the multiplexer ran blogbench. Here fio does the same work, equal in
-//! every round. The suites `priority` and `multiplexer` have the states before: a server of today
-//! has no such option.
+//! every round. The suites `priority` and `multiplexer` have the states before, which no server
+//! has.
 
 mod disks;
 

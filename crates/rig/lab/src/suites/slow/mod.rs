@@ -1,5 +1,4 @@
-//! Suite `slow`: one member of a RAID-6 stalls, for a moment or for a minute, while clients read
-//! and write.
+//! Suite `slow`: one member of a RAID-6 stalls, up to a minute, while clients read and write.
 //!
 //! *before* waits for it, *braid* reads around it. In virtual time on modelled disks for every
 //! length ([`world`]), and once with threads and clocks ([`threads`]).

@@ -1,5 +1,4 @@
-//! An array, readers, writers, and a member that stalls, in virtual time: nothing is random, every
-//! run is the same.
+//! An array, readers, writers, and a stalling member in virtual time; every run is the same.
 //!
 //! It runs both sides of the shipped engine: one shard, and the array machine that decides which
 //! member sits out. Superblocks are written in no time. A stalled member begins nothing and ends

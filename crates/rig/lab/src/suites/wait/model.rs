@@ -1,5 +1,4 @@
-//! Stripe caches with a rule of waiting: *before*, *seed* and *hand over*, over nothing but copies
-//! or over the engine.
+//! Stripe caches with a rule of waiting (*before*, *seed*, *hand over*), over copies or the engine.
 //!
 //! ```text
 //!   writers ──take a stripe, or wait──▶ handle queue ──▶ the daemon: write what is below, free ──▶ wake

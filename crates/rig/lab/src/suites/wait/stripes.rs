@@ -6,8 +6,8 @@
 //! | wake one by hash | goes to the list of its hash value | tries again, against those that have just come |
 //! | hand over | is the first waiter's | has it |
 //!
-//! With the first two, once a writer found none free, all wait until less than three quarters are
-//! taken, as md did.
+//! With the first two, if none was free, all wait until less than three quarters are taken, as in
+//! md.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
