@@ -53,7 +53,7 @@ pub fn status(device: impl AsFd) -> Result<Status, Errno> {
     // SAFETY: on success the request writes a whole `struct loop_info64`. That has the size of the
     // type given, and no stricter alignment. Every bit pattern is a value of that type. Only a
     // driver other than loop could give this number another meaning. The caller asks sysfs for the
-    // driver first. The number lies in loop's own range ('L', 0x00-0x0F).
+    // driver first. The number lies in loop's own range ('L', 0x00-0x0F, by the kernel's list).
     let words: LoopInfo64 =
         unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo64>::new()) }?;
     let [device, inode, block_device, offset_bytes, length_bytes_max, ..] = words;
@@ -68,7 +68,7 @@ pub fn status(device: impl AsFd) -> Result<Status, Errno> {
 #[allow(unsafe_code)]
 pub fn is_read_only(device: impl AsFd) -> Result<bool, Errno> {
     // SAFETY: on success the request writes a whole C `int`, and every bit pattern is an `i32`. The
-    // number lies in the block layer's own range (0x12, 93-106).
+    // number is the block layer's own (0x12, 93-106, by the kernel's list).
     let answer: i32 = unsafe { ioctl(device, Getter::<BLKROGET, i32>::new()) }?;
     Ok(answer != 0)
 }

@@ -101,7 +101,8 @@ impl Cache {
     }
 
     /// The settings as an array applies them. A unit is at most a chunk, memory is whole stripes,
-    /// and the dirty limit is whole sectors, the same in each shard.
+    /// and the dirty limit is whole sectors, the same in each shard. Without a cache they do
+    /// nothing.
     #[must_use]
     pub fn in_force(&self, geometry: &Geometry, shards: u16) -> Self {
         if !matches!(geometry, Geometry::Stripe(_)) {
