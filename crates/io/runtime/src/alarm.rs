@@ -290,8 +290,8 @@ impl Alarm {
         true
     }
 
-    /// Makes a thread sleep for all moments, unless one does already or the alarm stopped. Fails:
-    /// the thread could not be started. A later call tries again.
+    /// Makes a thread sleep for all moments, unless one does already or the alarm stopped. Fails if
+    /// the thread cannot be started; a later call tries again.
     pub(crate) fn keep_by_thread(&self) -> io::Result<()> {
         if !self.hand_over() {
             return Ok(());
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Before, the alarm rang until heard, and filled the inbox of an array without owner.
+    /// Before, the alarm rang until heard, and filled the inbox while the array's owner rested.
     #[test]
     fn an_alarm_that_rang_is_silent() {
         let (alarm, clock) = (with_thread(1), Clock::new());

@@ -38,8 +38,7 @@ pub struct Cache {
     pub mode: CacheMode,
     /// Bytes of memory for stripes: they bound the writes in progress, and the remembered bytes.
     pub memory_bytes: u64,
-    /// Bytes of a stripe unit: a power of two from 512 to 65536, up to the chunk. Fixed at the
-    /// start.
+    /// Bytes of a stripe unit: a power of two from 512 to 65536, up to the chunk. Fixed at start.
     pub unit_bytes: u32,
     /// How often full-width writes go ahead of a stripe that must read first (md's
     /// `preread_bypass_threshold`); 0: always.
@@ -101,8 +100,8 @@ impl Cache {
     }
 
     /// The settings as an array applies them. A unit is at most a chunk, memory is whole stripes,
-    /// and the dirty limit is whole sectors, the same in each shard. Without a cache they do
-    /// nothing.
+    /// and the dirty limit is whole sectors, the same in each shard. Levels without a cache ignore
+    /// them.
     #[must_use]
     pub fn in_force(&self, geometry: &Geometry, shards: u16) -> Self {
         if !matches!(geometry, Geometry::Stripe(_)) {

@@ -79,8 +79,8 @@ impl Core {
         scratch.keep();
     }
 
-    /// Drives the machines that received events. A worker with completions does so after the others
-    /// of its turn.
+    /// Drives the machines that received events. A worker with completions waits for the turn's
+    /// others.
     pub(crate) fn drive_heard(self: &Arc<Self>, heard: Heard, worker: Option<&Worker>) {
         for machine in heard {
             match (worker, &self.workers) {

@@ -82,7 +82,7 @@ fn write(volume: &Volume, offset: u64, byte: u8, length: usize) {
     outcome.result.expect("a write");
 }
 
-/// A removed member's descriptor is closed while the array runs; a spare serves the stripes.
+/// A removed member's descriptor is closed while the array runs; another one serves the stripes.
 #[test]
 fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
     for io in [Io::Ring, Io::Threads] {
