@@ -256,7 +256,7 @@ impl Requests {
         self.table(id).in_flight.get(&id.0).map(Arc::clone)
     }
 
-    /// Notes an answer. Returns the continuation, and the payload if no piece needs it.
+    /// Notes a request's answer. Returns the continuation, and the payload if no piece needs it.
     pub(crate) fn finish(
         &self,
         id: RequestId,

@@ -103,14 +103,15 @@ impl Core {
         sentinel.is_some_and(|sentinel| findable.all(|member| is_heard(sentinel, member)))
     }
 
-    /// Starts the sentinel. Looks do not overlap, so no other thread starts one meanwhile. Fails:
+    /// Starts the sentinel. Looks do not overlap, so no other thread starts one meanwhile. Fails if
     /// the kernel has no such facility, or no thread starts.
     fn start_hearing(self: &Arc<Self>) -> io::Result<&Arc<Sentinel>> {
         let sentinel = Arc::new(Sentinel::new()?);
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|word| word == Word::Look) {
-                // Counts as a request: the current look, perhaps past this member, is not the last.
+                // Counts as a request. The current look may have passed this member, so another
+                // must follow.
                 core.note_asked();
             }
         };
