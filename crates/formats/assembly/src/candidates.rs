@@ -18,12 +18,12 @@
 
 use std::collections::BTreeMap;
 
+use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::{ForeignKind, Role, Superblock, SuperblockFault, Version};
 
 use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
 
-const SECTOR_BYTES: u64 = 512;
 /// A partition table has its signature within these first bytes: GPT's with 4096-byte sectors.
 const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
 /// The first multiple of 64 KiB after a partition table.

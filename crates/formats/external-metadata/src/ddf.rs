@@ -15,7 +15,7 @@
 //! configuration record for each part, and a disk may know only its own part: `gather` puts them
 //! together.
 
-use braid_geometry::Level;
+use braid_geometry::{Level, SECTOR_BYTES};
 
 use crate::Read;
 use braid_byte_reader::{be16, be32, be64};
@@ -24,7 +24,6 @@ use crate::bytes::{guid, text};
 use crate::crc::is_sound;
 use crate::label::{Damage, DiskEntry, Element, Kind, Label, Record, State};
 
-const SECTOR_BYTES: u64 = 512;
 const HEADER: u32 = 0xde11_de11;
 const PHYSICAL: u32 = 0x2222_2222;
 const VIRTUAL: u32 = 0xdddd_dddd;

@@ -13,7 +13,7 @@
 //! Numbers are little-endian, sectors have 512 bytes. While a volume migrates, the first map is its
 //! future shape, the second its present one. All disks carry the same bytes.
 
-use braid_geometry::Level;
+use braid_geometry::{Level, SECTOR_BYTES};
 
 use crate::Read;
 use braid_byte_reader::{le16, le32};
@@ -21,7 +21,6 @@ use braid_byte_reader::{le16, le32};
 use crate::bytes::{halves, text};
 use crate::label::{Damage, DiskEntry, Element, Kind, Label, Record, State};
 
-const SECTOR_BYTES: u64 = 512;
 const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
 /// Firmware writes a few KiB at most.
 const SIZE_BYTES_MAX: usize = 64 << 10;

@@ -1,9 +1,8 @@
 //! The content of one text: a group at the time of writing.
 
 use crate::fault::Fault;
+use crate::group::SECTOR_BYTES;
 use crate::text::{Entry, Section, parse};
-
-const SECTOR_BYTES: u64 = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Described {

@@ -14,7 +14,7 @@ use crate::map::{Leg, Map, Piece, Rule};
 use crate::physical::PhysicalVolume;
 use crate::text::{Section, Value};
 
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// One physical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]

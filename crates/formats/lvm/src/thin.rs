@@ -26,11 +26,11 @@ use crc32c::crc32c;
 
 use crate::fault::Fault;
 use crate::group::Pool;
+use crate::group::SECTOR_BYTES;
 use crate::limits::{RUNS_MAX, TREE_DEPTH_MAX};
 use crate::map::{Data, Map, Run, Thin};
 use braid_byte_reader::{le32, le64};
 
-const SECTOR_BYTES: u64 = 512;
 /// Bytes of a node: the kernel's, and QNAP's.
 const BLOCKS: [u64; 2] = [4096, 8192];
 const MAGIC: u64 = 27_022_010;

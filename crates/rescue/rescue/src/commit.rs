@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use braid_geometry::SECTOR_BYTES;
 use braid_member::layer::Part;
 use braid_member::{Access, Member, MemberError};
 use braid_ondisk::Snippet;
@@ -36,7 +37,6 @@ use braid_discovery::undo::record::differing;
 use braid_discovery::undo::unfinished::{Unfinished, end};
 use braid_discovery::undo::{Deed, Mark, Overwrite, save, writing};
 
-const SECTOR_BYTES: u64 = 512;
 /// Bytes that are compared at once, and the longest piece that is written.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes that a commit may change. Old and new bytes are both saved, in one file of at most 1 GiB.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
+use braid_geometry::SECTOR_BYTES;
 use braid_signatures::Volume;
 use serde_json::{Value, json};
 
@@ -22,7 +23,6 @@ use braid_console::output::size::format_size;
 use braid_console::own_program::own_program;
 use braid_discovery::refusal;
 
-const SECTOR_BYTES: u64 = 512;
 /// Most blocks in one command: a longer command line is refused by systems.
 const BLOCKS_MAX: usize = 4096;
 const RANGES_SHOWN: usize = 64;

@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use braid_assembly::rescue::Stand;
-use braid_geometry::{Geometry, Slot};
+use braid_geometry::{Geometry, SECTOR_BYTES, Slot};
 use braid_imaging::{Map, State};
 use braid_member::Member;
 use braid_runtime::{ClientRequest, Io, Volume};
@@ -45,7 +45,6 @@ use braid_console::regular::open_with;
 use braid_discovery::maps;
 use braid_discovery::ready::Ready;
 
-const SECTOR_BYTES: u64 = 512;
 /// Sectors that are read and written at once in levels without rows.
 const PIECE_SECTORS: u64 = 2048;
 /// Sectors of a hole that are handled at once.

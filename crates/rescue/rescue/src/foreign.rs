@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_external_metadata::{Array, Damage, Label, Seat as OfDisk, Seen, State, gather, look};
-use braid_geometry::Level;
+use braid_geometry::{Level, SECTOR_BYTES};
 use braid_member::layer::Part;
 use braid_member::{IdentityKey, Member};
 use braid_ondisk::Role;
@@ -37,7 +37,6 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
 
-const SECTOR_BYTES: u64 = 512;
 /// Space after a volume's data for a superblock in memory: 1.0 has 8 sectors within the last 24.
 const ROOM_SECTORS: u64 = 32;
 /// Intel stores the last characters of a serial number, so many.

@@ -10,13 +10,12 @@
 use std::ops::Range;
 
 use braid_assembly::AssembledArray;
-use braid_geometry::{Geometry, LogicalSector, MemberSector, Role, Slot};
+use braid_geometry::{Geometry, LogicalSector, MemberSector, Role, SECTOR_BYTES, Slot};
 use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Volume};
 
 use super::overlay::BLOCK_BYTES;
 
-const SECTOR_BYTES: u64 = 512;
 /// Bytes of a read before single sectors are tried.
 const TRIED_BYTES: u64 = 64 << 10;
 /// Bytes of copies behind which the array is read. Of larger holes only the first are tried.

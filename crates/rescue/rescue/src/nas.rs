@@ -9,6 +9,7 @@
 //! the first, second and fourth are of some 500 MiB), Buffalo's TeraStation (some 380, 130 and 190
 //! MiB around the data). Disks of other makers are read too, but not named.
 
+use braid_geometry::SECTOR_BYTES;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -16,7 +17,6 @@ use super::disks::{Disk, Disks};
 use super::look::Found;
 use super::volumes::Volumes;
 
-const SECTOR_BYTES: u64 = 512;
 const MIB_SECTORS: u64 = 2048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use braid_geometry::layout_name;
+use braid_geometry::{SECTOR_BYTES, layout_name};
 use braid_member::Member;
 use braid_member::layer::{Holes, Part};
 use braid_ondisk::{
@@ -36,7 +36,6 @@ use braid_discovery::ready::served_name;
 use braid_discovery::status::words::level_word;
 use braid_discovery::wrapped::{Use, may_be_on_top, way_in};
 
-const SECTOR_BYTES: u64 = 512;
 const SUPERBLOCK_LENGTH: usize = 4096;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_LENGTH as u64;
 /// Bytes searched at a disk's start: all partitions begin there, except on large systems.

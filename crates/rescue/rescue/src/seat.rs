@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use braid_geometry::{Family, Level};
+use braid_geometry::{Family, Level, SECTOR_BYTES};
 use braid_member::Member;
 use braid_member::layer::{Patched, Sectors};
 use braid_ondisk::{
@@ -20,7 +20,6 @@ use braid_console::error::CliError;
 use braid_console::error::code::Code;
 use braid_discovery::probe::probe_beside;
 
-const SECTOR_BYTES: u64 = 512;
 /// From this data offset on a superblock fits before the data: at sector 8, as in 1.2.
 const BEFORE_DATA_SECTORS: u64 = 16;
 const SUPERBLOCK_SECTORS: u64 = 8;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use braid_assembly::Options;
 use braid_assembly::rescue::Stand;
+use braid_geometry::SECTOR_BYTES;
 use braid_member::Member;
 use braid_ondisk::BadBlockLog;
 
@@ -30,8 +31,6 @@ use braid_discovery::ready::{Ready, decided};
 use braid_discovery::refusal;
 use braid_discovery::replay::Place;
 use braid_server::{Address, Device, Opened, Part as _, Rescued, ServerConfig, serve_rescued};
-
-const SECTOR_BYTES: u64 = 512;
 
 pub(super) fn serve(
     args: &RescueConfig,

@@ -18,7 +18,7 @@
 //! - a commit also writes the superblocks, and `braid undo` removes them
 //!   `[check: what_was_solved_is_committed_and_taken_back]`.
 
-use braid_geometry::{Family, Level, layout_name};
+use braid_geometry::{Family, Level, SECTOR_BYTES, layout_name};
 use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_told};
 use crc32c::crc32c_append;
 use serde_json::{Value, json};
@@ -34,7 +34,6 @@ use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 use braid_discovery::status::words::level_word;
 
-const SECTOR_BYTES: u64 = 512;
 /// Pages that identify an array's members: near the start of the data, and as many all over it.
 const SAMPLES: u64 = 64;
 const PAGE_BYTES: usize = 4096;

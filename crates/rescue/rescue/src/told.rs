@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use braid_geometry::{Family, Geometry};
+use braid_geometry::{Family, Geometry, SECTOR_BYTES};
 use braid_member::Member;
 use braid_ondisk::{Role, Superblock, SuperblockUpdate};
 use braid_solver::{Effort, Evidence, Guess, Platter, weigh};
@@ -23,7 +23,6 @@ use super::nearly::Remnant;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-const SECTOR_BYTES: u64 = 512;
 const WAYS_MAX: usize = 24;
 /// Events behind the newest, so that the former member counts as dropped out, as it did.
 const EVENTS_BEHIND: u64 = 2;

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use braid_assembly::rescue::{Missed, Outcome, Stand};
 use braid_assembly::{AssembledArray, Reason, Refusal, Verdict};
+use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::Role;
 use braid_signatures::{Scheme, Volume};
 use serde_json::{Value, json};
@@ -32,7 +33,6 @@ use braid_discovery::raid0_layout;
 use braid_discovery::refusal::{self, at_risk_words};
 use braid_discovery::status::words::{byte_order_words, level_word};
 
-const SECTOR_BYTES: u64 = 512;
 /// Most ranges that are listed; of more only the number.
 const RANGES_SHOWN: usize = 8;
 

@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use braid_geometry::SECTOR_BYTES;
 use braid_member::Member;
 use braid_ondisk::{
     Foreign, ForeignKind, Probe, Role, Snippet, Superblock, format_uuid, probe, probe_ranges,
@@ -21,7 +22,6 @@ use braid_ondisk::{
 use crate::probe::io_error;
 use braid_console::error::CliError;
 
-const SECTOR_BYTES: u64 = 512;
 const SUPERBLOCK_SECTORS: u64 = 8;
 /// Most signatures on one member; ZFS alone leaves 128.
 const SIGNATURES_MAX: u32 = 1024;

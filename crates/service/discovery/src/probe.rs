@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use braid_assembly::ProbedMember;
+use braid_geometry::SECTOR_BYTES;
 use braid_member::{Access, Holder, IdentityKey, Member, MemberError, OpenError, is_shortage};
 use braid_ondisk::{
     BadBlockLog, BadBlockLogError, BadRecord, Bitmap, BitmapError, Features, OwnLog, PplLog,
@@ -20,7 +21,6 @@ use braid_console::error::system::shortage;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
-const SECTOR_BYTES: u64 = 512;
 /// Bytes of a bitmap's superblock, which contains the total length.
 const BITMAP_HEAD_BYTES: u64 = 256;
 /// Longest bad-block log: `braid-ondisk` refuses a superblock with a longer one.

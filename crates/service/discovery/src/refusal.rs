@@ -9,7 +9,7 @@ use braid_assembly::{
     AtRisk, BitmapFileFault, JournalFault, MemberVerdict, ReadOnlyReason, Reason, Refusal,
     Tolerance, Verdict,
 };
-use braid_geometry::GeometryError;
+use braid_geometry::{GeometryError, SECTOR_BYTES};
 use braid_ondisk::{ForeignKind, PplLogError, SuperblockFault, format_uuid};
 
 use crate::raid0_layout;
@@ -18,8 +18,6 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
-
-const SECTOR_BYTES: u64 = 512;
 
 /// The error of a refusal, with remedies. `members` are the operator's labels.
 pub fn cli_error(refusal: &Refusal, verdicts: &[MemberVerdict], members: &[String]) -> CliError {

@@ -18,7 +18,7 @@ use braid_assembly::AssembledArray;
 use braid_engine::replay::{
     Devices, Finish, Log, Member as Source, Replay, ReplayError, Report, Setup, run,
 };
-use braid_geometry::{Geometry, Slot, StripeGeometry};
+use braid_geometry::{Geometry, SECTOR_BYTES, Slot, StripeGeometry};
 use braid_member::layer::{Patched, Sectors};
 use braid_member::{Member, MemberError};
 use braid_ondisk::PplLog;
@@ -31,7 +31,6 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::size::format_size;
 
-const SECTOR_BYTES: u64 = 512;
 /// Most bytes of parity in memory: logs of mdadm's arrays cover a few MiB.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 /// Most ranges in a message, which gives the number of the others.

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_assembly::{Choice, GivenBitmapFile, Options, ProbedMember, Verdict, assemble};
 use braid_engine::array::{ParityLogRecord, parity_log_for};
+use braid_geometry::SECTOR_BYTES;
 use braid_member::{Member, create_file};
 use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
 
@@ -36,7 +37,6 @@ use braid_discovery::refusal;
 use braid_discovery::undo::unfinished::end;
 use braid_discovery::undo::{Deed, Mark, Overwrite, Saved, save, standing};
 
-const SECTOR_BYTES: u64 = 512;
 /// Bytes zeroed between two looks at the progress.
 const ZERO_STEP_BYTES: u64 = 64 << 20;
 

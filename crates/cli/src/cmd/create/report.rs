@@ -1,6 +1,6 @@
 //! The plan and its result, in words and as JSON.
 
-use braid_geometry::{Family, Geometry, Level, layout_name};
+use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, layout_name};
 use serde_json::{Value, json};
 
 use super::apply::Made;
@@ -13,8 +13,6 @@ use braid_console::output::printable::printable;
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::{format_size, format_size_exact};
 use braid_ondisk::format_uuid;
-
-const SECTOR_BYTES: u64 = 512;
 
 pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
     if globals.json {

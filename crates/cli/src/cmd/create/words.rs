@@ -1,6 +1,8 @@
 //! Turns the words of the command line into numbers, or into an error that lists the valid ones.
 
-use braid_geometry::{Family, GeometryError, Level, default_layout, layout_name, parse_layout};
+use braid_geometry::{
+    Family, GeometryError, Level, SECTOR_BYTES, default_layout, layout_name, parse_layout,
+};
 use braid_ondisk::Version;
 
 use super::Args;
@@ -10,7 +12,6 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::size::{SizeError, format_size_exact, parse_size};
 use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 
-const SECTOR_BYTES: u64 = 512;
 /// mdadm's default chunk.
 const CHUNK_SECTORS_DEFAULT: u32 = 1024;
 /// A chunk is whole pages.

@@ -1,13 +1,12 @@
 //! The array that the members make, in one line or one object.
 
 use braid_assembly::AssembledArray;
+use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::format_uuid;
 use serde_json::{Value, json};
 
 use braid_console::output::size::format_size;
 use braid_discovery::refusal::tolerance_words;
-
-const SECTOR_BYTES: u64 = 512;
 
 /// `clean`, `degraded`, `dirty` or `dirty, degraded`.
 pub(super) fn state(array: &AssembledArray) -> &'static str {

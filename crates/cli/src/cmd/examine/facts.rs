@@ -4,7 +4,7 @@
 //! left, and what else the member holds.
 
 use braid_assembly::ProbedMember;
-use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
+use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, layout_name};
 use braid_ondisk::{
     BadBlockLog, Bitmap, BitmapFile, BitmapKind, ByteOrder, Features, JournalLog, LogHome,
     MarkCounts, MarkState, OwnLog, PplLog, PplLogError, Role, Superblock, Timestamp, format_uuid,
@@ -15,7 +15,6 @@ use braid_console::output::size::{format_size, format_size_exact};
 use braid_console::output::utc::format_utc;
 use braid_discovery::status::words::byte_order_words;
 
-const SECTOR_BYTES: u64 = 512;
 /// The text prints this many bad ranges; JSON has all.
 const BAD_RANGES_SHOWN: usize = 8;
 

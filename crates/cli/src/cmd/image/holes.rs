@@ -5,13 +5,12 @@
 use std::ops::Range;
 use std::path::Path;
 
+use braid_geometry::SECTOR_BYTES;
 use braid_imaging::{Map, PIECE_BYTES, State};
 use braid_member::{Member, MemberError};
 use rustix::fs::{SeekFrom, seek};
 
 use braid_console::regular;
-
-const SECTOR_BYTES: u64 = 512;
 
 /// The long holes of a file of this size, in order; none if the file system cannot tell.
 fn holes(path: &Path, size_bytes: u64) -> impl Iterator<Item = Range<u64>> {

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use braid_geometry::SECTOR_BYTES;
 use braid_imaging::{Map, PIECE_BYTES, Plan, State};
 use braid_member::{Access, Member, MemberKind, create_file};
 use braid_ring::Payload;
@@ -42,8 +43,6 @@ use braid_discovery::maps;
 use braid_discovery::probe::{io_error, open_error, open_member};
 use copying::{Copying, Ended};
 
-/// The sector size of a file, and of a disk that reports none.
-const SECTOR_BYTES: u64 = 512;
 /// A resumed copy is compared with the disk at this many places, and this many bytes at each.
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: usize = 4096;

@@ -11,6 +11,7 @@
 //! Invariant: it is only read; a write is refused before any request is made
 //! `[check: what_is_joined_is_only_read]`.
 
+pub(super) use braid_geometry::SECTOR_BYTES;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -22,7 +23,6 @@ use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Volume};
 use rustix::io::Errno;
 
-pub(super) const SECTOR_BYTES: u64 = 512;
 /// Bytes of zeroes before the array and after it; existing overlays include them.
 pub(super) const MARGIN_BYTES: u64 = 1 << 20;
 const PIECE_BYTES: usize = 1 << 20;

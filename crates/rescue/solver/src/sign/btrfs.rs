@@ -5,10 +5,10 @@
 
 use super::{Belongs, Walk};
 use braid_byte_reader::{array, le16, le32, le64};
+use braid_geometry::SECTOR_BYTES;
 
 use crate::bytes::small;
 
-const SECTOR: u64 = 512;
 /// Every chunk of an array holds whole pages.
 const PAGE: usize = 4096;
 /// The places of the superblock and its copies.
@@ -98,7 +98,7 @@ impl Super {
     }
 
     pub(crate) fn size_sectors(&self) -> u64 {
-        self.bytes / SECTOR
+        self.bytes / SECTOR_BYTES
     }
 
     /// Whether this is a node of the file system, and no superblock.
@@ -126,7 +126,7 @@ impl Super {
     /// The end of the chunk tree's first leaf, whose first item is the file system's only device.
     /// Starts here and ends with that item.
     fn tail<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let ends = (SECTOR..=PAGE as u64).rev().step_by(small(SECTOR));
+        let ends = (SECTOR_BYTES..=PAGE as u64).rev().step_by(small(SECTOR_BYTES));
         let mut pieces = ends.filter_map(|end| bytes.get(..small(end)));
         pieces.find(|piece| piece.ends_with(&self.uuid))
     }
@@ -210,7 +210,7 @@ impl Super {
                 .place(address)
                 .iter()
                 .flat_map(Belongs::iter)
-                .map(|at| at * SECTOR)
+                .map(|at| at * SECTOR_BYTES)
                 .collect();
             let mut copies = places.iter().filter_map(|at| read(*at, self.node_bytes, &is_it));
             let Some(first) = copies.next() else { continue };
@@ -238,7 +238,7 @@ impl Super {
                 let Some(place) = chunks.place(address).and_then(|it| it.iter().next()) else {
                     continue;
                 };
-                let page = read(place * SECTOR, small(SUM_BYTES), &is_it);
+                let page = read(place * SECTOR_BYTES, small(SUM_BYTES), &is_it);
                 walk.saw(page.map(|bytes| is_it(&bytes)));
             }
         }
@@ -288,7 +288,7 @@ impl Chunk {
     /// The place of an address, in sectors of the device.
     fn place(&self, address: u64) -> Option<Belongs> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
-        let on = |start: u64| start.checked_add(inside).map(|bytes| bytes / SECTOR);
+        let on = |start: u64| start.checked_add(inside).map(|bytes| bytes / SECTOR_BYTES);
         Belongs::named(std::iter::once(on(self.first)?).chain(self.other.and_then(on)))
     }
 }

@@ -7,10 +7,10 @@ pub(crate) use classic::{Lists, Tables};
 
 use super::Walk;
 use braid_byte_reader::{array, le16, le32};
+use braid_geometry::SECTOR_BYTES;
 
 use crate::crc::{raw, unwound};
 
-const SECTOR: u64 = 512;
 /// Bytes of a superblock.
 const SUPER_BYTES: usize = 1024;
 /// `s_magic`.
@@ -128,15 +128,15 @@ impl Super {
     }
 
     pub(crate) fn size_sectors(&self) -> u64 {
-        self.blocks * self.block_bytes / SECTOR
+        self.blocks * self.block_bytes / SECTOR_BYTES
     }
 
     /// The place of this group's superblock.
     pub(crate) fn place(&self, group: u32) -> u64 {
         if group == 0 {
-            return 1024 / SECTOR;
+            return 1024 / SECTOR_BYTES;
         }
-        (self.first_block + u64::from(group) * self.group_blocks) * self.block_bytes / SECTOR
+        (self.first_block + u64::from(group) * self.group_blocks) * self.block_bytes / SECTOR_BYTES
     }
 
     /// The groups with a superblock.
@@ -223,14 +223,14 @@ impl Super {
         }
         let number = inode_number(seed, first)?;
         let place = self.place_of_inode(number, tables)?;
-        if place % SECTOR != 0 {
+        if place % SECTOR_BYTES != 0 {
             return None;
         }
         if self.inodes > MANY_INODES {
             let next = sector.get(size..2 * size).filter(|it| looks_like_inode(it))?;
             (inode_number(seed, next)? == number + 1).then_some(())?;
         }
-        Some(place / SECTOR)
+        Some(place / SECTOR_BYTES)
     }
 
     /// The group whose table has this inode.

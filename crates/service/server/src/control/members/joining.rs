@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_control::model::{MemberChanged, MemberEffect, MemberRequest, MembersWanted};
-use braid_geometry::Slot;
+use braid_geometry::{SECTOR_BYTES, Slot};
 use braid_member::{Access, IdentityKey, Member, OpenError, Reach};
 use braid_ondisk::{Role, Snippet, Superblock};
 use braid_runtime::{AddError, Direct, Newcomer, Wish};
@@ -31,8 +31,6 @@ use braid_discovery::contents::{self, Existing, Thing, keys_of, signature_sector
 use braid_discovery::probe::{io_error, open_error};
 use braid_discovery::undo::unfinished::refuse_half_written;
 use braid_discovery::undo::{Deed, Mark, Overwrite, save};
-
-const SECTOR_BYTES: u64 = 512;
 
 /// A device that may become a member.
 struct Candidate {
