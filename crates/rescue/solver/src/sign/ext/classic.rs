@@ -189,7 +189,7 @@ impl Super {
     }
 
     fn sector_of(&self, block: u64) -> u64 {
-        block * self.block_bytes / super::SECTOR
+        block * self.block_bytes / braid_geometry::SECTOR_BYTES
     }
 
     /// The places of this block of descriptors: after every superblock.
