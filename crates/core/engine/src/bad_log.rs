@@ -1,19 +1,19 @@
-//! What a member's bad-block log says, sector by sector of the log, and how it comes to say
-//! something else.
+//! The records of a member's bad-block log, sector by sector, and the order of writes that changes
+//! them.
 //!
-//! The log has no checksum, and a power cut tears it between its sectors: each has what was there,
-//! or what was to be. So what is named before and after a write is named by one sector both times:
-//! it stays where it is.
+//! The log has no checksum, and a power cut tears a write between sectors: each sector holds its
+//! old or its new content. So a range that the log names before and after a write stays in the same
+//! sector.
 //!
 //! ```text
 //!   before   │ a b c . │ d e . . │         a is taken out, f comes: into a sector with room
 //!   after    │ b c f . │ d e . . │         whatever is torn: b, c, d, e
 //! ```
 //!
-//! A hole in a record makes two of it, and its sector may have no room for both. Then some of the
-//! sector's records are written into another first, and stay in both; the next write takes them out
-//! of the first. So what a log is to say it may say after several writes, and each is begun when
-//! the one before is durable ([`BadLog::towards`]).
+//! A hole in a record splits it in two, and its sector may have no room for both. Then one write
+//! copies some of the sector's records into another sector, and the next write removes them from
+//! the first. So a change may take several writes, each submitted when the one before is durable
+//! ([`BadLog::towards`]).
 //!
 //! ```text
 //!   before   │ a b c d │ e . . . │         b is to be two, b and B
@@ -21,17 +21,17 @@
 //!   then     │ a b B c │ d e . . │
 //! ```
 //!
-//! md ends at the first sector that is not full, so one that names nothing while others follow is
-//! given a record of the last one, and all that are followed are filled up with what they say
-//! already. What lies behind the last sector is not known when the array is opened: md may have
-//! left something there that it does not read. So the first write reaches no further than the log
-//! did, and writes all of it; from then on sectors behind the last are blank.
+//! md stops reading at the first sector that is not full. So an empty sector before others gets a
+//! record of the last sector, and every sector but the last is filled up with repeats of its own
+//! records. At open the sectors behind the last are unknown: md may have left bytes there that it
+//! does not read. So the first write reaches no further than the log did, and writes all of it;
+//! from then on sectors behind the last are blank.
 //!
 //! # Invariants
-//! - Whatever sectors of a write are torn, the log names what it named before and was to name
-//!   after, and nothing that it was to name neither before nor after
+//! - Whatever sectors of a write are torn, the log names every range that it names both before and
+//!   after the write, and no range that it names neither before nor after
 //!   [check: a_torn_log_names_what_it_did_and_is_to].
-//! - A log that is not full comes to say what it is to
+//! - A log that is not full reaches its wanted content
 //!   [check: a_log_takes_as_many_records_as_it_has_room_for].
 
 use std::ops::Range;
@@ -44,16 +44,16 @@ use crate::ranges::{BadBlocks, BadRange};
 /// Records of one sector of a log.
 const ROOM: u64 = RECORDS_PER_SECTOR as u64;
 
-/// What each sector of a log names. One without sectors is not kept.
+/// A member's bad-block log, by sector. A log without sectors is not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadLog {
     sectors: Vec<BadBlocks>,
 }
 
-/// What is to be written of a log.
+/// One write of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLogWrite {
-    /// What it says then.
+    /// The log's content after the write.
     pub says: BadLog,
     /// The sectors of the log that are to be written; the others say it already.
     pub sectors: Range<usize>,
@@ -82,7 +82,7 @@ impl BadLog {
         Self { sectors: ranges.into_iter().map(BadBlocks::new).collect() }
     }
 
-    /// What each of its sectors names.
+    /// The ranges that each sector of the log names.
     #[must_use]
     pub fn sectors(&self) -> &[BadBlocks] {
         &self.sectors
@@ -111,7 +111,7 @@ impl BadLog {
         sector + 1 < self.used()
     }
 
-    /// The sectors that do not say yet what they do in `next`.
+    /// The sectors that differ from `next`, by their records or by their fill.
     pub(crate) fn changed(&self, next: &Self, tail: Tail) -> Range<usize> {
         let all = 0..self.sectors.len();
         if tail == Tail::Unknown {
@@ -144,8 +144,7 @@ impl BadLog {
         false
     }
 
-    /// What one write may make of it, so that it names this, or comes closer to it. The same where
-    /// nothing does.
+    /// The log after one write towards `wanted`; unchanged if no write gets it closer.
     pub(crate) fn towards(&self, wanted: &BadBlocks, tail: Tail) -> Self {
         let step = Step::new(self, wanted, tail);
         let mut next = step.take_out();
@@ -166,9 +165,9 @@ fn named_by<'a>(sectors: impl IntoIterator<Item = &'a BadBlocks>) -> BadBlocks {
 /// One write on its way.
 struct Step<'a> {
     before: &'a BadLog,
-    /// What each sector is to say.
+    /// The new content of each sector.
     sectors: Vec<BadBlocks>,
-    /// Sectors that have no room for what is left of their records.
+    /// Sectors that lack room for their remaining records.
     stuck: Vec<usize>,
     /// Sectors that may be used.
     within: usize,
@@ -192,8 +191,8 @@ impl<'a> Step<'a> {
         says.records() <= self.room || *says == self.before.sectors[sector]
     }
 
-    /// What is not to be named any more is not, where its sector has room for the rest; and what
-    /// several sectors name stays in one.
+    /// Removes unwanted ranges from each sector that has room for the remaining records. Of several
+    /// sectors that name a range, one keeps it.
     fn take_out(mut self) -> Self {
         let kept = std::mem::take(&mut self.sectors);
         self.sectors = vec![BadBlocks::default(); kept.len()];
@@ -217,8 +216,8 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// The sector that a record goes to, so that as few as can be are taken: one that it can be
-    /// joined to, or the first with room.
+    /// The sector where `record` costs the least room: a sector with a record that it joins, or the
+    /// first with room.
     fn place_for(&self, record: BadRange) -> Option<(usize, BadBlocks)> {
         let record = BadBlocks::new(vec![record]);
         let may_be = (0..self.within).filter(|sector| !self.stuck.contains(sector));
@@ -229,7 +228,6 @@ impl<'a> Step<'a> {
         with.filter(|(_, with)| with.records() <= self.room).min_by_key(taken)
     }
 
-    /// What the other sectors are to say.
     fn elsewhere(&self, sector: usize) -> BadBlocks {
         let (before, behind) = (&self.sectors[..sector], &self.sectors[sector + 1..]);
         named_by(before.iter().chain(behind))
@@ -260,7 +258,7 @@ impl<'a> Step<'a> {
         is_moved
     }
 
-    /// What no sector names goes where there is room.
+    /// Puts wanted ranges that no sector names into sectors with room.
     fn put_in(&mut self, wanted: &BadBlocks) {
         for record in wanted.difference(&named_by(&self.sectors)).by_record() {
             if let Some((sector, with)) = self.place_for(record) {

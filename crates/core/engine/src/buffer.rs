@@ -38,7 +38,7 @@ pub const SHADOW_BUFFER: u32 = 1 << 31;
 pub enum PayloadBuffer {
     /// The client's own.
     Client,
-    /// What is made instead of what was abandoned.
+    /// The bytes made in place of an abandoned read.
     Shadow,
 }
 

@@ -1,9 +1,8 @@
-//! Which time of an array a file of answered writes belongs to: by the superblocks that its process
-//! wrote last.
+//! Decides whether a file of acknowledged writes belongs to an array's current state.
 //!
-//! Every server of an array, md too, writes superblocks before data, with a new count of events and
-//! its own time. So a file may be written back only where the newest superblock is one of the last
-//! two that its own process wrote, or was about to.
+//! Every server of an array, md too, writes superblocks before data, with a new event count and its
+//! own time. So a file may be written back only if the newest superblock is one of the last two
+//! that the file's process wrote, or was about to write.
 
 use braid_ondisk::Timestamp;
 use braid_sim_hooks::{Bug, spoiled};
@@ -25,7 +24,7 @@ impl CacheStamp {
         }
     }
 
-    /// Whether an array whose newest superblock says this was written by nobody else since.
+    /// Whether no other server has written the array since this stamp, by its newest superblock.
     #[must_use]
     pub fn is_of(&self, events: u64, time: Timestamp) -> bool {
         // Metadata 0.90 has whole seconds.

@@ -12,14 +12,14 @@ use crate::ids::MemberId;
 pub struct Cause {
     /// The member.
     pub member: MemberId,
-    /// What it was asked.
+    /// The request to the member.
     pub asked: Asked,
     /// First sector, counted from the start of the member and not of its data area; 0 if `sectors`
     /// is.
     pub sector: u64,
     /// How many sectors; 0 for what is about the whole member.
     pub sectors: u32,
-    /// What it answered.
+    /// The member's answer.
     pub answer: Answer,
 }
 
@@ -62,7 +62,7 @@ impl Cause {
     }
 }
 
-/// What a member was asked.
+/// A request to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     /// To read sectors.
@@ -124,7 +124,7 @@ impl Asked {
     }
 }
 
-/// What a member answered.
+/// A member's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     /// An error of the operating system: its number (`errno`).
@@ -172,7 +172,7 @@ impl Answer {
         }
     }
 
-    /// The number of the operating system's error, if it is one, or comes of one.
+    /// The operating system's error number, if the answer has or derives from one.
     #[must_use]
     pub const fn os_error(self) -> Option<i32> {
         match self {

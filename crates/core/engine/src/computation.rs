@@ -1,8 +1,8 @@
-//! Work on bytes that a shard asks for: copies, parity, reconstruction; and how to carry it out.
+//! Work on bytes that a shard asks for: copies, parity, reconstruction; and its interpreter.
 //!
-//! The machine only names buffers. [`run`] is the one interpreter of its steps, used by every
-//! driver over its own [`Memory`], so that the arithmetic that is simulated is the arithmetic that
-//! ships. The algebra is that of `braid_parity`.
+//! The machine only names buffers. [`run`] is the one interpreter of its steps. Every driver uses
+//! it over its own [`Memory`], so the simulator and the product run the same arithmetic. The
+//! algebra is that of `braid_parity`.
 
 use braid_geometry::SECTOR_BYTES;
 use braid_parity::{Column, ColumnSet, Kernel};
@@ -26,21 +26,20 @@ pub struct Computation {
     /// Its name; it comes back whole in [`crate::Shard::handle_computation_done`], so that its
     /// memory is used again.
     pub id: ComputationId,
-    /// What to do.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What [`Sources`] name. Where Q is involved they are by exponent, and none is zeroes.
+    /// The buffers that [`Sources`] name. Steps with Q index them by exponent; none is zeroes.
     pub buffers: Vec<Option<Buffer>>,
     /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
     pub found: SmallVec<[SectorSet; 2]>,
     /// The result: what each [`Step::Partial`] and [`Step::PartialQ`] among its steps has added up,
     /// one behind the other.
     pub partial: Vec<u8>,
-    /// The result of a [`Step::Locate`] or a [`Step::Vote`], if it had one. Seldom there, and
-    /// large.
+    /// The result of a [`Step::Locate`] or a [`Step::Vote`]. Boxed: it is rare and large.
     pub verdicts: Option<Box<Verdicts>>,
 }
 
-/// What a computation found of columns, or of copies.
+/// The verdicts of a computation on columns or on copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// The result of a [`Step::Locate`].
@@ -57,12 +56,12 @@ pub struct Sources {
 }
 
 impl Computation {
-    /// What a [`Step::Locate`] has found, if there was one.
+    /// The verdict of a [`Step::Locate`], if the computation had one.
     pub(crate) fn located(&self) -> Option<&Located> {
         self.verdicts.as_deref().map(|verdicts| &verdicts.located)
     }
 
-    /// What a [`Step::Vote`] has found, if there was one.
+    /// The verdict of a [`Step::Vote`], if the computation had one.
     pub(crate) fn voted(&self) -> Option<&Voted> {
         self.verdicts.as_deref().map(|verdicts| &verdicts.voted)
     }
@@ -213,17 +212,17 @@ pub enum Step {
     /// Notes in [`Verdicts::located`] which column is wrong in which sectors, from P and Q plus
     /// what the data makes of them.
     Locate {
-        /// What P differs by, from the start of a stripe unit.
+        /// The difference in P, from the start of a stripe unit.
         p: Buffer,
-        /// What Q differs by.
+        /// The difference in Q.
         q: Buffer,
         /// Which data columns there are, by exponent.
         columns: Sources,
         /// The sectors to look at.
         among: SectorSet,
     },
-    /// Notes in [`Verdicts::voted`] which of several copies are wrong, sector by sector; and in
-    /// [`Computation::found`], by copy, which sectors are not what the first one has.
+    /// Compares copies sector by sector. [`Verdicts::voted`] gets the wrong copies;
+    /// [`Computation::found`] gets, by copy, the sectors that differ from the first copy.
     Vote {
         /// The copies; none is one that could not be read.
         copies: Sources,
@@ -247,7 +246,7 @@ pub trait Memory {
     fn lend(&mut self, targets: &[Span], sources: &[Span], work: Work<'_>);
 }
 
-/// What is done with lent bytes: first the targets, then the sources.
+/// Work on lent bytes: first the targets, then the sources.
 pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 
 /// As many as most arrays have columns; more cost an allocation.
@@ -453,5 +452,5 @@ impl<M: Memory> Runner<'_, M> {
     }
 }
 
-/// What a computation does with targets, data columns by exponent, and further sources.
+/// Work on targets, data columns by exponent, and further sources.
 type ColumnWork<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[Option<&[u8]>], &[&[u8]]);

@@ -1,4 +1,4 @@
-//! What a shard has done, in plain numbers, for the command line, the lab and the tests.
+//! Counts of a shard's work, in plain numbers, for the command line, the lab and the tests.
 
 /// A struct of counters that can be added up and listed by name.
 macro_rules! counters {
@@ -33,7 +33,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What a shard's stripe cache has done since it was made; part of [`Counters`].
+    /// A stripe cache's counts since it was made; part of [`Counters`].
     struct CacheCounters {
         /// Columns that a write found in the cache instead of reading them.
         cached_columns,

@@ -1,4 +1,4 @@
-//! What a shard asks its driver to do, and how the driver reports back.
+//! The effects that a shard asks of its driver, and the driver's answers.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::ids::{BitmapId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
 use crate::work::{Found, Outcome};
 
-/// What to do with a run of a member's sectors.
+/// An operation on a run of a member's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberOperation {
     /// Fill `buffer` from the member.
@@ -40,7 +40,7 @@ pub enum MemberOperation {
 }
 
 impl MemberOperation {
-    /// What is to be done on members for sectors of `piece` from `done` on.
+    /// The members' operation for the sectors of `piece` from `done` on.
     pub(crate) fn of_piece(piece: &Piece, done: u32) -> Self {
         let offset_sectors = piece.payload_offset_sectors + done;
         let buffer = Buffer::Payload { request: piece.request, offset_sectors };
@@ -61,7 +61,7 @@ impl MemberOperation {
         !matches!(self, Self::Read { .. })
     }
 
-    /// What a [`Cause`] calls it.
+    /// The operation as a [`Cause`] names it.
     #[must_use]
     pub fn asked(&self) -> Asked {
         match self {
@@ -85,7 +85,7 @@ pub struct MemberIo {
     pub sector: MemberSector,
     /// How many; at least one.
     pub sectors: u32,
-    /// What to do.
+    /// The operation.
     pub operation: MemberOperation,
 }
 
@@ -100,8 +100,8 @@ impl MemberIo {
     }
 }
 
-/// What became of a [`MemberIo`]. Of a read whose request is over (it was abandoned) anything may
-/// be told, and its memory belongs to no request.
+/// The result of a [`MemberIo`]. An abandoned read, whose request is over, may report any result;
+/// its memory belongs to no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIoDone {
     /// Which one.
@@ -113,9 +113,9 @@ pub struct MemberIoDone {
 /// That a member request failed: what the machine goes by, and what it passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberFault {
-    /// What the machine makes of it.
+    /// The machine's class of the failure.
     pub kind: FaultKind,
-    /// What the member was asked, where, and what it answered.
+    /// The request, its place, and the member's answer.
     pub cause: Cause,
 }
 
@@ -152,16 +152,16 @@ pub struct PieceReply {
     /// [`crate::Shard::poll_release`] names the request, once for each piece that said so.
     pub keeps_payload: bool,
     /// A read straight into the piece's payload was abandoned: it may write the client's own buffer
-    /// until it ends, which is after this answer. What was made instead is in the second
-    /// ([`crate::buffer`]).
+    /// until it completes, which is after this answer. The bytes made in its place are in the
+    /// shadow buffer ([`crate::buffer`]).
     pub leaves_payload: bool,
-    /// The last failure at a member that befell the piece, if it is answered with an error and
-    /// there was one.
+    /// The last member failure that hit the piece, if the answer is an error and a member caused
+    /// it.
     pub cause: Option<Cause>,
 }
 
-/// What becomes of the copy of an answered write that only the cache has, in a file that outlives
-/// the process. Records are carried out in order, and before replies that were polled later.
+/// A change to the copies of acknowledged writes in a file that outlives the process. The driver
+/// carries records out in order, and before replies that it polled later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheRecord {
     /// The copy is to be kept before the write is answered.
@@ -182,7 +182,7 @@ pub struct CachedRun {
     pub start: LogicalSector,
     /// How many; at least one.
     pub sectors: u32,
-    /// What is written there.
+    /// The content written there.
     pub content: CachedContent,
 }
 
@@ -203,7 +203,7 @@ impl CachedRun {
     }
 }
 
-/// What a cached write writes.
+/// The content of a cached write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachedContent {
     /// Sectors of a client's payload, from this one on.
@@ -220,7 +220,7 @@ pub enum CachedContent {
     },
 }
 
-/// What a shard tells the array.
+/// A shard's report to the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A write waits for the gate.
@@ -275,8 +275,8 @@ pub enum Report {
         /// For which time.
         revocation: u64,
     },
-    /// A band is to be written, and the members with its parity are to have this in their parity
-    /// logs first.
+    /// Before a write of a band, the members with its parity must have these entries in their
+    /// parity logs.
     WantLog {
         /// The shard's name for it, until [`Report::LogOver`].
         ticket: LogTicket,
@@ -291,8 +291,8 @@ pub enum Report {
         /// Blocks of data and all parity of their rows.
         rows: Vec<JournalRow>,
     },
-    /// What was to be logged under this name is over: it is on the members, in their caches at
-    /// least, or will never be written.
+    /// The log entries under this ticket are no longer needed: the writes are on the members, in
+    /// their caches at least, or will never happen.
     LogOver {
         /// Which.
         ticket: LogTicket,
@@ -324,8 +324,8 @@ pub enum Report {
         /// How many.
         sectors: u32,
     },
-    /// What could not be read, or is not to be believed, was written again, from what the others
-    /// say; and the member did not take it. Nothing is lost that was not: its log is to name it.
+    /// The shard rewrote unreadable or distrusted sectors from the other members, and the member
+    /// failed that write. No data is newly lost; the member's log must name the sectors.
     Unmended {
         /// How, and which.
         cause: Cause,
@@ -334,7 +334,7 @@ pub enum Report {
         /// How many.
         sectors: u32,
     },
-    /// What could not be read was written again, from what the others say, and the member took it.
+    /// The shard rewrote unreadable sectors from the other members, and the member took the write.
     Mended {
         /// Which.
         member: MemberId,
@@ -379,7 +379,7 @@ pub enum Report {
     Found {
         /// Which.
         id: WorkId,
-        /// What.
+        /// The finding.
         found: Found,
     },
     /// Background work cannot make a range that a member lacks: before its result, once for each.
@@ -388,7 +388,7 @@ pub enum Report {
     Unmade {
         /// Which.
         id: WorkId,
-        /// Who lacks it.
+        /// The member that lacks it.
         member: MemberId,
         /// First sector, of the member's data area.
         start: MemberSector,
@@ -399,14 +399,14 @@ pub enum Report {
     WorkDone {
         /// Which.
         id: WorkId,
-        /// What came of it.
+        /// The outcome.
         outcome: Outcome,
     },
     /// How fast a member was in the last moments; only while the array watches ([`SlowMembers`]).
     Pace {
         /// Which.
         member: MemberId,
-        /// What was measured.
+        /// The measured pace.
         pace: Pace,
     },
 }

@@ -2,37 +2,38 @@
 //!
 //! # Theory
 //!
-//! An array is one [`array::Array`] (the control side: who is a member, what the superblocks say,
-//! whether writes may start) and several [`Shard`]s (the data side: each owns the regions of the
-//! array that hash to it). Both are machines in the same shape:
+//! An array is one [`array::Array`] (the control side: members, superblocks, whether writes may
+//! start) and several [`Shard`]s (the data side: each owns the regions of the array that hash to
+//! it). Both are machines in the same shape:
 //!
 //! ```text
 //!            handle_*(now, event)                poll_*() -> effect
 //!   driver ───────────────────────▶  machine  ───────────────────────▶  driver
 //! ```
 //!
-//! A driver (the runtime, a simulator, a benchmark, a unit test) puts events in, takes effects out
-//! until there are none, carries them out, and reports what became of them as further events. The
-//! machine never touches a byte of payload: buffers are names ([`buffer::Buffer`]), parity and
-//! copies are effects ([`computation::Computation`]) that [`computation::run`] carries out over the
+//! A driver (the runtime, a simulator, a benchmark, a unit test) feeds events in, polls effects
+//! until none is left, carries them out, and reports their results as further events. The machine
+//! never touches a byte of payload: buffers are names ([`buffer::Buffer`]), and parity and copies
+//! are effects ([`computation::Computation`]). [`computation::run`] carries them out over the
 //! driver's memory.
 //!
 //! Control and data talk by epoch: the array publishes an immutable [`array::ArrayView`]; a shard
-//! that has been given one acts on nothing older. No state is shared.
+//! that has received one acts on nothing older. They share no state.
 //!
 //! Three families serve all levels: `direct` (linear, 0), `mirror` (1, 10), `stripe` (4, 5, 6).
 //!
 //! # Invariants
 //!
 //! The names are those of docs/write-path.md.
-//! - I3, intent before data: no member write leaves a shard before the view's gate is open, and the
+//! - I3, intent before data: no member write leaves a shard before the view's gate is open. The
 //!   gate opens only after every superblock says "active" [check: gate_opens_after_superblocks].
-//! - I4, failure before acknowledgement: a write that a member missed is answered only once a view
-//!   without that member has arrived, and such a view is published only after the survivors'
+//! - I4, failure before acknowledgement: a shard acknowledges a write that a member missed only
+//!   under a view without that member. The array publishes such a view only after the survivors'
 //!   superblocks are durable [check: missed_write_waits_for_superblocks].
 //! - I5, clean last: superblocks turn clean only after every shard has drained and every member has
 //!   been flushed [check: clean_only_after_drain_and_flush].
-//! - I6, a member that is not in the view is never read [check: missing_member_is_never_touched].
+//! - I6, shards never read a member that is not in the view
+//!   [check: missing_member_is_never_touched].
 #![forbid(unsafe_code)]
 
 pub mod array;

@@ -1,10 +1,11 @@
-//! From an array that assembly found to the setup of its machine, and what is written before it
-//! starts.
+//! Makes the setup of an array's machine from an assembled array, and the superblocks to write
+//! before it starts.
 //!
-//! Every driver starts an array this way: it opens the members, flushes them, so that what was read
-//! and believed is durable, carries out [`levelling`] round by round and wave by wave, makes an
-//! [`Array`](crate::array::Array) of [`opening`], and gives every member the number that
-//! [`Opening::members`] says. What it does not do: read or write anything, or judge members.
+//! Every driver starts an array this way. It opens and flushes the members, so that every
+//! superblock it read is durable. It carries out [`levelling`] round by round and wave by wave,
+//! makes an [`Array`](crate::array::Array) of [`opening`], and gives every member its number from
+//! [`Opening::members`]. [`returns`] judges the superblock of a device that was a member before.
+//! This file reads and writes no device, and does not judge members in slots.
 //!
 //! ```text
 //!   assembled ──levelling──▶ wave ──durable──▶ wave ──durable──▶ ...
@@ -14,7 +15,7 @@
 //! # Invariants
 //! - No wave tears more superblocks than the array can miss
 //!   [check: long_superblocks_are_levelled_one_half_after_the_other].
-//! - A member that could not be told is not believed
+//! - A member that missed its superblock write is not believed
 //!   [check: a_member_that_cannot_be_told_is_missed_or_needed].
 
 use std::collections::BTreeSet;
@@ -40,7 +41,7 @@ pub struct Manner {
     pub read_only: bool,
     /// How many shards there are.
     pub shards: u16,
-    /// What each shard's stripe cache is made for.
+    /// The dimensions of each shard's stripe cache.
     pub cache: CacheConfig,
     /// Whether jobs wait until they are told to go on.
     pub jobs_paused: bool,
@@ -59,14 +60,14 @@ pub struct Joined {
     pub recovered_sectors: u64,
 }
 
-/// What an array's machine is made from.
+/// The input of an array's machine.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The machine's setup.
     pub setup: ArraySetup,
-    /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then
-    /// spares, then the device of a journal that is written, or the bitmap file, whose index
-    /// follows those of assembly's input.
+    /// The members, by [`MemberId`]: occupants in the order of [`AssembledArray::occupants`], then
+    /// spares, then the device of a journal that is written, or the bitmap file. The bitmap file's
+    /// index follows those of assembly's input.
     pub members: Vec<Joined>,
 }
 
@@ -87,12 +88,12 @@ pub enum OpeningError {
     },
 }
 
-/// The machine's setup. `superblock_of` has the superblocks of the members that the driver opened,
-/// indexed as assembly's input was, and behind those what stands for one of the bitmap file
+/// The machine's setup. `superblock_of` returns the superblocks of the members that the driver
+/// opened, by their index in assembly's input. Behind those comes the stand-in for a bitmap file
 /// ([`Superblock::for_bitmap_file`]).
 ///
 /// # Errors
-/// A chosen member that is not open, or a device number that is there twice.
+/// A chosen member is not open, or two members have the same device number.
 pub fn opening<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
@@ -144,7 +145,7 @@ pub fn opening<'a>(
         returns: None,
         parity_log: parity_log(index),
     };
-    // One that was away while a bitmap was made may have no room for it.
+    // A member that was away while the bitmap was made may have no room for it.
     let on_members = assembled.bitmap.as_ref().filter(|_| assembled.bitmap_file.is_none());
     let needed = on_members.map_or(0, |bitmap| bitmap.superblock.area_sectors());
     let has_room = |index: &&usize| {
@@ -154,7 +155,7 @@ pub fn opening<'a>(
     let spares: Result<Vec<SpareSetup>, _> =
         waiting.map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
     let spares = spares?;
-    // One that is only read was replayed, in memory, and is not looked at again.
+    // A read-only open replays the journal in memory, and never reads it again.
     let written = assembled.journal.as_ref().filter(|_| !manner.read_only);
     let journal = written.map(|journal| {
         join(journal.member, u64::MAX).map(|name| journal_setup(&journal.log, &name))
@@ -218,9 +219,9 @@ fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
     JournalSetup { member, device_number, area, end_sectors, end_sequence, is_used }
 }
 
-/// Sectors of a replacement that hold what the member holds. Where the array was interrupted while
-/// it was written, the one may have what the other has not. A resync compares members only, and
-/// would make the others agree with the member: so the replacement is filled from its start again.
+/// Sectors of a replacement that hold the member's data. If the array was interrupted while it
+/// wrote them, member and replacement may differ. A resync compares members only, and would make
+/// the others agree with the member; so the replacement is filled from its start again.
 fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
     let is_dirty = assembled.dirty;
     let is_dirty = spoiled(Bug::ReplacementTrusted, is_dirty, false);
@@ -234,8 +235,8 @@ struct Name {
     bad_log_sectors: u16,
 }
 
-/// Sectors of a member's bad-block log; 0 where none is written. A log in units of more than a
-/// sector is left as it is, and so is one whose place is not its own.
+/// Sectors of a member's bad-block log; 0 if the array writes none. A log in units of more than a
+/// sector stays untouched, and so does a log that overlaps another area.
 #[must_use]
 pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
     let Some(log) = superblock.device.bad_block_log else { return 0 };
@@ -253,10 +254,10 @@ pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
     if is_own && is_plain { log.size_sectors } else { 0 }
 }
 
-/// What a device holds that was a member of this array before, by what it says of itself (`found`)
-/// and a member that is in a slot says now (`newest`); `seated` are the members in slots, with
-/// their indices in the role table. None if it may hold anything: it never held all of its slot, or
-/// was written without one of those that are in slots now, or what it says is not older.
+/// The ranges that a former member still holds, or `None` if it needs a full recovery. `found` is
+/// its own superblock, `newest` that of a member in a slot; `seated` are the members in slots, with
+/// their indices in the role table. `None` if the device never held all of its slot, was written
+/// without a member that is in a slot now, or is not older than `newest`.
 #[must_use]
 pub fn returns(
     found: &Superblock,
@@ -301,8 +302,8 @@ fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
     (names == is_on_members).then_some(names)
 }
 
-/// What is kept of the bitmap from here on. md does not count when it cleared marks of a lockless
-/// one; but of members that are all here none has missed anything until now.
+/// The bitmap that the array keeps from here on. md does not update `events_cleared` when it clears
+/// marks of a lockless bitmap; but if all members are present, none has missed a write until now.
 fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapSetup {
     let AssembledBitmap { superblock, is_current, bits, marks } = bitmap;
     let mut head = *superblock;
@@ -328,8 +329,8 @@ fn resync_offset(assembled: &AssembledArray) -> u64 {
     }
 }
 
-/// What was accepted, and where that leaves nothing to resync. An offset of md's may lie inside of
-/// a band, which is resynced whole.
+/// The risk that the operator accepted, and the offset up to which it leaves nothing to resync.
+/// md's offset may lie inside a band; the array resyncs bands as a whole.
 fn accepted_risk(assembled: &AssembledArray) -> Option<AcceptedRisk> {
     let Geometry::Stripe(stripe) = &assembled.geometry else { return None };
     assembled.accepted_risk.as_ref()?;
@@ -349,26 +350,26 @@ fn keeps_intent(assembled: &AssembledArray) -> bool {
     assembled.geometry.level().family() != Family::Direct
 }
 
-/// What is written to one member: its index in assembly's input, and its superblock.
+/// A superblock for one member, with the member's index in assembly's input.
 pub type Levelled = (usize, Superblock);
 
-/// What brings members one event forward: waves, most often one; none where all are level. Each
-/// comes after the one before is durable, or failed; within a wave the order is free.
+/// The waves that bring members one event forward: mostly one; none if all members are level. Each
+/// wave starts when the one before is durable or failed; within a wave the order is free.
 pub type Round = Vec<Vec<Levelled>>;
 
-/// What brings every member to the count that the array starts from, before anything counts on.
+/// The rounds that bring every member to the event count at which the array starts.
 ///
-/// A write that fails is tried once more; if it fails again, its member is lost, though the next
-/// write may go well: left in, it could be two behind after a power cut, and be called stale. If
-/// the array [`can_miss`] it, the other members are brought level, and the machine hears of the
-/// loss before anything else
-/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)); if not, the array is
-/// not started.
+/// The driver tries a failed write once more. If it fails again, its member is lost even if the
+/// next write succeeds: left in, the member could be two events behind after a power cut, and be
+/// called stale. If the array [`can_miss`] it, the driver levels the other members, and the machine
+/// hears of the loss before anything else
+/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)). If not, the array does
+/// not start.
 ///
-/// Those are members that are one event behind. What they are told has the time of the newest
-/// superblock: with one of its own they would be of another update than the others. If the first
-/// update then reached only some members, they would be two behind, and be called stale though they
-/// missed nothing.
+/// Levelled members are those one event behind. They get the update time of the newest superblock:
+/// with their own time they would belong to another update than the others. If the first update
+/// then reached only some members, they would be two behind, and be called stale though they missed
+/// nothing.
 #[must_use]
 pub fn levelling<'a>(
     assembled: &AssembledArray,
@@ -379,7 +380,7 @@ pub fn levelling<'a>(
     }
     let newest = &assembled.newest;
     let events = newest.state.events;
-    // What was replayed is not said before the first update.
+    // The first update, not this one, records the replay.
     let resync_offset = assembled.resync_offset.min(newest.state.resync_offset);
     let update_time = newest.state.update_time;
     let update = |index: usize| {

@@ -29,7 +29,7 @@ pub struct MemberRanges {
 /// A range that is not to be believed.
 pub type BadRange = MemberRange;
 
-/// What is not to be believed of a member.
+/// Ranges of a member that its bad-block log names.
 pub type BadBlocks = MemberRanges;
 
 impl MemberRanges {
@@ -75,7 +75,7 @@ impl MemberRanges {
         self.ranges.iter().map(|range| range.sectors.div_ceil(RECORD_SECTORS_MAX)).sum()
     }
 
-    /// What each of these records names.
+    /// The range that each of these records names.
     pub(crate) fn by_record(&self) -> impl DoubleEndedIterator<Item = MemberRange> {
         self.ranges.iter().flat_map(|range| {
             let (start, count) = (range.start.0, range.sectors.div_ceil(RECORD_SECTORS_MAX));
@@ -134,19 +134,19 @@ impl MemberRanges {
         Self { ranges }
     }
 
-    /// What is in both.
+    /// The intersection.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         self.difference(&self.difference(other))
     }
 
-    /// Whether all of the `sectors` sectors from `start` on are in them.
+    /// Whether the ranges cover all `sectors` sectors from `start` on.
     #[must_use]
     pub fn contains(&self, start: MemberSector, sectors: u64) -> bool {
         self.touches(start, 1) && self.alike(start, sectors) == sectors
     }
 
-    /// Whether any of the `sectors` sectors from `start` on is in them.
+    /// Whether the ranges cover any of the `sectors` sectors from `start` on.
     #[must_use]
     pub fn touches(&self, start: MemberSector, sectors: u64) -> bool {
         if planted(Bug::BadBlocksIgnored) {
@@ -160,8 +160,8 @@ impl MemberRanges {
         }
     }
 
-    /// How many of the `sectors` sectors from `start` on are all in them, or all are not; at least
-    /// one.
+    /// The length of the longest run from `start`, up to `sectors`, that lies wholly inside or
+    /// wholly outside the ranges; at least one.
     #[must_use]
     pub fn alike(&self, start: MemberSector, sectors: u64) -> u64 {
         let next = self.ranges.partition_point(|range| range.start.0 <= start.0);

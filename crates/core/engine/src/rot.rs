@@ -1,16 +1,15 @@
-//! What is known to be wrong in a stripe unit, from verdicts on its sectors: a pure rule.
+//! Decides which sectors of a stripe unit are wrong, from verdicts on its sectors: a pure rule.
 //!
-//! Where it stands: computations bring a verdict for each sector (`braid_parity` has the algebra,
-//! and what it cannot see); background work learns from here which sectors of which column, or of
-//! which copy, may be written again.
+//! Computations bring a verdict for each sector (`braid_parity` has the algebra and its limits).
+//! Background work learns here which sectors of which column, or of which copy, it may rewrite.
 //!
 //! # The rule for columns
 //!
-//! The chunks of a stripe rot together, so the unit is judged as a whole first. If one column
-//! explains all of it, that one is wrong, however little speaks for it: one flipped bit looks so,
-//! and two columns that are wrong in the same bytes by chance do not. If not, more than one column
-//! has rotted here, and a sector is believed only if it has proof enough by itself
-//! ([`braid_parity::VALUES_ENOUGH`]); every other that disagrees is unknown.
+//! The chunks of a stripe rot together, so the rule judges the unit as a whole first. If one column
+//! explains all of it, that column is wrong, however weak the evidence: a single flipped bit looks
+//! like that, while two columns are not wrong in the same bytes by chance. If no column explains
+//! all, several columns have rotted. Then a sector counts only with proof enough of its own
+//! ([`braid_parity::VALUES_ENOUGH`]); every other sector that disagrees is unknown.
 //!
 //! | the unit   | the sector             | the sector is          |
 //! |------------|------------------------|------------------------|
@@ -21,8 +20,7 @@
 //!
 //! Copies have no such tie: each sector has its own vote.
 //!
-//! - What is unknown is never among what is located
-//!   [check: a_sector_is_located_or_unknown_and_never_both].
+//! - No sector is both unknown and located [check: a_sector_is_located_or_unknown_and_never_both].
 
 use braid_parity::{Column, ColumnSet, Verdict, Vote};
 use braid_sim_hooks::{Bug, planted, spoiled};
@@ -30,7 +28,7 @@ use smallvec::SmallVec;
 
 use crate::sectors::SectorSet;
 
-/// What was found of a stripe unit's columns.
+/// The verdict on a stripe unit's columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Located {
     /// Sectors that are wrong, by column.
@@ -45,7 +43,7 @@ pub struct Located {
     whole: Whole,
 }
 
-/// What the unit's verdict is.
+/// The verdict on the unit as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Whole(Verdict);
 
@@ -94,7 +92,7 @@ fn note(sets: &mut SmallVec<[(Column, SectorSet); 1]>, column: Column, set: Sect
     }
 }
 
-/// What was found of a run's copies, by their places.
+/// The verdict on a run's copies, by their places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Voted {
     /// Sectors that are wrong, by copy.

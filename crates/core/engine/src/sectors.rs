@@ -1,16 +1,16 @@
 //! Sets of the sectors of a stripe unit, and the extents that they are made of.
 //!
-//! A unit has at most 128 sectors, so a set is one number with a bit for each, and everything that
-//! a batch asks about its sectors (which are written, which must be read, which are in memory) is a
-//! bit operation over all of them at once.
+//! A unit has at most 128 sectors, so a set is one number with a bit for each. Every question of a
+//! batch about its sectors (written, to be read, in memory) is a bit operation over all of them at
+//! once.
 //!
 //! # When a gap is closed
 //!
 //! One request costs a member, the ring and the engine about as much as moving 4 to 8 KiB does (an
 //! NVMe disk with 1 M requests and 7 GB a second: 7 KiB; a SATA disk with 100 K and 550 MB: 5 KiB).
-//! So what lies between two extents is taken along when it is less than a block, and never when it
-//! is a block or more: then two requests move less, and cost no more. Only what is known to be
-//! right may be taken along: [`SectorSet::joined`] is told what that is.
+//! So one request spans two extents if their gap is less than a block. If the gap is a block or
+//! more, two requests move less, and cost no more. A gap may hold only sectors that are known to be
+//! right: [`SectorSet::joined`] receives them.
 //!
 //! - A set is the union of its extents, which neither touch nor overlap
 //!   [check: extents_are_the_set].
@@ -38,7 +38,7 @@ impl Extent {
         SectorSet::run(self.offset, self.sectors)
     }
 
-    /// Its first sector, and the one behind it if a stripe unit can have that.
+    /// The first sector, and the sector behind the last if it fits into a stripe unit.
     pub(crate) fn edges(self) -> SectorSet {
         let after = 1_u128.checked_shl(self.end()).unwrap_or(0);
         SectorSet(1 << self.offset | after)

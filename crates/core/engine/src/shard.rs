@@ -79,7 +79,7 @@ impl Shard {
         }
     }
 
-    /// What it has done so far.
+    /// The shard's counts so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.common.counters
@@ -91,8 +91,8 @@ impl Shard {
         self.common.pieces.is_empty() && self.common.in_flight == 0 && self.common.works == 0
     }
 
-    /// The piece will be handled soon, behind others: what has to be fetched from memory for it may
-    /// come meanwhile. A hint that changes nothing else; [`PREFETCH_PIECES`] ahead is enough.
+    /// Prefetches the memory of a piece that will be handled soon, behind others. A hint that
+    /// changes nothing else; [`PREFETCH_PIECES`] ahead is enough.
     pub fn prefetch(&self, piece: &Piece) {
         if let Machine::Stripe(stripes) = &self.family {
             stripes.prefetch(piece);
@@ -162,7 +162,7 @@ impl Shard {
         self.tell_family(done);
     }
 
-    /// What is under way at members that went, before anything new is asked under the new view.
+    /// Requests in flight at members that left, before the shard submits any under the new view.
     #[inline(never)]
     fn under_way_at(&mut self, gone: &Gone) -> Vec<LeftRequest> {
         match &mut self.family {
@@ -242,7 +242,7 @@ impl Shard {
         assert!(is_in_sync, "I7: redundancy that was in sync is in sync in every later view");
         let mut members = (0..).map(Slot).zip(&view.slots);
         let may_be = |(slot, new): (Slot, &Option<MemberView>)| {
-            // One that comes back holds what no bit of the bitmap names.
+            // A returning member holds every range that no bit of the bitmap names.
             let returns = |new: &MemberView| new.ahead.is_empty() || view.intent.is_some();
             let is_empty = |new: &MemberView| new.recovered_sectors == 0 && returns(new);
             new.as_ref().is_none_or(|new| self.common.view.has(slot, new.id) || is_empty(new))
@@ -306,8 +306,8 @@ impl Shard {
         self.common.has_bits(piece)
     }
 
-    /// What was asked for by [`Report::WantLog`] is durable, or needless by now: its parity has no
-    /// member any more.
+    /// The log entries of [`Report::WantLog`] are durable, or no longer needed: the parity's
+    /// members have left.
     pub fn handle_logged(&mut self, now: Instant, ticket: LogTicket) {
         self.common.now = now;
         match &mut self.family {
@@ -413,8 +413,8 @@ impl Shard {
         own.into_iter().chain(self.common.clocks.poll_timeout()).min()
     }
 
-    /// Sectors of pieces that were answered early and whose payload is kept. A piece counts whole
-    /// as long as any of it is not on the members.
+    /// Sectors of pieces that the shard acknowledged early and whose payload it keeps. A piece
+    /// counts whole until all of it is on the members.
     #[must_use]
     pub fn dirty_sectors(&self) -> u64 {
         self.common.kept_sectors()
@@ -464,8 +464,8 @@ impl Shard {
         self.common.member_ios.pop_front()
     }
 
-    /// What a request that was just polled is for. For drivers that serve readers and the flusher
-    /// in turns, and let background work wait.
+    /// The purpose of a request that was just polled. For drivers that serve readers and the
+    /// flusher in turns, and let background work wait.
     #[must_use]
     pub fn purpose_of(&self, io: &MemberIo) -> Purpose {
         let fills_block =
@@ -477,9 +477,9 @@ impl Shard {
         }
     }
 
-    /// 3. Copies of answered writes that are to be kept, and those that are not any more. Carried
-    ///    out before the replies that follow: no write is answered before its copy is kept, nor
-    ///    before older copies are erased that it makes untrue.
+    /// 3. Changes to the copies of acknowledged writes. The driver carries them out before the
+    ///    replies that follow: no write is acknowledged before its copy is durable, nor before
+    ///    older copies that it overwrites are erased.
     pub fn poll_cache_record(&mut self) -> Option<CacheRecord> {
         self.common.cache_records.pop_front()
     }
@@ -495,7 +495,7 @@ impl Shard {
         self.common.releases.pop_front()
     }
 
-    /// 6. What the array must know.
+    /// 6. Reports for the array.
     pub fn poll_report(&mut self) -> Option<Report> {
         self.common.reports.pop_front()
     }

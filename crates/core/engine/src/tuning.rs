@@ -18,8 +18,8 @@ pub enum CacheMode {
 /// Settings of one shard's stripe cache (levels 4, 5, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Stripes that are written at a time, or whose blocks are remembered; at least 1, at most what
-    /// the shard was made for. Those that wait are not counted.
+    /// Stripes that are written at a time, or whose blocks are cached; at least 1, at most the
+    /// number that the shard was made for. Waiting stripes do not count.
     pub stripes: u32,
     /// When writes are answered.
     pub mode: CacheMode,
@@ -41,7 +41,7 @@ pub struct Tuning {
 /// Largest stripe unit, in sectors: 64 KiB. A set of its sectors is one 128-bit word.
 pub const UNIT_SECTORS_MAX: u32 = 128;
 
-/// What one shard's stripe cache is made for, and how it works at first (levels 4, 5, 6).
+/// The dimensions of one shard's stripe cache, and its first settings (levels 4, 5, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// Sectors of a stripe unit, at most: a power of two up to [`UNIT_SECTORS_MAX`]; the chunk, if
@@ -90,15 +90,13 @@ impl Default for Tuning {
 /// How many read errors a member may have that were corrected, and what becomes of one with more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadErrorLimit {
-    /// Those that it may have; what is older than an hour counts half for each hour. None: any
-    /// number.
+    /// The limit; the count halves for each hour that passes. None: any number.
     pub most: Option<u32>,
-    /// What becomes of it then.
+    /// The reaction beyond the limit.
     pub then: OnReadErrors,
 }
 
-/// What becomes of a member with more read errors than it may have; each does what those before it
-/// do.
+/// The reaction to a member with more read errors than its limit; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnReadErrors {
     /// A person is warned.

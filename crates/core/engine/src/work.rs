@@ -23,7 +23,7 @@ pub struct Work {
     pub id: WorkId,
     /// How its member requests stand to those of clients.
     pub class: Class,
-    /// What to do.
+    /// The task.
     pub task: Task,
     /// The first sector. On levels with parity it is one of the data area of each member: where a
     /// band begins, a multiple of [`crate::Shard::block_sectors`], or inside of one. On levels with
@@ -37,36 +37,35 @@ pub struct Work {
 /// How member requests of background work stand to those of clients. Elevators know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// They go when no client's request waits, or when they have waited too long. Since a band that
-    /// is read is not written, such work gives it up, once, to a write that waits for it, and is
-    /// then done in its turn.
+    /// Idle requests go when no client's request waits, or when they have waited too long. A band
+    /// that is read is not written: so such work gives the band up, once, to a write that waits for
+    /// it, and then takes its turn.
     Idle,
     /// They go in their turn.
     BestEffort,
 }
 
-/// What to do with a band.
+/// A task on a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Read all of it, and say where its parity is not what its data makes it, or its copies
-    /// differ, and which member is wrong, as far as that can be known. Nothing is written but what
-    /// could not be read, or what a bad-block log names.
+    /// Read the band. Report where its parity does not match its data, or its copies differ, and
+    /// the wrong member if the algebra names it. Write only sectors that are unreadable or in a
+    /// bad-block log.
     Compare,
-    /// The same, and write again what is known to be wrong, from the others. What is not known is
-    /// left as it is.
+    /// [`Task::Compare`], and rewrite sectors that are known to be wrong from the others. Unknown
+    /// ones stay as they are.
     Repair,
-    /// One sector that nobody can give, since bad-block logs name too much of it: read it in spite
-    /// of them, and compare. Where all agrees, and more than one says so, what was named and could
-    /// be read is written again as it is. Nothing else is written.
+    /// Read one sector that no member can give, because bad-block logs name too much of it, in
+    /// spite of the logs. If all agree, and more than one member confirms it, rewrite as it is each
+    /// logged sector that was readable. Write nothing else.
     Retry,
     /// The same as [`Task::Compare`], and write what differs: data is believed, or the first copy
     /// that can be read, as md does beyond the resync offset.
     Resync,
-    /// Make what members that are being recovered are to hold of it from the others, and write it
-    /// to them.
+    /// Make the data of members in recovery from the others, and write it to them.
     Recover,
-    /// Copy all of it from members that have a replacement to that; what they cannot read is made
-    /// from the others.
+    /// Copy the band from members that have a replacement to their replacement. Make sectors that a
+    /// member cannot read from the others.
     Replace,
 }
 
@@ -90,7 +89,7 @@ impl Task {
     }
 }
 
-/// What came of it.
+/// The outcome of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All of it was read; this is where parity differs.
@@ -100,8 +99,8 @@ pub enum Outcome {
         /// Sectors that are not what the first copy says, over all copies.
         differing: u32,
     },
-    /// All of it was read, or made of the others where it could not be; what is wrong was reported
-    /// ([`crate::effect::Report::Found`]). Of a [`Task::Repair`], and of a [`Task::Compare`] that
+    /// All of it was read, or made from the others; errors were reported
+    /// ([`crate::effect::Report::Found`]). Ends a [`Task::Repair`], and a [`Task::Compare`] that
     /// has written something.
     Checked {
         /// Sectors that were found to be wrong, or not to agree, over all members.
@@ -114,14 +113,14 @@ pub enum Outcome {
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// Of a task that fills members, or levels them: some of it could not be made, as was reported
-    /// for each member that lacks it ([`crate::effect::Report::Unmade`]). What could has been
-    /// written, though not all that could if more than a sector was asked for.
+    /// A task that fills or levels members could not make some sectors; each lacking member was
+    /// reported ([`crate::effect::Report::Unmade`]). If it asked for one sector, all that could be
+    /// made is written; if for more, perhaps not all.
     Unmade {
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// Some of it could not be read, or has no member, and so nothing was made of it.
+    /// Some of it could not be read, or has no member, so nothing was made.
     Unreadable,
     /// A member that it needs sits out, or began to: held up, the band would hold up clients. To be
     /// asked for again later.
@@ -139,7 +138,7 @@ pub struct Difference {
     pub q: SectorSet,
 }
 
-/// What one run of sectors was found to be.
+/// A finding about one run of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// One member holds what the others say it should not: the syndromes, or most copies, name it.
@@ -152,9 +151,9 @@ pub enum Found {
         start: MemberSector,
         /// How many.
         sectors: u32,
-        /// What they are.
+        /// The kind of the sectors.
         kind: RotKind,
-        /// What was done about it.
+        /// The shard's reaction.
         fate: Fate,
     },
     /// Something is wrong here, and what cannot be known. It is left as it is.
@@ -166,12 +165,12 @@ pub enum Found {
         sectors: u32,
         /// The first sector of the array, where the sectors are one run of it: copies.
         array: Option<LogicalSector>,
-        /// Who may be wrong.
+        /// The members that may be wrong.
         candidates: Candidates,
     },
 }
 
-/// What sectors of a member are in their array.
+/// The role of a member's sectors in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotKind {
     /// Data, which begins at this sector of the array.
@@ -182,10 +181,10 @@ pub enum RotKind {
     Q,
 }
 
-/// What was done about sectors that are wrong.
+/// The shard's reaction to wrong sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing: it was not asked for, or their member did not take it.
+    /// None: the task asked for none, or the member failed the write.
     Left,
     /// They were written again; that they are right now could not be seen.
     Unverified,

@@ -1,6 +1,5 @@
-//! Carrying decisions out: where the array's state follows from a decision. What events say beyond
-//! that is noted where they come in ([`super::machine`], [`super::slow_members`],
-//! [`super::erring_members`]).
+//! Carries decisions out: the array's state follows from them here. Events change the state where
+//! they come in ([`super::machine`], [`super::slow_members`], [`super::erring_members`]).
 
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::effect::{FaultKind, MemberFault};
 use crate::ids::MemberId;
 
 impl Array {
-    /// Does what is to be done, until an event is waited for.
+    /// Takes decisions until the next one waits for an event.
     pub(super) fn step(&mut self, now: Instant) {
         loop {
             match decide(&self.facts(now)) {
@@ -85,8 +84,8 @@ impl Array {
                 self.gatekeeper.close();
                 self.publish();
             }
-            // What an absent member holds of the last run is not flushed: if it came back with the
-            // same count, it would be believed (I8).
+            // The writes of the last run are not flushed on an absent member: if it came back with
+            // the same count, it would be believed (I8).
             SuperblocksAction::RecordAbsent => {
                 assert!(self.superblocks.absent_untold(), "who was away is recorded once");
                 self.write_superblocks(on_disk, Why::Devices);
@@ -245,9 +244,8 @@ impl Array {
     }
 
     pub(super) fn flush(&mut self, purpose: FlushPurpose) {
-        // Where logs are kept nothing is resynced after a crash: what a member was made of has to
-        // be as durable as it is. Of a band whose parity had no member when it was written no log
-        // has anything.
+        // With logs, no resync follows a crash: the sources of a rebuilt member must be as durable
+        // as it is. No log covers a band whose parity had no member when it was written.
         let is_logged = self.consistency.has_logs();
         let targets = match purpose {
             FlushPurpose::Job => self.jobs.flush_begins().filter(|_| !is_logged),
@@ -259,9 +257,9 @@ impl Array {
         self.caches.flush(purpose, members, &mut self.out);
     }
 
-    /// A member did not take a write. One with which nothing is wrong stays, and costs the array
-    /// its writes: put out, it would cost redundancy, and the next would follow. One that does not
-    /// hold all yet costs nothing.
+    /// A member failed a write. A healthy member stays, and the array refuses writes from then on:
+    /// if it were put out, redundancy would be lost, and the next member would follow. A member
+    /// that is still being filled is put out at no cost.
     pub(super) fn misses_write(&mut self, MemberFault { kind, cause }: MemberFault) {
         let member = cause.member;
         let slot = self.roster.slot_of(member);
@@ -300,8 +298,8 @@ impl Array {
         let replaced = self.roster.slot_to_replace(member);
         let Some(failed) = self.roster.slot_of(member).or(replaced) else { return };
         if self.roster.is_newcomer(member) {
-            // No shard has written to it. The update that names it will be followed by one that
-            // does not.
+            // No shard has written to it. The update that names it is followed by one that does
+            // not.
             self.roster.forget_newcomer(member);
             self.out.change();
             self.out.push(ArrayEffect::Leave { member });

@@ -1,5 +1,5 @@
-//! Members' bad-block logs: which sectors of each are not to be believed, and what of that is on
-//! the member.
+//! Members' bad-block logs: the sectors of each member that are not to be believed, and the ranges
+//! that the log on the member names durably.
 //!
 //! ```text
 //!   a job cannot make a sector ─── mark ──▶ ┌────────┐  flush, write  ┌─────────┐
@@ -8,12 +8,13 @@
 //! ```
 //!
 //! Invariants:
-//! - A sector that a log calls bad is not read [check: a_read_of_a_logged_sector_is_noticed].
-//! - A job goes on beyond a sector that it could not make when the log on the member names it,
-//!   durably [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
-//! - A sector is believed again when what was written to it is durable, and the log does not name
-//!   it any more [check: what_is_written_over_a_bad_block_is_good_again]. So the member's cache is
-//!   flushed before its log changes.
+//! - Shards do not read a sector that a log calls bad
+//!   [check: a_read_of_a_logged_sector_is_noticed].
+//! - A job passes a sector that it could not make once the log on the member names it durably
+//!   [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
+//! - A sector is believed again when its new data is durable, and the log no longer names it
+//!   [check: what_is_written_over_a_bad_block_is_good_again]. So the member's cache is flushed
+//!   before its log changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,23 +28,23 @@ use crate::ranges::{BadBlocks, BadRange};
 /// One member's log.
 #[derive(Debug)]
 struct Log {
-    /// What it is to name.
+    /// The ranges that the log must name.
     wanted: BadBlocks,
-    /// What it names, durably.
+    /// The ranges that the log names, durably.
     named: BadBlocks,
-    /// The same, as it lies on the disk. Without sectors where no log is kept, or one that is left
-    /// as it is.
+    /// `named` as it lies on the disk. Without sectors if the array keeps no log, or leaves it
+    /// untouched.
     on_disk: BadLog,
-    /// What is being written.
+    /// The write in flight.
     out: Option<Arc<BadLogWrite>>,
-    /// What lies behind what it says.
+    /// The state of the sectors behind the log's last.
     tail: Tail,
     /// Superblocks are told whether it says anything: since it was written, or came.
     is_told: bool,
 }
 
 impl Log {
-    /// What the next write will find, and what lies behind that.
+    /// The log that the next write will find, and its tail.
     fn base(&self) -> (&BadLog, Tail) {
         match &self.out {
             Some(out) => (&out.says, Tail::Blank),
@@ -87,8 +88,8 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// A range of a member holds what nobody can make: its log is to name it. False if the member
-    /// keeps no log, or there is no room in it.
+    /// The member cannot be given the data of `range`: its log must name it. False if the member
+    /// keeps no log, or the log has no room.
     #[must_use]
     pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> bool {
         let Some(log) = self.logs.get_mut(&member) else { return false };
@@ -153,13 +154,13 @@ impl BadLogs {
         said != Some(!log.named.is_empty())
     }
 
-    /// What of a member is not to be believed.
+    /// The ranges of a member that shards must not believe.
     pub(super) fn bad_blocks(&self, member: MemberId) -> Option<BadBlocks> {
         let log = self.logs.get(&member)?;
         if planted(Bug::BadBlockClearedEarly) {
             return Some(log.wanted.clone());
         }
-        // What is being written may be on the disk by now, or not.
+        // A write in flight may be on the disk by now, or not.
         let known = log.wanted.union(&log.named);
         Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }
@@ -199,7 +200,7 @@ mod tests {
         let says = logs.begin(MEMBER);
         assert_eq!(says.says.named().ranges(), [range(8, 8)]);
         assert_eq!(says.sectors, 0..8, "what lay there before is not known");
-        // What comes meanwhile is written next.
+        // A range marked during a write goes into the next write.
         assert!(logs.mark(MEMBER, range(32, 8)));
         assert!(!logs.is_due(MEMBER) && logs.is_any_out());
         assert!(logs.ended(MEMBER, true), "it says something now");
@@ -219,7 +220,7 @@ mod tests {
         logs.clear(MEMBER, range(12, 4));
         assert!(logs.ended(MEMBER, true));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4)]));
-        // One that is named while it is being written, and taken out again before that has ended.
+        // A range marked during a write, and cleared before that write has ended.
         assert!(logs.mark(MEMBER, range(40, 8)));
         logs.begin(MEMBER);
         logs.clear(MEMBER, range(40, 8));

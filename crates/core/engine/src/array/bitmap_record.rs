@@ -1,4 +1,4 @@
-//! What is to be written of a member's write-intent bitmap.
+//! The bytes of a write to a member's write-intent bitmap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub struct BitmapLook {
     pub unwritten: Option<u64>,
 }
 
-/// What a member's write-intent bitmap shall say, and what of it is news there.
+/// The new content of a member's write-intent bitmap, and the parts of it that differ there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapRecord {
     /// Its superblock.
     pub head: BitmapSuperblock,
     /// All of its bits.
     pub bits: Arc<Bits>,
-    /// What a lockless one says beyond them.
+    /// The marks of a lockless bitmap.
     pub marks: Option<Arc<LocklessMarks>>,
     /// The bits that differ from what the member's bitmap says lie in this range.
     pub changed: Range<u64>,
@@ -37,16 +37,16 @@ pub struct BitmapRecord {
     pub has_new_head: bool,
     /// It is not known what the member's bitmap says: all of it is to be written.
     pub is_whole: bool,
-    /// What members have there is not to be believed, and so is no part of this one: its superblock
+    /// The bits on members are not to be believed, and so are no part of this one: its superblock
     /// says *stale*.
     pub is_in_the_making: bool,
 }
 
-/// What is to be written of a member's write-intent bitmap: the offset on the device, in bytes, and
-/// the bytes. What is near it and lies in the same 4 KiB goes along, for devices that take no less.
+/// The write to a member's write-intent bitmap: the offset on the device, in bytes, and the bytes.
+/// It covers whole 4 KiB blocks, for devices that take no less.
 ///
 /// # Panics
-/// The member has no room for a bitmap: the array knows better.
+/// The member has no room for a bitmap: the array checks that before.
 #[must_use]
 pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u8>) {
     let at = superblock.device.super_offset_sectors;

@@ -1,4 +1,4 @@
-//! What the array asks its driver to do, and what it has to say to a person or a monitor.
+//! The effects that the array asks of its driver, and its notices for operators and monitors.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::request::Fault;
 use crate::work::{Found, Work};
 
-/// What the array asks its driver to do.
+/// An effect that the array asks of its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrayEffect {
     /// Give this view to every shard.
@@ -27,7 +27,7 @@ pub enum ArrayEffect {
     WriteMetadata {
         /// Whose.
         member: MemberId,
-        /// What, and hence where.
+        /// The record, which implies its place.
         record: MetadataRecord,
     },
     /// Write down durably which members have the update of this count, and say when
@@ -42,9 +42,8 @@ pub enum ArrayEffect {
         /// Whose.
         member: MemberId,
     },
-    /// The member is none any more. Whatever else it was asked for the array, by
-    /// [`Self::WriteMetadata`] or [`Self::Flush`], has failed: say so now, and nothing when it
-    /// ends.
+    /// The member has left the array. Every [`Self::WriteMetadata`] or [`Self::Flush`] in flight at
+    /// it has failed: the driver reports that now, and nothing when the request ends.
     Leave {
         /// Which.
         member: MemberId,
@@ -78,7 +77,7 @@ pub enum ArrayEffect {
     Work {
         /// Which.
         shard: ShardIndex,
-        /// What is to be done.
+        /// The work.
         work: Work,
     },
     /// Tell a person, or a monitor.
@@ -100,15 +99,15 @@ pub enum MetadataArea {
     Journal,
 }
 
-/// What is written there. The driver makes bytes of it: it knows the member's own numbers.
+/// The content of a metadata write. The driver makes the bytes: it knows the member's own numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataRecord {
-    /// What the superblock shall say of the array.
+    /// The array's state for the superblock.
     Superblock(Arc<SuperblockState>),
-    /// What the bad-block log shall name. What was written to the member before is made durable
-    /// first: a range that the log does not name any more is believed.
+    /// The new bad-block log. Earlier writes to the member are made durable first: a range that the
+    /// log no longer names is believed.
     BadBlocks(Arc<BadLogWrite>),
-    /// What the write-intent bitmap shall say.
+    /// The new write-intent bitmap.
     Bitmap(Arc<BitmapRecord>),
     /// A record for the partial parity log.
     ParityLog(Arc<ParityLogRecord>),
@@ -130,7 +129,7 @@ impl MetadataRecord {
     }
 }
 
-/// What becomes of a member that errs again and again.
+/// The reaction to a member that errs again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erring {
     /// Nothing: it stays, until a person or a spare comes.
@@ -180,8 +179,8 @@ pub enum Notice {
         /// How it failed.
         cause: Cause,
     },
-    /// The device of the write journal failed: nothing that is written from now on would be in it,
-    /// so writes are refused. All that was answered is on the members.
+    /// The write journal's device failed: no further write could be logged, so writes are refused.
+    /// All acknowledged writes are on the members.
     JournalLost {
         /// The journal's device.
         member: MemberId,
@@ -191,7 +190,7 @@ pub enum Notice {
     /// The bitmap file cannot be written any more: the array goes on without it, and whatever
     /// counted on it is brought in sync as a whole after a crash.
     BitmapFileLost {
-        /// The file, by the name that it has as if it were a member.
+        /// The file, by its name as a member.
         member: MemberId,
         /// How it failed.
         cause: Cause,
@@ -204,7 +203,7 @@ pub enum Notice {
         start: LogicalSector,
         /// How many; at least one.
         sectors: u64,
-        /// The last failure at a member before that, if it was one that the write had to do with.
+        /// The last member failure before that, if the write was involved in it.
         cause: Option<Cause>,
     },
     /// The file system below a member is full. Nothing is wrong with the member, so it stays; but
@@ -212,19 +211,19 @@ pub enum Notice {
     OutOfSpace {
         /// The member that could not grow.
         member: MemberId,
-        /// What could not be written.
+        /// The write that failed.
         cause: Cause,
     },
-    /// A member may not be written any more, and holds all that it should. It stays; but a write
-    /// was left half done, so writes are refused until the array is started again.
+    /// A member became write-protected, and holds all its data. It stays; but a write was left half
+    /// done, so writes are refused until the array is started again.
     WriteProtected {
         /// Which.
         member: MemberId,
-        /// What it did not take.
+        /// The write that it refused.
         cause: Cause,
     },
-    /// A member that waited for a slot, or had one and was not in it yet by any superblock, failed:
-    /// it is none any more. Nothing of the array was on it.
+    /// A spare failed, or a member that no superblock yet names in its slot: it leaves. It held no
+    /// data of the array.
     SpareLost {
         /// Which.
         member: MemberId,
@@ -260,7 +259,7 @@ pub enum Notice {
         slot: Slot,
         /// How many; what is older than an hour counts half for each hour.
         errors: u32,
-        /// What is done about it.
+        /// The reaction.
         erring: Erring,
     },
     /// A job has begun.

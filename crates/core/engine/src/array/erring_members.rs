@@ -1,5 +1,4 @@
-//! What the array does about members that err again and again; which of it, [`super::read_errors`]
-//! decides.
+//! The array's reaction to members that err again and again; [`super::read_errors`] decides it.
 
 use super::effect::{Erring, Notice};
 use super::machine::Array;

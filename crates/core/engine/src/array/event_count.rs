@@ -1,9 +1,9 @@
-//! How updates of superblocks are counted.
+//! Counts updates of superblocks.
 //!
-//! Every update adds one to `events`, and is said twice: as soon as nothing else has to be done,
-//! once more with one more event [check: every_change_is_said_twice]. So a member that is one
-//! behind has missed an update in whose course nothing was written, and one that was away while
-//! something was written is two behind:
+//! Every update adds one to `events`, and is written twice: the second time with one more event, as
+//! soon as nothing else has to be done [check: every_change_is_said_twice]. So a member that is one
+//! behind missed an update during which no write began. A member that was away during a write is
+//! two behind:
 //!
 //! ```text
 //!   events   40 clean ─▶ 41 active ─▶ 42 active ─▶ 43 clean ─▶ 44 clean
@@ -15,9 +15,9 @@
 //! Only between 41 and 42, and between 43 and 44, each a few milliseconds, does a killed array look
 //! like one whose update was cut short.
 //!
-//! With a spare, md's rule, so that it may sleep: going clean right after going active takes the
-//! event back, when nothing else changed and the array is whole, and nothing is said twice. The
-//! spare stays equal to the others and need not be woken
+//! With a spare, md's rule applies, so that the spare may sleep. Going clean right after going
+//! active takes the event back, if nothing else changed and the array is whole, and nothing is
+//! written twice. The spare stays equal to the others and need not be woken
 //! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest
 //! count; the time of the update tells it from the others.
 
@@ -32,7 +32,7 @@ pub(super) struct Events {
     may_step_back: bool,
 }
 
-/// What an update is about.
+/// The subject of an update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     /// A device's role changed; otherwise it is only a step between clean and active.
@@ -87,8 +87,8 @@ impl Events {
         self.count > self.unrecorded_count
     }
 
-    /// Every member of the array has the count; one that has not is lost, and that is recorded with
-    /// a count beyond its own.
+    /// Every member of the array has the count. A member without it is lost, and the array records
+    /// that with a count beyond its own.
     pub(super) fn note_on_every_member(&mut self) {
         self.unrecorded_count = 0;
     }

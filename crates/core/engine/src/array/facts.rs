@@ -68,13 +68,13 @@ impl Array {
         decide_job(&self.jobs.facts(now, &ground, !self.tells_all()))
     }
 
-    /// What consistency looks at.
+    /// The state that consistency reads.
     pub(super) fn consistency_ground(&self) -> ConsistencyGround<'_> {
         let Self { setup, roster, superblocks, caches, condition, .. } = self;
         ground(setup, roster, superblocks, caches, *condition)
     }
 
-    /// Consistency, what it looks at, and where it says what came of it.
+    /// Consistency, the state that it reads, and the outbox that it writes.
     pub(super) fn consistency_and_ground(
         &mut self,
     ) -> (&mut Consistency, ConsistencyGround<'_>, &mut Outbox) {
@@ -82,7 +82,7 @@ impl Array {
         (consistency, ground(setup, roster, superblocks, caches, *condition), out)
     }
 
-    /// What jobs look at.
+    /// The state that jobs read.
     pub(super) fn ground(&self) -> Ground<'_> {
         let Self { setup, roster, condition, .. } = self;
         let may_save = !condition.read_only

@@ -46,7 +46,7 @@ pub struct Array {
     pub(super) out: Outbox,
 }
 
-/// What never changes while the array is open.
+/// The settings that never change while the array is open.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) geometry: Arc<Geometry>,
@@ -91,8 +91,8 @@ impl Array {
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         roster.write_mostly = setup.write_mostly;
-        // As md does: nobody is to replay again what was replayed, with somebody missing that is
-        // here now.
+        // As md does: a later start must not replay the journal again, with a member missing that
+        // is here now.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
         if let Some(journal) = setup.journal {
             roster.has_journal(journal.member, journal.device_number);
@@ -113,8 +113,8 @@ impl Array {
         );
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
-        // Superblocks say active, and nothing is in doubt any more: what was replayed is not to be
-        // replayed at the next start.
+        // Superblocks say active, and nothing is in doubt any more: the next start must not replay
+        // the journal again.
         let is_settled = is_dirty && setup.resync_offset == u64::MAX;
         let absent = is_dirty && is_degraded && !setup.read_only;
         let on_disk = if has_intent { Activity::Clean } else { Activity::NotKept };
@@ -245,8 +245,8 @@ impl Array {
         self.roster.spares.iter().copied().collect()
     }
 
-    /// Members that are in the array: in a slot, or to have one, or waiting for one. What failed is
-    /// not among them, from the moment that it did.
+    /// The array's members: in a slot, about to get one, or spare. A failed member is none of them
+    /// from its failure on.
     #[must_use]
     pub fn members(&self) -> Vec<MemberId> {
         self.roster.all().collect()
@@ -258,13 +258,13 @@ impl Array {
         self.superblocks.tell_all(self.out.changes())
     }
 
-    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    /// The replacement, present or requested, of the member in `slot`.
     #[must_use]
     pub fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
         self.roster.replacement_of(slot)
     }
 
-    /// The slot whose member this one is to replace, or is wanted to.
+    /// The slot whose member this one replaces, or is requested to replace.
     #[must_use]
     pub fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
         self.roster.slot_wanted_to_replace(member)
@@ -361,7 +361,7 @@ impl Array {
         self.step(now);
     }
 
-    /// What jobs have asked for, and what of it has come back.
+    /// Jobs' requests and the answers to them.
     #[must_use]
     pub fn job_flow(&self) -> JobFlow {
         self.jobs.flow()

@@ -1,5 +1,5 @@
-//! What a person asks of members: that one comes, goes, fails, is replaced, or is read last. Each
-//! is refused by what is so, or noted; what becomes of it then, the array's machines decide.
+//! An operator's requests about members: add, remove, fail, replace, or read last. This file
+//! refuses a request or notes it; the array's machines carry it out.
 
 use braid_geometry::{Family, Slot};
 use braid_sim_hooks::{Mark, reached};
@@ -15,13 +15,12 @@ use crate::cause::Cause;
 use crate::ids::MemberId;
 
 impl Array {
-    /// A device that is no member is to become one, under a name that none had: it waits as a
-    /// spare, and gets the slot that is wanted, or another that has no member; or it replaces a
-    /// member.
+    /// Adds a device as a spare under a new name. It then gets the wanted slot or another without a
+    /// member, or replaces a member.
     ///
     /// # Errors
-    /// The array takes no writes, or keeps nothing twice; the slot that it is wanted for has
-    /// nothing to be replaced.
+    /// The array takes no writes, or has no redundancy; or the wanted slot has no member to
+    /// replace.
     pub fn handle_member_added(
         &mut self,
         now: Instant,
@@ -48,11 +47,11 @@ impl Array {
         Ok(())
     }
 
-    /// Whether a person may have a member replaced.
+    /// Whether the operator can have a member replaced.
     ///
     /// # Errors
-    /// It is none, does not hold all itself, or is being replaced; or the array takes no writes, or
-    /// keeps nothing twice.
+    /// It is in no slot, is still being filled, or is already being replaced; or the array takes no
+    /// writes, or has no redundancy.
     pub fn may_replace(&self, member: MemberId) -> Result<Slot, MemberRefusal> {
         self.may_change_members()?;
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;

@@ -1,8 +1,9 @@
-//! The control side: who is a member, what the superblocks say, whether writes may start.
+//! The control side: the members, the content of superblocks, and whether writes may start.
 //!
-//! One machine per array. It is fed reports of the shards and results of its own effects. Four
-//! rooms, as everywhere: `facts` folds it into a small value, `decide` is the pure table that says
-//! what comes next, `act` does it, and `machine` says what there is to change:
+//! There is one machine for each array. Its inputs are the shards' reports and the results of its
+//! own effects. It has four rooms, as all machines here: `facts` folds the state into a small
+//! value, `decide` is the pure table of next actions, `act` carries them out, and `machine` holds
+//! the state:
 //!
 //! ```text
 //!            a shard wants to write            nothing written for a while, or stop

@@ -1,14 +1,15 @@
-//! The written order among the array's machines, and what the table of each sees of the others.
+//! The priorities among the array's machines, and the state that each one's table sees of the
+//! others.
 //!
-//! Superblocks, members' caches, jobs and consistency have a table each. It gives its first row
-//! that fits, and whose turn that is; the array does what has the earliest turn. So [`Turn`] is the
-//! policy: what has ended is settled, a failed member is recorded before anything else (I4), then
-//! writers are let in, then flushes are served, then the array turns clean. [check:
-//! the_tables_keep_their_promises]
+//! Superblocks, members' caches, jobs and consistency have a table each. A table returns its first
+//! row that fits, and that row's turn; the array takes the action with the earliest turn. So
+//! [`Turn`] is the policy: ended work is settled, a failed member is recorded before anything else
+//! (I4), then writers are let in, then flushes are served, then the array turns clean.
+//! [check: the_tables_keep_their_promises]
 //!
 //! Superblocks, caches and bitmaps are three resources. Each has at most one task, and all may have
-//! one at once, except that nothing is written to superblocks between the last flush and the update
-//! that says clean.
+//! one at once. One exception: no superblock is written between the last flush and the update that
+//! says clean.
 
 use super::consistency::Changing;
 

@@ -1,4 +1,4 @@
-//! What is to be written of a member's parity log.
+//! The bytes of a write to a member's parity log.
 
 use braid_ondisk::{LogPlace, LoggedEntry, PPL_HEADER_BYTES, PplRecord, Superblock};
 
@@ -13,20 +13,19 @@ pub struct ParityLogRecord {
     pub generation: Option<u64>,
     /// Records before it that count beside it; none in md's logs.
     pub before: u32,
-    /// What it is about.
+    /// The entries of the record.
     pub entries: Vec<LoggedEntry>,
-    /// What the area holds is of no use, and may look like records: all of it is written.
+    /// The area's old content is useless, but may look like records: the write covers all of it.
     pub is_whole: bool,
     /// The array keeps no log any more: what says that there is one of our own is wiped out, and
     /// nothing else is written.
     pub is_end: bool,
 }
 
-/// What is to be written of a member's partial parity log: the offset on the device, in bytes, and
-/// the bytes.
+/// The write to a member's partial parity log: the offset on the device, in bytes, and the bytes.
 ///
 /// # Panics
-/// The member has no log: the array knows better.
+/// The member has no log: the array checks that before.
 #[must_use]
 pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64, Vec<u8>) {
     let place = record.place;

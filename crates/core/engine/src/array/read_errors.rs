@@ -1,10 +1,10 @@
-//! Members that err again and again: how many of their read errors were corrected, and what is to
-//! be done about a member with too many.
+//! Members that err again and again: counts their corrected read errors, and decides the reaction
+//! to a member with too many.
 //!
-//! A shard that could not read a sector writes it again, from what the other members say, and tells
-//! the array of each such run that the member took. One is nothing; many in a few hours are a disk
-//! that dies. As md does, the count is halved for each hour that has passed; a member is *over*
-//! while its count is beyond the limit.
+//! A shard that could not read a sector rewrites it from the other members, and reports each such
+//! run that the member took. One is harmless; many in a few hours mean a dying disk. As md does,
+//! the count halves for each hour that passes; a member is *over* while its count is beyond the
+//! limit.
 //!
 //! | over | being replaced | copies | a spare is free | may be put out | told | action |
 //! |---|---|---|---|---|---|---|
@@ -15,11 +15,11 @@
 //! | yes | no  |     |     |     | no  | Warn |
 //! | yes | no  |     |     |     | yes | Wait |
 //!
-//! The first line that fits is taken. "Copies" and "may be put out" hold what a person has set,
-//! too: [`crate::OnReadErrors::Warn`] allows neither, [`crate::OnReadErrors::Fail`] both.
+//! The first row that fits is taken. "Copies" and "may be put out" include the operator's setting:
+//! [`crate::OnReadErrors::Warn`] allows neither, [`crate::OnReadErrors::Fail`] both.
 //! [check: a_member_is_put_out_only_where_the_rest_bears_it]
 //!
-//! It is not told of sectors that stay unreadable: a log names those, and nobody reads them again.
+//! Sectors that stay unreadable do not count: a log names them, and no shard reads them again.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,6 @@ pub struct ReadErrors {
     pub is_over: bool,
 }
 
-/// What is known of one member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     corrected: u64,
@@ -61,7 +60,7 @@ impl Count {
     }
 }
 
-/// What the array knows of its members' read errors.
+/// The read errors of all members.
 #[derive(Debug)]
 pub(super) struct Errors {
     pub(super) limit: ReadErrorLimit,
@@ -97,14 +96,13 @@ pub(super) struct Facts {
     pub(super) is_replaced: bool,
     /// A spare may be filled from it.
     pub(super) copies: bool,
-    /// One waits that nobody else needs.
+    /// A spare waits that no slot needs.
     pub(super) has_spare: bool,
     /// It may be put out: a person has set so, and the others bear it.
     pub(super) may_go: bool,
     pub(super) is_told: bool,
 }
 
-/// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Wait,

@@ -1,5 +1,5 @@
-//! Why the array does not do what a person asks of it. Whoever shows it to people finds words, and
-//! a way out.
+//! Reasons for which the array refuses an operator's request. The caller that shows them adds words
+//! and a way out.
 
 /// Why members are left as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum MemberRefusal {
     /// It is being recovered: it cannot be copied from.
     #[error("it does not hold all that it should yet")]
     Unrecovered,
-    /// What is to take its place is no spare.
+    /// The chosen replacement is no spare.
     #[error("what is to take its place is no spare of the array")]
     NoSpare,
     /// It was opened for reading, has lost too much, or is being stopped.

@@ -1,12 +1,16 @@
-//! Who is a member, and which losses the survivors' superblocks do not tell yet.
+//! The array's members, and the losses that the survivors' superblocks do not record yet.
 //!
-//! A member that failed leaves `slots` at once, so that no superblock counts it any more, but it
-//! stays in the *published* slots until the update that says so is durable. Until then no shard
-//! sees it gone, so no shard answers a write that it missed (I4).
+//! A failed member leaves `slots` at once, so that no superblock counts it any more. It stays in
+//! the *published* slots until the update that records the loss is durable. Until then every shard
+//! still sees it, so no shard acknowledges a write that it missed (I4).
 //!
 //! A member that holds all may have a *replacement*, as md calls it: one more member for its slot,
-//! which takes every write that it takes, and is filled from it. When one of the two goes,
-//! whichever, that is a loss like any other: until it is recorded, shards see both.
+//! which takes every write that it takes, and is filled from it. If either of the two leaves, that
+//! is a loss like any other: shards see both until it is recorded.
+//!
+//! The superblock of a member that has just come is written last in an update (`told_last`),
+//! because older superblocks still call its number faulty. The write journal's device is always
+//! last.
 //!
 //! ```text
 //!   spare ──superblocks say so──▶ replacement ──filled, and said so─▶ in the slot, which the old member leaves
@@ -32,7 +36,7 @@ pub(super) struct Unrecorded {
     pub(super) member: MemberId,
     pub(super) slot: Slot,
     pub(super) why: WhyOut,
-    /// What shards see in the slot until then.
+    /// The member as shards see it in the slot until then.
     view: MemberView,
     /// The update that is being written tells so.
     in_update: bool,
@@ -47,16 +51,16 @@ pub(super) enum WhyOut {
     Replaced(MemberId),
 }
 
-/// What a spare is for, if a person has said so.
+/// The operator's purpose for a spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The slot that it is to have.
     pub slot: Slot,
-    /// The slot has a member, and it is to take its place.
+    /// It replaces the slot's member.
     pub replaces: bool,
 }
 
-/// Who came into a slot.
+/// A member that came into a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Come {
     /// It is the slot's member.
@@ -70,7 +74,7 @@ pub(super) enum Come {
 pub(super) struct Roster {
     /// Without their replacements.
     pub(super) slots: Vec<Option<MemberView>>,
-    /// Each as it is in the slot once it is alone there.
+    /// Each as it will be in the slot once it is alone there.
     replacements: BTreeMap<Slot, MemberView>,
     pub(super) device_numbers: BTreeMap<MemberId, u16>,
     pub(super) spares: BTreeSet<MemberId>,
@@ -146,8 +150,7 @@ impl Roster {
         !self.spares.is_empty()
     }
 
-    /// The slot that `member` occupies.
-    /// The member in a slot, and the one that is to take its place.
+    /// The member in a slot, and its replacement.
     pub(super) fn members_of(&self, slot: Slot) -> impl Iterator<Item = MemberId> {
         let member = self.slots[usize::from(slot.0)].as_ref().map(|member| member.id);
         member.into_iter().chain(self.replacements.get(&slot).map(|one| one.id))
@@ -190,20 +193,20 @@ impl Roster {
         self.wanted_by_itself.remove(&spare);
     }
 
-    /// The same, as nobody asked for it: a slot without a member needs the spare more.
+    /// A wish of the array itself: a slot without a member needs the spare more.
     pub(super) fn wish_by_itself(&mut self, spare: MemberId, slot: Slot) {
         self.wish_to_replace(spare, slot);
         self.wanted_by_itself.insert(spare);
     }
 
-    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    /// The replacement, present or wished for, of the member in `slot`.
     pub(super) fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
         let is_it = |wish: &Wish| wish.replaces && wish.slot == slot;
         let wished = self.wanted.iter().find(|(_, wish)| is_it(wish)).map(|(member, _)| *member);
         self.replacements.get(&slot).map(|one| one.id).or(wished)
     }
 
-    /// The slot of which `member` is the replacement, or is wanted to be.
+    /// The slot whose member `member` replaces, or is wished to replace.
     pub(super) fn slot_wanted_to_replace(&self, member: MemberId) -> Option<Slot> {
         let wish = self.wanted.get(&member).filter(|wish| wish.replaces);
         self.slot_to_replace(member).or(wish.map(|wish| wish.slot))
@@ -262,7 +265,7 @@ impl Roster {
         }
     }
 
-    /// A spare that no slot without a member needs, and that nobody wants for another use.
+    /// A spare that no slot without a member needs, and that no wish claims.
     pub(super) fn idle_spare(&self) -> Option<MemberId> {
         let replaces = |spare: &MemberId| self.wanted.get(spare).is_some_and(|wish| wish.replaces);
         let is_whole = self.missing_count() == 0;
@@ -318,11 +321,12 @@ impl Roster {
         self.slot_of(member).map(Come::Member).or(replaces)
     }
 
-    /// Members whose superblocks come last in an update: older ones still call their numbers
-    /// faulty. One that said first that it is in would be the newest, and called out by all others.
+    /// Members whose superblocks are written last in an update: older superblocks still call their
+    /// numbers faulty. If such a member were written first, its superblock would be the newest, and
+    /// all others would call it out.
     ///
-    /// The journal's device is always one of them: with its tail it lets go of what a member may
-    /// have missed that all others' superblocks have to call out first.
+    /// The journal's device is always among them. Its new tail drops writes that a member may have
+    /// missed; all other superblocks have to call that member out first.
     pub(super) fn told_last(&self) -> BTreeSet<MemberId> {
         self.unnamed.iter().copied().chain(self.journal).collect()
     }
@@ -419,7 +423,7 @@ impl Roster {
         old
     }
 
-    /// What a shard that knows everyone sees in `slot`.
+    /// The member in `slot` as a shard with the full view sees it.
     fn shown(&self, slot: Slot) -> Option<MemberView> {
         let is_known = |member: &MemberId| !self.newcomers.contains(member);
         let view = self.slots[usize::from(slot.0)].as_ref().filter(|one| is_known(&one.id))?;
@@ -433,7 +437,7 @@ impl Roster {
         })
     }
 
-    /// Members that do not hold all yet, and how far they are.
+    /// Members that are still being filled, and their progress.
     pub(super) fn recovering(&self) -> impl Iterator<Item = (Slot, MemberId, u64)> {
         let slots = (0u16..).map(Slot).zip(&self.slots);
         slots.filter_map(|(slot, member)| {
@@ -442,8 +446,7 @@ impl Roster {
         })
     }
 
-    /// Sectors of a member that is being filled, in a slot or beside one, that hold what they
-    /// should; none of another.
+    /// Sectors that a member in recovery holds, in a slot or beside one; `None` for other members.
     pub(super) fn held(&self, member: MemberId) -> Option<u64> {
         let mut filled = self.recovering().chain(self.replacements());
         filled.find(|(_, id, _)| *id == member).map(|(.., sectors)| sectors)
@@ -470,7 +473,7 @@ impl Roster {
         true
     }
 
-    /// What bad-block logs name of members in slots.
+    /// The ranges of members in slots that bad-block logs name.
     pub(super) fn named(&self) -> impl Iterator<Item = (Slot, &BadBlocks)> {
         let slots = (0..).map(Slot).zip(&self.slots);
         slots.filter_map(|(slot, view)| Some((slot, &*view.as_ref()?.bad_blocks)))
@@ -581,7 +584,7 @@ impl Roster {
         self.superblock_targets(spares_too).chain(self.journal)
     }
 
-    /// Members that hold less than they should, and how much that is: for superblocks.
+    /// Members that are still being filled, and the sectors that they hold: for superblocks.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = (MemberId, u64)> {
         let recovering = self.recovering().map(|(_, member, sectors)| (member, sectors));
         let replacements = self.replacements().map(|(_, member, sectors)| (member, sectors));

@@ -37,7 +37,7 @@ pub struct SpareSetup {
     pub bad_log_sectors: u16,
     /// Its superblock takes more than one sector, so that a power cut can tear it.
     pub tears: bool,
-    /// What it held of the array before it went, if it did.
+    /// The data that it held of the array before it went, if it was a member.
     pub returns: Option<Returns>,
     /// Where it keeps a partial parity log, if it has room for one.
     pub parity_log: Option<LogPlace>,
@@ -66,12 +66,12 @@ pub struct ReplacementSetup {
 pub struct BitmapSetup {
     /// Its superblock; what it counts of events is written anew.
     pub head: BitmapSuperblock,
-    /// Bits that may not be cleared yet: those that members' bitmaps have, or all of them if these
-    /// are not believed.
+    /// Bits that must stay set for now: those of the members' bitmaps, or all if these are not
+    /// believed.
     pub says: Bits,
     /// Bits beyond the resync offset whose sectors are in doubt; none where bits are not believed.
     pub doubt: Option<Bits>,
-    /// What a lockless one says beyond bits.
+    /// The marks of a lockless bitmap.
     pub marks: Option<LocklessMarks>,
 }
 
@@ -85,7 +85,7 @@ pub struct ParityLogSetup {
     pub newest: Option<(u64, u64)>,
 }
 
-/// The write journal of an array. What it says has been replayed to the members that are there, and
+/// The write journal of an array. Its content has been replayed to the present members, and
 /// flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSetup {
@@ -136,18 +136,18 @@ pub struct ArraySetup {
     pub events: u64,
     /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.
     pub resync_offset: u64,
-    /// What was accepted of it, if a member is missing.
+    /// The risk that the operator accepted, if a member is missing.
     pub accepted_risk: Option<AcceptedRisk>,
     /// Its bitmap, if members have one. An array without redundancy has none.
     pub bitmap: Option<BitmapSetup>,
-    /// Whether superblocks are to name a bitmap; none to leave what each of them says: whoever
-    /// opens the array does not keep it.
+    /// Whether superblocks shall name a bitmap. `None` leaves each as it is: this opener keeps no
+    /// bitmap.
     pub names_bitmap: Option<bool>,
-    /// The bitmap file that has the bitmap, and our own parity log if there is one, by the name
-    /// that it has as if it were a member.
+    /// The file with the bitmap, and with our own parity log if the array keeps one, by its name as
+    /// a member.
     pub bitmap_file: Option<MemberId>,
-    /// The partial parity logs of members, spares among them, if the array keeps such logs; one
-    /// alone, that of the bitmap file, where that is given. What they were about is replayed.
+    /// The partial parity logs of members and spares, if the array keeps such logs; only that of
+    /// the bitmap file, if the array has one. Their records are replayed.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
     /// Whether superblocks say of our own log that it counts.
     pub log_counts: bool,

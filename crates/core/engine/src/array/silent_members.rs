@@ -1,4 +1,7 @@
-//! What the array does about members that do not answer: which go away, and how they come back.
+//! The array's reaction to members that do not answer: which go away, and how they return.
+//!
+//! The rule and the state of an absent member are in `away.rs`; the requests that it still holds
+//! are in `context/left.rs`.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached};
@@ -51,8 +54,8 @@ impl Array {
         self.away.has(member) && may_come && !self.roster.is_unrecorded(member)
     }
 
-    /// Members that the driver has asked for something, and for how many milliseconds nothing has
-    /// come back from each. Where most are silent, it is not them: nobody goes.
+    /// Members with requests in flight, and the milliseconds since the last answer of each. If most
+    /// are silent, the cause is not the members: none goes away.
     pub fn handle_silence(&mut self, now: Instant, silent: &[(MemberId, u64)]) {
         let Some(limit_ms) = self.away.patience.silence_ms else { return };
         let in_slots = silent.iter().filter_map(|(member, silent_ms)| {
@@ -78,11 +81,11 @@ impl Array {
         self.step(now);
     }
 
-    /// A member that was away has answered all that it was asked, and comes back as `newcomer`: to
-    /// its slot, or as a spare if another has that by now.
+    /// A member that was away has answered all its requests, and comes back as `newcomer`: to its
+    /// slot, or as a spare if another member has taken that.
     ///
     /// # Errors
-    /// As [`Self::handle_member_added`] says: it stays away.
+    /// As for [`Self::handle_member_added`]: it stays away.
     pub fn handle_member_returned(
         &mut self,
         now: Instant,
@@ -109,14 +112,14 @@ impl Array {
         let holds_all = !self.roster.is_lost(slot);
         let is_alone = self.roster.replacement_of(slot).is_none();
         let is_lost = |other: Slot| is_suspect(other) || self.roster.is_lost(other);
-        // What is in doubt may read as another copy has it, or as nothing. What a log names of
-        // another member, only this one may have; one with a log that names anything comes back
-        // as a blank one.
+        // Sectors in doubt may read as another copy, or as zeroes. This member may be the only one
+        // that holds sectors that another's log names. A member whose own log names ranges comes
+        // back blank.
         let agrees = self.condition.resync_offset == u64::MAX;
         let is_whole = self.roster.named_sectors() == 0;
         let may_be = self.may_change_members().is_ok() && !self.roster.is_newcomer(member);
-        // One that is being filled is not needed, and would hold every write up. It is filled from
-        // the start when it is back.
+        // A member that is being filled is not needed, and would hold every write up. After its
+        // return it is filled from the start.
         let is_needed = !self.setup.geometry.survives(&is_lost)
             || holds_all && !(agrees && is_whole && self.tells_what_is_missed());
         may_be && is_alone && !is_needed

@@ -1,10 +1,11 @@
-//! Who sits out: members whose latency has left their siblings' band are read around for a while.
+//! Decides which members sit out: a member whose latency has left its siblings' band is read around
+//! for a while.
 //!
 //! # Theory
 //!
-//! Shards tell, a few times a second, how long a member's reads took and how long the oldest one
-//! has been under way ([`Pace`]). A member's *figure* is the larger of the two: the smoothed mean,
-//! or the age of the oldest. It is compared with the median of its siblings' figures:
+//! Shards report, a few times a second, how long a member's reads took and how long the oldest one
+//! has been in flight ([`Pace`]). A member's *figure* is the larger of the two: the smoothed mean,
+//! or the age of the oldest. The rule compares it with the median of its siblings' figures:
 //!
 //! ```text
 //!   limit = max(min_ms, factor x median of the others)
@@ -15,13 +16,13 @@
 //!    └── below half of the limit for a second, in several reports ◀──────────┘
 //! ```
 //!
-//! What has not ended counts, since a member that stalls ends nothing. What ends while a member
-//! sits out (mostly the shards' probes) says when it is well again. A member that comes back and
-//! sits out again soon has to be well for twice as long each time.
+//! Requests in flight count, since a member that stalls completes none. Requests that complete
+//! while a member sits out (mostly the shards' probes) show when it is well again. A member that
+//! comes back and sits out again soon has to be well for twice as long each time.
 //!
-//! It stays a full member: it is written, and it is read where nothing else can be. Whether the
-//! array goes on being served never depends on it alone, hence the bound: those that sit out and
-//! those that are missing together are never more than the level can lose.
+//! It stays a full member: it is written, and it is read if no other member can serve the read. The
+//! array must never depend on it alone, hence the bound: members that sit out and missing members
+//! together are never more than the level can lose.
 //!
 //! # Invariants
 //! - Never more sit out than the level can do without
@@ -60,7 +61,7 @@ const FRESH_MS: u64 = 2000;
 /// A nanosecond count of milliseconds.
 pub(super) const MS: u64 = 1_000_000;
 
-/// What is known of one member.
+/// The measurements of one member.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     /// Smoothed; as of when.
@@ -120,7 +121,7 @@ impl Watched {
     }
 }
 
-/// What the array knows of its members' pace.
+/// The measurements of all members, and the members that sit out.
 #[derive(Debug)]
 pub(super) struct SittingOut {
     pub(super) settings: SitOut,
@@ -132,7 +133,7 @@ pub(super) struct SittingOut {
     pub(super) heard: Instant,
 }
 
-/// What has become of a member.
+/// A member's change of state.
 pub(super) enum Change {
     Out { latency_ns: u64, siblings_ns: u64 },
     Back { after_ns: u64 },
@@ -231,7 +232,7 @@ impl SittingOut {
         }
         let after_ns = now.0 - out.since.0;
         watched.out = None;
-        // What it was like before says nothing any more.
+        // Its earlier latencies no longer count.
         watched.mean_ns = Some((pace.mean_ns, now));
         watched.returns = (watched.returns.0 + 1, Some(now));
         self.past_ns += after_ns;

@@ -1,4 +1,4 @@
-//! What the array does about slow members: which may sit out, and telling shards and the driver.
+//! The array's reaction to slow members: which may sit out, and the notices to shards and driver.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! From what the array wants its superblocks to say to the update of one member's.
+//! Makes the content of one member's superblock from the state that the array wants to record;
+//! `event_count.rs` decides its event count.
 //!
-//! Every driver writes superblocks this way. The time is the driver's to tell: one for all members
-//! of an update, which is what tells an old copy of a member from the member where the counts are
-//! equal.
+//! Every driver writes superblocks this way. The driver supplies the time, one for all members of
+//! an update: it tells an old copy of a member from the member if their counts are equal.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct DeviceRole {
     pub device_number: u16,
     /// Its slot; none for a spare.
     pub slot: Option<Slot>,
-    /// It is to take the place of the member in the slot.
+    /// It replaces the member in the slot.
     pub is_replacement: bool,
 }
 
@@ -99,7 +99,7 @@ impl ShapeState {
     }
 }
 
-/// What all superblocks of the array shall say after an update.
+/// The state that all superblocks of the array record after an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuperblockState {
     /// The event counter.
@@ -110,14 +110,14 @@ pub struct SuperblockState {
     pub roles: Arc<[DeviceRole]>,
     /// Members that do not hold all yet: how many sectors of their data area hold what they should.
     pub recovered: Arc<[(MemberId, u64)]>,
-    /// Members whose bad-block log was written, and whether it names anything. What superblocks say
-    /// of the others stays.
+    /// Members whose bad-block log was written, and whether it names any range. Superblocks keep
+    /// their statement about other members.
     pub bad_blocks: Arc<[(MemberId, bool)]>,
-    /// There is a parity log of our own that names all that may be in doubt, and where.
+    /// Our own parity log names all sectors that may be in doubt; this is its place.
     pub log_counts: Option<LogHome>,
     /// Whether there is a write-intent bitmap; none to leave what each says.
     pub has_bitmap: Option<bool>,
-    /// Where members have a partial parity log; nobody has one if this is empty.
+    /// Places of members' partial parity logs; empty if no member has one.
     pub ppls: Arc<[(MemberId, PplPlace)]>,
     /// The write journal, if there is one.
     pub journal: Option<JournalState>,
@@ -150,13 +150,13 @@ pub struct UpdateTimes {
 }
 
 impl UpdateTimes {
-    /// Those that follow the newest superblock of an array, whatever the clock says now.
+    /// The event count and time after an array's newest superblock, whatever the clock says now.
     #[must_use]
     pub fn after(newest: &Superblock) -> Self {
         Self::of_update(newest.state.events, newest.state.update_time)
     }
 
-    /// Those that follow an update.
+    /// The event count and time after an update.
     #[must_use]
     pub fn of_update(events: u64, time: Timestamp) -> Self {
         Self { events, time }
@@ -179,12 +179,11 @@ impl UpdateTimes {
     }
 }
 
-/// What brings a member that has fewer than `events` level with that count, if it has.
+/// The superblock that brings a member with fewer than `events` events level with that count.
 ///
-/// Being one behind is no harm: the member missed an update, but no write that the update was to
-/// allow. If the next update then reached only some members, it would be two behind the newest, and
-/// be called stale. So it is brought level first, with the newest table; dirty if any member says
-/// so.
+/// One event behind is harmless: the member missed an update, but no write that the update allowed.
+/// If the next update then reached only some members, it would be two behind the newest, and be
+/// called stale. So it is levelled first, with the newest table; dirty if any member says so.
 #[must_use]
 pub fn level_with(
     superblock: &Superblock,
@@ -203,11 +202,11 @@ pub fn level_with(
     })
 }
 
-/// Has one member's superblock say `state`, on a device of this size.
+/// Writes `state` into one member's superblock, for a device of this size.
 ///
 /// # Errors
-/// The superblock cannot say the shape, and is as it was. Whoever begins a reshape tries that on
-/// every member first.
+/// The superblock cannot express the shape, and stays unchanged. A caller that begins a reshape
+/// tries that on every member first.
 pub fn apply_to(
     superblock: &mut Superblock,
     member: MemberId,
@@ -247,11 +246,10 @@ pub fn apply_to(
     Ok(())
 }
 
-/// What is to be written to a member's bad-block log: the offset on the device, in bytes, and the
-/// bytes.
+/// The write to a member's bad-block log: the offset on the device, in bytes, and the bytes.
 ///
 /// # Panics
-/// The member keeps no such log, or it has no room: the array knows better.
+/// The member keeps no such log, or it has no room: the array checks that before.
 #[must_use]
 pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, Vec<u8>) {
     let place = superblock.device.bad_block_log.expect("it keeps a log");
@@ -490,7 +488,7 @@ mod tests {
                 assert_eq!((told.to_bytes(), &told), (expected.to_bytes(), &expected));
                 assert_eq!((told.shape(), told.state.role), (own, Role::Active(member.0)));
 
-                // What is not named anew goes on as it is.
+                // Logs that the update does not name continue unchanged.
                 let mut on = begun(Vec::new());
                 let reshape = on.reshape.as_mut().expect("one is under way");
                 reshape.position_sectors = 1024;

@@ -1,5 +1,5 @@
-//! Carrying out what is done for no client: what jobs have done counts, bad-block logs, slots that
-//! lack members. What is to be done next, [`super::jobs`] decides.
+//! Carries out work that no client asked for: jobs' results, bad-block logs, slots without a
+//! member. [`super::jobs`] decides the next step.
 
 use braid_geometry::MemberSector;
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
@@ -21,9 +21,9 @@ impl Array {
         match action {
             UpkeepAction::TreatErring => self.treat_erring(now),
             UpkeepAction::TakeSpare => self.take_spare(now),
-            // A loss of the old one, to be recorded. Had superblocks not said before that the new
-            // one holds all, power could be cut when some call the old one out, and the new one's
-            // own still says that it holds little.
+            // The array records this as a loss of the old member. Superblocks must have said before
+            // that the new one holds all. Otherwise a power cut could leave some superblocks that
+            // call the old one out, and the new one's own that still says it holds little.
             UpkeepAction::Replace => {
                 let filled = self.roster.filled().expect("one holds all");
                 let is_said = self.tells_all();
@@ -98,7 +98,7 @@ impl Array {
         self.roster.superblock_targets(false).filter(|member| self.bad_logs.is_due(*member))
     }
 
-    /// A log says what it was to, or could not be written.
+    /// The write of a bad-block log is durable, or has failed.
     pub(super) fn bad_blocks_written(&mut self, member: MemberId, is_written: bool) {
         // Superblocks say whether a log says anything.
         let is_news = self.bad_logs.ended(member, is_written);
@@ -123,9 +123,9 @@ impl Array {
         self.tell_bad_blocks(cause.member);
     }
 
-    /// A shard has done what a job asked for, or could not. What cannot be made is written down in
-    /// the logs of those that lack it, and asked for once more when that is durable: clients may
-    /// have written it meanwhile. Then it is given up.
+    /// A shard has finished a job's work, or failed. The logs of lacking members get the sectors
+    /// that cannot be made. When these are durable the job asks once more, since clients may have
+    /// written the sectors meanwhile; then it gives them up.
     pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
         let unmade = self.jobs.work_done(now, id, outcome);
         let passed = self.jobs.passed();

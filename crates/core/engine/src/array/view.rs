@@ -1,4 +1,4 @@
-//! What the control side tells the shards: an immutable picture of the array, with an epoch.
+//! The control side's message to the shards: an immutable picture of the array, with an epoch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,13 +60,13 @@ impl MemberView {
         }
     }
 
-    /// Whether all of a range has been recovered. What of it is bad is another question.
+    /// Whether all of a range has been recovered; bad blocks in it are another question.
     #[must_use]
     pub fn holds(&self, start: MemberSector, sectors: u64) -> bool {
         self.lacks_from(start, sectors).is_none()
     }
 
-    /// The first sector of a range that has not been recovered, if there is one.
+    /// The first sector of a range that has not been recovered.
     #[must_use]
     pub fn lacks_from(&self, start: MemberSector, sectors: u64) -> Option<MemberSector> {
         let end = start.0 + sectors;
@@ -81,7 +81,7 @@ impl MemberView {
 /// Where writes may begin by the write-intent bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentView {
-    /// Whose bits these are. What is reported of bits names it.
+    /// The bitmap of these bits. Reports about bits name it.
     pub bitmap: BitmapId,
     /// Bits that are durable on every member.
     pub open: Arc<Bits>,
@@ -90,9 +90,9 @@ pub struct IntentView {
     pub revocation: u64,
     /// Its marks say where no client has written: what clients give up is of interest.
     pub is_lockless: bool,
-    /// Of a lockless bitmap: bits for sectors in which redundancy agrees only where a client has
-    /// written. What a client wrote can be solved for; parity is not modified, and where nobody
-    /// wrote nothing is promised.
+    /// For a lockless bitmap: bits for sectors in which redundancy agrees only where a client has
+    /// written. A client's data can be reconstructed there; parity is never modified by rmw. Other
+    /// sectors promise nothing.
     pub unsynced: Option<Arc<Bits>>,
 }
 
@@ -111,7 +111,7 @@ pub struct ArrayView {
     /// own unit: member sectors for levels 1, 4, 5, 6, array sectors for level 10); `u64::MAX` when
     /// all of it does.
     pub resync_offset: u64,
-    /// What was accepted where it may not agree, if anything was.
+    /// The risk that the operator accepted where redundancy may not agree.
     pub accepted_risk: Option<Arc<AcceptedRisk>>,
     /// Of the sectors beyond that, those that these bits stand for are in doubt, and no others;
     /// none where all are.
@@ -173,13 +173,13 @@ impl ArrayView {
         self.slots.get(usize::from(slot.0)).and_then(Option::as_ref)
     }
 
-    /// Whether `member` is in `slot`, or is to replace the one that is.
+    /// Whether `member` is in `slot`, or is the replacement there.
     #[must_use]
     pub fn has(&self, slot: Slot, member: MemberId) -> bool {
         self.member(slot).is_some_and(|one| one.id == member || one.replacement == Some(member))
     }
 
-    /// Whether `member` is in any slot, or is to replace one that is.
+    /// Whether `member` is in any slot, or is a replacement in one.
     #[must_use]
     pub fn is_used(&self, member: MemberId) -> bool {
         let is_it = |one: &MemberView| one.id == member || one.replacement == Some(member);
@@ -201,7 +201,7 @@ impl ArrayView {
         usable.then_some(member.id)
     }
 
-    /// Ranges of a member that are not to be believed, as it is in `slot` or is to be.
+    /// Bad ranges of a member, in `slot` or as its replacement.
     #[must_use]
     pub fn bad_blocks_of(&self, slot: Slot, id: MemberId) -> Option<&BadBlocks> {
         let member = self.member(slot)?;
@@ -238,8 +238,8 @@ pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u
     row..stripe.row_start(last.row).0 + chunk
 }
 
-/// All sectors of the array of which some are counted in this range: what [`resync_range`] gives
-/// for each part of them, and for no other, is in there.
+/// All sectors of the array that this range covers in part: exactly those for which
+/// [`resync_range`] returns a part of it.
 pub(super) fn sectors_of_resync(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let Geometry::Stripe(stripe) = geometry else {

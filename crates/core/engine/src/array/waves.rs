@@ -1,11 +1,11 @@
-//! In which order superblocks are written that can tear: never so many at once that a power cut
-//! could cost the array more members than its level can miss.
+//! The order of superblock writes that can tear: never so many at once that a power cut could cost
+//! the array more members than its level can miss.
 //!
-//! A sector is written whole or not at all, a superblock of several sectors is not: some of its
-//! sectors are new, some old, its checksum fits neither, and its member is lost at the next start.
-//! So long superblocks whose tables change are written in waves, each only after the one before is
-//! durable. What is torn together lies in one wave; all before it have the new superblock, all
-//! after it the old one, one event apart, so that those are the array.
+//! A device writes a sector whole or not at all, but not a superblock of several sectors. A torn
+//! superblock has new and old sectors, its checksum fits neither, and its member is lost at the
+//! next start. So long superblocks whose tables change are written in waves, each only after the
+//! one before is durable. Superblocks that tear together lie in one wave. All waves before it have
+//! the new superblock, all after it the old one, one event apart, so these members are the array.
 //!
 //! ```text
 //!   RAID-1 of 4     0 1 │ 2 3        either half starts alone

@@ -27,8 +27,7 @@ pub(in crate::array) struct Caches {
     round: u64,
     running: Vec<RequestId>,
     failed: bool,
-    /// A write that had been answered was lost. It is not known whose it was, so no flush is
-    /// answered well from then on.
+    /// A member lost an acknowledged write of an unknown client, so every later flush fails.
     lost: bool,
     /// Members that have been written since their last flush began.
     unflushed: Set<MemberId>,
