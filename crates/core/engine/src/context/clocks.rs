@@ -1,14 +1,14 @@
-//! How fast each member serves this shard, and which members it looks away from for now.
+//! Measures how fast each member serves this shard, and remembers members to avoid for now.
 //!
-//! Everything asked of a member is stamped with the time of the turn that gives it out; the end of
-//! reads, and the age of what has not ended, is told to the array every [`REPORT_MS`] while
-//! anything is under way. Writes count only when they are older than the driver may hold them back,
-//! which is none of the member's doing. Superblocks and flushes are the array's own, and not seen
+//! Every request to a member is stamped with the time of the turn that submits it. The latency of
+//! reads, and the age of requests in flight, is reported to the array every [`REPORT_MS`] while any
+//! is in flight. Writes count only when they are older than the time that the driver may hold them
+//! back, which is not the member's fault. Superblocks and flushes are the array's own, and not seen
 //! here.
 //!
-//! A member that sits out is asked for a little every [`PROBE_MS`], so that it is seen when it
-//! answers again: the place that was read last (or the first there is), into a block of its own.
-//! Nothing waits for a probe, and there is one at a time.
+//! A member that sits out gets a small read every [`PROBE_MS`], so that its recovery is seen: at
+//! the place that was read last (or the first), into a block of its own. No request waits for a
+//! probe, and there is one at a time.
 //!
 //! While the array does not watch, none of this costs anything.
 
@@ -48,7 +48,7 @@ impl Stamp {
     }
 }
 
-/// What is known of a slot's member.
+/// The latencies of a slot's member.
 #[derive(Clone, Copy, Debug, Default)]
 struct Latencies {
     completed: u32,
@@ -127,8 +127,8 @@ impl Clocks {
         self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
     }
 
-    /// The members, or their slots, have changed. What is known of a slot that goes is kept:
-    /// requests of its member may be under way.
+    /// The members, or their slots, have changed. The latencies of a slot without a member are
+    /// kept: its member's requests may be in flight.
     pub(crate) fn look(&mut self, view: &ArrayView) {
         let slots = self.members.len().max(view.slots.len());
         self.members.resize(slots, Latencies::default());
@@ -227,7 +227,7 @@ impl Clocks {
         }
     }
 
-    /// What is to be probed now: slots, and where.
+    /// The probes due now: slots, and places.
     pub(crate) fn probes(&mut self, now: Instant) -> Vec<(Slot, MemberSector, u32)> {
         if self.next_probe.is_none_or(|due| now < due) {
             return Vec::new();
@@ -263,7 +263,7 @@ mod tests {
         },
     };
 
-    /// What is under way counts, and nothing is told twice.
+    /// Requests in flight count, and no latency is reported twice.
     #[test]
     fn age_and_mean_are_told() {
         let mut clocks = Clocks::new(2);
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(told, [50, 100]);
     }
 
-    /// What was told to be old is told not to be any more, though nothing that counts has ended.
+    /// An age that was reported is taken back, though no request that counts has ended.
     #[test]
     fn an_old_write_that_ends_is_taken_back() {
         let mut clocks = Clocks::new(1);

@@ -1,4 +1,8 @@
-//! What the three families share: the view, the pieces, the effects on their way out.
+//! The state that the three families share: the view, the pieces, the effects on their way out.
+//!
+//! The shard's side of the write-intent bitmap lives here too: a write asks for bits that are not
+//! open (`want_bits`), waits until a view grants them (`grant_intent`), and the array hears under
+//! which bits writes began (`tell_touched`).
 
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::collections::VecDeque;
@@ -59,15 +63,15 @@ pub(crate) struct Common {
     pub(crate) clocks: Clocks,
     pairs: Pairs,
     left: Left,
-    /// Bits that the array was asked for, and that are not open.
+    /// Bits that the shard requested of the array, and that are not open.
     wanted: Option<Bits>,
     /// Bits under which writes began since the array asked for them.
     touched: Option<Bits>,
-    /// What clients gave up, for a lockless bitmap.
+    /// Clients' trims, for a lockless bitmap.
     trims: Trims,
     /// Bits were taken back, and the array does not know that what began before has ended.
     undrained: Option<(BitmapId, u64)>,
-    /// Writes that cover what is not to be believed of their member: which, whose, and where.
+    /// Writes that cover bad ranges of their member: request, member, and range.
     over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
 }
 
@@ -101,8 +105,8 @@ impl Common {
         }
     }
 
-    /// Another view is to rule. Gives the one before. All that goes by slot has those of this one
-    /// from now on.
+    /// Adopts a new view, and returns the old one. All state by slot follows the new one from now
+    /// on.
     pub(crate) fn turn_view(&mut self, view: Arc<ArrayView>) -> Arc<ArrayView> {
         self.written.turn(&self.view, &view);
         self.clocks.look(&view);
@@ -123,8 +127,7 @@ impl Common {
         }
     }
 
-    /// A request has ended: if it has written over what is not to be believed, the array is to
-    /// know.
+    /// A request has ended: the array must know if it wrote over bad ranges.
     fn end_over_bad(&mut self, done: &MemberIoDone) {
         let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
         let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
@@ -133,8 +136,8 @@ impl Common {
         }
     }
 
-    /// Asks for member I/O under the family's own name for it; the view must know the member (I6).
-    /// What is written goes to its replacement as well, if it has one.
+    /// Submits member I/O under the family's own name for it; the view must know the member (I6). A
+    /// write goes to the member's replacement as well.
     pub(crate) fn submit(
         &mut self,
         (id, slot): (IoId, Slot),
@@ -203,14 +206,14 @@ impl Common {
         !self.pairs.is_empty()
     }
 
-    /// The same of a request that may be one of a pair. Gives what the family is to hear of it, if
-    /// it is time to.
+    /// The same for a request that may be one of a pair. Returns the family's result once it is
+    /// final.
     #[inline(never)]
     pub(crate) fn pair_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
         match self.pairs.ended(&self.view, done) {
             Ended::Tell(done) => Some(done),
             Ended::Wait => None,
-            // Whatever it failed for: the member that it was to replace has what was written.
+            // The replacement's failure does not matter: the replaced member has the data.
             Ended::Failed(fault) => {
                 reached(Mark::ReplacementMissesWrite);
                 self.report(Report::MemberFailed { cause: fault.cause });
@@ -219,8 +222,8 @@ impl Common {
         }
     }
 
-    /// What is out of a family's request at members that went: its own, the write to the
-    /// replacement that goes with it, or both. `is_copy` if it is for the replacement alone.
+    /// The parts of a family's request that are in flight at members that left: its own, the paired
+    /// write to the replacement, or both. `is_copy` if it is for the replacement alone.
     pub(crate) fn out_at(
         &self,
         gone: &Gone,
@@ -241,8 +244,8 @@ impl Common {
         }
     }
 
-    /// A request at a member that went is not waited for. Gives what the family is to hear of it,
-    /// if it is time to; its memory is held until [`Self::end_left`].
+    /// Stops waiting for a request at a member that left. Returns the family's result once it is
+    /// final; its memory is held until [`Self::end_left`].
     pub(crate) fn leave(&mut self, request: LeftRequest) -> Option<MemberIoDone> {
         let LeftRequest { id, member, held } = request;
         self.left.note(id, held);
@@ -278,7 +281,7 @@ impl Common {
         self.releases.extend(self.pieces.let_go(piece));
     }
 
-    /// What families are to hear now that the view is another.
+    /// The families' results that the new view makes final.
     pub(crate) fn settle_pairs(&mut self) -> Vec<MemberIoDone> {
         self.pairs.settle(&self.view)
     }
@@ -308,9 +311,9 @@ impl Common {
         self.written.is_any()
     }
 
-    /// What was asked for in this round is on the members: says on which, and that it is.
+    /// All writes of this round are on the members: reports the members, and the round.
     pub(crate) fn written_back(&mut self, round: u64) {
-        // One that is out has nothing to flush.
+        // A member that is out has nothing to flush.
         let members = self.written.take(&self.view).filter(|member| self.view.is_used(*member));
         self.reports.extend(members.map(|member| Report::MemberWritten { member }));
         self.report(Report::WrittenBack { round });
@@ -350,7 +353,7 @@ impl Common {
         self.reports.push_back(report);
     }
 
-    /// What could not be read of the member in `slot` was written again, and it took it.
+    /// The member in `slot` took the rewrite of unreadable sectors.
     pub(crate) fn note_mended(&mut self, slot: Slot) {
         let member = self.view.member(slot).map(|member| member.id);
         member.into_iter().for_each(|member| self.report(Report::Mended { member }));
@@ -373,9 +376,8 @@ impl Common {
         });
     }
 
-    /// What could not be read, or is not to be believed, was written again, and the member did not
-    /// take it. What is bad stays bad, and is named; a member without space, or that may not be
-    /// written, keeps it as it was.
+    /// The member failed the rewrite of unreadable or distrusted sectors. They stay bad, and its
+    /// log names them. A member without space, or write-protected, keeps its old data.
     pub(crate) fn report_unmended(
         &mut self,
         slot: Slot,
@@ -396,7 +398,7 @@ impl Common {
         }
     }
 
-    /// What was asked of a member for `piece` has ended so: if the piece fails, this is why.
+    /// A member's request for `piece` has ended: if the piece fails, this is its cause.
     pub(crate) fn note_cause(&mut self, piece: PieceKey, result: Result<(), MemberFault>) {
         if let Err(fault) = result {
             self.pieces.note_cause(piece, fault.cause);
@@ -432,7 +434,7 @@ impl Common {
         key
     }
 
-    /// A trim begins, or a write that may be to what was trimmed.
+    /// Notes a trim, or a write that may cover trimmed sectors.
     fn note_trim(&mut self, key: PieceKey, piece: &Piece) {
         let Some(intent) = self.view.intent.as_ref().filter(|intent| intent.is_lockless) else {
             return;
@@ -487,7 +489,8 @@ impl Common {
         let Some(intent) = &self.view.intent else { return };
         let open = Arc::clone(&intent.open);
         let wanted = self.wanted.get_or_insert_with(|| empty_like(&open));
-        // One that is open may be taken back before the others are: then it is to be asked for.
+        // An open bit may be taken back before the others are open: then the shard requests it
+        // again.
         let lacking = || bits.clone().filter(|bit| !open.is_set(*bit));
         if lacking().any(|bit| !wanted.is_set(bit)) {
             reached(Mark::WriteWaitsForBits);
@@ -535,7 +538,7 @@ impl Common {
         extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
     }
 
-    /// What a new view says of bits.
+    /// Follows a new view's bits.
     pub(crate) fn note_bits(&mut self, before: Option<&IntentView>) {
         let Some(intent) = self.view.intent.clone() else {
             (self.wanted, self.touched) = (None, None);

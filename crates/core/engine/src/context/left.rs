@@ -41,7 +41,7 @@ impl Left {
         assert!(before.is_none(), "a request is left once");
     }
 
-    /// The memory of a request that has ended, if it was left.
+    /// The memory of a request that has ended, if its member had left.
     #[inline]
     pub(super) fn end(&mut self, id: IoId) -> Option<Held> {
         if self.0.is_empty() {
@@ -68,7 +68,7 @@ pub(crate) struct LeftRequest {
 }
 
 impl Gone {
-    /// What went between these.
+    /// The members that left between these views.
     pub(crate) fn between(old: &ArrayView, new: &ArrayView) -> Self {
         let mut gone = Self::default();
         for (slot, old) in (0..).map(Slot).zip(&old.slots) {
@@ -84,7 +84,7 @@ impl Gone {
         gone
     }
 
-    /// Whether nobody went.
+    /// Whether no member left.
     pub(crate) fn is_none(&self) -> bool {
         self.members.is_empty() && self.replacements.is_empty()
     }

@@ -1,5 +1,5 @@
-//! What the three families share inside a shard: the view, the pieces, the clocks, and effects on
-//! their way out.
+//! The state that the three families share inside a shard: the view, the pieces, the clocks, and
+//! effects on their way out.
 //!
 //! The shard makes one [`Common`] and hands it to its family with every event.
 

@@ -41,7 +41,7 @@ pub(super) struct Pairs {
     pairs: BTreeMap<IoId, Pair>,
 }
 
-/// What came of one of two.
+/// The result of one of the two writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
     /// The family hears this.
@@ -106,7 +106,7 @@ impl Pairs {
         }
     }
 
-    /// What the family is to hear now that there is another view.
+    /// The family's results that the new view makes final.
     pub(super) fn settle(&mut self, view: &ArrayView) -> Vec<MemberIoDone> {
         let due = self.pairs.iter().filter_map(|(id, pair)| {
             let result = pair.result(view)?;
@@ -122,7 +122,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// What the family is to hear; none as long as it is too soon.
+    /// The family's result; `None` while it is not final.
     fn result(&self, view: &ArrayView) -> Option<Result<(), MemberFault>> {
         let (of_member, of_replacement) = (self.of_member?, self.of_replacement?);
         let Some(member) = view.member(self.slot) else { return Some(of_member) };

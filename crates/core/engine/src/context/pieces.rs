@@ -53,8 +53,8 @@ pub(crate) struct Pieces {
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
     waiting: u32,
-    /// Changes when bits are taken back: writes that have their intent, of this generation and of
-    /// the one before.
+    /// Flips when bits are taken back: it separates writes that have their intent into this
+    /// generation and the one before.
     generation: bool,
     writes_before: u32,
     /// Of those that wait, or are refused, with what they write: one part of each stands for the
@@ -127,7 +127,7 @@ impl Pieces {
         granted
     }
 
-    /// What writes that wait are about.
+    /// The extents of waiting writes.
     pub(crate) fn waiting_extents(&self) -> impl Iterator<Item = Extent> {
         self.unanswered.iter().map(|(_, extent)| *extent)
     }
@@ -193,7 +193,7 @@ impl Pieces {
         }
     }
 
-    /// Sectors of pieces whose payload would be kept if a part of this one were.
+    /// Sectors of pieces with a kept payload, if a part of this piece were kept too.
     pub(crate) fn kept_sectors_with(&mut self, key: PieceKey) -> u64 {
         let entry = self.entry(key);
         let more = if entry.kept == 0 { u64::from(entry.sectors) } else { 0 };
@@ -239,15 +239,15 @@ impl Pieces {
         Some(reply)
     }
 
-    /// A part that was kept is lost. Its piece is answered with that, if it is not answered yet.
+    /// A kept part is lost. Its piece fails with `fault` if it is not answered yet.
     pub(crate) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "what is lost was kept");
         entry.worst = entry.worst.max(Some(fault));
     }
 
-    /// A part that was kept has been written, or never will be; the request whose payload this
-    /// piece needs no longer, if that was the last of it after its answer.
+    /// A kept part has been written, or never will be. Returns the request whose payload this piece
+    /// no longer needs, if that was its last part after the answer.
     pub(crate) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "a payload was released twice");
@@ -308,7 +308,7 @@ impl Pieces {
         self.entries.is_empty()
     }
 
-    /// Writes that have their intent and are not on the members, answered or not.
+    /// Writes that have their intent and are not on the members, acknowledged or not.
     pub(crate) fn writes(&self) -> u32 {
         self.writes
     }

@@ -1,14 +1,14 @@
-//! What clients gave up, as a shard knows it: marks of a lockless bitmap become unwritten by that.
+//! Clients' trims as a shard knows them: trims turn marks of a lockless bitmap back to unwritten.
 //!
-//! All of a mark has to be given up, by one trim or several, on one shard or on all. The array puts
-//! that together of what shards tell ([`crate::effect::Report::Trimmed`]). A sector has one shard,
-//! whose families carry out what overlaps in the order in which it came. So a shard sees by itself
-//! whether a trim was followed by a write, and takes back what it told
+//! Clients have to trim all of a mark, by one trim or several, on one shard or on several. The
+//! array joins the shards' reports ([`crate::effect::Report::Trimmed`]). A sector has one shard,
+//! whose families carry out overlapping requests in order of arrival. So a shard sees by itself
+//! whether a write followed a trim, and takes back its report
 //! ([`crate::effect::Report::WrittenAgain`]).
 //!
 //! # Invariants
-//! - No mark becomes unwritten to which a client has written since it gave it up: what a shard
-//!   tells of a write comes before it says that the write is over
+//! - No mark becomes unwritten to which a client has written since its trim: the shard reports the
+//!   write before it reports that the write is over
 //!   [check: what_is_written_after_it_was_given_up_stays_written].
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ use super::pieces::{Extent, PieceKey};
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Trims {
-    /// Those that are not answered, and whether a write to their marks has come since.
+    /// Trims in flight, and whether a write to their marks has come since.
     under_way: Vec<(PieceKey, Extent, bool)>,
     /// Marks of which the array was told something.
     told: Option<Bits>,

@@ -25,7 +25,7 @@ impl Written {
         Self { slots: vec![false; view.slots.len()], members: Vec::new() }
     }
 
-    /// A write has reached the member in `slot`, and its replacement if it has one.
+    /// A write has reached the member in `slot`, and its replacement.
     pub(super) fn note(&mut self, slot: Slot) {
         self.slots[usize::from(slot.0)] = true;
     }

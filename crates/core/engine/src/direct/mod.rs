@@ -18,7 +18,7 @@ use crate::slab::Slab;
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     key: PieceKey,
-    /// What the client is told if it fails.
+    /// The fault that the client gets if it fails.
     fault: Fault,
     /// The slot, if it is a write.
     written: Option<Slot>,

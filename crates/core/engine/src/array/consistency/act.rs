@@ -274,7 +274,7 @@ impl Consistency {
         out.publish_if(self.intent().is_synced(to, failed));
     }
 
-    /// A member, or the journal's device, has written what it was asked for, or could not.
+    /// A metadata write for consistency has ended, at a member or the journal's device.
     pub(in crate::array) fn is_written(
         &mut self,
         now: Instant,
@@ -299,8 +299,8 @@ impl Consistency {
         }
     }
 
-    /// The bitmap file cannot be written, or is gone. It is written no more, and the array goes on
-    /// without it: superblocks count beyond it before anybody writes what it does not name.
+    /// The bitmap file failed a write, or is gone. The array goes on without it: superblocks count
+    /// beyond it before any write begins that it does not name.
     pub(in crate::array) fn lose_file(&mut self, cause: Cause, out: &mut Outbox) {
         if self.is_file_out() {
             return;
@@ -381,8 +381,8 @@ impl Consistency {
                 };
                 match self.logs.parity_mut() {
                     Some(logs) => logs.wants((shard, ticket), &entries, members),
-                    // It was lost with its file, and the shard has not heard of it: superblocks say
-                    // so.
+                    // The log was lost with its file, and the shard does not know yet: superblocks
+                    // say so.
                     None => out.push(ArrayEffect::Logged { shard, ticket }),
                 }
             }

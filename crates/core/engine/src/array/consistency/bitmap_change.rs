@@ -1,33 +1,33 @@
-//! A write-intent bitmap is made, given up, or made anew of another size, while the array runs.
+//! Makes, drops, or replaces the write-intent bitmap while the array runs.
 //!
 //! ```text
-//!            a person asks          no update is under way
+//!            operator asks          no update is under way
 //!   settled ──────────────▶ wanted ─┬──────────────────────▶ made, to be said ─────────────────────▶ settled
 //!      ▲                       ▲    │                                          superblocks say so
 //!      │                       │    └─ there is one ───────▶ to be left ──────────────────────────▶ left
 //!      │                       │                                 ▲                                   │
-//!      │                       │                    its file cannot be written,                      │ nobody is at work
-//!      │                       │                    whatever the stage                               │ on the old one
+//!      │                       │                    its file cannot be written,                      │ no request of the
+//!      │                       │                    whatever the stage                               │ old one in flight
 //!      │                       └──────── another is to follow ◀──────────────────────────────────────┤
 //!      └──────────────────────────────── none is ◀───────────────────────────────────────────────────┘
 //! ```
 //!
-//! Clients go on meanwhile. A new bitmap names everything that may be written just then, which is
-//! all where superblocks say active: it is durable on every member before a superblock names it, as
-//! for any update ([`super::intent`]), and sweeps clear it later. One that is given up is kept
-//! until no superblock names it. So power may be cut at any moment: superblocks name a bitmap that
-//! can be believed, or none. Between two of them there is none.
+//! Clients go on meanwhile. A new bitmap sets every bit that may be in use just then: all, if
+//! superblocks say active. It is durable on every member before a superblock names it, as for any
+//! update ([`super::intent`]); sweeps clear its bits later. A dropped bitmap is kept up to date
+//! until no superblock names it. So at any power cut superblocks name a bitmap that can be
+//! believed, or none. Between the old and the new bitmap they name none.
 //! [check: a_bitmap_comes_and_goes_while_clients_write]
 //!
 //! # In a file
-//! No superblock names a bitmap that is in a file beside the array: it is believed if it counts as
-//! many events as they do, or one more. So what is given up there, or lost as the file cannot be
-//! written, is written no more from the moment that it is so. Superblocks then count one event more
-//! than was ever written to the file, and only when they say so does any write go without it.
-//! [check: a_bitmap_file_that_fails_is_left_behind]
+//! No superblock names a bitmap in a file beside the array. It is believed if its event count
+//! equals theirs, or exceeds it by one. So a file that is dropped, or fails, is never written
+//! again. Superblocks then count one event more than the file ever did, and only after that does
+//! any write go without it. [check: a_bitmap_file_that_fails_is_left_behind]
 //!
-//! Each has a name ([`BitmapId`]), and what shards say of bits says whose they are: they may hear
-//! late that there is another. [check: what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one]
+//! Each bitmap has a name ([`BitmapId`]), and shards' reports about bits name their bitmap: a shard
+//! may learn late that the bitmap has changed.
+//! [check: what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one]
 
 use braid_ondisk::{BitmapSuperblock, Bits};
 use braid_sim_hooks::{Bug, spoiled};
@@ -35,8 +35,7 @@ use braid_sim_hooks::{Bug, spoiled};
 use crate::array::order::Activity;
 use crate::ids::{BitmapId, MemberId};
 
-/// What becomes of the bitmap: nothing to give up what there is, or what is to be made, in the
-/// place of what there is.
+/// `None` drops the bitmap, `Some` replaces it.
 type Wish = Option<NewBitmap>;
 
 /// A bitmap that is to be made.
@@ -44,8 +43,7 @@ type Wish = Option<NewBitmap>;
 pub struct NewBitmap {
     /// Its superblock.
     pub head: BitmapSuperblock,
-    /// The bitmap file that it goes to, by the name that this has as if it were a member; none if
-    /// members are to have it.
+    /// The bitmap file, by its name as a member; `None` puts the bitmap on members.
     pub file: Option<MemberId>,
 }
 
@@ -55,14 +53,14 @@ enum Stage {
     Wanted(Wish),
     /// Superblocks are to say that there is one.
     MadeToBeSaid,
-    /// They are to say that there is none, or, where it is in a file, to count events that this has
-    /// not. It is followed by this.
+    /// Superblocks must say that there is no bitmap, or, for a file, count events that the file
+    /// does not have. Then the wish follows.
     ToBeLeft(Wish),
     /// They say that there is none. It is followed by this.
     Left(Wish),
 }
 
-/// The change, if there is one, and what superblocks are to say.
+/// The change in progress, and whether superblocks shall name a bitmap.
 #[derive(Clone, Debug)]
 pub(super) struct BitmapChange {
     stage: Stage,
@@ -91,7 +89,7 @@ impl BitmapChange {
         matches!(self.stage, Stage::Settled)
     }
 
-    /// There is one that is written no more, and superblocks do not say so yet.
+    /// A dropped bitmap is no longer written, and superblocks do not say so yet.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::ToBeLeft(_))
     }
@@ -112,7 +110,7 @@ impl BitmapChange {
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };
         let (made, follows) = if is_there { (None, wish) } else { (wish, None) };
-        // What is in a file no superblock names.
+        // Superblocks name no bitmap in a file.
         self.names = Some(made.is_some_and(|made| made.file.is_none()));
         self.stage = if made.is_some() { Stage::MadeToBeSaid } else { Stage::ToBeLeft(follows) };
         made.map(|made| {
@@ -135,7 +133,7 @@ impl BitmapChange {
         }
     }
 
-    /// Nobody is at work on what was given up.
+    /// No request of the dropped bitmap is in flight.
     pub(super) fn is_dropped(&mut self) {
         let Stage::Left(follows) = self.stage else {
             panic!("no superblock names what is dropped")
@@ -144,7 +142,8 @@ impl BitmapChange {
     }
 }
 
-/// The bits of a new bitmap: what may be being written, and where redundancy does not agree yet.
+/// The first bits of a new bitmap: where writes may be in flight, and where redundancy does not
+/// agree yet.
 pub(super) fn first_bits(head: &BitmapSuperblock, on_disk: Activity, resync_offset: u64) -> Bits {
     let sectors = head.sync_size_sectors;
     let agrees = resync_offset == u64::MAX;

@@ -102,7 +102,7 @@ impl Consistency {
     /// Whether an update waits for members' bitmaps.
     fn is_behind(&self, ground: &Ground<'_>) -> bool {
         let Some(Awaiting { events, .. }) = ground.awaiting else { return false };
-        // One that is written no more is left behind.
+        // No update waits for a bitmap that is no longer written.
         let is_waited_for = !self.is_file_out();
         let is_behind =
             |intent: &Intent| intent.is_behind(events, self.targets(ground).into_iter());

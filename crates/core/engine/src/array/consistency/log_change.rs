@@ -1,29 +1,28 @@
-//! Parity logs, md's or our own, or a write journal, are made or given up while the array runs.
+//! Makes or drops parity logs, md's or our own, or a write journal, while the array runs.
 //!
 //! ```text
-//!            a person asks          superblocks say clean             superblocks say so            heads of our own are wiped out
+//!            operator asks           superblocks say clean             superblocks say so            heads of our own are wiped out
 //!   settled ───────────────▶ wanted ──────────────────────▶ to be said ─────────────────▶ left ───────────────────────────────────▶ settled
 //!      ▲                                                        │  (logs that are made)
 //!      └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! It happens while nothing is written. The gate closes, shards finish what they began, members are
-//! flushed and superblocks say clean, as when an array rests; and it opens when the change is over.
-//! Clients wait for that long. So no write is under way that is logged in part, or not at all
-//! though superblocks say that all is: whatever was begun before is on the members, and what begins
-//! later goes by a view that was made after superblocks told of the change.
+//! The change happens while no write is in flight. The gate closes, shards finish their writes,
+//! members are flushed and superblocks say clean, as when an array rests. The gate opens when the
+//! change is over; clients wait for that long. So no write is logged in part, or unlogged while
+//! superblocks say that all are logged: earlier writes are on the members, and later writes use a
+//! view made after superblocks recorded the change.
 //! [check: a_log_comes_and_goes_while_clients_write]
 //!
-//! A log that is made is durable on every member before a superblock names it
-//! ([`super::parity_logs`]), and counts from the next time on that superblocks say active. One that
-//! is given up is named by no superblock before any write goes without it. Our own is named by none
-//! when they say clean: it is there as long as its heads are, which are wiped out then. Power may
-//! be cut at any moment: what is found is an array that is clean, with the log or without.
-//! [check: what_is_cut_off_while_a_log_comes_or_goes_is_found]
+//! A new log is durable on every member before a superblock names it ([`super::parity_logs`]), and
+//! counts from the next time on that superblocks say active. No superblock names a dropped log
+//! before any write goes without it. Clean superblocks never name our own log: it exists as long as
+//! its heads do, so these are wiped out then. At any power cut the next start finds a clean array,
+//! with the log or without. [check: what_is_cut_off_while_a_log_comes_or_goes_is_found]
 //!
-//! A journal that is made has an empty block, and then its own superblock, before any member's
-//! superblock names it. As long as none does its device may fail, and nothing has been changed. One
-//! that is given up is empty, and named by none; on its device nothing is written any more.
+//! A new journal gets an empty block, and then its own superblock, before any member's superblock
+//! names it. Until one does, its device may fail without a trace. A dropped journal is empty, and
+//! no superblock names it; its device is never written again.
 //! [check: a_journal_comes_and_goes_while_clients_write]
 
 use std::collections::BTreeMap;
@@ -33,7 +32,7 @@ use braid_ondisk::LogPlace;
 use crate::array::setup::JournalSetup;
 use crate::ids::MemberId;
 
-/// What is to be.
+/// The logs after the change.
 #[derive(Clone, Debug)]
 pub(super) enum LogWish {
     /// Logs at these places.
@@ -58,7 +57,7 @@ pub(super) enum LogChange {
     },
     /// They are to say that there is none.
     JournalGivenUp,
-    /// They say so. What is left to be found of our own is to be wiped out.
+    /// Superblocks say so. The remaining heads of our own log must be wiped out.
     Left,
 }
 
@@ -138,9 +137,8 @@ impl LogChange {
         matches!(self, Self::JournalMade { is_told: false })
     }
 
-    /// The file that the log is in cannot be written: it is given up, whatever was wanted, and in
-    /// the midst of writes: those that wait for it go on when superblocks say that it does not
-    /// count.
+    /// The log's file failed a write: the log is dropped, whatever was wanted, and while writes are
+    /// in flight. Writes that wait for it go on when superblocks say that it does not count.
     pub(super) fn is_lost(&mut self) {
         *self = Self::GivenUp;
     }

@@ -24,8 +24,8 @@ use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
 use crate::ranges::MemberRanges;
 
-/// A write is logged first in one of these, or in none. Beside parity logs of
-/// our own a bitmap may be kept, beside a journal none.
+/// The log in which a write is recorded first, if any. Our own parity logs allow a bitmap beside
+/// them, a journal does not.
 #[derive(Debug)]
 pub(super) enum Logs {
     None,
@@ -61,7 +61,7 @@ pub(in crate::array) struct Consistency {
     /// The bitmap, if there is one.
     pub(super) intent: Option<Intent>,
     pub(super) bitmap_change: BitmapChange,
-    /// The file that has the bitmap and our own log, if it is not members that have them.
+    /// The file with the bitmap and our own log, if they are not on members.
     pub(super) file: Option<MemberId>,
     pub(super) logs: Logs,
     pub(super) log_change: LogChange,
@@ -111,7 +111,7 @@ impl Consistency {
         }
     }
 
-    /// The file that has the bitmap and our own log, if it is not members that have them.
+    /// The file with the bitmap and our own log, if they are not on members.
     pub(in crate::array) fn file(&self) -> Option<MemberId> {
         self.file
     }
@@ -141,7 +141,8 @@ impl Consistency {
         self.intent.as_ref().and_then(Intent::doubt)
     }
 
-    /// Of a lockless bitmap: what is to be made to agree, and what no comparison is about.
+    /// For a lockless bitmap: the bits that a job must make agree, and the bits that no check
+    /// compares.
     pub(in crate::array) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         self.intent.as_ref().and_then(Intent::lazy)
     }
@@ -202,11 +203,11 @@ impl Consistency {
         lacked.map(|lacked| held_of(geometry, slot, &lacked)).unwrap_or_default()
     }
 
-    /// A member comes into a slot. If it was in there before it holds what no bit of the bitmap
-    /// names: that is not recovered. How many sectors that is. Where a lockless bitmap says that no
-    /// client has written, whatever a member holds is as good as anything, and parity is made to
-    /// fit it from the first write on: that is not recovered either. Shards are told right behind
-    /// this: where they still write without it, bits are open by now.
+    /// The ranges that a member holds as it comes into a slot, and how many sectors of them it kept
+    /// from before. A member that was in the slot before needs recovery only where the bitmap has
+    /// bits. Where a lockless bitmap says that no client has written, any content will do, since
+    /// the first write makes parity fit it: that needs no recovery either. Shards get the new view
+    /// right after this: where they still write without the member, bits are set by now.
     pub(in crate::array) fn held_by(
         &self,
         geometry: &Geometry,
@@ -278,7 +279,7 @@ impl Consistency {
         self.log_change.members_are_told();
     }
 
-    /// An update is durable. What it said of logs is so.
+    /// An update is durable, and so is its statement about logs.
     pub(in crate::array) fn update_ends(&mut self, news: News, journal: Option<JournalState>) {
         match &mut self.logs {
             Logs::None => {}
@@ -293,7 +294,7 @@ impl Consistency {
 
     /// An update says all that is so; `leaves_file` is what it says of a bitmap file.
     pub(in crate::array) fn is_said(&mut self, leaves_file: bool, out: &mut Outbox) {
-        // One that was begun before the file was lost says nothing of that.
+        // An update that began before the file was lost does not record the loss.
         if leaves_file || !self.is_file_leaving() {
             self.bitmap_change.is_said();
             self.log_change.is_said();

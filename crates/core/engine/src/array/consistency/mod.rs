@@ -1,22 +1,21 @@
-//! Consistency keeps redundancy right over a crash: a bitmap, parity logs, a journal, or none of
-//! them; and the changes from one to another.
+//! Consistency keeps redundancy right over a crash: by a bitmap, parity logs, a journal, or none of
+//! them; and carries out changes from one to another.
 //!
-//! A member's write is not atomic, and a stripe's or mirror's is several of them. So where members
-//! may differ is said durably before they do: by bits ([`intent`]), by records of what is being
-//! written ([`parity_logs`], [`journal`]), or by superblocks alone, which say that the array is
-//! active.
+//! A member's write is not atomic, and a write of a stripe or mirror is several of them. So a
+//! durable record says where members may differ before they do: bits ([`intent`]), records of the
+//! writes ([`parity_logs`], [`journal`]), or superblocks alone, which say that the array is active.
 //!
 //! ```text
 //!   kept      none, a bitmap, our own logs (with a bitmap or without), md's logs, or a journal
 //!   changes   bitmap_change, while clients write; log_change, while nothing is written
-//!   requests  a person asks for a change, or what is kept
-//!   machine   what is kept; what superblocks, shards and jobs are told of it
-//!   facts     how it stands beside the rest of the array (ground) ─▶ decide, its table ─▶ act
+//!   requests  an operator asks for a change, or which is kept
+//!   machine   the logs that are kept; the answers to superblocks, shards and jobs
+//!   facts     its state and the rest of the array's (ground) ─▶ decide, its table ─▶ act
 //! ```
 //!
-//! One owner has all of it, so that the rest of the array need not know which log is kept. It
-//! does not know superblocks' updates, members' caches or jobs: what it asks of them is an [`Ask`],
-//! and what it says goes to the outbox.
+//! One owner has all of it, so that the rest of the array need not know which log is kept. It does
+//! not know superblocks' updates, members' caches or jobs: it requests their work by an [`Ask`],
+//! and its effects go to the outbox.
 
 mod act;
 mod bitmap_change;

@@ -1,4 +1,4 @@
-//! What a member that comes back holds: all that no bit of the bitmap names.
+//! The ranges that a returning member holds: all that no bit of the bitmap names.
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
 use braid_ondisk::Bits;
@@ -65,8 +65,8 @@ mod tests {
         assert!(held_of(&raid5, Slot(1), &Bits::all(1024, 100)).is_empty());
     }
 
-    /// On level 10 a bit stands for sectors of the array: what a member lacks is wherever it has a
-    /// copy of them.
+    /// On level 10 a bit stands for sectors of the array: the member lacks each of its copies of
+    /// them.
     #[test]
     fn copies_of_what_a_bit_names_are_not_held() {
         for layout in [0x102, 0x201, 0x1_0201] {

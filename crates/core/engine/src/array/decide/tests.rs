@@ -35,7 +35,7 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     let is_at_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
     // Only a gate that drains is held up.
     let is_held_up = !facts.superblocks.held_up || facts.closing == Closing::Draining;
-    // A job that waits to be flushed is there, and one that begins is not.
+    // A job that waits for a flush exists; a job that begins does not yet.
     let is_there = facts.upkeep.has_job || !facts.upkeep.job_flush;
     let is_new = facts.upkeep.job != JobAction::Begin || !facts.upkeep.has_job;
     is_behind
@@ -382,7 +382,7 @@ fn room_in_the_journal_is_said_while_the_gate_closes() {
     });
 }
 
-/// Whatever waits for superblocks or caches is not forgotten when they are free.
+/// A request that waits for superblocks or caches goes ahead when they are free.
 #[test]
 fn what_is_asked_for_is_done_when_nothing_is_under_way() {
     for_all(&mut |facts| {

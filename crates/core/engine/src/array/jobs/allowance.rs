@@ -1,8 +1,8 @@
-//! What a job may ask for, where a driver says so.
+//! The allowance of a job, if a driver sets one.
 //!
-//! The driver keeps the time and knows what clients feel; here is only what is left of what it said
-//! last. A word of it takes the place of the one before, so that nothing adds up while a driver
-//! says much and a job asks for little [check: an_allowance_takes_the_place_of_the_one_before].
+//! The driver keeps the time and knows clients' load; this file keeps only the rest of its last
+//! allowance. A new allowance replaces the old one. So nothing adds up while a driver speaks often
+//! and a job asks for little [check: an_allowance_takes_the_place_of_the_one_before].
 
 use braid_sim_hooks::{Bug, planted};
 
@@ -18,8 +18,8 @@ pub struct JobAllowance {
     pub owed_sectors: u64,
 }
 
-/// What jobs have asked shards for in one class, and how much of it has come back, done or not: in
-/// sectors, since the array was opened.
+/// Sectors that jobs requested of shards in one class, and sectors that came back, done or not,
+/// since the array was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Asked for.
@@ -50,7 +50,7 @@ impl JobFlow {
     }
 }
 
-/// What is left.
+/// The rest of the allowance.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     /// None without a driver that says how much: then there is always more.
@@ -63,7 +63,7 @@ impl Left {
         self.left = Some(allowance);
     }
 
-    /// What one job was allowed is not another's.
+    /// A job's allowance does not pass to the next job.
     pub(super) fn forget(&mut self) {
         self.left = self.left.map(|_| JobAllowance::default());
     }

@@ -1,4 +1,4 @@
-//! How far a job is: what is under way, what is to be asked for again, and up to where all is done.
+//! A job's progress: works in flight, works to repeat, and the offset below which all is done.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +108,7 @@ impl Cursor {
     /// Nothing is there for the sectors up to `end`.
     pub(super) fn skip(&mut self, end: u64) {
         self.next = end.min(self.end);
-        // What began ahead of its turn there is done, or nothing would be known of it.
+        // Works that were begun ahead of their turn in the skipped range have ended.
         self.ahead.retain(|start, _| *start >= end);
         while let Some(end) = self.ahead.remove(&self.next) {
             self.next = end;

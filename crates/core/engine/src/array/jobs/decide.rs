@@ -1,4 +1,4 @@
-//! What the job does next: a pure table from facts to one action.
+//! Decides the next step of a job: a pure table from facts to one action.
 //!
 //! | job | goes on | work out | more | allowed | at the end | to save  | saving | action | what ends a Wait               |
 //! |-----|---------|----------|------|---------|------------|----------|--------|--------|--------------------------------|
@@ -29,7 +29,7 @@ pub(in super::super) struct Facts {
     pub(in super::super) goes_on: bool,
     /// Shards have work of it.
     pub(in super::super) is_out: bool,
-    /// There is more to ask for, and shards have room for it.
+    /// More work is due, and shards have room for it.
     pub(in super::super) has_more: bool,
     /// Some of it may be asked for now ([`super::JobAllowance`]).
     pub(in super::super) is_allowed: bool,
@@ -37,7 +37,7 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_over: bool,
     /// It has written what bad-block logs name, or could not write, and they do not say so yet.
     pub(in super::super) awaits_logs: bool,
-    /// It has done more than is saved, and that can be saved.
+    /// The job has done more than is saved, and that can be saved.
     pub(in super::super) has_unsaved: bool,
     /// The last time is long enough ago.
     pub(in super::super) save_is_due: bool,
@@ -45,7 +45,6 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_saving: bool,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Action {
     /// An event will come.

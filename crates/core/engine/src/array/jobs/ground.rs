@@ -7,7 +7,7 @@ use braid_ondisk::Bits;
 use crate::array::roster::Roster;
 use crate::request::Regions;
 
-/// What jobs look at, and is not theirs.
+/// The array's state that jobs read.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Ground<'a> {
     pub(in super::super) geometry: &'a Geometry,
@@ -19,14 +19,14 @@ pub(in super::super) struct Ground<'a> {
     pub(in super::super) resync_offset: u64,
     /// And from here on, whatever the offset is.
     pub(in super::super) resync_end: u64,
-    /// What beyond that is in doubt; none where all is.
+    /// Bits in doubt beyond that offset; `None` if all of it is in doubt.
     pub(in super::super) doubt: Option<&'a Bits>,
     /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there; and
     /// that with what holds nothing that a client wrote: redundancy need not agree there.
     pub(in super::super) lazy: Option<(&'a Bits, &'a Bits)>,
     /// Members and superblocks may be written, and the array goes on.
     pub(in super::super) may_run: bool,
-    /// What can be saved may be.
+    /// Progress may be saved.
     pub(in super::super) may_save: bool,
     /// Bad-block logs say what they are to.
     pub(in super::super) are_logs_settled: bool,

@@ -24,7 +24,7 @@ const WORKS_MAX: usize = 128;
 /// A job says when it has passed so much of its way: a fifth, as md's monitor does.
 pub(super) const PARTS: u64 = 5;
 
-/// What the cursor counts.
+/// The unit of the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
     /// Sectors of each member, by bands.
@@ -65,9 +65,9 @@ pub(super) struct Job {
     pub(super) retries: bool,
     /// Sectors that are to be tried, in its own unit: they were asked for in vain.
     pub(super) to_try: BTreeSet<u64>,
-    /// What such a check is about, in its own unit.
+    /// The ranges of such a check, in its own unit.
     pub(super) only: Vec<Range<u64>>,
-    /// What such a resync could not do: sectors in its own unit.
+    /// Ranges that such a resync failed to do, in its own unit.
     pub(super) failed: Vec<Range<u64>>,
     pub(super) axis: Axis,
     /// Sectors of a band.
@@ -92,15 +92,16 @@ pub(super) struct Job {
     pub(super) unmade: u64,
     /// Sectors that bad-block logs name, when that was last looked at.
     pub(super) named: u64,
-    /// Bands that clients have read and that it has not come to; the next work is one of them, or
-    /// else in its turn.
+    /// Bands that clients have read and that the job has not reached; every other work is one of
+    /// them.
     pub(super) wanted: VecDeque<u64>,
     pub(super) takes_wanted: bool,
-    /// What was made last, ahead of its turn.
+    /// The range that was made last, ahead of its turn.
     pub(super) ahead: Option<MemberRange>,
-    /// What works that are under way could not make, so far.
+    /// Ranges that works in flight could not make so far.
     pub(super) lacks: BTreeMap<WorkId, Vec<(MemberId, BadRange)>>,
-    /// What could not be made, and logs name, or are about to; or named, before a client wrote it.
+    /// Ranges that could not be made, and that logs name or are about to; or named, before a client
+    /// wrote them.
     pub(super) marked: BTreeMap<MemberId, BadBlocks>,
     /// Findings that have been told.
     pub(super) told: u32,
@@ -132,7 +133,7 @@ impl Job {
         }
     }
 
-    /// What came back undone is asked for again by blocks, and a block by sectors.
+    /// Repeats work that came back undone by blocks, and a block by sectors.
     pub(super) fn divide(&mut self, start: u64, sectors: u64) {
         let block = u64::from(BLOCK_SECTORS);
         self.cursor.is_divided(start, if sectors > block { block } else { 1 });
@@ -155,7 +156,7 @@ impl Job {
         matches!(self.kind, JobKind::Recovery | JobKind::Replace)
     }
 
-    /// One of its targets still is to replace another, or holds all and has done so.
+    /// One of the job's targets is still a replacement, or took its slot when it held all.
     pub(super) fn replaces(&self, roster: &Roster) -> bool {
         let has_replaced = |id| self.is_saved_whole && roster.slot_of(id).is_some();
         self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
@@ -184,8 +185,9 @@ impl Job {
         self.only.get(self.only.partition_point(|range| range.end <= start))
     }
 
-    /// Where the first sector is from `start` on that is in need of it, if that is not `start`: a
-    /// resync passes over what is not in doubt, and a recovery over what all its members hold.
+    /// The first sector behind `start` that needs the job, or `None` if `start` does. A resync
+    /// passes over sectors that are not in doubt, a recovery over sectors that all its members
+    /// hold.
     pub(super) fn passes_over(&self, ground: &Ground<'_>, start: u64) -> Option<u64> {
         let next = match (self.kind, ground.doubt) {
             (JobKind::Resync, _) if self.is_quiet => {
@@ -220,7 +222,7 @@ impl Job {
         (next > start).then_some(next)
     }
 
-    /// How many of these sectors are in need of it, up to the first that is not; all of a band.
+    /// How many of these sectors need the job, up to the first that does not; a band counts whole.
     pub(super) fn needed(&self, ground: &Ground<'_>, start: u64, sectors: u64) -> u64 {
         let end = start + sectors;
         match (self.kind, self.axis, ground.doubt) {
@@ -247,7 +249,7 @@ impl Job {
                 let at = MemberSector(start);
                 let lacks =
                     self.targets.iter().map(|id| ground.roster.lacks_next(*id, at, sectors));
-                // What was asked for again may be held by now.
+                // Members may hold repeated sectors by now.
                 lacks.max().filter(|lacks| *lacks > 0).unwrap_or(sectors)
             }
             _ => sectors,
@@ -258,8 +260,7 @@ impl Job {
         self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
     }
 
-    /// What came back undone and is to be asked for now. Where it could not be made, logs name it
-    /// first.
+    /// Undone work that is due again now. Sectors that could not be made go into logs first.
     pub(super) fn to_repeat(&self, now: Instant, ground: &Ground<'_>) -> Option<Run> {
         let is_time = self.repeat_at.is_none_or(|at| at <= now);
         let is_time = is_time && (self.marked.is_empty() || ground.are_logs_settled);
@@ -288,7 +289,7 @@ impl Job {
     }
 }
 
-/// What bad-block logs name, in a job's own unit, in order and apart from each other.
+/// The ranges that bad-block logs name, in a job's own unit, in order and disjoint.
 pub(super) fn named(ground: &Ground<'_>, axis: Axis) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
     for (slot, bad) in ground.roster.named() {

@@ -1,4 +1,4 @@
-//! The job that is there, what it asks for next, and what came of it.
+//! The current job, its next requests, and their outcomes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -56,7 +56,7 @@ pub(in super::super) struct Unmade {
     pub(in super::super) lacks: Vec<(MemberId, BadRange)>,
 }
 
-/// What is done of a job counts from now on.
+/// A job's progress that counts from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Saved {
     /// Redundancy agrees below this; `u64::MAX` when everywhere.
@@ -65,7 +65,7 @@ pub(in super::super) enum Saved {
     Lazy {
         /// Where the job is.
         to: u64,
-        /// What it could not do so far.
+        /// Ranges that it failed to do so far.
         failed: Vec<Range<u64>>,
     },
     /// These members hold what they should below this; `u64::MAX` when everywhere.
@@ -80,7 +80,7 @@ pub(in super::super) struct Jobs {
     job: Option<Job>,
     next_work: u64,
     is_paused: bool,
-    /// A check or a repair, if a person has asked for one; and whether it is to try what logs name.
+    /// The check or repair that an operator asked for; and whether it retries ranges in logs.
     wanted: Option<(JobKind, bool)>,
     allowance: Left,
     flow: JobFlow,
@@ -136,7 +136,7 @@ impl Jobs {
         self.job.as_ref().map(|job| job.progress(self.is_paused))
     }
 
-    /// What is to be done first.
+    /// The most urgent job.
     fn choice(&self, ground: &Ground<'_>) -> Option<Choice> {
         let Ground { geometry, roster, resync_offset, .. } = *ground;
         let may = |kind: JobKind| self.refused != Some(kind);
@@ -152,7 +152,7 @@ impl Jobs {
             let choice = Choice { kind, is_quiet, retries, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }
-        // What no shard knows yet is not asked for: nothing would be made of it.
+        // Shards make nothing for a member that they do not know yet.
         let is_known = |member: MemberId| !roster.is_newcomer(member);
         let fills = |kind: JobKind, lacking: &[(Slot, MemberId, u64)]| {
             let (slot, member, from) = *lacking.iter().min_by_key(|(.., from)| *from)?;
@@ -194,7 +194,7 @@ impl Jobs {
                 targets,
             });
         }
-        // One that was asked for does what a quiet one would.
+        // A requested check does the work of a quiet one, too.
         if let Some((kind, retries)) = self.wanted.filter(|_| roster.missing_count() == 0) {
             return Some(Choice { kind, is_quiet: false, retries, axis, from: 0, end, targets });
         }
@@ -212,8 +212,8 @@ impl Jobs {
     /// Whether a job is to begin.
     pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
         let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
-        // Until superblocks say that a member is out, shards see it, and not whoever is to be
-        // filled in its place.
+        // Until superblocks say that a member is out, shards see it instead of the member that
+        // takes its place.
         may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
     }
 
@@ -263,10 +263,10 @@ impl Jobs {
         }
     }
 
-    /// Another member is to be recovered as well, and lies alike: the job ends, and one of both
-    /// begins where the one that is behind is. What superblocks say that the first holds is not
-    /// made again, and all others are read once. One that has more behind it than before it is let
-    /// finish: until then the level can lose less.
+    /// Another member needs recovery, and the job's axis is the same for both: the job ends, and
+    /// one job for both begins at the lower of the two offsets. Ranges that superblocks record for
+    /// the first member are not made again, and the other members are read once. A job that is past
+    /// its half is allowed to finish: until then the level can lose less.
     fn is_joined(&self, job: &Job, ground: &Ground<'_>) -> bool {
         let is_early = job.cursor.done() < job.cursor.end() / 2;
         if self.is_paused || job.kind != JobKind::Recovery || !is_early {
@@ -413,7 +413,7 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
-        // What a client wrote there can be made of parity: it must not be called lost because the
+        // A client's data there can be made from parity: it must not be called lost because the
         // rest does not agree.
         let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
         if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
@@ -444,7 +444,7 @@ impl Jobs {
                 job.cursor.is_done(start);
             }
             _ if is_done => job.cursor.is_done(start),
-            // More than a sector: what of it can be made is seen when less is asked for.
+            // More than a sector: smaller requests show which parts can be made.
             Outcome::Unmade { written } if sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.written += u64::from(written);
@@ -461,13 +461,13 @@ impl Jobs {
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
-            // What cannot be read, and made neither, is not compared; other blocks and sectors of
-            // it can.
+            // Sectors that are unreadable, and cannot be made, are not compared; other blocks and
+            // sectors of the work can be.
             Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.divide(start, sectors);
             }
-            // Nobody can give the sector: logs name it, and it is tried in spite of them, once.
+            // No member can give the sector: logs name it, and it is tried in spite of them, once.
             Outcome::Unreadable if job.retries && job.to_try.insert(start) => {
                 job.cursor.is_undone(start);
             }
@@ -499,7 +499,7 @@ impl Jobs {
         }
     }
 
-    /// What was made last ahead of its turn, and who holds it now.
+    /// The range that was made last ahead of its turn, and the members that hold it now.
     pub(in super::super) fn take_ahead(
         &mut self,
     ) -> Option<(SmallVec<[MemberId; 2]>, MemberRange)> {
@@ -514,9 +514,8 @@ impl Jobs {
         job.lacks.entry(id).or_default().push((member, range));
     }
 
-    /// Whether a range of a member has been named for the job: it was asked for again since, and
-    /// there is no more to be done about it. What the log does not name any more has been written
-    /// by a client.
+    /// Whether the job has already marked a range of a member: it was repeated since, and no more
+    /// can be done. If the log no longer names it, a client has written it.
     pub(in super::super) fn has_marked(&self, member: MemberId, range: BadRange) -> bool {
         let marked = self.job.as_ref().and_then(|job| job.marked.get(&member));
         marked.is_some_and(|marked| marked.contains(range.start, range.sectors))
@@ -529,15 +528,14 @@ impl Jobs {
         *marked = marked.union(&BadBlocks::new(vec![range]));
     }
 
-    /// What could not be made at `at` is named in the logs of all that lack it, durably, and counts
-    /// as done.
+    /// The logs of all lacking members name the range at `at` durably: it counts as done.
     pub(in super::super) fn gives_up(&mut self, at: u64, sectors: u64) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.unmade += sectors;
         job.cursor.is_given_up(at);
     }
 
-    /// What could not be made cannot be noted down.
+    /// A range that could not be made has no room in a log.
     pub(in super::super) fn cannot_go_on(&mut self) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.end = Some(JobEnd::Unreadable);
@@ -568,7 +566,7 @@ impl Jobs {
         is_told
     }
 
-    /// What is done is to be flushed and saved.
+    /// Begins to flush and save the job's progress.
     pub(in super::super) fn save(&mut self) {
         let job = self.job.as_mut().expect("a job is saved");
         assert_eq!(job.saving, Saving::No, "one flush of a job at a time");
@@ -624,7 +622,7 @@ impl Jobs {
         };
         let end = match job.end {
             _ if is_target_lost => JobEnd::TargetLost,
-            // The member that did not take it is lost, and so there is nothing to repair.
+            // The member that failed the write is lost, so there is nothing to repair.
             Some(_) if job.kind.is_check() && ground.roster.missing_count() > 0 => {
                 JobEnd::Interrupted
             }

@@ -1,4 +1,4 @@
-//! Jobs: what goes over the whole array for no client, one at a time.
+//! Jobs: background work over the whole array, one job at a time.
 //!
 //! ```text
 //!                       Begin                        every sector done, saved
@@ -18,37 +18,37 @@
 //! | repair   | as resync          | what is known to be wrong | nothing                       |
 //!
 //! # Invariants
-//! - An offset is never ahead of what is on the members: it is taken from the cursor when a flush
-//!   begins, and counts when that flush has ended well
+//! - A saved offset is never ahead of the data on members: it is taken from the cursor when a flush
+//!   begins, and counts when that flush has succeeded
 //!   [check: an_offset_counts_when_it_was_flushed].
 //! - A sector is done when the shard said so, and all before it are
 //!   [check: a_cursor_is_done_up_to_the_first_that_is_not].
-//! - While work is out no other job begins: what it says is of this job
+//! - While work is in flight no other job begins: its outcome is of this job
 //!   [check: a_job_ends_when_its_work_is_back].
 //!
-//! How much a job may ask for at a time is for a driver to say, who knows what clients feel
-//! ([`JobAllowance`]); without such a driver it is as much as shards take.
+//! A driver that knows clients' load limits a job's requests ([`JobAllowance`]); without such a
+//! driver the limit is the shards' room.
 //!
-//! What cannot be made costs its sector, and not the job: it is asked for again by blocks, and then
-//! by sectors. A sector that still cannot be made is named in the bad-block logs of the members
-//! that lack it ([`super::bad_logs`]) and asked for once more when that is durable; then the job
-//! goes on beyond it. So does a resync, which names parity that cannot be made to agree, or every
-//! copy: what is in doubt is not believed later.
+//! A range that cannot be made costs its sectors, and not the job: it is repeated by blocks, and
+//! then by sectors. A sector that still cannot be made is named in the bad-block logs of the
+//! members that lack it ([`super::bad_logs`]) and repeated once more when that is durable; then the
+//! job goes on beyond it. A resync does the same: it names parity that cannot be made to agree, or
+//! every copy, so that no later read believes sectors in doubt.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
-//! What logs name and the others can give is written again by checks and repairs, and by a quiet
-//! check of nothing else, when a member has been filled
-//! [check: what_is_named_is_made_again_when_a_member_is_filled]. It comes out of the log by that;
-//! such a job is over when logs say so [check: a_check_is_over_when_logs_say_what_it_did].
+//! Checks and repairs rewrite ranges that logs name and the other members can give. So does a quiet
+//! check of those ranges alone, when a member has been filled
+//! [check: what_is_named_is_made_again_when_a_member_is_filled]. The rewrite takes them out of the
+//! log; such a job is over when logs say so [check: a_check_is_over_when_logs_say_what_it_did].
 //!
-//! What logs name and the others cannot give is tried in spite of the logs where a person asks for
-//! that, sector by sector ([`crate::work::Task::Retry`])
+//! For ranges that logs name and the others cannot give, an operator can ask for a retry in spite
+//! of the logs, sector by sector ([`crate::work::Task::Retry`])
 //! [check: what_logs_name_in_vain_is_tried_and_named_no_more].
 //!
-//! What checks and repairs find is told one by one up to a limit, and counted beyond.
+//! Checks and repairs report findings one by one up to a limit, and count the rest.
 //!
-//! Resync comes before recovery: while redundancy does not agree, a member that is made from it may
-//! be made wrong. What is missing is recovered before what is there is replaced.
+//! Resync comes before recovery: while redundancy does not agree, a member made from it may be
+//! wrong. Recovery of missing members comes before replacement of present ones.
 
 mod allowance;
 mod cursor;
@@ -64,15 +64,14 @@ pub(super) use ground::Ground;
 pub(super) use machine::{Jobs, Saved, Unmade};
 pub(super) use upkeep::{Action as UpkeepAction, Facts as UpkeepFacts, decide as decide_upkeep};
 
-/// What a job does.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
     /// Makes redundancy agree after an unclean stop, or after the array was made.
     Resync,
     /// Makes what members that came are to hold.
     Recovery,
-    /// Copies members that are there to those that are to take their places; what cannot be read is
-    /// made from the others.
+    /// Copies members to their replacements; sectors that cannot be read are made from the others.
     Replace,
     /// Reads everything and says where redundancy does not agree, and which member is wrong where
     /// that can be known; writes what could not be read, or what bad-block logs name, and nothing
@@ -97,11 +96,11 @@ pub enum JobEnd {
     Completed,
     /// It was told to end, or the array stops or takes no writes; it goes on where it was.
     Interrupted,
-    /// The member that it was for is lost, or is wanted no more.
+    /// The job's target member is lost, or no longer wanted.
     TargetLost,
     /// Something could not be read to make the rest, and its member has no room to note that down.
     Unreadable,
-    /// A member did not take what it was to be written, and yet is not lost: there was no space.
+    /// A member failed a write, and yet is not lost: it had no space.
     Unwritten,
 }
 
@@ -124,7 +123,7 @@ pub struct JobProgress {
     pub located: u64,
     /// Of these, sectors that have been written again, and seen to agree.
     pub repaired: u64,
-    /// Sectors that are wrong, and nobody knows in which member.
+    /// Sectors that are wrong, in an unknown member.
     pub ambiguous: u64,
     /// Sectors that could not be read anywhere, nor made, so far, over all members that are filled:
     /// their bad-block logs name them.
@@ -138,7 +137,7 @@ pub struct JobProgress {
     pub paused: bool,
 }
 
-/// What a person may ask for.
+/// An operator's request about jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobRequest {
     /// Check everything, once no other job is left.

@@ -17,7 +17,7 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) spare_fits: bool,
     /// A replacement holds all.
     pub(in crate::array) replaces: bool,
-    /// A bad-block log does not say what it is to, and may be written.
+    /// A bad-block log differs from its wanted content, and may be written.
     pub(in crate::array) log_due: bool,
     /// One is being written.
     pub(in crate::array) log_out: bool,

@@ -1,4 +1,4 @@
-//! The state of superblocks: the word of durable ones, and the update that is being written.
+//! The state of superblocks: the content of durable ones, and the update that is being written.
 //!
 //! ```text
 //!   begin ─▶ Behind ─ bitmaps and logs ─▶ wave ─ durable ─▶ wave ─ … ─▶ complete: it counts
@@ -76,7 +76,7 @@ struct Update {
     newcomers: Vec<MemberId>,
     /// The bitmap file was written no more when it was made: it counts beyond what the file has.
     leaves_file: bool,
-    /// Whether the record has the loss that it tells of, if there is a record.
+    /// Whether the record beside the members has the update's loss, if there is a record.
     kept: Kept,
 }
 
@@ -128,7 +128,7 @@ pub(in crate::array) struct Superblocks {
     update: Option<Update>,
     /// Superblocks take more than one sector, so that a power cut can tear them.
     tear: bool,
-    /// A record is kept, beside members, of which of them are in.
+    /// A record beside the members keeps which of them are in.
     keeps_record: bool,
     /// The last update of this run was written once; a second time is due.
     said_once: bool,
@@ -141,7 +141,7 @@ pub(in crate::array) struct Superblocks {
 }
 
 impl Superblocks {
-    /// Those that count so many events, and say this.
+    /// Durable superblocks with this event count and state.
     pub(in crate::array) fn new(events: u64, on_disk: Activity, absent: bool, tear: bool) -> Self {
         Self {
             told: None,
@@ -197,8 +197,7 @@ impl Superblocks {
         if !update.missing.is_empty() {
             return Stage::Out;
         }
-        // The device of a journal that was to be made has failed, and no member says that it is
-        // there.
+        // The device of a new journal has failed before any member's superblock named it.
         if update.state.journal.map(|said| said.member) != journal {
             return Stage::Outdated;
         }
@@ -265,8 +264,8 @@ impl Superblocks {
         // Where a journal has what is being written, nothing else is in doubt, and superblocks say
         // so.
         let says_clean = clean || in_sync && said.journal.is_some();
-        // No superblock names a bitmap file: it is believed by its count, which must never be that
-        // of a time without it.
+        // No superblock names a bitmap file: it is believed by its count. So its count must never
+        // equal that of a time without it.
         let is_named = !said.is_in_file;
         let spares_too = self.events.advance(Change {
             devices: matches!(why, Why::Devices | Why::Changes),
@@ -316,8 +315,8 @@ impl Superblocks {
         }
     }
 
-    /// Of those that are to be written later, as many as may tear at once. Members that failed
-    /// meanwhile are left out. Whether only the one that comes first is written.
+    /// Writes the next wave: of the remaining members as many as may tear at once, without those
+    /// that failed meanwhile. True if it wrote only the member that comes first.
     pub(in crate::array) fn write_next_wave(
         &mut self,
         geometry: &Geometry,

@@ -1,7 +1,7 @@
-//! Superblocks: what durable ones say of the array, and the update that is being written.
+//! Superblocks: the state that durable ones record, and the update that is being written.
 //!
-//! One update at a time; what it says is made when it begins, and counts when all members that it
-//! is for have it. It does not know shards: the array publishes what an update has made so.
+//! One update at a time. Its content is made when it begins, and counts when all its members have
+//! it. This directory does not know shards: the array publishes the state of a finished update.
 
 mod decide;
 mod machine;

@@ -1,4 +1,4 @@
-//! What is done about the bitmap next: a pure table from facts to one action.
+//! Decides the next step of the bitmap: a pure table from facts to one action.
 //!
 //! | write out | asked for | sweep    | may clear | action | what ends a Wait                    |
 //! |-----------|-----------|----------|-----------|--------|-------------------------------------|
@@ -17,7 +17,7 @@
 //!
 //! The first row that fits is taken. [check: the_table_is_total]
 
-/// How far a sweep is: the look for bits that nobody needs.
+/// The progress of a sweep: the search for bits that no write needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Sweep {
     /// There is none.
@@ -40,7 +40,7 @@ pub(in super::super) enum Sweep {
 pub(in super::super) struct Facts {
     /// It is in a file that is written no more: superblocks are to say so.
     pub(in super::super) is_leaving: bool,
-    /// Bits are durable that shards wait for; and so is the loss of members that did not take them.
+    /// Bits that shards wait for are durable; so is the loss of members that failed to write them.
     pub(in super::super) is_granted: bool,
     /// Members are writing their bitmaps.
     pub(in super::super) is_out: bool,
@@ -52,11 +52,10 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_time: bool,
     /// Every member holds all, and superblocks tell of every loss.
     pub(in super::super) may_clear: bool,
-    /// The array stops, superblocks say clean, and bits are set that nobody needs.
+    /// The array stops, superblocks say clean, and bits are set that no write needs.
     pub(in super::super) is_left: bool,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// An event will come.
@@ -68,7 +67,7 @@ pub(in crate::array) enum Action {
     Write,
     /// Ask shards where they wrote.
     Ask,
-    /// Close bits that nobody needed.
+    /// Close bits that no write needed.
     Revoke,
     /// Flush members, before bits are cleared.
     Flush,

@@ -44,8 +44,7 @@ impl GivenUp {
         }
     }
 
-    /// All that this mark stands for in the array is in these ranges: if it is given up, the mark
-    /// is.
+    /// Marks `mark` as trimmed if the ranges cover all its sectors in the array.
     pub(super) fn look_at(&mut self, mark: u64, sectors: &[Range<u64>]) {
         let has = |range: &Range<u64>| {
             let found = self.ranges.range(..=range.start).next_back();

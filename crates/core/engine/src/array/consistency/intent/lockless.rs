@@ -1,22 +1,22 @@
-//! What a lockless bitmap keeps beyond bits: where no client has written, and where redundancy is
-//! to be made to agree yet.
+//! The state of a lockless bitmap beyond bits: where no client has written, and where redundancy
+//! must still be made to agree.
 //!
-//! Stands below the bitmap's state ([`super::machine`]), which owns it and says when; it changes
-//! sets, and decides nothing. What the states are, and which follows which, is
-//! [`braid_ondisk::marks`]'s [check: sets_follow_the_table_of_states].
+//! The bitmap's state ([`super::machine`]) owns it and decides when it changes; this file changes
+//! sets, and decides nothing. [`braid_ondisk::marks`] defines the states and their order
+//! [check: sets_follow_the_table_of_states].
 //!
 //! ```text
-//!                a shard asks                     a job has made it agree, flushed        nobody needs its bit
+//!                a shard asks                     a job has made it agree, flushed        no write needs its bit
 //!   unwritten ─────────────────▶ unsynced (set) ─────────────────────────────────▶ dirty ─────────────────────▶ clean
 //!       ▲                                                                          (set)                       │
 //!       └────────────────────────────── trimmed, all of it ────────────────────────────────────────────────────┘
 //! ```
 //!
-//! *Unsynced* is written durably before the first write to a run, as a bit is. From then on
-//! redundancy agrees wherever a client has written (parity is made of all columns, never modified),
-//! so that the loss of a member loses nothing; where nobody wrote it means nothing, until a resync
-//! has passed. What is to be synced is gathered until a sweep, so that a job finds more than one
-//! run to do.
+//! *Unsynced* is durable before the first write to a run, as a bit is. From then on redundancy
+//! agrees wherever a client has written: parity is made of all columns, never by rmw. So the loss
+//! of a member loses no data. Elsewhere in the run redundancy means nothing until a resync has
+//! passed. Runs due for a sync are gathered until a sweep, so that a job finds more than one run to
+//! do.
 //!
 //! # Invariants
 //! - No run is both unwritten and unsynced, and an unsynced one keeps its bit
@@ -36,7 +36,7 @@ use super::given_up::GivenUp;
 #[derive(Debug)]
 pub(super) struct Lockless {
     marks: LocklessMarks,
-    /// What members say that have the whole bitmap.
+    /// The marks on members that have the whole bitmap.
     written: Arc<LocklessMarks>,
     /// Of those that are unsynced: what the next resync is about, or the one that is under way.
     due: Bits,
@@ -154,7 +154,7 @@ impl Lockless {
         self.given_up.look_at(mark, sectors);
     }
 
-    /// What of a mark was given up is needed after all.
+    /// A client writes again to trimmed sectors of a mark.
     pub(super) fn takes_back(&mut self, mark: u64, sectors: &[Range<u64>]) {
         self.given_up.forget(mark, sectors);
     }
@@ -164,8 +164,8 @@ impl Lockless {
         self.given_up.marks()
     }
 
-    /// These bits are cleared: nothing is under way there. Those that no client needs become
-    /// unwritten, and are given.
+    /// These bits are cleared: no write is in flight there. Trimmed ones become unwritten, and are
+    /// returned.
     pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
         let mut marks = self.given_up.marks().clone();
         marks.intersect(cleared);
@@ -177,7 +177,7 @@ impl Lockless {
         marks
     }
 
-    /// No client needs what is there any more, and nobody is about to write.
+    /// No client needs the data there any more, and no write is about to begin.
     fn is_trimmed(&mut self, bit: u64) {
         self.marks.unwritten.set(bit);
         self.marks.unsynced.clear(bit);

@@ -1,4 +1,4 @@
-//! The bitmap's state: what it is to say, what it says, and where shards may write.
+//! The bitmap's state: its wanted and its durable content, and where shards may write.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::array::view::{IntentView, resync_range, sectors_of_resync};
 use crate::ids::{BitmapId, MemberId, ShardIndex};
 use braid_geometry::{Geometry, LogicalSector};
 
-/// What the bitmap looks at, and is not its own.
+/// The array's state that the bitmap reads.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Ground {
     /// The count of events that superblocks have, or are about to.
@@ -25,7 +25,7 @@ pub(in super::super) struct Ground {
     pub(in super::super) may_clear: bool,
     /// A member is out, and no superblock says so.
     pub(in super::super) has_unrecorded: bool,
-    /// It is in a file that is written no more, and superblocks do not say so.
+    /// The bitmap is in a file that is no longer written, and superblocks do not say so.
     pub(in super::super) is_leaving: bool,
     /// Superblocks say that members may be written: bits are of use.
     pub(in super::super) takes_writes: bool,
@@ -45,9 +45,9 @@ struct Out {
     has_failed: bool,
 }
 
-/// What members have where the bitmap is to be. A write of several sectors may be cut short, and
-/// leave a new superblock before old bits: where the old ones are not to be believed, the
-/// superblock says *stale* until all bits are durable.
+/// The content of the bitmap's area on members. A write of several sectors may be cut short, and
+/// leave a new superblock before old bits. So if the old bits are not believed, the superblock says
+/// *stale* until all bits are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// Something that is not believed.
@@ -62,12 +62,12 @@ enum Standing {
 #[derive(Debug)]
 pub(in super::super) struct Intent {
     id: BitmapId,
-    /// What its superblock is to say, but for the count of events.
+    /// The wanted superblock of the bitmap, but for the event count.
     head: BitmapSuperblock,
-    /// What it says on every member that is in `imaged`.
+    /// The bitmap's superblock on every member that is in `imaged`.
     head_written: BitmapSuperblock,
     standing: Standing,
-    /// What bits are to say.
+    /// The wanted bits.
     says: Bits,
     /// Bits that every member's bitmap has, durably, and that are not about to be cleared there.
     durable: Bits,
@@ -82,7 +82,7 @@ pub(in super::super) struct Intent {
     /// Bits were cleared, and members' bitmaps do not say so.
     is_stale: bool,
     out: Option<Out>,
-    /// What the bitmap of each member says that is in `imaged`.
+    /// The bits on each member that is in `imaged`.
     written: Arc<Bits>,
     /// Members that have the whole bitmap.
     imaged: BTreeSet<MemberId>,
@@ -96,7 +96,7 @@ pub(in super::super) struct Intent {
     /// How often bits were taken back from shards.
     revocation: u64,
     next_sweep: Option<Instant>,
-    /// What a lockless bitmap says beyond bits.
+    /// The marks of a lockless bitmap.
     lockless: Option<Lockless>,
 }
 
@@ -130,14 +130,13 @@ impl Intent {
         }
     }
 
-    /// Shards write already, wherever they want: bits that no superblock tells of yet hold nobody
-    /// up.
+    /// Shards write everywhere already: no write waits for bits that no superblock names yet.
     pub(in super::super) fn open_all(&mut self) {
         self.open = Arc::new(self.says.clone());
     }
 
-    /// Superblocks count beyond the file that it is in: nobody believes it, and shards write
-    /// wherever they want.
+    /// Superblocks count beyond the bitmap's file, so no server believes it, and shards write
+    /// everywhere.
     pub(in super::super) fn holds_nobody_up(&mut self) {
         self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
     }
@@ -147,7 +146,7 @@ impl Intent {
         self.id
     }
 
-    /// What shards are told of it.
+    /// The bitmap as shards see it.
     pub(in super::super) fn view(&self) -> IntentView {
         let (bitmap, revocation) = (self.id, self.revocation);
         let unsynced = self.lockless.as_ref().map(|lockless| Arc::clone(lockless.shown()));
@@ -370,7 +369,7 @@ impl Intent {
         };
         let records: Vec<_> = members.map(image).collect();
         let missing: BTreeSet<MemberId> = records.iter().map(|(member, _)| *member).collect();
-        // A member that is not written is none of those that have it.
+        // A member that misses a write no longer has the whole bitmap.
         self.imaged.retain(|member| missing.contains(member));
         self.out = Some(Out { bits, marks, head, missing, has_failed: false });
         records
@@ -470,7 +469,7 @@ impl Intent {
         }
     }
 
-    /// Bits that nobody needed are taken back. True if there are any.
+    /// Takes bits back that no write needed. True if there are any.
     pub(in super::super) fn revoke(
         &mut self,
         now: Instant,
@@ -493,14 +492,14 @@ impl Intent {
         true
     }
 
-    /// Bits that nobody waits for, and that tell of nothing that is to be resynced.
+    /// Bits that no shard waits for, and whose sectors need no resync.
     fn idle(&self, ground: &Ground) -> Bits {
         let mut idle = self.says.clone();
         idle.subtract(&self.wanted);
         idle.subtract(&self.in_doubt(ground));
         idle.subtract(self.granted.as_ref().unwrap_or(&self.wanted));
         if let Some(lockless) = &self.lockless {
-            // What nobody needs any more is not to be synced first.
+            // Trimmed runs need no sync first.
             let mut unsynced = lockless.unsynced().clone();
             unsynced.subtract(lockless.given_up());
             idle.subtract(&unsynced);
@@ -552,7 +551,7 @@ impl Intent {
     fn clear(&mut self, bits: &Bits, ground: &Ground) {
         self.says.subtract(bits);
         if let Some(lockless) = &mut self.lockless {
-            // Whoever writes there waits for the mark that says so.
+            // A write there waits for the new mark.
             self.durable.subtract(&lockless.become_unwritten(bits));
         }
         self.head.events_cleared = ground.events;

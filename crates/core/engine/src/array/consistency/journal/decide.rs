@@ -1,4 +1,4 @@
-//! What is done about the journal next: a pure table from facts to one action.
+//! Decides the next step of the journal: a pure table from facts to one action.
 //!
 //! | stage   | superblocks wait | asked for | has room | can free | tight | action | what ends a Wait           |
 //! |---------|------------------|-----------|----------|----------|-------|--------|----------------------------|
@@ -7,9 +7,9 @@
 //! | Rest    | no               | yes       | yes      |          |       | Write  |                            |
 //! |         |                  | yes       | no       | yes      |       | Flush  |                            |
 //! |         |                  |           |          | yes      | yes   | Flush  |                            |
-//! | any else |                 |           |          |          |       | Wait   | the journal, shards or superblocks; or nobody waits |
+//! | any else |                 |           |          |          |       | Wait   | the journal, shards or superblocks; or no batch waits |
 //!
-//! *Can free*: records at the tail are over, and nothing is being freed. The first row that fits is
+//! *Can free*: records at the tail are over, and no room is being freed. The first row that fits is
 //! taken. [check: the_table_is_total]
 
 use crate::array::consistency::parity_logs::LogAction;
@@ -34,7 +34,7 @@ pub(in super::super) struct Facts {
     pub(super) lacks_blank: bool,
     /// Shards want something journaled.
     pub(super) is_wanted: bool,
-    /// What was asked for first has room.
+    /// The first waiting batch has room.
     pub(super) has_room: bool,
     /// Records at the tail are over, and nothing is being freed.
     pub(super) can_free: bool,
@@ -73,8 +73,8 @@ mod tests {
                 }
                 LogAction::Flush => assert!(can_free, "{facts:?}"),
                 LogAction::Wait => {
-                    // The journal's device; or who writes what is at the tail, or superblocks that
-                    // say it.
+                    // Ended by the journal's device; or by the writers of the tail's records, or by
+                    // superblocks that record the tail.
                     let device = stage == Stage::Writing;
                     let is_idle = !lacks_blank && !is_wanted;
                     let is_full = !lacks_blank && !has_room && !can_free;

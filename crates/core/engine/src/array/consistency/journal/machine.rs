@@ -1,4 +1,4 @@
-//! The journal's state: which records there are, how far each is, and where the tail is.
+//! The journal's state: its records, the progress of each, and the tail.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::array::setup::JournalSetup;
 use crate::effect::LogTicket;
 use crate::ids::{MemberId, ShardIndex};
 
-/// Who wants something journaled, by shard and its own name.
+/// A batch to be journaled: its shard, and the shard's name for it.
 type Ticket = (ShardIndex, LogTicket);
 
-/// Sectors of a record at most, but for one batch that takes more: it is one write, and what waits
-/// for the next waits for it.
+/// Sectors of a record at most, except that a larger single batch gets a record of its own: a
+/// record is one write, and the next batches wait for it.
 const RECORD_SECTORS_MAX: u64 = 2048;
 
 /// One record in the ring.
@@ -60,7 +60,7 @@ pub(in super::super) struct Journal {
     /// Where the next record goes, and its sequence.
     head: u64,
     sequence: u64,
-    /// From the tail on; none as long as what is there is somebody else's.
+    /// From the tail on; empty as long as the ring holds another server's records.
     records: VecDeque<Record>,
     /// The tail, as durable superblocks say, and as the next ones will.
     tail: u64,
@@ -70,7 +70,7 @@ pub(in super::super) struct Journal {
     stage: Stage,
     /// In order of arrival.
     wanted: VecDeque<(Ticket, Vec<JournalRow>)>,
-    /// What is being written, and what of it comes after that.
+    /// The piece in flight, and the record whose other piece follows.
     out: Option<JournalPiece>,
     rest: Option<Arc<JournalRecord>>,
     has_failed: bool,
@@ -198,7 +198,7 @@ impl Journal {
         self.begin(record, true)
     }
 
-    /// What comes next in the ring.
+    /// Places the next record in the ring.
     fn record(&mut self, metas: Vec<Vec<JournalRow>>) -> JournalRecord {
         let (area, position, sequence) = (self.area, self.head, self.sequence);
         let record = JournalRecord { area, position, sequence, metas };
@@ -225,7 +225,7 @@ impl Journal {
         self.wanted.push_back((ticket, rows));
     }
 
-    /// What a shard wanted is on the members, or will never be.
+    /// A batch is on the members, or will never be.
     pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|(other, _)| *other != ticket);
         self.records.iter_mut().for_each(|record| {
@@ -233,7 +233,7 @@ impl Journal {
         });
     }
 
-    /// What was asked for goes into a record, as much as has room.
+    /// Puts waiting batches into a record, as many as fit.
     pub(in super::super) fn write(&mut self) -> Arc<JournalRecord> {
         assert_eq!(self.stage, Stage::Rest, "one record at a time");
         assert!(!self.records.is_empty(), "superblocks say where it begins");
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(journal.look().used_sectors, used, "superblocks do not say so");
         assert_eq!(decide(&journal.facts(false)), LogAction::Wait);
         journal.is_said(journal.next_tail());
-        // What was over after the flush began is still there: the records of 2 and 3.
+        // The records of 2 and 3 ended after the flush began: they are still there.
         assert_eq!(journal.look().used_sectors, 2 * 9 * 8);
     }
 

@@ -1,10 +1,10 @@
-//! A write journal that is written through: what a band gets, and its parity, is durable there
+//! A write journal that is written through: a band's new data, and its parity, is durable there
 //! before any member has it.
 //!
-//! A crash in the middle of a write leaves members that do not fit each other; what the journal has
-//! of it is written out whole at the next start ([`crate::replay::journal`]). The format is md's
-//! (`braid_ondisk::journal_log`, `journal_record`), and so is the mode: clients are answered when
-//! members have it.
+//! A crash in the middle of a write leaves members that do not fit each other; the next start
+//! writes the journal's records out whole ([`crate::replay::journal`]). The format is md's
+//! (`braid_ondisk::journal_log`, `journal_record`), and so is the mode: a write is acknowledged
+//! when members have it.
 //!
 //! ```text
 //!   ring   | free ... | over | over | live | over | live |  head: the next record goes here
@@ -13,28 +13,28 @@
 //!   Rest ──asked for, there is room──▶ Writing ──durable──▶ Written ──▶ Rest       shards write their bands
 //! ```
 //!
-//! A record is *over* when shards have written all of it to the members. The room of those that are
-//! over at the tail becomes free in three steps: members are flushed; the next superblocks say the
-//! new tail; they are durable. That is begun when half of the ring is in use, or a batch waits for
-//! room. At the tail there is always a meta block, as md wants it: so the last record that is
-//! durable is never freed.
+//! A record is *over* when shards have written all of it to the members. Records that are over at
+//! the tail free their room in three steps: members are flushed; the next superblocks record the
+//! new tail; they are durable. That begins when half of the ring is in use, or a batch waits for
+//! room. At the tail there is always a meta block, as md wants it: so the last durable record is
+//! never freed.
 //!
-//! *Beginning anew*: whenever superblocks are written while no write can be under way, and the
-//! journal is not empty, an empty block is written behind all else first, and the same superblocks
-//! say that it is the tail: as the array turns clean, so that it leaves an empty journal, and as it
-//! turns active for the first time. Then the sequence goes on by a gap, for blocks that somebody
-//! else left there may be sound. Whoever is missing then, and has not what was replayed, is out by
-//! the same superblocks; so the journal's own comes last, when all others are durable.
+//! *Beginning anew*: superblocks may be written while no write is in flight and the journal is not
+//! empty. Then an empty block is first written behind all records, and those superblocks record it
+//! as the tail. That happens as the array turns clean, so that it leaves an empty journal, and as
+//! it turns active for the first time. Then the sequence skips a gap, because blocks that another
+//! server left there may be valid. A member that is missing then, without the replayed data, is out
+//! by the same superblocks; so the journal's own comes last, when all others are durable.
 //!
-//! What jobs write is not in it, nor is it in md's: it changes no block that a record names to
+//! The journal does not hold jobs' writes, nor does md's: they never change a block of a record to
 //! something else than the record has.
 //!
 //! # Invariants
 //! - No band is written before its blocks are durable, nor once the journal's device has failed
 //!   [check: the_table_is_total].
-//! - Nothing is written over a record that counts, or that superblocks may still call the tail
+//! - No write covers a record that counts, or that superblocks may still call the tail
 //!   [check: no_record_is_written_over].
-//! - The tail moves when members have flushed what is before it
+//! - The tail moves when members have flushed the records before it
 //!   [check: room_is_free_when_superblocks_say_so].
 
 mod decide;

@@ -1,4 +1,4 @@
-//! What is done about partial parity logs next: a pure table from facts to one action.
+//! Decides the next step of partial parity logs: a pure table from facts to one action.
 //!
 //! | stage    | asked for | has room | loss unrecorded | action | what ends a Wait                       |
 //! |----------|-----------|----------|-----------------|--------|----------------------------------------|
@@ -12,10 +12,10 @@
 //! | any else | yes       | yes      | yes             | Wait   | superblocks                            |
 //! | any else | no        |          |                 | Wait   | a shard                                |
 //!
-//! *Has room*: what was asked for first may be logged before a flush. At Rest everything has.
+//! *Has room*: the first waiting batch can be logged before a flush. At Rest every batch can.
 //!
-//! Logs of members that come are made empty, in any stage but Writing, when superblocks wait for
-//! that. The first row that fits is taken. [check: the_table_is_total]
+//! Logs of new members are made empty, in any stage but Writing, when superblocks wait for that.
+//! The first row that fits is taken. [check: the_table_is_total]
 
 /// How far the records are that were begun last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,6 @@ pub(in super::super) struct Facts {
     pub(super) has_unrecorded: bool,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// An event will come.
@@ -110,7 +109,7 @@ mod tests {
                         assert!(stage == Over && is_wanted && !has_room, "{facts:?}");
                     }
                     Action::Wait => {
-                        // Members, shards or superblocks; or nobody waits.
+                        // Ended by members, shards or superblocks; or no batch waits.
                         let is_ended = matches!(stage, Writing | Live | Flushing) || has_unrecorded;
                         assert!(is_ended || !is_wanted, "something will end it: {facts:?}");
                     }

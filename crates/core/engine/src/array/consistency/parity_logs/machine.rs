@@ -19,15 +19,15 @@ use crate::ids::{MemberId, ShardIndex};
 /// Sectors of the largest stripe unit.
 const BAND_SECTORS_MAX: u64 = 128;
 
-/// Who wants something logged, by shard and its own name.
+/// A batch to be logged: its shard, and the shard's name for it.
 type Ticket = (ShardIndex, LogTicket);
 
-/// What a log's area holds.
+/// The content of a log's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     /// Anything.
     Unknown,
-    /// No record: nobody believes it.
+    /// No record: no server believes it.
     Nothing,
     /// Records of this array, and nothing that looks like one.
     Records,
@@ -61,16 +61,16 @@ impl Log {
         Self { place, generation, next_sector, holds, since: 0, taken: 0 }
     }
 
-    /// What records may take from one flush to the next, if several may count. So those of one lap
-    /// and of the one before it have room beside each other: those before count until the first of
-    /// the next is durable. `largest` is what one band makes, and has room behind any other at the
-    /// start of a lap.
+    /// Sectors that records may take from one flush to the next, if several may count: half of the
+    /// ring. So the records of one lap and of the lap before fit beside each other; the older ones
+    /// count until the first of the next lap is durable. `largest` is one band's record, which must
+    /// fit behind any other at the start of a lap.
     fn lap_sectors(&self, largest: u64) -> Option<u64> {
         let half = self.place.used_sectors() / 2;
         (self.place.is_many() && half >= 2 * largest).then_some(half)
     }
 
-    /// Where a record of so many sectors would be, and what it takes of the ring.
+    /// The place of a record of so many sectors, and the room that it takes of the ring.
     fn next_place(&self, sectors: u64) -> (u64, u64) {
         let used = self.place.used_sectors();
         let next = if self.place.is_ring() { self.next_sector } else { 0 };
@@ -128,17 +128,17 @@ fn sectors_of(entries: &[LoggedEntry]) -> u64 {
     PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
 }
 
-/// What a shard wants logged, by member: those with the parities, and those that are to replace
-/// them.
+/// A shard's entries to be logged, by member: the members with the parities, and their
+/// replacements.
 #[derive(Debug)]
 struct Wanted {
     ticket: Ticket,
-    /// Those that tell what is written: of all, those of one parity are enough.
+    /// The entries of one parity: they name all rows that the batch writes.
     rows: Vec<PplEntry>,
     of_members: BTreeMap<MemberId, Vec<LoggedEntry>>,
 }
 
-/// What an update of superblocks is about.
+/// The subject of an update of superblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum News {
     /// No write is under way, and none begins before it: the array turns active or clean.
@@ -164,11 +164,11 @@ pub(in super::super) struct ParityLogs {
     stage: Stage,
     /// In order of arrival.
     wanted: Vec<Wanted>,
-    /// What is being written to records, or waits to be granted.
+    /// Batches whose records are in flight, or wait to be granted.
     round: BTreeSet<Ticket>,
-    /// What was granted, and is not over.
+    /// Batches that were granted, and are not over.
     live: BTreeSet<Ticket>,
-    /// What was logged since members were flushed last.
+    /// Rows that were logged since members were flushed last.
     rows: LoggedRows,
     /// Members that are writing a record.
     out: BTreeSet<MemberId>,
@@ -234,7 +234,7 @@ impl ParityLogs {
         self.with_head(members).next().is_none()
     }
 
-    /// What wipes out the heads of these members.
+    /// The records that wipe out the heads of these members.
     pub(in super::super) fn wipe_out(
         &mut self,
         members: impl Iterator<Item = MemberId>,
@@ -297,7 +297,7 @@ impl ParityLogs {
         self.is_on
     }
 
-    /// What an update of superblocks wants logs to hold before it.
+    /// The content of logs that an update of superblocks needs before it.
     fn wanted_by(&self, news: News) -> Option<Holds> {
         match news {
             News::Drained { in_sync: true } => Some(Holds::Records),
@@ -336,7 +336,7 @@ impl ParityLogs {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
             if self.counts && !in_sync {
-                // Its records are of no use from now on, and are not to be taken for any that are.
+                // Old records are useless from now on, and must not be taken for valid ones.
                 self.logs.values_mut().for_each(|log| log.holds = Holds::Unknown);
             }
             self.is_on = in_sync;
@@ -363,7 +363,7 @@ impl ParityLogs {
         self.wanted.push(Wanted { ticket, rows, of_members });
     }
 
-    /// What a shard wanted is on the members, or will never be.
+    /// A batch is on the members, or will never be.
     pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|wanted| wanted.ticket != ticket);
         self.round.remove(&ticket);
@@ -373,8 +373,8 @@ impl ParityLogs {
         }
     }
 
-    /// What the logs of these members are to hold before an update of superblocks, for those that
-    /// do not.
+    /// The records that give these members' logs the content that an update of superblocks needs;
+    /// only for members that lack it.
     pub(in super::super) fn make(
         &mut self,
         members: impl Iterator<Item = MemberId>,
@@ -407,8 +407,8 @@ impl ParityLogs {
         records
     }
 
-    /// What was asked for goes into records, as much as has room in one for each member. `is_in`
-    /// says who is in the array.
+    /// Puts waiting batches into records, as many as fit into one for each member. `is_in` says
+    /// whether a member is in the array.
     pub(in super::super) fn write(
         &mut self,
         is_in: impl Fn(MemberId) -> bool,
@@ -418,7 +418,7 @@ impl ParityLogs {
         let mut full = BTreeSet::new();
         let mut later = Vec::new();
         for Wanted { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
-            // One that comes just now is not written by shards yet.
+            // Shards do not write to a member yet that is just coming.
             let is_ready = |one: &MemberId| is_in(*one) && self.logs[one].holds == Holds::Records;
             of_members.retain(|member, _| is_ready(member));
             let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
@@ -485,7 +485,7 @@ impl ParityLogs {
         granted
     }
 
-    /// Everybody who waits for a record, or has one that is not over: of logs that are dropped.
+    /// All batches that wait for a record, or whose record is not over: for logs that are dropped.
     pub(in super::super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
         self.round.iter().copied().chain(self.wanted.iter().map(|wanted| wanted.ticket))
     }

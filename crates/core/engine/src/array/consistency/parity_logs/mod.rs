@@ -1,17 +1,18 @@
-//! Parity logs, md's (PPL, of a RAID-5) or our own (levels 4, 5 and 6): what is being written, said
-//! durably before it is.
+//! Parity logs, md's (PPL, of a RAID-5) or our own (levels 4, 5 and 6): a durable record of each
+//! write of a band before it begins.
 //!
-//! A crash in the middle of a write can leave parity that does not fit its data, and whoever is
-//! missing then cannot be made from it: the write hole. So before a band is written, the member
-//! that has its parity gets a record of what is being written and of the sum of the rest, the
+//! A crash in the middle of a write can leave parity that does not fit its data, and a member that
+//! is missing then cannot be made from it: the write hole. So before a band is written, the member
+//! with its parity gets a record of the new data's place and of the sum of the other columns, the
 //! partial parity; [`crate::replay`] has the algebra. On RAID-6 the members with P and with Q get
 //! one each. The format is md's (`braid_ondisk::ppl_log`), also of our own
-//! (`braid_ondisk::own_log`). Of our own all records count that were written since members were
-//! flushed, so that they are flushed once for many: when a log has no room for one more, which is
-//! after half a ring, or rows are logged that were logged with other columns ([`rows`]). Of md's,
-//! and of ours in small rings, only the newest of each member counts, so a second one of the same
-//! member waits for a flush. What is asked for while records are written, by all shards, goes
-//! together:
+//! (`braid_ondisk::own_log`).
+//!
+//! Of our own log all records count that were written since members were last flushed, so one flush
+//! serves many records. A flush is due when a log has no room for one more, which is after half a
+//! ring, or rows are logged again with other columns ([`rows`]). Of md's log, and of ours in small
+//! rings, only the newest record of each member counts, so a second one waits for a flush. Batches
+//! of all shards that arrive while records are written go together:
 //!
 //! ```text
 //!             asked for             durable on every member           all of it over            flushed
@@ -21,29 +22,29 @@
 //!                              asked for, and there is room                             └ there is no room: flush
 //! ```
 //!
-//! A record that stays behind does no harm: whatever is written after it in its rows needs a newer
-//! one of the same member first.
+//! A record that stays behind does no harm: any later write to its rows first needs a newer record
+//! of the same member.
 //!
 //! # When they are kept
-//! An array whose logs can be read is believed to agree but for what they name. So as long as all
-//! or some of it is to be resynced, logs hold no record at all, and shards log nothing. They are
-//! made when the array turns active or clean and agrees everywhere: then no write is under way that
-//! is not logged. From then on, until they say clean, superblocks say of our own log that it
-//! counts. Where a replay could not read all that it needed, superblocks take that back before a
-//! log is emptied.
+//! At the next start, an array with readable logs is believed to agree except where they say. So
+//! while any of it needs a resync, logs hold no record at all, and shards log nothing. Logs are
+//! made when the array turns active or clean and agrees everywhere: then no unlogged write is in
+//! flight. From then on, until they say clean, superblocks stamp our own log as counting
+//! (`ParityLogs::will_count` decides that). If a replay could not read all that it needed,
+//! superblocks take that back before a log is emptied.
 //!
 //! # Invariants
-//! - I3: no band is written before its entries are durable, and the loss of a member that did not
-//!   take them [check: the_table_is_total, a_member_that_is_withheld_loses_nothing_that_was_kept].
+//! - I3: no band is written before its entries are durable, and the loss of a member that failed to
+//!   write them [check: the_table_is_total, a_member_that_is_withheld_loses_nothing_that_was_kept].
 //! - No record is written over one that counts, and none stops counting before its bands are
 //!   flushed
 //!   [check: members_are_flushed_once_a_lap_of_the_log, a_log_of_one_record_is_written_over_after_a_flush].
 //! - None is written while the loss of a member that failed the flush is in no superblock
 //!   [check: the_table_is_total].
-//! - What partial parity stands for is flushed
+//! - The data that partial parity stands for is flushed
 //!   [check: rows_are_logged_with_other_columns_after_a_flush].
-//! - A member that comes has an empty log before any superblock says that it is in, unless that
-//!   superblock says that no log counts [check: a_member_that_comes_has_an_empty_log].
+//! - A new member has an empty log before any superblock says that it is in, unless that superblock
+//!   says that no log counts [check: a_member_that_comes_has_an_empty_log].
 //! - A log is emptied only when no superblock says that it counts
 //!   [check: a_log_that_counts_is_not_emptied].
 

@@ -1,9 +1,9 @@
-//! Which columns of which rows were logged since members were flushed last.
+//! The columns of each row that were logged since members were last flushed.
 //!
-//! Partial parity stands for what a record does not name of its rows. It has to be durable by then:
-//! of two records about the same rows with a flush between them the newer one says all, and so it
-//! does without one if both name the same columns, as the rest is what it was. Any other record
-//! would count on data that a power cut may still take back.
+//! Partial parity stands for the columns that a record does not name, so these must be durable by
+//! then. With a flush between two records about the same rows, the newer record is complete.
+//! Without a flush it is complete only if both name the same columns, since the other columns have
+//! not changed. Any other record would count on data that a power cut may still take back.
 //!
 //! ```text
 //!   since the flush   column 0 of rows 0..8      a record of column 0 of rows 4..8: may follow
@@ -48,7 +48,7 @@ impl LoggedRows {
     }
 }
 
-/// What an entry of ours is about: each has the same columns in all of its rows
+/// The rows and columns of one of our entries: its columns are the same in all of its rows
 /// ([`crate::stripe`]).
 fn rows_of(geometry: &StripeGeometry, entry: &PplEntry) -> (Range<u64>, Columns) {
     let sectors = |bytes: u32| u64::from(bytes) / SECTOR_BYTES;

@@ -188,9 +188,8 @@ fn what_a_slow_member_held_up_is_asked_for_again_later() {
     assert_eq!(jobs.poll_timeout(&ground), None, "the shards end what comes");
 }
 
-/// More had come back than could be asked for at once, and the clock was not looked at before all
-/// of it had been: a job asked for the same again and again, with a processor, for as long as a
-/// member sat out.
+/// Once, more works came back than fit into one round, and the job did not look at the clock before
+/// it had repeated all: while a member sat out, it repeated the same works at full processor load.
 #[test]
 fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
@@ -221,7 +220,7 @@ fn no_job_begins_before_superblocks_tell_of_every_loss() {
     assert!(Jobs::default().is_due(&ground(&geometry, &roster, u64::MAX)));
 }
 
-/// What a job is allowed it asks for, no more, and in the class that it was allowed for.
+/// A job requests as much as its allowance, no more, and in the class of the allowance.
 #[test]
 fn a_job_asks_for_what_it_is_allowed() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
@@ -244,7 +243,7 @@ fn a_job_asks_for_what_it_is_allowed() {
     let JobFlow { idle, owed } = jobs.flow();
     assert_eq!([idle.begun_sectors, idle.ended_sectors], [256, 128]);
     assert_eq!([owed.begun_sectors, owed.ended_sectors], [128, 128]);
-    // What is to be repeated is no reason to be woken while nothing is allowed.
+    // Work to repeat does not wake the job while its allowance is empty.
     let at = NOW.plus_milliseconds(REPEAT_AFTER_MS);
     assert!(jobs.poll_timeout(&ground).is_none_or(|due| due > at));
     allow(&mut jobs, 128, 0);
