@@ -132,7 +132,7 @@ fn array_that_tears(level: Level, slots: u16) -> Array {
     Array::new(ArraySetup { superblocks_tear: true, ..setup(level, slots, |_| u64::MAX) })
 }
 
-/// What the array asks for now.
+/// The array's effects, by kind.
 pub(crate) struct Asked {
     pub(crate) superblocks: Vec<(MemberId, std::sync::Arc<SuperblockState>)>,
     pub(crate) flushes: Vec<MemberId>,
@@ -218,9 +218,8 @@ fn array_with_spare(level: Level, slots: u16) -> Array {
     Array::new(ArraySetup { spares, ..setup(level, slots, |_| u64::MAX) })
 }
 
-/// A half-recovered mirror whose good half failed went on taking writes onto the other half, told
-/// the superblocks that the good half was faulty, and ended as an array that no assembly could
-/// start.
+/// The good half of a half-recovered mirror failed. Once, the array went on writing to the other
+/// half, recorded the good half as faulty, and ended as an array that no assembly could start.
 #[test]
 fn a_recovering_member_is_no_survivor() {
     for (level, slots) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 2)] {
@@ -401,8 +400,8 @@ fn a_member_that_fails_between_two_waves_leaves_no_member_two_behind() {
     assert_eq!(array.missing_count(), 2);
 }
 
-/// Sparse members on a full file system were put out one after the other, though nothing was wrong
-/// with any of them, until the array could not be started.
+/// Once, sparse members on a full file system were put out one after the other, though all were
+/// healthy, until the array could not be started.
 #[test]
 fn a_full_file_system_costs_no_member() {
     let mut array = array(Level::Raid5, 4, |_| u64::MAX);
@@ -440,7 +439,7 @@ fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     assert_eq!(after.notices, [Notice::WriteProtected { member: MemberId(1), cause }]);
     assert_eq!(after.views.last().expect("a view").1, Gate::Broken);
     assert_eq!(array.missing_count(), 0);
-    // What it does not hold yet is no reason to stop.
+    // A member that is still being filled does not stop the array.
     let mut array = self::array(Level::Raid5, 3, |slot| if slot == 1 { 0 } else { u64::MAX });
     activate(&mut array);
     let fault = MemberFault { kind: FaultKind::Protected, cause };
@@ -543,7 +542,7 @@ fn each_loss_is_told_with_its_own_cause() {
     assert_eq!(told, [out(3, cause_of(MemberId(3))), out(1, by_superblock)]);
 }
 
-/// The same for the one that is too many, and for a file that was deleted.
+/// The same for the loss that is too many, and for a deleted file.
 #[test]
 fn a_loss_too_many_is_told_with_its_cause() {
     let mut array = array(Level::Raid5, 3, |_| u64::MAX);
@@ -613,8 +612,8 @@ fn all_goes_well(array: &mut Array) -> Option<Arc<ArrayView>> {
     last
 }
 
-/// Shards hear late that a bitmap was made anew of another size. What they say of bits until then
-/// went into the new one, whose bits stand for other sectors.
+/// Shards learn late that a bitmap was replaced by one of another size. Once, their reports about
+/// old bits until then went into the new one, whose bits stand for other sectors.
 #[test]
 fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     const SECTORS: u64 = 1024;
@@ -644,8 +643,8 @@ fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     assert_eq!(open.iter().collect::<Vec<_>>(), [2, 3]);
 }
 
-/// What the array asks for, in words, each once in a row; what it asks of members goes well. A
-/// shard confirms views if it is to; the newest is noted.
+/// The array's effects, in words, without repeats; all requests to members succeed. With `confirms`
+/// a shard confirms views. `newest` becomes the newest view.
 fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
     let mut told = Vec::new();
     while let Some(effect) = array.poll_effect() {
@@ -794,7 +793,7 @@ fn a_log_of_one_record_is_written_over_after_a_flush() {
         assert_eq!(logged(&mut array, 3, 0), ["flush", "log"], "{place:?}");
         assert_eq!(logged(&mut array, 4, 0), ["log"], "{place:?}");
     }
-    // What an older version made is made anew before it is used.
+    // A log that an older version made is made anew before use.
     let mut array = logging(of_one);
     assert_eq!(logged(&mut array, 0, 0), ["log"]);
     assert_eq!(logged(&mut array, 3, 0), ["log"]);

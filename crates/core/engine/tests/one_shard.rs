@@ -368,7 +368,7 @@ fn a_write_does_not_wait_for_a_member_that_has_left() {
     assert!(driver.shard.is_idle());
 }
 
-/// What such a member reads at last must not land in a block that another batch uses.
+/// A late read of such a member must not land in a block that another batch uses.
 #[test]
 fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });

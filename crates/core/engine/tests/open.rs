@@ -1,4 +1,4 @@
-//! What is written to members before an array starts, round by round.
+//! The superblock writes before an array starts, round by round.
 
 use braid_assembly::{AssembledArray, Options, ProbedMember, assemble};
 use braid_engine::open::{Manner, can_miss, levelling, opening};

@@ -1,4 +1,4 @@
-//! Who sits out, by what shards tell of the members' pace.
+//! Members that sit out, by shards' reports of their pace.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ struct Told {
     array: Array,
     now_ms: u64,
     notices: Vec<Notice>,
-    /// What the shards were last told.
+    /// The newest list for the shards.
     sitting_out: Vec<MemberId>,
 }
 
@@ -167,7 +167,7 @@ fn a_member_that_is_well_again_comes_back() {
     assert!(told.array.sat_out_ns(Instant(told.now_ms * MS)) > 8_000 * MS);
 }
 
-/// Every level, every pair: who may sit out with whom is what the level can lose.
+/// For every level and every pair of members, the level's losses limit who may sit out together.
 #[test]
 fn no_more_sit_out_than_the_level_can_lose() {
     for (level, layout, slots) in [

@@ -1,11 +1,11 @@
-//! Which copy to read.
+//! Chooses the copy to read.
 //!
-//! Where copies agree: the one that goes on where its member's last read ended, else the least busy
-//! one; of a member that is *write-mostly* only if there is no other
-//! [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Where they may differ
-//! (beyond the resync offset after a crash, or once writes are refused because one was left half
-//! done) it is always the first copy that can be read, in md's order, so that two reads never tell
-//! two stories and md's resync agrees with what was read.
+//! Where copies agree: the copy that goes on where its member's last read ended, else the least
+//! busy one; a *write-mostly* member only if no other copy exists
+//! [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Copies may differ beyond the
+//! resync offset after a crash, and once writes are refused because one was left half done. There
+//! the choice is always the first readable copy, in md's order. So two reads never return different
+//! data, and md's resync agrees with them.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, Point, planted, sometimes, spoiled};
@@ -66,9 +66,9 @@ impl Work {
     }
 }
 
-/// Whether all copies of an extent are alike in what clients have written: they were when the array
-/// was started, and no write was left half done. Where a lockless bitmap says that nobody has
-/// written, each copy is as good as another.
+/// Whether all copies of an extent agree in clients' data: they did when the array was started, and
+/// no write was left half done. Where a lockless bitmap says that no client has written, any copy
+/// will do.
 fn copies_agree(common: &Common, extent: &Extent) -> bool {
     if planted(Bug::CopiesBelieved) {
         return true;

@@ -1,4 +1,4 @@
-//! What the work on an extent does next: a pure table from facts to one action.
+//! Decides the next step of the work on an extent: a pure table from facts to one action.
 //!
 //! | Stage  | outstanding | range     |                                      | action   | what ends a Wait             |
 //! |--------|-------------|-----------|--------------------------------------|----------|------------------------------|
@@ -20,12 +20,11 @@
 //! | Write  | no          | locked    |                                      | Finish   |                              |
 //! | Mend   | no          | locked    |                                      | Finish   |                              |
 //!
-//! The first line that fits is taken. A read takes its range only when a copy has failed: what is
-//! mended must not change meanwhile. [check: the_table_is_total]
+//! The first row that fits is taken. A read locks its range only when a copy has failed: the range
+//! must not change while it is mended. [check: the_table_is_total]
 
 use braid_sim_hooks::{Mark, reached};
 
-/// What the work is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// A client's read, of one copy.
@@ -73,7 +72,6 @@ pub(super) struct Facts {
     pub(super) broken: bool,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// An event will come.

@@ -1,8 +1,8 @@
-//! How busy the members of a mirror are, and where their heads are.
+//! The load of a mirror's members, and the positions of their heads.
 
 use braid_geometry::{MemberSector, Slot};
 
-/// What members are doing, by slot.
+/// Members' loads, by slot.
 #[derive(Debug)]
 pub(super) struct Loads(Box<[Load]>);
 

@@ -36,7 +36,7 @@ impl Extent {
     }
 }
 
-/// What one extent is going through.
+/// The state of the work on one extent.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) extent: Extent,
@@ -244,7 +244,7 @@ impl Mirror {
                         Stage::Mend => continue,
                     }
                 }
-                // Whatever is read there, nothing looks at it.
+                // The bytes of a probe are never used.
                 Owner::Probe => (Held::Nothing, false),
                 Owner::Background(place) => (Held::Place(*place), self.background.is_copy(*place)),
                 Owner::Abandoned => {
@@ -300,7 +300,7 @@ impl Mirror {
         u32::from(self.geometry.slots()) + self.background.blocks()
     }
 
-    /// What a read into a block is for.
+    /// The purpose of a read into a block.
     pub(crate) fn purpose_of(&self, io: IoId) -> Purpose {
         match self.in_flight.get(io.0) {
             Some((Owner::Background(place), _)) => {

@@ -1,6 +1,5 @@
-//! What comes next in a replay: a pure table over a small value.
+//! Decides the next step of a replay: a pure table over a small value.
 
-/// What the machine is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Between two steps.
@@ -39,7 +38,6 @@ impl Count {
     }
 }
 
-/// What a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
 pub(super) struct Facts {
@@ -64,11 +62,10 @@ pub(super) struct Facts {
     pub(super) has_p_partial: bool,
     /// Parity has to be durable.
     pub(super) is_durable: bool,
-    /// Superblocks may say clean: everybody is there, and nothing was left as it was.
+    /// Superblocks may say clean: all members are present, and no parity was left as it was.
     pub(super) may_settle: bool,
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Wait,
@@ -79,7 +76,7 @@ pub(super) enum Decision {
     Recompute,
     /// From what was being written, and partial parity.
     FromPartial,
-    /// Q, from what P and the others say of the column that is not there.
+    /// Q, with the missing column computed from P and the others.
     FromP,
     /// The same, from what was being written and both partial parities.
     FromPAndPartials,

@@ -23,7 +23,7 @@ const STEP_SECTORS: u64 = 256;
 pub struct Member {
     /// Sectors of its data before this one are up to date.
     pub recovered_sectors: u64,
-    /// Those that cannot be read.
+    /// Ranges that cannot be read.
     pub bad_sectors: Vec<Range<u64>>,
 }
 
@@ -34,8 +34,7 @@ impl Member {
         sectors.end <= self.recovered_sectors && !self.bad_sectors.iter().any(is_bad)
     }
 
-    /// Those of these sectors that it is to hold when they are written: not what is bad, or comes
-    /// with its recovery.
+    /// The sectors to write: not bad ones, nor those that its recovery will write.
     pub(super) fn writable(&self, sectors: &Range<u64>) -> Vec<Range<u64>> {
         let mut borders: BTreeSet<u64> = self.borders().collect();
         borders.retain(|border| (sectors.start..sectors.end).contains(border));
@@ -51,7 +50,7 @@ impl Member {
     }
 }
 
-/// What the log of a slot says.
+/// The log of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// Whose log it is.
@@ -72,20 +71,20 @@ pub enum Finish {
     Settled,
 }
 
-/// What a replay is made from.
+/// The input of a replay.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Of a level with parity.
     pub geometry: StripeGeometry,
     /// By slot.
     pub members: Vec<Option<Member>>,
-    /// Those that could be read.
+    /// The readable logs.
     pub logs: Vec<Log>,
     /// How it ends.
     pub finish: Finish,
 }
 
-/// What is asked for, of the step that was begun last.
+/// A request of the current step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Read a column.
@@ -169,7 +168,7 @@ impl Effect {
     }
 }
 
-/// What became of an effect: each is answered once.
+/// The result of an effect: each has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The slot that it was asked of.
@@ -178,18 +177,18 @@ pub struct Event {
     pub is_done: bool,
 }
 
-/// What was done.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Entries that were looked at.
     pub entries: u64,
     /// Member sectors whose parity was made anew.
     pub written_sectors: u64,
-    /// Ranges of the array that were being written and are not there: what they hold is what parity
-    /// says, and may be neither old nor new. In order, apart from each other.
+    /// Ranges of the array whose write was in flight, and whose member is missing: parity gives
+    /// their data, which may be neither old nor new. In order, disjoint.
     pub unsettled: Vec<Range<u64>>,
-    /// Those of them whose member is there, or the one with P, and could not be read though its
-    /// bad-block log does not say so: should it be read later, parity may not fit.
+    /// The part of them whose member, or the one with P, is present but failed the read outside its
+    /// bad-block log: if a later read succeeds, parity may not fit.
     pub unread: Vec<Range<u64>>,
     /// Whether superblocks say clean now.
     pub is_settled: bool,
@@ -205,7 +204,7 @@ pub enum ReplayError {
         slot: Slot,
         /// The place of the entry in the header.
         index: u32,
-        /// What is wrong with it.
+        /// The error.
         cause: EntryError,
     },
     /// Parity could not be written, a member not flushed, a superblock or a log not written.
@@ -214,12 +213,12 @@ pub enum ReplayError {
     Failed {
         /// Which slot.
         slot: Slot,
-        /// What was to be done to it.
+        /// The request that failed.
         phase: Failed,
     },
 }
 
-/// What could not be done to a member.
+/// A request that a member failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// Its parity was to be written.
@@ -232,7 +231,7 @@ pub enum Failed {
     Log,
 }
 
-/// What is known of a column of a step.
+/// A column's state in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Asked,
@@ -259,9 +258,9 @@ pub struct Replay {
     phase: Phase,
     steps: VecDeque<Part>,
     step: Option<Step>,
-    /// What logs say of P.
+    /// The parts of P's log.
     of_p: Vec<Part>,
-    /// What is to be asked for.
+    /// Effects to be polled.
     effects: VecDeque<Effect>,
     /// Slots that have not answered.
     asked: BTreeSet<Slot>,
@@ -318,7 +317,7 @@ impl Replay {
         })
     }
 
-    /// What is to be done next; none while answers are due, and at the end.
+    /// The next effect; none while answers are due, and at the end.
     pub fn poll(&mut self) -> Option<Effect> {
         loop {
             if let Some(effect) = self.effects.pop_front() {
@@ -332,10 +331,10 @@ impl Replay {
         }
     }
 
-    /// What became of an effect.
+    /// Takes the result of an effect.
     ///
     /// # Panics
-    /// When nothing was asked of the slot.
+    /// No effect is in flight at the slot.
     pub fn handle(&mut self, event: Event) {
         let Event { slot, is_done } = event;
         assert!(self.asked.remove(&slot), "nothing was asked of slot {slot}");
@@ -490,8 +489,8 @@ impl Replay {
         Some((of_p.entry, first..first + (end - start)))
     }
 
-    /// Parity is the sum of all data; or of what was being written, and partial parity. What was
-    /// being written and is not there is what P gives, for Q.
+    /// Computes parity as the sum of all data; or of the columns being written, and partial parity.
+    /// For Q, a missing column that was being written is computed from P.
     fn compute(&mut self, from_partial: bool, from_p: bool) {
         if from_p {
             self.note_unsettled();
@@ -550,7 +549,7 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// What was being written and is not there has the value that parity gives it.
+    /// Missing columns that were being written get the value that parity gives them.
     fn note_unsettled(&mut self) {
         let Step { part, known, known_p, .. } = self.step.as_ref().expect("it was read");
         let is_there = |slot: Slot| {
@@ -580,7 +579,7 @@ impl Replay {
     }
 }
 
-/// What the parts of a log say of each row at last; they are in order of their records.
+/// The newest part for each row; `parts` are in order of their records.
 fn newest_of_rows(parts: &[Part]) -> Vec<Part> {
     let mut said = RangeSet::new();
     let mut newest = Vec::new();
@@ -610,7 +609,7 @@ fn steps_of(part: &Part, members: &[Option<Member>], of_p: &BTreeSet<u64>) -> Ve
     steps.filter(|step| parity.is_some_and(|member| member.holds(&step.sectors))).collect()
 }
 
-/// What a slot's sectors are to clients. They are in one chunk.
+/// The array's sectors of a slot's sectors, which lie in one chunk.
 fn array_sectors(geometry: &StripeGeometry, slot: Slot, sectors: &Range<u64>) -> Range<u64> {
     let row = geometry.row_of(MemberSector(sectors.start));
     let Role::Data(index) = geometry.row_map(row).role(slot) else {
@@ -699,8 +698,8 @@ mod tests {
         let of_q = vec![(0, entry((0, 0), 16, 0))];
         let log = |slot, entries| Log { slot: Slot(slot), entries };
         let logs = vec![log(0, of_q), log(5, of_p)];
-        // What was being written is not there, and one that was kept: Q is made of what both
-        // partial parities say.
+        // A column that was being written is missing, and a kept one: Q is made of both partial
+        // parities.
         let all = taken(raid6(), logs, &[1, 4]);
         let expected = [
             "0: Some((0, 0..4)) Some((0, 0..4))",

@@ -1,5 +1,5 @@
-//! What an entry of a log is about: runs of sectors on every member, and which of the columns were
-//! being written.
+//! Turns an entry of a log into runs of sectors on every member, with the columns that were being
+//! written.
 //!
 //! Entries come from a disk: each number is a claim about the array, and is checked here before
 //! anything is made of it.
@@ -51,7 +51,7 @@ impl Part {
     }
 }
 
-/// What is wrong with an entry.
+/// An error in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// Its two sizes do not go together, or not with the array's chunks.
@@ -122,7 +122,7 @@ fn chunk_sectors(geometry: &StripeGeometry) -> u64 {
     u64::from(geometry.chunk_sectors())
 }
 
-/// What an entry in the log of `log_slot` is about; `index` is its place in the header.
+/// The parts of an entry in the log of `log_slot`; `index` is its place in the header.
 ///
 /// # Errors
 /// An entry that this array cannot have.
@@ -173,7 +173,7 @@ fn row_of(geometry: &StripeGeometry, shape: &Shape) -> Option<ChunkRow> {
     (row(shape.first) == row(shape.end - 1)).then(|| row(shape.first))
 }
 
-/// The columns of a row, and which of them are being written at a sector of the partial parity.
+/// The columns of a row, and which of them the write covers at a sector of the partial parity.
 fn columns(geometry: &StripeGeometry, row: ChunkRow, shape: &Shape, at: u64) -> Vec<Column> {
     let chunk = chunk_sectors(geometry);
     let sectors = (0..shape.chunks).map(|one| shape.first + at + one * chunk);

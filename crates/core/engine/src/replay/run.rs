@@ -83,10 +83,10 @@ fn bytes(sectors: u64) -> usize {
 /// Replays to the end.
 ///
 /// # Errors
-/// What a member could not do.
+/// A member failed a request.
 ///
 /// # Panics
-/// When the machine neither asks for anything nor ends: it was not driven by this alone.
+/// The machine emits no effect before its end: some other caller drove it.
 pub fn run(mut replay: Replay, devices: &mut impl Devices) -> Result<Report, ReplayError> {
     let mut blocks = Blocks::default();
     loop {

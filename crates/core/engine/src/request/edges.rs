@@ -1,12 +1,12 @@
-//! Requests in bytes: which may be asked, and the steps in sectors that they are made of.
+//! Requests in bytes: checks them, and plans them as steps in sectors.
 //!
-//! The engine counts in sectors. A write that covers part of one must keep the rest, so the sectors
-//! at its edges are read, the client's bytes laid over them, and the whole written back.
+//! The engine counts in sectors. A write that covers part of a sector must keep the rest. So the
+//! sectors at its edges are read, the client's bytes laid over them, and the whole written back.
 //!
-//! Where it stands: between a front end, which speaks of bytes, and [`super::Request`]. A driver
-//! asks [`check`], makes a [`RequestPlan`], goes through the [`super::WriteAdmission`] if the plan
-//! has a [`RequestPlan::way`], and then carries out one [`Step`] after another until it is told to
-//! answer. No step touches memory here: [`Patch`] says where bytes go, the driver moves them.
+//! It stands between a front end, which speaks of bytes, and [`super::Request`]. A driver calls
+//! [`check`], makes a [`RequestPlan`], passes the [`super::WriteAdmission`] if the plan has a
+//! [`RequestPlan::way`], and then carries out one [`Step`] after another until the plan answers. No
+//! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
 //!
 //! ```text
 //!                 ┌──────── around: whole sectors ────────┐
@@ -15,8 +15,8 @@
 //!                 skip_bytes     length_bytes
 //! ```
 //!
-//! What may be left after a crash: each sector for itself holds what it held, or all of the new
-//! bytes in it. Bytes beside the request are never lost, whatever happens.
+//! After a crash each sector by itself holds its old content, or all of the new bytes in it. Bytes
+//! beside the request are never lost, whatever happens.
 //!
 //! # Invariants
 //! - A request plan changes the bytes of its request and no others, in any alignment
@@ -31,7 +31,7 @@ use braid_sim_hooks::{Bug, spoiled};
 use super::operation::Operation;
 use super::write_admission::Way;
 
-/// What a client asks of a range of bytes.
+/// A client's operation on a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOperation {
     /// Fill the payload.
@@ -60,7 +60,7 @@ pub enum ByteOperation {
 /// A request on a range of bytes, of any alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRequest {
-    /// What is asked.
+    /// The operation.
     pub operation: ByteOperation,
     /// First byte of the array.
     pub offset: u64,
@@ -79,7 +79,7 @@ pub enum Denial {
     NotFast,
 }
 
-/// What an array allows.
+/// The operations that an array allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed<'a> {
     /// Its geometry.
@@ -109,8 +109,8 @@ pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> 
     Ok(())
 }
 
-/// What is written, zeroed and given back best as a whole: a row of chunks where they have a
-/// parity, else a sector.
+/// The best unit to write, zero and discard as a whole: a row of chunks on levels with parity, else
+/// a sector.
 #[must_use]
 pub fn unit_bytes(geometry: &Geometry) -> u64 {
     match geometry {
@@ -187,7 +187,7 @@ impl Patch {
 pub enum Step {
     /// The engine does this; bytes go to or come from the client's payload itself.
     Whole {
-        /// What.
+        /// The operation.
         operation: Operation,
         /// First sector.
         start: LogicalSector,
@@ -196,7 +196,7 @@ pub enum Step {
     },
     /// Read these sectors into the memory around the patch, at [`Patch::place`].
     Fetch {
-        /// What is around them.
+        /// The surroundings of the bytes.
         patch: Patch,
         /// First sector.
         start: LogicalSector,
@@ -206,21 +206,21 @@ pub enum Step {
     /// Lay the payload (zeroes, if there is none) over [`Patch::middle`] and write all that is
     /// around.
     Store {
-        /// What is written.
+        /// The bytes to write.
         patch: Patch,
         /// On stable storage before the step is done.
         durable: bool,
     },
     /// Copy [`Patch::middle`] of what was fetched to the payload; done at once.
     Take {
-        /// What was fetched.
+        /// The fetched bytes.
         patch: Patch,
     },
     /// Leave the write admission, then flush the array.
     Flush,
 }
 
-/// What comes next.
+/// The next step, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
     /// Carry this out, then ask again.
@@ -315,7 +315,7 @@ impl RequestPlan {
         self.way
     }
 
-    /// What to do after the step before came out as `done`; `Ok` at the beginning.
+    /// The next step after the one before ended with `done`; `Ok` at the beginning.
     pub fn next<E>(&mut self, done: Result<(), E>) -> Next<E> {
         let step = self.steps.take_next();
         match (done, step) {

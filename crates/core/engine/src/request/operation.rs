@@ -1,10 +1,10 @@
-//! What a client may ask of a range of sectors, and what may come of it.
+//! A client's operations on a range of sectors, and their faults.
 
 use braid_geometry::LogicalSector;
 
 use crate::ids::RequestId;
 
-/// What a client asks of a range of sectors.
+/// A client's operation on a range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Fill the payload.
@@ -32,7 +32,7 @@ impl Operation {
         !matches!(self, Self::Read)
     }
 
-    /// What a client is told of it when no member can serve it.
+    /// The client's fault if no member can serve it.
     pub(crate) fn fault(&self) -> Fault {
         if self.is_write() { Fault::Unwritable } else { Fault::Unreadable }
     }
@@ -43,7 +43,7 @@ impl Operation {
 pub struct Request {
     /// Its name.
     pub id: RequestId,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// First sector.
     pub start: LogicalSector,
@@ -59,8 +59,8 @@ pub enum Fault {
     ReadOnly,
     /// More members cannot be read here than the level can make up for.
     Unreadable,
-    /// A write to these sectors was answered and could not be carried out. What the members hold
-    /// there is older than what the client was told, so it is not read until it is written again.
+    /// An acknowledged write to these sectors could not be carried out. The members hold older data
+    /// there, so it is not read until it is written again.
     Lost,
     /// The file system below a member is full.
     NoSpace,

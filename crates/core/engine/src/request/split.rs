@@ -17,7 +17,7 @@ const REGION_SECTORS: u64 = 2048;
 pub struct Piece {
     /// Whose piece.
     pub request: RequestId,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// First sector.
     pub start: LogicalSector,

@@ -33,7 +33,7 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// What is admitted.
+/// The writes that are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admitted {
     Shared(usize),
@@ -71,10 +71,10 @@ impl WriteAdmission {
         ticket.0 < self.next_in
     }
 
-    /// One that was admitted is done. True if one that waited is admitted now.
+    /// Ends an admitted write. True if that admits a waiting one.
     ///
     /// # Panics
-    /// When none was admitted this way.
+    /// No write is in this way.
     pub fn leave(&mut self, way: Way) -> bool {
         self.admitted = match (way, self.admitted) {
             (Way::Exclusive, Admitted::Exclusive) => Admitted::Shared(0),

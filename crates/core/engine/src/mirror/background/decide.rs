@@ -1,4 +1,4 @@
-//! What the work on a run does next: a pure table from facts to one action.
+//! Decides the next step of the work on a run: a pure table from facts to one action.
 //!
 //! | outstanding | range      | phase    |                              | action  | what ends a Wait              |
 //! |-------------|------------|----------|------------------------------|---------|-------------------------------|
@@ -26,11 +26,11 @@ pub(super) enum Phase {
     Read,
     /// They were compared.
     Compared,
-    /// Those that lack it were written.
+    /// Lacking copies were written.
     Written,
 }
 
-/// What the copies that were to be read have come to.
+/// The state of the copies to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
     /// One or more are to be read.
@@ -61,7 +61,6 @@ pub(super) struct Facts {
     pub(super) to_look: bool,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// An event will come.
@@ -78,7 +77,7 @@ pub(super) enum Action {
     Refuse,
     /// Find out which copies differ.
     Compare,
-    /// Write the copies that differ or lack it, if there are any.
+    /// Write the copies that differ or lack data, if any do.
     Write,
     /// Read all copies again, and compare.
     Look,

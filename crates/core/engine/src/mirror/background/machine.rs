@@ -30,9 +30,9 @@ struct Copy {
     slot: Slot,
     start: MemberSector,
     state: State,
-    /// What it is to be written.
+    /// The sectors to be written to it.
     lacks: SectorSet,
-    /// What it holds that is wrong, and what has been done about it.
+    /// Its wrong sectors, and the reaction to them.
     wrong: SectorSet,
     fate: Fate,
 }
@@ -65,7 +65,7 @@ struct Place {
     copies: SmallVec<[Copy; 4]>,
     /// Sectors of which another copy than the first that was read is right: which, and where.
     right: SmallVec<[(u16, SectorSet); 1]>,
-    /// Sectors on which copies differ, and nobody knows which is wrong.
+    /// Sectors on which copies differ, and the wrong one is unknown.
     tied: SectorSet,
     /// The run is being read for the second time: its copies as they were found to be.
     is_again: bool,
@@ -78,7 +78,7 @@ struct Place {
     is_unmade: bool,
 }
 
-/// What the work on a mirror uses, and is not its own.
+/// The mirror's state that background work uses.
 pub(in super::super) struct Around<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) geometry: &'a MirrorGeometry,
@@ -140,7 +140,7 @@ impl Place {
         let sectors = u64::from(self.sectors);
         let holds = |member: &MemberView| member.holds(copy.start, sectors);
         let can_be = match self.task() {
-            // What a log names is what it is to try.
+            // A retry reads ranges in spite of logs.
             Task::Retry => common.view.member(copy.slot).is_some_and(holds),
             _ => common.view.readable(copy.slot, copy.start, sectors).is_some(),
         };
@@ -170,7 +170,7 @@ impl Place {
         let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
         match self.task() {
-            // No more of a copy is to be made of the others than must be.
+            // Only sectors that are unreadable themselves come from the others.
             Task::Compare | Task::Repair | Task::Retry => {
                 self.sectors > BLOCK_SECTORS && !self.is_again && self.copies.iter().any(is_bad)
             }
@@ -198,7 +198,7 @@ impl Place {
             () if !self.to_read(common).is_empty() => Copies::Lacking,
             () if self.is_divisible(common) => Copies::Divisible,
             () if read == 0 && !self.is_again => Copies::Unreadable,
-            // What was written cannot be read again, and is told as it is.
+            // Rewritten copies cannot be read again, and are reported unverified.
             () if read <= 1 => Copies::One,
             () => Copies::Several,
         };
@@ -312,7 +312,7 @@ impl Background {
         self.places[place as usize].work.map(|work| work.class)
     }
 
-    /// Work is to be done when there is a place for it.
+    /// Queues work, and begins it when a place is free.
     pub(in super::super) fn ask(&mut self, around: &mut Around<'_>, work: Work) {
         self.asked.push_back(work);
         self.begin(around);
@@ -360,7 +360,7 @@ impl Background {
         place.phase = Phase::Read;
     }
 
-    /// What was written is read, and the other copies with it.
+    /// Reads the rewritten copies again, and the others with them.
     fn look(&mut self, number: u32) {
         reached(Mark::MendReadAgain);
         let place = &mut self.places[number as usize];
@@ -563,8 +563,7 @@ impl Background {
                 (Task::Replace, _) if member.replacement.is_some() => whole,
                 (Task::Replace, _) => SectorSet::EMPTY,
                 (_, State::Failed(FaultKind::Media)) => whole,
-                // A log says that it cannot be read. It can be written, and is to hold what the
-                // others do.
+                // Its log forbids to read it. It can be written, and must agree with the others.
                 (_, State::Unread) if is_recovered => whole,
                 _ => copy.lacks,
             };
@@ -583,7 +582,7 @@ impl Background {
         sources.extend(place.right.iter().map(|(copy, set)| (usize::from(*copy), *set)));
         for copy in targets {
             self.places[number as usize].copy_mut(copy.slot).lacks = copy.lacks;
-            // What is told to be repaired stays so.
+            // A repair is reported only once it is durable.
             let durable = task == Task::Repair && !copy.wrong.is_empty();
             if durable {
                 let fate = Fate::Unverified;
@@ -625,7 +624,7 @@ impl Background {
             }
             (Phase::Written, Ok(())) => {
                 around.common.note_written(slot);
-                // What it is filled with was not read before.
+                // A member that is being filled was not unreadable before.
                 let was_unreadable = place.copy_mut(slot).state == State::Failed(FaultKind::Media);
                 if was_unreadable && !place.task().fills() {
                     around.common.note_mended(slot);
@@ -633,7 +632,7 @@ impl Background {
             }
             (Phase::Written, Err(fault)) if place.task().checks() => {
                 around.common.note_written(slot);
-                // What is named costs its sectors, and the work goes on.
+                // Sectors that the log names are lost alone: the work goes on.
                 place.is_missed |= fault.kind != FaultKind::Media;
                 let copy = place.copy_mut(slot);
                 copy.fate = Fate::Left;
@@ -646,7 +645,7 @@ impl Background {
                 around.common.note_written(slot);
                 place.is_missed = true;
                 place.copy_mut(slot).fate = Fate::Left;
-                // What a sound member does not take costs the work, not the member.
+                // A healthy member that refuses a write fails the work, not the member.
                 let is_in = around.common.still_in(slot, fault.cause.member);
                 if !fault.kind.spares_member() && is_in {
                     around.common.report_failed(fault);

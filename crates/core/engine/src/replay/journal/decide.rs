@@ -1,13 +1,12 @@
-//! What comes next in the replay of a journal: a pure table over a small value.
+//! Decides the next step in the replay of a journal: a pure table over a small value.
 
-/// What the machine is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Between two jobs.
     Between,
     /// The base of a pending stripe is read.
     Base,
-    /// What is missing of it is computed.
+    /// The missing part of the base is computed.
     Solve,
     /// New data is laid over it.
     Take,
@@ -33,7 +32,6 @@ pub(super) enum Phase {
     Done,
 }
 
-/// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// A pending stripe gets its parity.
@@ -44,7 +42,6 @@ pub(super) enum Job {
     Copy,
 }
 
-/// What a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
 pub(super) struct Facts {
@@ -54,21 +51,20 @@ pub(super) struct Facts {
     /// Something failed that cannot be made up for.
     pub(super) has_failed: bool,
     pub(super) job: Option<Job>,
-    /// A column of the base is not known, and may be read.
+    /// A column of the base is unknown, and has not been read.
     pub(super) wants_column: bool,
     /// A column that is kept is not there.
     pub(super) lacks_kept: bool,
-    /// What is there of the base makes up for it.
+    /// The known columns of the base suffice to compute it.
     pub(super) can_solve: bool,
     /// Members have to be written, and not memory.
     pub(super) is_durable: bool,
     /// There was anything to replay.
     pub(super) has_stripes: bool,
-    /// Nobody needs the journal any more once members are flushed.
+    /// No server needs the journal any more once members are flushed.
     pub(super) may_restart: bool,
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Wait,
@@ -126,7 +122,7 @@ fn between(facts: &Facts) -> Decision {
     }
 }
 
-/// Of the base of a pending stripe all is known that can be.
+/// The next step for a pending stripe's base.
 fn of_base(facts: &Facts) -> Decision {
     match () {
         () if facts.wants_column => Decision::Fetch,

@@ -14,7 +14,7 @@ use super::super::machine::{Finish, Member, add};
 use super::decide::{Decision, Facts, Job, Phase, decide};
 use super::plan::{EntryError, Stripe, stripes};
 
-/// What a replay is made from.
+/// The input of a replay.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
     /// Of a RAID-4, -5 or -6.
@@ -24,13 +24,13 @@ pub struct Setup<'a> {
     /// A member that is missing counts in the superblocks: if it comes back it is believed, and has
     /// missed this replay.
     pub may_return: bool,
-    /// What the journal says.
+    /// The journal's content.
     pub log: &'a JournalLog,
     /// How it ends; [`Finish::Settled`] moves the tail if that may be.
     pub finish: Finish,
 }
 
-/// What is asked for, of the stripe that was begun last. Every slot has a buffer of one block.
+/// A request of the current stripe. Every slot has a buffer of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Read a member's block into its buffer.
@@ -106,7 +106,7 @@ pub enum Effect {
     },
 }
 
-/// What was done.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Stripes of the journal.
@@ -122,7 +122,7 @@ pub struct Report {
     pub is_settled: bool,
 }
 
-/// What could not be done.
+/// A request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failed {
     /// A member was to be written.
@@ -168,7 +168,7 @@ pub enum ReplayError {
     Failed(Failed),
 }
 
-/// What is known of a column of the base.
+/// The state of a column of the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Read,
@@ -206,14 +206,13 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Nothing is asked for yet.
+    /// Makes the machine; it has no effect yet.
     ///
     /// # Errors
-    /// An entry that the array cannot have, or no room in the journal for what is to be written to
-    /// it.
+    /// An entry that the array cannot have, or no room in the journal for the blocks to be added.
     ///
     /// # Panics
-    /// When there are not as many members as slots.
+    /// The number of members is not that of slots.
     pub fn new(setup: Setup<'_>) -> Result<Self, ReplayError> {
         let Setup { geometry, members, may_return, log, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
@@ -258,7 +257,7 @@ impl Replay {
         })
     }
 
-    /// What is to be done next; none while an answer is due, and at the end.
+    /// The next effect; none while an answer is due, and at the end.
     pub fn poll(&mut self) -> Option<Effect> {
         loop {
             if self.asked.is_some() {
@@ -308,7 +307,7 @@ impl Replay {
         })
     }
 
-    /// What the parity of a stripe's meta block is to be named with.
+    /// The payload entry for the parity in a stripe's meta block.
     #[must_use]
     pub fn payload(stripe: u64, checksums: Vec<u32>) -> JournalPayload {
         JournalPayload::Parity { location: stripe, checksums }
@@ -537,8 +536,8 @@ impl Replay {
         self.ask(Phase::Load, loads);
     }
 
-    /// Blocks go to whoever is there; sectors that are logged as bad, or come with a recovery, are
-    /// left out.
+    /// Writes blocks to the members that are present, except for logged bad sectors and those that
+    /// a recovery will write.
     fn write(&mut self) {
         let sectors = self.sectors();
         let stripe = self.stripe();

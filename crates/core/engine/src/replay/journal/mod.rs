@@ -1,33 +1,33 @@
-//! Replay of a write journal: what makes the members of a RAID-4, -5 or -6 hold what its journal
-//! says.
+//! Replay of a write journal: brings the members of a RAID-4, -5 or -6 to the state that its
+//! journal records.
 //!
-//! Where it stands: beside the replay of partial parity logs. `braid_ondisk::JournalLog` has
-//! followed the journal, this says what is read, computed and written, and a driver does it
-//! ([`run()`] is the one interpreter). No machine of the array is there yet, and no client.
+//! It stands beside the replay of partial parity logs. `braid_ondisk::JournalLog` has followed the
+//! journal. This machine decides the reads, computations and writes, and a driver does them
+//! ([`run()`] is the one interpreter). No machine of the array exists yet, and no client.
 //!
-//! What it does not do: find out which journal counts (assembly), or write one while clients write.
+//! It does not choose the journal that counts (assembly), nor write one while clients write.
 //!
 //! # Algebra
 //!
-//! A stripe here is a block of 4 KiB of each member, as md has it. Its entries, in order:
+//! A stripe here is a block of 4 KiB of each member, as in md. Its entries, in order:
 //!
 //! ```text
 //!   data ... data parity        committed: these blocks are to be on the members, and parity is right with all of them
 //!   data ... data               pending: acknowledged in the mode write-back, and nothing of it is on the members
 //! ```
 //!
-//! | What the journal has | What is done |
+//! | Stripe in the journal | Action |
 //! |---|---|
-//! | committed | blocks of data and parity are written to whoever is there. Who is not there has its value by parity: what was written the new one, what was kept the old one |
+//! | committed | write the blocks of data and parity to all present members. Parity gives missing members their value: the new one if it was written, the old one if it was kept |
 //! | committed, and flushed later | the same. md leaves such stripes out; but they were only written to the members, and may have been in caches that the crash emptied |
-//! | committed, then data | the stripe as it was committed is the base of what comes next |
-//! | pending | on the base, parity is made of the new data and what is kept; what is kept and missing is first computed from the base |
+//! | committed, then data | the committed stripe is the base of the pending one |
+//! | pending | on the base, make parity of the new data and the kept columns; first compute missing kept columns from the base |
 //! | parity without data | nothing: its data was before the tail, and so it is on the members |
 //!
 //! A pending stripe's base must not be lost before the stripe is committed: with some of it
-//! written, what is missing could not be computed any more. So its new parity goes into the journal
-//! first, as md writes it, and then it is a stripe like the others. The new meta blocks become part
-//! of the journal at once, by the first of them:
+//! overwritten, its missing columns could not be computed any more. So its new parity goes into the
+//! journal first, as md writes it, and then it is a stripe like the others. The new meta blocks
+//! become part of the journal at once, by the first of them:
 //!
 //! ```text
 //!   | ... meta 8 | data |  meta 9  | parity | parity |  meta 10 | parity | zeroes |
@@ -41,16 +41,17 @@
 //!   flush the members ─▶ an empty meta block at the end, its sequence moved on ─▶ the tail is there
 //! ```
 //!
-//! The tail moves only if nobody who is missing may come back: a member whose superblock is as new
-//! as the others' has missed what is written here, and gets it from the journal when it is replayed
-//! again. A pending stripe of which more is missing than the level makes up for stays in the
+//! The tail moves only if no missing member may come back. A missing member whose superblock is as
+//! new as the others' has missed these writes, and gets them from the journal when it is replayed
+//! again. A pending stripe that misses more columns than the level makes up for stays in the
 //! journal, and so does the tail.
 //!
 //! # Invariants
-//! - Every sector has the value that the journal gives it, and those that it does not name have
-//!   theirs, whichever members are missing, and wherever the first crash and a second one in mid
+//! - Every sector that the journal names has the journal's value, and every other sector keeps its
+//!   own, whichever members are missing, and wherever the first crash and a second one in mid
 //!   replay come [check: a_journal_keeps_every_sector].
-//! - Parity is made only of what is there or could be computed [check: parity_is_made_of_all_data].
+//! - Parity is made only of columns that are present or could be computed
+//!   [check: parity_is_made_of_all_data].
 //! - Members are written when the journal has parity for it, durably; the tail moves after they
 //!   were flushed [check: the_order_is_kept].
 //! - An entry that the array cannot have is an error, and nothing is written

@@ -1,5 +1,5 @@
-//! What the entries of a journal are about: stripes of 4 KiB of each member, and where in the
-//! journal their blocks are.
+//! Turns the entries of a journal into stripes of 4 KiB of each member, with the places of their
+//! blocks in the journal.
 //!
 //! Entries come from a disk: each number is a claim about the array, and is checked here before
 //! anything is made of it.
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, Slot, StripeGeometry};
 use braid_ondisk::{JOURNAL_BLOCK_SECTORS, JournalEntry};
 
-/// What a journal says of a stripe.
+/// A stripe's content in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stripe {
     /// First sector on every member, from the start of its data.
@@ -20,7 +20,7 @@ pub struct Stripe {
     pub pending: BTreeMap<Slot, u64>,
 }
 
-/// What is wrong with an entry.
+/// An error in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum EntryError {
     /// Its data is not one block of the array.

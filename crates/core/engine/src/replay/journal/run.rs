@@ -118,10 +118,10 @@ impl Blocks<'_> {
 /// Replays to the end. `array_uuid` is `braid_ondisk::Superblock::uuid_as_stored`.
 ///
 /// # Errors
-/// What a member or the journal could not do.
+/// A member or the journal failed a request.
 ///
 /// # Panics
-/// When the machine neither asks for anything nor ends: it was not driven by this alone.
+/// The machine emits no effect before its end: some other caller drove it.
 pub fn run(
     mut replay: Replay,
     geometry: &StripeGeometry,
