@@ -22,15 +22,14 @@
 //! ```
 //!
 //! md stops reading at the first sector that is not full. So an empty sector before others gets a
-//! record of the last sector, and every sector but the last is filled up with repeats of its own
+//! record of the last sector. Every sector but the last is filled up with repeats of its own
 //! records. At open the sectors behind the last are unknown: md may have left bytes there that it
 //! does not read. So the first write reaches no further than the log did, and writes all of it;
 //! from then on sectors behind the last are blank.
 //!
 //! # Invariants
-//! - Whatever sectors of a write are torn, the log names every range that it names both before and
-//!   after the write, and no range that it names neither before nor after
-//!   [check: a_torn_log_names_what_it_did_and_is_to].
+//! - After a torn write the log names every range that is in its old and in its new content. It
+//!   names no range that is in neither [check: a_torn_log_names_what_it_did_and_is_to].
 //! - A log that is not full reaches its wanted content
 //!   [check: a_log_takes_as_many_records_as_it_has_room_for].
 

@@ -2,8 +2,8 @@
 //! before it starts.
 //!
 //! Every driver starts an array this way. It opens and flushes the members, so that every
-//! superblock it read is durable. It carries out [`levelling`] round by round and wave by wave,
-//! makes an [`Array`](crate::array::Array) of [`opening`], and gives every member its number from
+//! superblock it read is durable. It carries out [`levelling`] round by round and wave by wave.
+//! Then it makes an [`Array`](crate::array::Array) of [`opening`], and numbers the members by
 //! [`Opening::members`]. [`returns`] judges the superblock of a device that was a member before.
 //! This file reads and writes no device, and does not judge members in slots.
 //!
@@ -257,7 +257,7 @@ pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
 /// The ranges that a former member still holds, or `None` if it needs a full recovery. `found` is
 /// its own superblock, `newest` that of a member in a slot; `seated` are the members in slots, with
 /// their indices in the role table. `None` if the device never held all of its slot, was written
-/// without a member that is in a slot now, or is not older than `newest`.
+/// without a current member, or is not older than `newest`.
 #[must_use]
 pub fn returns(
     found: &Superblock,
@@ -361,8 +361,8 @@ pub type Round = Vec<Vec<Levelled>>;
 ///
 /// The driver tries a failed write once more. If it fails again, its member is lost even if the
 /// next write succeeds: left in, the member could be two events behind after a power cut, and be
-/// called stale. If the array [`can_miss`] it, the driver levels the other members, and the machine
-/// hears of the loss before anything else
+/// called stale. If the array [`can_miss`] it, the driver levels the other members. The machine
+/// hears of the loss first
 /// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)). If not, the array does
 /// not start.
 ///

@@ -6,10 +6,10 @@
 //!
 //! # When a gap is closed
 //!
-//! One request costs a member, the ring and the engine about as much as moving 4 to 8 KiB does (an
-//! NVMe disk with 1 M requests and 7 GB a second: 7 KiB; a SATA disk with 100 K and 550 MB: 5 KiB).
-//! So one request spans two extents if their gap is less than a block. If the gap is a block or
-//! more, two requests move less, and cost no more. A gap may hold only sectors that are known to be
+//! One request costs a member, the ring and the engine about as much as moving 4 to 8 KiB. (An NVMe
+//! disk with 1 M requests and 7 GB a second: 7 KiB; a SATA disk with 100 K and 550 MB: 5 KiB.) So
+//! one request spans two extents if their gap is less than a block. If the gap is a block or more,
+//! two requests move less, and cost no more. A gap may hold only sectors that are known to be
 //! right: [`SectorSet::joined`] receives them.
 //!
 //! - A set is the union of its extents, which neither touch nor overlap

@@ -114,13 +114,13 @@ pub enum Outcome {
         written: u32,
     },
     /// A task that fills or levels members could not make some sectors; each lacking member was
-    /// reported ([`crate::effect::Report::Unmade`]). If it asked for one sector, all that could be
-    /// made is written; if for more, perhaps not all.
+    /// reported ([`crate::effect::Report::Unmade`]). Sectors that could be made are written, but
+    /// perhaps not all if the task asked for more than one.
     Unmade {
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// Some of it could not be read, or has no member, so nothing was made.
+    /// The task made nothing: some sectors were unreadable, or have no member.
     Unreadable,
     /// A member that it needs sits out, or began to: held up, the band would hold up clients. To be
     /// asked for again later.

@@ -176,8 +176,8 @@ fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
     assert!(reply.result.is_ok() && !reply.keeps_payload && shard.is_idle());
 }
 
-/// Once, a disk that hung held up the write and its range, and the next member in its slot sat out
-/// for the age of the disk's reads.
+/// Once, a disk that hung held up the write and its range. The next member in its slot sat out for
+/// the age of the disk's reads.
 #[test]
 fn a_mirror_does_not_wait_for_a_member_that_has_left() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };

@@ -244,8 +244,8 @@ impl Array {
     }
 
     pub(super) fn flush(&mut self, purpose: FlushPurpose) {
-        // With logs, no resync follows a crash: the sources of a rebuilt member must be as durable
-        // as it is. No log covers a band whose parity had no member when it was written.
+        // With logs, no resync follows a crash: a rebuilt member must not be more durable than its
+        // sources. No log covers a band whose parity had no member when it was written.
         let is_logged = self.consistency.has_logs();
         let targets = match purpose {
             FlushPurpose::Job => self.jobs.flush_begins().filter(|_| !is_logged),
@@ -298,8 +298,7 @@ impl Array {
         let replaced = self.roster.slot_to_replace(member);
         let Some(failed) = self.roster.slot_of(member).or(replaced) else { return };
         if self.roster.is_newcomer(member) {
-            // No shard has written to it. The update that names it is followed by one that does
-            // not.
+            // No shard has written to it. The next update no longer names it.
             self.roster.forget_newcomer(member);
             self.out.change();
             self.out.push(ArrayEffect::Leave { member });

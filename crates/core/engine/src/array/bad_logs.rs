@@ -88,8 +88,8 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// The member cannot be given the data of `range`: its log must name it. False if the member
-    /// keeps no log, or the log has no room.
+    /// No member can supply the data of `range`: this member's log must name it. False if the
+    /// member keeps no log, or the log has no room.
     #[must_use]
     pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> bool {
         let Some(log) = self.logs.get_mut(&member) else { return false };
@@ -160,7 +160,7 @@ impl BadLogs {
         if planted(Bug::BadBlockClearedEarly) {
             return Some(log.wanted.clone());
         }
-        // A write in flight may be on the disk by now, or not.
+        // A write in flight may have reached the disk, or not.
         let known = log.wanted.union(&log.named);
         Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }

@@ -37,8 +37,7 @@ pub struct BitmapRecord {
     pub has_new_head: bool,
     /// It is not known what the member's bitmap says: all of it is to be written.
     pub is_whole: bool,
-    /// The bits on members are not to be believed, and so are no part of this one: its superblock
-    /// says *stale*.
+    /// Members' old bits are invalid, and no part of this bitmap: its superblock says *stale*.
     pub is_in_the_making: bool,
 }
 

@@ -3,13 +3,13 @@
 //!
 //! Superblocks, members' caches, jobs and consistency have a table each. A table returns its first
 //! row that fits, and that row's turn; the array takes the action with the earliest turn. So
-//! [`Turn`] is the policy: ended work is settled, a failed member is recorded before anything else
-//! (I4), then writers are let in, then flushes are served, then the array turns clean.
+//! [`Turn`] is the policy: first ended work is settled, then a failed member is recorded (I4).
+//! Writers come next, then flushes, and last the array turns clean.
 //! [check: the_tables_keep_their_promises]
 //!
-//! Superblocks, caches and bitmaps are three resources. Each has at most one task, and all may have
-//! one at once. One exception: no superblock is written between the last flush and the update that
-//! says clean.
+//! Superblocks, caches and bitmaps are three resources. Each has at most one task; tasks of
+//! different resources run side by side. One exception: no superblock is written between the last
+//! flush and the update that says clean.
 
 use super::consistency::Changing;
 

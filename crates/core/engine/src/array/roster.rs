@@ -74,7 +74,7 @@ pub(super) enum Come {
 pub(super) struct Roster {
     /// Without their replacements.
     pub(super) slots: Vec<Option<MemberView>>,
-    /// Each as it will be in the slot once it is alone there.
+    /// Each replacement, as its slot's later member.
     replacements: BTreeMap<Slot, MemberView>,
     pub(super) device_numbers: BTreeMap<MemberId, u16>,
     pub(super) spares: BTreeSet<MemberId>,

@@ -66,7 +66,7 @@ pub struct ReplacementSetup {
 pub struct BitmapSetup {
     /// Its superblock; what it counts of events is written anew.
     pub head: BitmapSuperblock,
-    /// Bits that must stay set for now: those of the members' bitmaps, or all if these are not
+    /// Bits that must stay set for now: the members' bits, or all if their bitmaps are not
     /// believed.
     pub says: Bits,
     /// Bits beyond the resync offset whose sectors are in doubt; none where bits are not believed.

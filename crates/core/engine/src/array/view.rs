@@ -179,7 +179,7 @@ impl ArrayView {
         self.member(slot).is_some_and(|one| one.id == member || one.replacement == Some(member))
     }
 
-    /// Whether `member` is in any slot, or is a replacement in one.
+    /// Whether `member` is in a slot, as member or replacement.
     #[must_use]
     pub fn is_used(&self, member: MemberId) -> bool {
         let is_it = |one: &MemberView| one.id == member || one.replacement == Some(member);

@@ -8,7 +8,7 @@
 //!
 //! A member that sits out gets a small read every [`PROBE_MS`], so that its recovery is seen: at
 //! the place that was read last (or the first), into a block of its own. No request waits for a
-//! probe, and there is one at a time.
+//! probe; a shard has one probe at a time.
 //!
 //! While the array does not watch, none of this costs anything.
 

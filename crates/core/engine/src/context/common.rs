@@ -1,8 +1,8 @@
 //! The state that the three families share: the view, the pieces, the effects on their way out.
 //!
 //! The shard's side of the write-intent bitmap lives here too: a write asks for bits that are not
-//! open (`want_bits`), waits until a view grants them (`grant_intent`), and the array hears under
-//! which bits writes began (`tell_touched`).
+//! open (`want_bits`) and waits until a view grants them (`grant_intent`). The shard reports the
+//! bits under which writes began (`tell_touched`).
 
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::collections::VecDeque;
@@ -206,8 +206,8 @@ impl Common {
         !self.pairs.is_empty()
     }
 
-    /// The same for a request that may be one of a pair. Returns the family's result once it is
-    /// final.
+    /// [`Self::note_done`] for a request that may be one of a pair. Returns the family's result
+    /// once it is final.
     #[inline(never)]
     pub(crate) fn pair_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
         match self.pairs.ended(&self.view, done) {

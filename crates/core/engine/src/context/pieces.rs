@@ -308,7 +308,7 @@ impl Pieces {
         self.entries.is_empty()
     }
 
-    /// Writes that have their intent and are not on the members, acknowledged or not.
+    /// Writes with their intent that have not reached the members, acknowledged or not.
     pub(crate) fn writes(&self) -> u32 {
         self.writes
     }

@@ -49,7 +49,7 @@ impl Work {
         let result = spoiled(Bug::CopyErrorIgnored, result, Ok(()));
         match result {
             Ok(()) => self.written += 1,
-            // What was bad stays bad.
+            // The bad copy stays bad.
             Err(_) if self.stage == Stage::Mend => {}
             Err(fault) => {
                 // The member that was asked: another one may have come to its slot meanwhile.

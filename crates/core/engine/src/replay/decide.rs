@@ -62,7 +62,7 @@ pub(super) struct Facts {
     pub(super) has_p_partial: bool,
     /// Parity has to be durable.
     pub(super) is_durable: bool,
-    /// Superblocks may say clean: all members are present, and no parity was left as it was.
+    /// Superblocks may say clean: all members are present, and the replay left no parity out.
     pub(super) may_settle: bool,
 }
 

@@ -698,8 +698,7 @@ mod tests {
         let of_q = vec![(0, entry((0, 0), 16, 0))];
         let log = |slot, entries| Log { slot: Slot(slot), entries };
         let logs = vec![log(0, of_q), log(5, of_p)];
-        // A column that was being written is missing, and a kept one: Q is made of both partial
-        // parities.
+        // A written and a kept column are missing: Q is made of both partial parities.
         let all = taken(raid6(), logs, &[1, 4]);
         let expected = [
             "0: Some((0, 0..4)) Some((0, 0..4))",

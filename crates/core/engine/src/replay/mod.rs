@@ -27,8 +27,8 @@
 //! | not all of W | what it is: parity gives the missing column its value, old or new if the write had ended; of a write that was cut short, any. All of K is present, as RAID-4 and RAID-5 bear one loss |
 //! | no parity, as its member is missing | nothing: so is the log. Data is all present |
 //!
-//! On RAID-6 the log of P is replayed as above, and that of Q by itself in the same way, with
-//! columns multiplied as Q has them. Two members may be missing (and a sector of a third
+//! On RAID-6 the log of P is replayed as above. The log of Q is replayed by itself in the same way,
+//! with columns multiplied as Q has them. Two members may be missing (and a sector of a third
 //! unreadable, for now), and one of them may be a column m of W. Then P gives its value, and Q is
 //! made to agree: otherwise a second missing column would be computed from two sums that do not fit
 //! each other:
@@ -58,7 +58,7 @@
 //!
 //! # Invariants
 //! - Data that no client was writing has its exact value after a replay, whichever member is
-//!   missing, and wherever the first crash and a second one in mid replay come
+//!   missing. It does wherever the first crash and a second one in mid replay come
 //!   [check: replay_keeps_what_nobody_wrote].
 //! - Parity is made only of columns that could be read
 //!   [check: nothing_is_made_of_what_is_not_there].

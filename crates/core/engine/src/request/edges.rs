@@ -4,8 +4,8 @@
 //! sectors at its edges are read, the client's bytes laid over them, and the whole written back.
 //!
 //! It stands between a front end, which speaks of bytes, and [`super::Request`]. A driver calls
-//! [`check`], makes a [`RequestPlan`], passes the [`super::WriteAdmission`] if the plan has a
-//! [`RequestPlan::way`], and then carries out one [`Step`] after another until the plan answers. No
+//! [`check`], makes a [`RequestPlan`], and passes the [`super::WriteAdmission`] if the plan has a
+//! [`RequestPlan::way`]. Then it carries out one [`Step`] after another until the plan answers. No
 //! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
 //!
 //! ```text

@@ -1,5 +1,6 @@
 //! The machine of levels with parity: passes events to the owners, and the results of one owner to
-//! the next.
+//! the next. A TRIM reaches members only where zeroing is fast and the TRIM covers whole bands;
+//! other TRIMs change nothing.
 
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Mark, reached};

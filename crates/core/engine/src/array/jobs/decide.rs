@@ -37,7 +37,7 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_over: bool,
     /// It has written what bad-block logs name, or could not write, and they do not say so yet.
     pub(in super::super) awaits_logs: bool,
-    /// The job has done more than is saved, and that can be saved.
+    /// The job has progress to save.
     pub(in super::super) has_unsaved: bool,
     /// The last time is long enough ago.
     pub(in super::super) save_is_due: bool,

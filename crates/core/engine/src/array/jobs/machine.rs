@@ -535,7 +535,7 @@ impl Jobs {
         job.cursor.is_given_up(at);
     }
 
-    /// A range that could not be made has no room in a log.
+    /// No log has room for the range that the shard failed to make.
     pub(in super::super) fn cannot_go_on(&mut self) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.end = Some(JobEnd::Unreadable);

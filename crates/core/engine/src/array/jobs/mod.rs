@@ -21,7 +21,7 @@
 //! - A saved offset is never ahead of the data on members: it is taken from the cursor when a flush
 //!   begins, and counts when that flush has succeeded
 //!   [check: an_offset_counts_when_it_was_flushed].
-//! - A sector is done when the shard said so, and all before it are
+//! - A sector counts as done when shards reported it, and every sector before it, as done
 //!   [check: a_cursor_is_done_up_to_the_first_that_is_not].
 //! - While work is in flight no other job begins: its outcome is of this job
 //!   [check: a_job_ends_when_its_work_is_back].
@@ -30,10 +30,10 @@
 //! driver the limit is the shards' room.
 //!
 //! A range that cannot be made costs its sectors, and not the job: it is repeated by blocks, and
-//! then by sectors. A sector that still cannot be made is named in the bad-block logs of the
-//! members that lack it ([`super::bad_logs`]) and repeated once more when that is durable; then the
-//! job goes on beyond it. A resync does the same: it names parity that cannot be made to agree, or
-//! every copy, so that no later read believes sectors in doubt.
+//! then by sectors. The bad-block logs of the lacking members name a sector that still cannot be
+//! made ([`super::bad_logs`]). When that is durable the job repeats it once more, and then goes on
+//! beyond it. A resync does the same: it names parity that cannot be made to agree, or every copy,
+//! so that no later read believes sectors in doubt.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
 //! Checks and repairs rewrite ranges that logs name and the other members can give. So does a quiet

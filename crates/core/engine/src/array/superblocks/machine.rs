@@ -1,4 +1,4 @@
-//! The state of superblocks: the content of durable ones, and the update that is being written.
+//! The state of superblocks: the durable content, and the update in flight.
 //!
 //! ```text
 //!   begin ─▶ Behind ─ bitmaps and logs ─▶ wave ─ durable ─▶ wave ─ … ─▶ complete: it counts

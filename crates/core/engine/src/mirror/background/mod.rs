@@ -18,8 +18,8 @@
 //!
 //! *Which copy is wrong.* If copies were in agreement and three or more can be read, each sector is
 //! voted on ([`crate::rot`]). If the task repairs, outvoted copies are written from one of the
-//! majority, and all are read and compared a second time before the range is unlocked. Two copies
-//! that differ do not show which is wrong, and stay. A copy that cannot be read is written from the
+//! majority. All are read and compared a second time before the range is unlocked. Two copies that
+//! differ do not show which is wrong, and stay. A copy that cannot be read is written from the
 //! others, unless these differ.
 //!
 //! # Invariants

@@ -51,7 +51,7 @@ pub(super) struct Facts {
     /// Something failed that cannot be made up for.
     pub(super) has_failed: bool,
     pub(super) job: Option<Job>,
-    /// A column of the base is unknown, and has not been read.
+    /// A column of the base is unknown, and can still be read.
     pub(super) wants_column: bool,
     /// A column that is kept is not there.
     pub(super) lacks_kept: bool,

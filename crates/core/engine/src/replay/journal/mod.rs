@@ -48,8 +48,8 @@
 //!
 //! # Invariants
 //! - Every sector that the journal names has the journal's value, and every other sector keeps its
-//!   own, whichever members are missing, and wherever the first crash and a second one in mid
-//!   replay come [check: a_journal_keeps_every_sector].
+//!   own. That holds whichever members are missing, and wherever the first crash and a second one
+//!   in mid replay come [check: a_journal_keeps_every_sector].
 //! - Parity is made only of columns that are present or could be computed
 //!   [check: parity_is_made_of_all_data].
 //! - Members are written when the journal has parity for it, durably; the tail moves after they

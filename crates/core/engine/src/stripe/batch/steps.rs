@@ -6,6 +6,8 @@
 //! added to parity. If the part is gathered, the new content then replaces the difference. A write
 //! that is not gathered is never copied: parity is computed from its payload. Where such writes lie
 //! side by side, this happens in slices in which each column is in one place ([`super::content`]).
+//! `journal` names the blocks that a batch writes to a write journal: the data blocks that clients
+//! wrote, and the parity of their rows.
 
 use braid_geometry::{Slot, StripeGeometry};
 use braid_ondisk::{JournalRow, LoggedEntry};

@@ -1,4 +1,5 @@
-//! The state of a stripe.
+//! The state of a stripe. Its queue keeps the writes of a band in order of arrival, so that of two
+//! overlapping writes the later one wins.
 //!
 //! The fields belong to the files of the batch; others use the methods.
 

@@ -25,13 +25,13 @@
 //! name a bitmap that was made while the array runs, no write waits for it
 //! ([`super::bitmap_change`]).
 //!
-//! A lockless bitmap has a byte for each bit, which also says where no client has written, and
-//! where redundancy must still be made to agree ([`lockless`]). Shards and superblocks wait for it
-//! alike.
+//! A lockless bitmap has a byte for each bit. The byte also marks sectors that no client has
+//! written, and sectors whose redundancy must still be made to agree ([`lockless`]). Shards and
+//! superblocks wait for it alike.
 //!
 //! # Invariants
-//! - I3: no member is written before its bit is durable on all members of the array, and so is the
-//!   loss of members that failed to write it
+//! - I3: no write to a member begins before its bit is durable on all members of the array. The
+//!   loss of members that failed to write the bit is durable, too
 //!   [check: the_table_is_total, a_bit_is_durable_before_its_sectors_are_written].
 //! - I5: a bit is cleared when no write to its sectors is under way, and all members were flushed
 //!   since [check: a_bit_is_cleared_when_its_sectors_are_flushed].

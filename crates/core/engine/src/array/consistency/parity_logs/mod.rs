@@ -1,18 +1,17 @@
 //! Parity logs, md's (PPL, of a RAID-5) or our own (levels 4, 5 and 6): a durable record of each
 //! write of a band before it begins.
 //!
-//! A crash in the middle of a write can leave parity that does not fit its data, and a member that
-//! is missing then cannot be made from it: the write hole. So before a band is written, the member
-//! with its parity gets a record of the new data's place and of the sum of the other columns, the
-//! partial parity; [`crate::replay`] has the algebra. On RAID-6 the members with P and with Q get
-//! one each. The format is md's (`braid_ondisk::ppl_log`), also of our own
-//! (`braid_ondisk::own_log`).
+//! A crash in the middle of a write can leave parity that does not fit its data. A missing member
+//! cannot be made from such parity: the write hole. So before a band is written, the member with
+//! its parity gets a record: the new data's place, and the sum of the other columns, the partial
+//! parity; [`crate::replay`] has the algebra. On RAID-6 the members with P and with Q get one each.
+//! The format is md's (`braid_ondisk::ppl_log`), also of our own (`braid_ondisk::own_log`).
 //!
 //! Of our own log all records count that were written since members were last flushed, so one flush
-//! serves many records. A flush is due when a log has no room for one more, which is after half a
-//! ring, or rows are logged again with other columns ([`rows`]). Of md's log, and of ours in small
-//! rings, only the newest record of each member counts, so a second one waits for a flush. Batches
-//! of all shards that arrive while records are written go together:
+//! serves many records. A flush is due when a log has no room for one more record, which is after
+//! half a ring. It is also due when rows are logged again with other columns ([`rows`]). Of md's
+//! log, and of ours in small rings, only the newest record of each member counts, so a second one
+//! waits for a flush. Batches of all shards that arrive while records are written go together:
 //!
 //! ```text
 //!             asked for             durable on every member           all of it over            flushed
@@ -37,8 +36,8 @@
 //! - I3: no band is written before its entries are durable, and the loss of a member that failed to
 //!   write them [check: the_table_is_total, a_member_that_is_withheld_loses_nothing_that_was_kept].
 //! - No record is written over one that counts, and none stops counting before its bands are
-//!   flushed
-//!   [check: members_are_flushed_once_a_lap_of_the_log, a_log_of_one_record_is_written_over_after_a_flush].
+//!   flushed [check: members_are_flushed_once_a_lap_of_the_log],
+//!   [check: a_log_of_one_record_is_written_over_after_a_flush].
 //! - None is written while the loss of a member that failed the flush is in no superblock
 //!   [check: the_table_is_total].
 //! - The data that partial parity stands for is flushed
