@@ -1,7 +1,7 @@
 //! linear and raid0: every sector in exactly one place.
 //!
 //! Both are a list of *zones*. A zone is a run of the array dealt chunk by chunk round some of the
-//! slots, and begins at the same member sector on each of them. Serves the engine's direct family;
+//! slots. It begins at the same member sector on each of them. Serves the engine's direct family;
 //! keeps no redundancy and knows none.
 //!
 //! ```text
@@ -18,8 +18,8 @@
 //!
 //! raid0's two layouts differ in the later zones. *Alternate* starts each zone's deal at its first
 //! slot. *Original* deals by the chunk's number in the whole array, so a zone may start in the
-//! middle of its list (md 3.14 changed one into the other by mistake, hence the layout number). The
-//! start is the zone's `phase`.
+//! middle of its list. (md 3.14 changed one into the other by mistake, hence the layout number.)
+//! The start is the zone's `phase`.
 //!
 //! md rounds members down to whole chunks: always for raid0, for linear where a chunk is set. The
 //! size that it shows of a raid0 whose chunk is no power of two is smaller still (`seen_sectors`).
@@ -247,9 +247,9 @@ impl DirectGeometry {
     }
 }
 
-/// What md counts of a raid0 member for the size of the array. It rounds down with a mask that is
-/// meant for chunks of a power of two; with another chunk it leaves some sectors out that the
-/// layout has. Found by the oracle (a chunk of 12 KiB), md 6.1.
+/// md's count of a raid0 member for the size of the array. It rounds down with a mask that is meant
+/// for chunks of a power of two; with another chunk it leaves out some sectors of the layout. Found
+/// by the oracle (a chunk of 12 KiB), md 6.1.
 fn seen_sectors(used: u64, chunk_sectors: u32) -> u64 {
     used & !(u64::from(chunk_sectors) - 1)
 }

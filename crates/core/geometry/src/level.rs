@@ -25,7 +25,7 @@ pub enum Level {
     Raid10,
 }
 
-/// What kind of machine serves a level.
+/// The kind of machine that serves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// One place per sector: linear, raid0.

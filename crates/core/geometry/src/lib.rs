@@ -1,7 +1,8 @@
 //! Where bytes live: md's levels and layouts as arithmetic, and nothing else.
 //!
-//! Stands below everything: the engine asks it which slot and sector hold a byte, `assembly` asks
-//! it what an array can lose, the CLI asks it for md's layout words. It depends on nothing.
+//! It stands below everything. The engine asks it which slot and sector hold a byte; `assembly`
+//! asks it for the losses that an array bears; the CLI asks it for md's layout words. It depends on
+//! nothing.
 //!
 //! It does not do I/O, read superblocks, compute parity or know which members are present; a layout
 //! under reshape (two geometries at once) is not expressed here.

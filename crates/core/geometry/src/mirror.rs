@@ -2,10 +2,10 @@
 //!
 //! Serves the engine's mirror family. Does not choose which copy to read, nor know which are good.
 //!
-//! raid10 deals chunks round the slots as raid0 does, each chunk `near` times in succession, and
-//! the whole deal `far` times, each time moved on by `near` slots. With k slots, chunk c's near
-//! copy n is number `i = c * near + n` in the deal; its base is row `i / k`, slot `i % k`. Its far
-//! copy f is at
+//! raid10 deals chunks round the slots as raid0 does, each chunk `near` times in succession. It
+//! repeats the whole deal `far` times, each time moved on by `near` slots. With k slots, chunk c's
+//! near copy n is number `i = c * near + n` in the deal; its base is row `i / k`, slot `i % k`. Its
+//! far copy f is at
 //!
 //! ```text
 //!   slot  (i % k + f * near) mod k
@@ -27,9 +27,9 @@
 //! raid1 is the case of as many copies as slots: all members are identical, and no chunk is needed.
 //!
 //! Invariants: copies of a sector are on distinct slots; `copy` and `logical` are inverse
-//! (`tests/mirror.rs`). Near and offset copies together on slots that `near` does not divide break
-//! the first under md's own arithmetic (a chunk that wraps to the next row lands in a row of offset
-//! copies) and are refused.
+//! (`tests/mirror.rs`). Near and offset copies together, on slots that `near` does not divide, are
+//! refused. They break the first invariant under md's own arithmetic: a chunk that wraps to the
+//! next row lands in a row of offset copies.
 
 use crate::shape::capacity;
 use crate::units::narrow;

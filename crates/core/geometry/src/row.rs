@@ -1,5 +1,5 @@
-//! Who is who in a chunk row: the rotation of P, Q and data over the slots, for every raid4/5/6
-//! layout of md.
+//! The roles of slots in a chunk row: the rotation of P, Q and data over the slots, for every
+//! raid4/5/6 layout of md.
 //!
 //! [`Placement`] is a layout number taken apart, once; [`RowMap`] is one row of it, a few bytes to
 //! copy. Knows no sectors and no chunk size, and computes no parity: it only says which power of
@@ -45,7 +45,7 @@ use crate::words::{
 use crate::{ChunkRow, Level, Slot};
 use braid_sim_hooks::{Bug, planted};
 
-/// What a slot holds in a row.
+/// A slot's role in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The data chunk with this index.
@@ -210,7 +210,8 @@ impl RowMap {
         match self.data {
             DataOrder::Following { start, ring } => {
                 let slot = start + data_index;
-                // Round once at most; a division is what many loops over columns would spend most of their time on.
+                // Round once at most; a division is what many loops over columns would spend most
+                // of their time on.
                 Slot(if slot < ring { slot } else { slot - ring })
             }
             DataOrder::Ascending => {
@@ -221,7 +222,7 @@ impl RowMap {
         }
     }
 
-    /// What a slot holds. Panics if there is no such slot.
+    /// A slot's role. Panics if there is no such slot.
     #[must_use]
     pub fn role(&self, slot: Slot) -> Role {
         assert!(slot.0 < self.slots, "there are {} slots, not {slot} and more", self.slots);

@@ -44,7 +44,7 @@ fn every_sector_has_its_own_place_and_comes_back() {
             assert!(member.0 < geometry.used_sectors());
             assert!(places.insert((slot, member)), "{geometry:?}: two sectors at {slot} {member}");
         }
-        // What is left over is parity, and nothing else.
+        // The remaining sectors are parity, and nothing else.
         let all = geometry.used_sectors() * u64::from(geometry.slots());
         let parity = geometry.used_sectors() * u64::from(geometry.parity_slots());
         assert_eq!(places.len() as u64, all - parity);

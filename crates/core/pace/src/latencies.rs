@@ -1,18 +1,18 @@
-//! How long requests took: a histogram with buckets that grow with the value.
+//! Latencies of requests: a histogram with buckets that grow with the value.
 //!
-//! Where it stands: filled by the runtime, a slice of time at a time, and read by the governor. Recording is an index
-//! and an addition, without allocation; slices of several threads are added up. Who counts in memory of its own, which
-//! threads share, asks for the bucket and brings the counts later.
+//! The runtime fills it, a slice of time at a time, and the governor reads it. Recording is an
+//! index and an addition, without allocation; slices of several threads are added up. A caller that
+//! counts in memory shared by threads asks for the bucket and brings the counts later.
 //!
-//! Sixteen buckets for each doubling, from 64 ns to two minutes: a value is known to one part in sixteen
-//! `[check: a_value_is_known_to_a_sixteenth]`, which is finer than any target for latency.
+//! Sixteen buckets for each doubling, from 64 ns to two minutes: a value is known to one part in
+//! sixteen `[check: a_value_is_known_to_a_sixteenth]`, which is finer than any target for latency.
 
 /// Nanoseconds of the first buckets, as a power of two.
 const UNIT_BITS: u32 = 6;
 /// Buckets for each doubling, as a power of two.
 const SUB_BITS: u32 = 4;
 const SUB: usize = 1 << SUB_BITS;
-/// What takes 2^31 units or more counts as the longest: 137 s.
+/// A latency of 2^31 units or more counts as the longest: 137 s.
 const TOP_BIT: u32 = 30;
 const BUCKETS: usize = ((TOP_BIT - SUB_BITS + 1) as usize + 1) * SUB;
 

@@ -1,7 +1,7 @@
-//! How fast a job has been going, and when it will be done.
+//! Estimates a job's rate, and when it will be done.
 //!
-//! Where it stands: fed by whoever runs the job with how far it has come, asked by what people look at. It knows bytes and
-//! time only; it steers nothing. (The governor does, and never asks this.)
+//! The job's runner feeds it the progress; displays ask it. It knows bytes and time only, and
+//! steers nothing. (The governor does, and never asks this.)
 //!
 //! ```text
 //!   bytes
@@ -16,30 +16,35 @@
 //!
 //! # Which window
 //!
-//! The mean since the start is slow to notice that clients came to stay; the last minute is not what the next hours will
-//! be where load comes and goes. The last half of the time so far does neither: it forgets in proportion to what
-//! is still to come, and has no constant that is right for a memory and wrong for a disk of 20 TB. Its ends
-//! are kept as at most 128 points; when these are full every second one is dropped.
+//! The mean since the start is slow to notice that clients came to stay. Where load comes and goes,
+//! the last minute does not predict the next hours. The last half of the time so far avoids both.
+//! It forgets in proportion to the remaining time. It needs no constant that is right for a memory
+//! and wrong for a disk of 20 TB. Its ends are kept as at most 128 points; when these are full
+//! every second one is dropped.
 //!
 //! # Disks that turn
 //!
-//! They are half as fast at the end as at the beginning, and any window says a fifth too little in the middle. If the rate fell
-//! from each quarter of what is done to the next, and no single step is most of the fall, it is taken to go on falling as
-//! it did: if that is no more than disks do over the whole of them, and never below 0.4 of what the first byte had. A load that came is one step, and
-//! what comes and goes falls three times in a row by chance in one of 24.
+//! They are half as fast at the end as at the beginning, and any window's estimate is a fifth too
+//! low in the middle. The rate may have fallen from each quarter of the work to the next, with no
+//! single step as most of the fall. Then it is assumed to go on falling as it did. The fall must be
+//! no more than disks fall over their whole, and never goes below 0.4 of the first byte's rate. A
+//! load that came is one step. A load that comes and goes falls three times in a row by chance in
+//! one of 24.
 //!
-//! # What is not said
+//! # No figure
 //!
-//! Nothing before there has been progress at four times over at least a second. Nothing while it stands still for long. Nothing in figures
-//! beyond a hundred days. Pauses that were asked for are no time at all.
+//! A job has no figure before it has progressed four times over at least a second, nor while it
+//! stands still for long. No figure is beyond a hundred days. Pauses that the operator asked for do
+//! not count as time.
 //!
 //! Invariants
-//! - Right within 15 % (median) at 25, 50 and 75 % of jobs whose speed changes `[check: right_within_15_percent_in_the_median]`.
-//! - No number is nonsense, whatever comes `[check: nothing_is_said_that_is_not_known]`.
+//! - Right within 15 % (median) at 25, 50 and 75 % of jobs whose speed changes
+//!   `[check: right_within_15_percent_in_the_median]`.
+//! - No figure is nonsense, whatever comes `[check: nothing_is_said_that_is_not_known]`.
 //! - A pause changes nothing `[check: a_pause_is_no_time]`.
 //!
-//! Fractions are floats: they steer nothing, are only added, multiplied and divided (the same on every machine), and a relative
-//! error of 1e-15 is below what a person reads.
+//! Fractions are floats: they steer nothing, and are only added, multiplied and divided (the same
+//! on every machine). A relative error of 1e-15 is too small to be seen.
 
 /// Points that are kept.
 const POINTS_MAX: usize = 128;
@@ -49,13 +54,13 @@ const ADVANCES_MIN: u32 = 4;
 const ACTIVE_MIN_NS: u64 = 1_000_000_000;
 /// Without progress for so long, and for a quarter of the time so far, nothing is known of the end.
 const STILL_NS: u64 = 30_000_000_000;
-/// What takes longer is not said in figures: a hundred days.
+/// Longer times get no figure: a hundred days.
 const LEFT_MAX_SECONDS: u64 = 100 * 86_400;
 /// Falls of the rate smaller than this part are none.
 const FALL_MIN: f64 = 0.03;
 /// And no disk falls by more than this part over the whole of it.
 const FALL_MAX: f64 = 0.65;
-/// No step of the fall is larger than this part of it.
+/// No step is more than this part of the whole fall.
 const STEP_MAX: f64 = 0.6;
 /// Inner tracks give at least this part of what outer ones do.
 const INNER: f64 = 0.4;
@@ -121,7 +126,7 @@ impl Progress {
         }
     }
 
-    /// It has come so far. What goes back begins anew from there.
+    /// Takes the job's progress. If it goes back, the estimate begins anew from there.
     pub fn handle_done(&mut self, now_ns: u64, done_bytes: u64) {
         self.advance(now_ns);
         if done_bytes < self.last.bytes {
@@ -226,7 +231,8 @@ impl Progress {
         value(before) as f64 + part * (value(after) as f64 - value(before) as f64)
     }
 
-    /// What the rate of the window loses with each byte, and the least that it will be; if it has been falling steadily.
+    /// The window's loss of rate with each byte, and the least rate; if the rate has been falling
+    /// steadily.
     fn fall(&self) -> Option<(f64, f64)> {
         let (start, end) = (self.points[0].bytes as f64, self.last.bytes as f64);
         let quarter = (end - start) / 4.0;
@@ -241,7 +247,8 @@ impl Progress {
         let all = rates[0] - rates[3];
         let is_steady = falls.iter().all(|fall| *fall > 0.0 && *fall <= STEP_MAX * all);
         let slope = all / (3.0 * quarter);
-        // Where the job began is not where the member does: what it gave at its very first byte is on the same line.
+        // The job may have begun behind the member's start: the first byte's rate is on the same
+        // line.
         let first = rates[0] + slope * (start + quarter / 2.0);
         let whole = slope * self.total_bytes as f64;
         let is_a_disks = all > FALL_MIN * rates[0] && whole <= FALL_MAX * first;

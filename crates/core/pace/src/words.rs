@@ -1,8 +1,8 @@
-//! Time left, in words: one way for the command, the status page and the log.
+//! Time left, in words: one wording for the command, the status page and the log.
 //!
-//! Where it stands: on [`Left`]. Two units at most, the larger one first, cut and never rounded up, so that two minutes are
-//! not said of what takes one. The time of day is UTC, as everywhere in braid; it is said of what ends within a day and is
-//! worth coming back for.
+//! It formats a [`Left`]. Two units at most, the larger one first, cut and never rounded up: so
+//! "2m" never stands for a job that takes one minute. The time of day is UTC, as everywhere in
+//! braid; it appears for a job that ends within a day and takes long enough to come back for.
 //!
 //! ```text
 //!   40s left

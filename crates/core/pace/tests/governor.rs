@@ -1,4 +1,5 @@
-//! The governor on members in virtual time: what the job gets, what clients feel, and that it settles.
+//! The governor on members in virtual time: the job's speed, clients' latency, and whether it
+//! settles.
 
 use braid_pace::{Class, Governor, GovernorSettings, Latencies, Phase};
 
@@ -66,7 +67,8 @@ fn idle_time_is_used_whole() {
     }
 }
 
-/// Runs a load, lets it settle, and looks at as much again and more; gives p99 and the job's part of what the member gives.
+/// Runs a load, lets it settle, and measures twice as long; returns p99 and the job's part of the
+/// member's speed.
 fn beside(disk: Disk, load: Load, settings: GovernorSettings) -> (Bench, u64, f64) {
     let mut bench = Bench::new(disk, settings, 7);
     bench.load(load);
@@ -99,12 +101,14 @@ fn clients_stay_within_the_target() {
                 part * 100.0,
                 probes * 100.0,
             );
-            // Nothing sorts or holds back on this disk, and clients leave it a quarter of its time: p99 of the hundreds of
-            // requests that a few probes see is itself off by a third.
+            // No elevator orders or delays requests on this disk, and clients leave it a quarter of
+            // its time. The p99 of the hundreds of requests that a few probes see is itself off by
+            // a third.
             let is_hardest = disk.name == TURNING_FIFO.name && load == loads(disk)[2];
             let slack = if is_hardest { 1.4 } else { 1.2 };
             assert!(times <= slack * target, "{} {load:?}: {times} for {target}", disk.name);
-            // Class idle, and clients that always have one waiting: nothing of the job ever begins, so nothing is learned.
+            // Class idle, and clients that always have a request waiting: the job never begins, so
+            // the governor learns nothing.
             let is_starved = disk.is_idle_class && matches!(load, Load::Closed(_));
             assert!(is_starved || part > 0.001, "{} {load:?}: {part}", disk.name);
             assert!(is_starved || probes < 0.1, "{} {load:?}: {probes} are probes", disk.name);
@@ -131,7 +135,7 @@ fn the_floor_is_always_given() {
         for load in [loads(disk)[1], loads(disk)[3]] {
             let mut bench = Bench::new(disk, settings, 3);
             bench.load(load);
-            // A quarter of a member that is asked for all it has: what the queue takes comes on top.
+            // The floor is a quarter of a saturated member; the queue's cost comes on top.
             let given: Vec<f64> = (0..12)
                 .map(|_| {
                     bench.run(5 * SECOND);
@@ -182,15 +186,16 @@ fn the_ceiling_is_never_exceeded() {
     assert!(bench.begun.is_empty(), "a ceiling of nothing is a pause");
 }
 
-/// A hundred changes, half of the target and half of the load. After each the allowance, as a mean over so many slices,
-/// comes to rest in a band and stays.
+/// A hundred changes, half of the target and half of the load. After each the allowance, as a mean
+/// over so many slices, comes to rest in a band and stays.
 #[test]
 fn it_settles_after_each_of_a_hundred_changes() {
     const CHANGES: usize = 100;
     println!(
         "member                 settles: median, 9 of 10   band: median, 9 of 10   late   p99 over"
     );
-    // The seconds between changes; over how many a mean is taken; how many may settle late, and be over the target meanwhile.
+    // Seconds between changes; seconds of a mean; how many may settle late, and be over the target
+    // meanwhile.
     let rows = [
         (OLD_FLASH, 60, 5, (25, 5)),
         (TURNING, 300, 20, (15, 5)),
@@ -234,8 +239,8 @@ fn it_settles_after_each_of_a_hundred_changes() {
     }
 }
 
-/// After how many slices the mean stays within a half and twice its later median; and the most of the later half over the
-/// least.
+/// Slices until the mean stays within a half and twice its later median; and the later half's
+/// maximum over its minimum.
 fn settled(allowances: &[u64], mean: usize) -> (usize, f64) {
     let means: Vec<u64> =
         allowances.windows(mean).map(|slices| slices.iter().sum::<u64>() / mean as u64).collect();
@@ -247,7 +252,7 @@ fn settled(allowances: &[u64], mean: usize) -> (usize, f64) {
     (last_out, later[later.len() - 1] as f64 / later[0] as f64)
 }
 
-/// An hour in which nothing was asked; then the job begins no more than it does in any other second.
+/// After an hour without a poll the job begins no more than in any other second.
 #[test]
 fn a_pause_is_not_made_up_for() {
     for disk in DISKS {
@@ -331,7 +336,8 @@ fn odd_inputs_do_no_harm() {
     }
 }
 
-/// Clients that are never there, and a clock that jumps by a day: the job goes on, and not a day's worth at once.
+/// Clients that are never there, and a clock that jumps by a day: the job goes on, and not a day's
+/// worth at once.
 #[test]
 fn a_jump_of_the_clock_is_no_work() {
     let settings =

@@ -19,7 +19,8 @@ impl Chance {
     }
 }
 
-/// How fast a rebuild is: MiB for each second, of the part that is done, the seconds so far, and chance.
+/// A rebuild's speed in MiB for each second, by the part that is done, the seconds so far, and
+/// chance.
 type Speed = fn(f64, f64, &mut Chance) -> f64;
 
 fn constant(_: f64, _: f64, _: &mut Chance) -> f64 {
@@ -89,7 +90,8 @@ const PROFILES: [(&str, Speed); 11] = [
     ("tide", tide),
 ];
 
-/// Runs a rebuild of so many bytes, with progress told once a second; what was said at quarters, over what was so.
+/// Runs a rebuild of so many bytes, with progress reported once a second; returns estimated over
+/// true time left at quarters.
 fn ratios(speed: Speed, total: u64, seed: u64) -> [f64; 3] {
     let mut chance = Chance(seed);
     let mut progress = Progress::new(0, 0, total);
@@ -133,7 +135,7 @@ fn right_within_15_percent_in_the_median() {
         println!("{name:<38} {:>8.2} {:>9.2} {:>9.2}", medians[0], medians[1], medians[2]);
         for (index, ratios) in all.into_iter().enumerate() {
             let error = median(ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect());
-            // A load that went a moment ago is half of what is remembered; no past knows a tide of hours.
+            // A load that left a moment ago is half of the memory; no past knows a tide of hours.
             let most = if index == 0 { 0.5 } else { 0.35 };
             assert!(error <= most, "{name}, quarter {}: {error}", index + 1);
             errors[index].extend(ratios.into_iter().map(|ratio| (ratio - 1.0).abs()));
@@ -178,7 +180,7 @@ fn nothing_is_said_that_is_not_known() {
         assert_eq!(left != Left::Unknown, is_known, "{left:?} at {second}");
     }
 
-    // It is done, all at once, or told of more than there is.
+    // The job is done at once, or reports more than its total.
     for done in [1000 * GIB, u64::MAX] {
         let mut progress = Progress::new(0, 0, 1000 * GIB);
         progress.handle_done(1, done);
@@ -193,7 +195,7 @@ fn nothing_is_said_that_is_not_known() {
     assert_eq!((progress.estimate(40 * SECOND), progress.bytes().0), (None, GIB));
 }
 
-/// Whatever comes, no panic, and no figure beyond a hundred days.
+/// No input panics, or gives a figure beyond a hundred days.
 #[test]
 fn odd_progress_does_no_harm() {
     let mut chance = Chance(3);
@@ -232,7 +234,8 @@ fn a_pause_is_no_time() {
     assert_eq!(run(86_400), run(0));
 }
 
-/// A rebuild that goes on where another process left off knows its speed from now on, not from what was done before.
+/// A rebuild that continues another process's work measures its speed from now on, not from the
+/// earlier bytes.
 #[test]
 fn what_was_done_before_is_no_speed() {
     let mut progress = Progress::new(0, 500 * GIB, 1000 * GIB);

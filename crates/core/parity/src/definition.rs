@@ -1,7 +1,7 @@
-//! What P, Q and the recoveries are, one byte at a time: the definition that every kernel is tested against.
+//! P, Q and the recoveries, one byte at a time: the definition that every kernel is tested against.
 //!
-//! Where it stands: beside the kernels, sharing no code with them but the field. Slow on purpose; the simulator and the
-//! tests may use it as an oracle, nothing uses it to serve I/O.
+//! It shares no code with the kernels but the field, and is slow on purpose. The simulator and the
+//! tests may use it as an oracle; no driver serves I/O with it.
 //!
 //! Shapes, exponents and the meaning of `None` are those of [`crate::Kernel`].
 
@@ -54,8 +54,8 @@ pub fn recover_data_from_q(sources: &[Option<&[u8]>], q: &[u8], lost: u16, out: 
     }
 }
 
-/// Two lost data columns, from P and Q, by solving the two equations
-/// Dx + Dy = P + P' and g^x Dx + g^y Dy = Q + Q', where P' and Q' are without both.
+/// Two lost data columns, from P and Q. Solves the two equations Dx + Dy = P + P' and g^x Dx + g^y
+/// Dy = Q + Q', where P' and Q' leave both out.
 pub fn recover_two_data(
     sources: &[Option<&[u8]>],
     p: &[u8],
@@ -84,7 +84,8 @@ fn sums_at(sources: &[Option<&[u8]>], index: usize) -> (u8, u8) {
 mod tests {
     use super::*;
 
-    /// Worked by hand: D0 = 1, D1 = 0x80, D2 = 3 give P = 0x82 and Q = 1 + 2*0x80 + 4*3 = 1 ^ 0x1d ^ 0x0c.
+    /// Worked by hand: D0 = 1, D1 = 0x80, D2 = 3 give P = 0x82 and Q = 1 + 2*0x80 + 4*3 = 1 ^ 0x1d
+    /// ^ 0x0c.
     #[test]
     fn one_stripe_by_hand() {
         let data: [&[u8]; 3] = [&[1], &[0x80], &[3]];

@@ -1,15 +1,17 @@
-//! The field GF(2^8) with polynomial 0x11d and generator 2: constants, computed when the crate is compiled.
+//! The field GF(2^8) with polynomial 0x11d and generator 2: constants, computed when the crate is
+//! compiled.
 //!
-//! Where it stands: below the kernels, which take from here the constants that they multiply by.
-//! It does not touch blocks.
+//! Where it stands: below the kernels, which take from here the constants that they multiply by. It
+//! does not touch blocks.
 //!
-//! Invariants: the tables equal the bitwise definition (`tests::multiply_is_the_bitwise_definition`); the generator's
-//! powers visit all 255 non-zero elements (`tests::the_generator_visits_every_non_zero_element`).
+//! Invariants: the tables equal the bitwise definition
+//! (`tests::multiply_is_the_bitwise_definition`); the generator's powers visit all 255 non-zero
+//! elements (`tests::the_generator_visits_every_non_zero_element`).
 
 /// x^8 + x^4 + x^3 + x^2 + 1.
 pub const POLYNOMIAL: u16 = 0x11d;
 
-/// What an overflowing doubling folds back in: [`POLYNOMIAL`] without x^8.
+/// The bits that an overflowing doubling folds back in: [`POLYNOMIAL`] without x^8.
 pub const FOLD: u8 = 0x1d;
 
 /// The order of the generator: g^255 = 1, so exponents count modulo this.
@@ -21,7 +23,8 @@ pub const fn double(a: u8) -> u8 {
     (a << 1) ^ (FOLD * (a >> 7))
 }
 
-/// The product, from the definition: one shift and one conditional addition per bit. For constants, not for blocks.
+/// The product, from the definition: one shift and one conditional addition per bit. For constants,
+/// not for blocks.
 #[must_use]
 pub const fn multiply(a: u8, b: u8) -> u8 {
     let mut product = 0;
@@ -50,7 +53,8 @@ pub static POWERS: [u8; 255] = {
     table
 };
 
-/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. There is none for zero: that entry is 255 and may not be used.
+/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. There is none for zero: that entry is 255 and
+/// may not be used.
 pub static LOGARITHMS: [u8; 256] = {
     let mut table = [255; 256];
     let mut element: u8 = 1;
@@ -83,7 +87,8 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
     while a < 256 {
         let mut b: usize = 0;
         while b < 256 {
-            // A product is the sum of the products with b's lowest bit and with the rest of b: both already known.
+            // A product is the sum of the products with b's lowest bit and with the rest of b: both
+            // already known.
             let rest = b & b.wrapping_sub(1);
             table[a][b] = if b == 0 {
                 0
@@ -99,7 +104,8 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
     table
 };
 
-/// `NIBBLES[a]` is a times 0..16, then a times 0x00, 0x10, .. 0xf0: the two tables of a byte shuffle that multiplies by a.
+/// `NIBBLES[a]` is a times 0..16, then a times 0x00, 0x10, .. 0xf0: the two tables of a byte
+/// shuffle that multiplies by a.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) static NIBBLES: [[u8; 32]; 256] = {
     let mut table = [[0; 32]; 256];
@@ -116,8 +122,8 @@ pub(crate) static NIBBLES: [[u8; 32]; 256] = {
     table
 };
 
-/// `MATRICES[a]` is multiplication by a as an 8x8 matrix of bits, in the order of the GF2P8AFFINEQB instruction: byte
-/// 7 - i selects the bits of the input whose sum is bit i of the output.
+/// `MATRICES[a]` is multiplication by a as an 8x8 matrix of bits, in the order of the GF2P8AFFINEQB
+/// instruction: byte 7 - i selects the bits of the input whose sum is bit i of the output.
 #[cfg(target_arch = "x86_64")]
 pub(crate) static MATRICES: [u64; 256] = {
     let mut table = [0; 256];
@@ -148,7 +154,8 @@ const fn multiply_low(a: usize, b: usize) -> u8 {
 mod tests {
     use super::*;
 
-    /// Polynomial product without reduction, then long division by 0x11d: no code shared with `multiply`.
+    /// Polynomial product without reduction, then long division by 0x11d: no code shared with
+    /// `multiply`.
     fn by_long_division(a: u8, b: u8) -> u8 {
         let mut product: u16 = 0;
         for bit in 0..8 {

@@ -1,15 +1,16 @@
 //! P and Q arithmetic: generate, update, recover, with kernels chosen at run time.
 //!
-//! Where it stands: below everything. The engine names parity work, a driver runs it here. Bytes in, bytes out: no I/O,
-//! no threads, no allocation, no knowledge of slots, layouts or chunks.
+//! It stands below everything. The engine names parity work, a driver runs it here. Bytes in, bytes
+//! out: no I/O, no threads, no allocation, no knowledge of slots, layouts or chunks.
 //!
-//! It does not decide which data column has which exponent (geometry does, DDF layouts leave gaps), and it never says
-//! which version of a block is right beyond the arithmetic of [`locate`](mod@locate) and, of copies, the count of [`vote`](fn@vote).
+//! It does not decide which data column has which exponent: geometry does (DDF layouts leave gaps).
+//! Beyond the arithmetic of [`locate`](mod@locate) and the count of copies by [`vote`](fn@vote), it
+//! does not judge which version of a block is right.
 //!
 //! # Algebra
 //!
-//! The field is GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d) and generator g = 2, as in md and in
-//! H. P. Anvin, "The mathematics of RAID-6". With data columns D0 .. Dn-1:
+//! The field is GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d) and generator g = 2, as
+//! in md and in H. P. Anvin, "The mathematics of RAID-6". With data columns D0 .. Dn-1:
 //!
 //! ```text
 //!     P = D0 + D1 + ... + Dn-1                     (+ is XOR)
@@ -26,15 +27,17 @@
 //! | Dx and P | [`Kernel::recover_data_from_q`], then [`Kernel::xor`] |
 //! | Dx and Dy | [`Kernel::recover_two_data`] |
 //!
-//! What is wrong and not lost is another question, with one column at most for an answer: `locate/mod.rs` has its algebra.
+//! A column that is wrong and not lost is another question, with one column at most for an answer:
+//! `locate/mod.rs` has its algebra.
 //!
 //! # Invariants
 //!
-//! 1. Multiplication is the bitwise definition: `gf256::tests::multiply_is_the_bitwise_definition`, all 65,536 pairs.
-//! 2. Every kernel equals [`definition`]: at start (`kernel::self_test`), and in `tests/kernels.rs` over random lengths,
-//!    alignments, gaps and all erasure sets.
-//! 3. A kernel runs only where the processor has its instructions: [`kernels`] lists no other, and there is no other
-//!    way to a [`Kernel`].
+//! 1. Multiplication is the bitwise definition: `gf256::tests::multiply_is_the_bitwise_definition`,
+//!    all 65,536 pairs.
+//! 2. Every kernel equals [`definition`]: at start (`kernel::self_test`), and in `tests/kernels.rs`
+//!    over random lengths, alignments, gaps and all erasure sets.
+//! 3. A kernel runs only where the processor has its instructions: [`kernels`] lists no other, and
+//!    there is no other way to a [`Kernel`].
 //! 4. One rotten column is located; two are not taken for a third: `locate/tests.rs`.
 
 #![deny(unsafe_code)]

@@ -1,17 +1,19 @@
-//! Which of several copies is right: the one that most of them say.
+//! Votes on which of several copies is right: the majority.
 //!
-//! Where it stands: for check and repair where there are copies. It is told which copies are alike and never sees a byte;
-//! it reads and repairs nothing. Each sector is voted on by itself: copies have no algebra that would tie sectors.
+//! It serves check and repair of levels with copies. Its caller compares the copies; it never sees
+//! a byte, and reads and repairs nothing. Each sector is voted on by itself: copies have no algebra
+//! that would tie sectors.
 //!
-//! A majority is more than half of the copies that could be read. Two copies never have one when they differ; three do
-//! unless all differ. Half is not enough: of four copies two may have missed the same write. Copies that are wrong alike
-//! outvote the right one. With rot that is a chance of 1 in 256 for each wrong byte; with one cause for both it
-//! is not chance at all, and no count of copies tells.
+//! A majority is more than half of the copies that could be read. Two copies never have one when
+//! they differ; three do unless all differ. Half is not enough: of four copies two may have missed
+//! the same write. Copies that are wrong alike outvote the right one. With rot that is a chance of
+//! 1 in 256 for each wrong byte; with one cause for both it is not chance at all, and no count of
+//! copies tells.
 //!
-//! Invariants: one that is different among three or more is named, and never another; without a majority no copy is named
-//! (`tests::every_way_in_which_six_copies_can_differ`).
+//! Invariants: one that is different among three or more is named, and never another; without a
+//! majority no copy is named (`tests::every_way_in_which_six_copies_can_differ`).
 
-/// What copies say.
+/// The verdict of a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
     /// All are alike.
@@ -25,7 +27,8 @@ pub enum Vote {
     Tied,
 }
 
-/// Votes among `copies`, 0 and up. `alike` compares two of them; it is asked at most two times for each copy.
+/// Votes among `copies`, 0 and up. `alike` compares two of them; it is asked at most two times for
+/// each copy.
 pub fn vote(copies: usize, mut alike: impl FnMut(usize, usize) -> bool) -> Vote {
     // Boyer and Moore: strike out pairs that differ; a majority survives that, if there is one.
     let (mut right, mut lead) = (0, 0_usize);

@@ -1,4 +1,5 @@
-//! Every kernel of this processor against the definition: lengths, alignments, gaps, and all erasure sets.
+//! Every kernel of this processor against the definition: lengths, alignments, gaps, and all
+//! erasure sets.
 
 use braid_parity::{
     COLUMNS_MAX, Kernel, STREAM_BYTES_MIN, definition, kernel, kernel_named, kernels,
@@ -180,7 +181,8 @@ proptest! {
     }
 }
 
-/// Every length up to a few of the widest steps, at an alignment that changes with it, full and with gaps.
+/// Every length up to a few of the widest steps, at an alignment that changes with it, full and
+/// with gaps.
 #[test]
 fn every_short_length() {
     for length in 0..700 {
@@ -205,7 +207,8 @@ fn every_count_of_sources_and_every_gap() {
     }
 }
 
-/// One, and every two, of P, Q and up to nine data columns; every length class; gaps among the survivors too.
+/// One, and every two, of P, Q and up to nine data columns; every length class; gaps among the
+/// survivors too.
 #[test]
 fn every_erasure_set() {
     for count in 1..=9u16 {

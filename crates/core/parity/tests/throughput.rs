@@ -1,4 +1,5 @@
-//! The benchmark works: every kernel has a line in every cell, and no number is nonsense. And no kernel is absurdly slow.
+//! The benchmark works: every kernel has a line in every cell, and no number is nonsense. And no
+//! kernel is absurdly slow.
 
 use braid_parity::kernels;
 
@@ -22,9 +23,10 @@ fn every_cell_has_a_line() {
     }
 }
 
-/// One instruction that the compiler left outside the function with the kernel's target features, and a kernel is a
-/// hundred times slower with the right bytes: it happened to `avx2`, at 2 GB/s, by one missing `#[inline(always)]`.
-/// A sound one has P + Q ten times as fast as scalar; P alone, which the compiler makes vectors of by itself, twice.
+/// One instruction that the compiler left outside the function with the kernel's target features,
+/// and a kernel is a hundred times slower with the right bytes: it happened to `avx2`, at 2 GB/s,
+/// by one missing `#[inline(always)]`. A sound one has P + Q ten times as fast as scalar; P alone,
+/// which the compiler makes vectors of by itself, twice.
 #[test]
 fn no_vector_kernel_is_slower_than_scalar() {
     let place = measure::PLACES[0].quick();

@@ -1,17 +1,18 @@
-//! What the processor is told in advance, behind a safe face.
+//! Prefetch hints to the processor, behind a safe face.
 //!
-//! Where it stands: at the very bottom, under the engine, which has no unsafe code of its own. A hint changes how long
-//! something takes and never what comes of it: on a processor that has no such instruction, or none that Rust can name,
-//! it is nothing at all.
+//! It stands at the very bottom, under the engine, which has no unsafe code of its own. A hint
+//! changes a time, never a result. On a processor that has no such instruction, or none that Rust
+//! can name, it does nothing.
 
-/// The value will be read soon: its first cache line is fetched, and the processor does not wait for it.
+/// The value will be read soon: its first cache line is fetched, and the processor does not wait
+/// for it.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn prefetch<T>(value: &T) {
     let address = std::ptr::from_ref(value);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the instruction is part of every x86-64 processor; it reads nothing that the program sees and does not
-    // fault, whatever the address, and this one is of a live value.
+    // SAFETY: the instruction is part of every x86-64 processor; it reads nothing that the program
+    // sees and does not fault, whatever the address, and this one is of a live value.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());

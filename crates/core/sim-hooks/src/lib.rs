@@ -1,7 +1,8 @@
-//! Where the simulator reaches into the product: planted bugs, rare choices, marks.
+//! The simulator's hooks in the product: planted bugs, rare choices, marks.
 //!
-//! Below everything: the pure crates call four functions, and only `--cfg braid_sim_hooks` gives them
-//! a body. It is a cfg in `RUSTFLAGS` and no feature, so that no dependency can switch it on.
+//! It stands below everything: the pure crates call four functions, and only `--cfg
+//! braid_sim_hooks` gives them a body. The switch is a cfg in `RUSTFLAGS` and no feature, so that
+//! no dependency can turn it on.
 //!
 //! ```text
 //!              RUSTFLAGS="--cfg braid_sim_hooks"         any other build
@@ -15,8 +16,8 @@
 //! program: `if planted(..) { .. }` without an `else`, or `let x = spoiled(.., x, wrong);` behind
 //! the line that makes `x`. `cargo xtask tidy` refuses every other place (planted-bugs).
 //!
-//! State belongs to the thread: tests beside each other do not see each other's bugs. It knows
-//! nothing of what the names mean; each is one line at the place that it is about.
+//! State belongs to the thread: tests beside each other do not see each other's bugs. This crate
+//! does not know the meaning of the names; each is one line at its place in the product.
 //!
 //! # Invariants
 //! - Without the cfg every hook is a constant: the product holds no code and no name of them

@@ -9,7 +9,7 @@ pub const fn planted(_: Bug) -> bool {
     false
 }
 
-/// What is right, or with this bug what is wrong: what is right.
+/// `right`, since no bug is planted.
 #[inline(always)]
 #[must_use]
 pub const fn spoiled<T: Copy>(_: Bug, right: T, _wrong: T) -> T {
@@ -39,7 +39,7 @@ pub const fn steady() {}
 /// Starts counting anew.
 pub const fn forget() {}
 
-/// What was counted: nothing.
+/// No counts.
 #[must_use]
 pub fn visits() -> Visits {
     Visits::default()

@@ -48,10 +48,11 @@ pub fn planted(bug: Bug) -> bool {
     is_planted
 }
 
-/// `right`, or `wrong` where this bug is planted.
+/// `right`, or `wrong` if this bug is planted.
 ///
-/// Stands on a line of its own behind the right value, by whose name it goes on. Every build makes `wrong`: a constant,
-/// or what costs nothing and cannot panic; what is dearer goes under an `if planted(..)`.
+/// It stands on a line of its own behind the right value, and keeps that value's name. Every build
+/// evaluates `wrong`: a constant, or an expression that is cheap and cannot panic. A costlier one
+/// goes under an `if planted(..)`.
 #[inline]
 #[must_use]
 pub fn spoiled<T: Copy>(bug: Bug, right: T, wrong: T) -> T {
@@ -107,7 +108,7 @@ pub fn forget() {
     MARKS.with_borrow_mut(|marks| marks.fill(0));
 }
 
-/// What was counted since [`forget`].
+/// The counts since [`forget`].
 #[must_use]
 pub fn visits() -> Visits {
     Visits {

@@ -1,4 +1,4 @@
-//! What the geometry tests share: building shapes, and reading drawings.
+//! Shared code of the geometry tests: builds shapes, and reads drawings.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

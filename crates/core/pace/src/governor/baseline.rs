@@ -1,11 +1,13 @@
-//! What clients feel without the job: learned while the job is quiet.
+//! Clients' latency without the job: learned while the job is quiet.
 //!
-//! Where it stands: under the governor, which knows when the job is quiet. Slices of such time are gathered; together
-//! they are weighed against what is known, and added to it, or take its place.
+//! The governor knows when the job is quiet, and gathers slices of such time here. Together they
+//! are weighed against the known baseline, and added to it, or replace it.
 //!
-//! Known are the last two generations of requests. If the median of what is new is more than twice as much, or less than
-//! half, or if half as many requests again come in the time, or two thirds, and all that twice in a row and in the same way, the load has become another one, and what was known of the old is forgotten. The median, and
-//! not p99, because it is sure after a few requests; twice, because a queue has better and worse moments
+//! The baseline is the last two generations of requests. The load counts as another one if the new
+//! median is more than twice the known one, or less than half; or if the rate of requests is more
+//! than half as high again, or below two thirds. That must happen twice in a row and in the same
+//! way; then the old baseline is forgotten. The median, and not p99, because it is sure after a few
+//! requests; twice, because a queue has better and worse moments
 //! `[check: another_load_is_noticed]`, `[check: the_same_load_is_not_taken_for_another]`.
 
 use std::cmp::Ordering;
@@ -13,7 +15,7 @@ use std::cmp::Ordering;
 use super::pulse::Pace;
 use crate::latencies::Latencies;
 
-/// What is gathered is weighed when it has so many requests.
+/// Gathered slices are weighed when they have so many requests.
 const WEIGHED: u64 = 64;
 /// A generation.
 const GENERATION: u64 = 500;
@@ -53,7 +55,7 @@ pub(super) struct Baseline {
     gathered: Lot,
     now: Lot,
     before: Lot,
-    /// What looks like another load, until the next does so as well.
+    /// Slices that look like another load, until the next confirm it.
     doubted: Option<Lot>,
     /// Of both generations.
     p99_ns: Option<u64>,

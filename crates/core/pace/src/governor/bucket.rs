@@ -1,7 +1,7 @@
 //! A bucket of tokens: so many bytes for each second, and a little saved up.
 //!
-//! Where it stands: under the governor, once for the floor and once for the ceiling. Tokens are bytes times 10^9, so that
-//! a rate times nanoseconds is exact and nothing is lost to rounding however often it is asked
+//! The governor keeps two: for the floor and for the ceiling. Tokens are bytes times 10^9, so that
+//! a rate times nanoseconds is exact, and rounding loses nothing however often it is asked
 //! `[check: the_rate_is_exact_however_often_it_is_asked]`.
 
 /// Nanoseconds of a second.
@@ -16,7 +16,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// One that is empty and fills up to `depth_bytes`.
+    /// An empty bucket that fills up to `depth_bytes`.
     pub(super) fn new(bytes_per_second: u64, depth_bytes: u64) -> Self {
         Self { bytes_per_second, depth_bytes, tokens: 0 }
     }

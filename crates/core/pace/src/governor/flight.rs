@@ -1,23 +1,26 @@
-//! What is in flight, held on average at an allowance that need not be whole pieces of a window.
+//! Holds the bytes in flight, on average, at an allowance that need not be whole windows.
 //!
-//! Where it stands: under the governor, which says the allowance. Nothing else is measured of the members: how long a
-//! window takes, and hence how many go through in a second, is theirs.
+//! The governor sets the allowance. No other figure about the members is measured: the members
+//! decide how long a window takes, and hence how many go through in a second.
 //!
 //! ```text
-//!   in flight   ▁▁▇▇▇▁▁▁▁▁▁▁▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▇▇▇       one window, and rest
+//!   in flight   ▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▇▇▇       one window, and rest
 //!   allowance   ──────────────────────────────        a fifth of a window
 //!   credit      ╲    the integral of allowance − in flight; the next window begins when it is paid back
 //! ```
 //!
-//! So one number covers both ways in which a job holds back: fewer windows at a time, and pauses between them. It holds
-//! for members of any speed: when a window takes longer because clients are served, the rest after it is longer.
+//! So one number covers both ways in which a job holds back: fewer windows at a time, and pauses
+//! between them. It holds for members of any speed: when a window takes longer because clients are
+//! served, the rest after it is longer.
 //!
-//! Invariant: over time the mean in flight is the allowance, if the job has work `[check: the_mean_is_the_allowance]`,
-//! and nothing that was not used is saved up `[check: nothing_is_saved_up]`.
+//! Invariant: over time the mean in flight is the allowance, if the job has work
+//! `[check: the_mean_is_the_allowance]`, and unused allowance is not saved up
+//! `[check: nothing_is_saved_up]`.
 
 /// The longest rest: whatever a window cost, the next may begin when so much time has passed.
 const REST_MAX_NS: u64 = 2_000_000_000;
-/// So much of what was not used stays good, so that the moment between the end of a window and the next is not lost.
+/// Unused allowance of so long stays good, so that the moment between the end of a window and the
+/// next is not lost.
 const SAVED_NS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,9 @@
-//! The rebuild governor: how much of a job may be in flight, so that clients hardly notice and idle time is used whole.
+//! The rebuild governor: limits a job's bytes in flight, so that clients hardly notice it and it
+//! uses idle time whole.
 //!
-//! Where it stands: a pure clock beside the multiplexer, one for each job. The runtime asks how many bytes may begin
-//! ([`Governor::poll`]), says what began and ended, and a few times a second hands over how long clients' requests took
-//! ([`Latencies`]). It knows neither members nor levels nor what the job does.
+//! It is a pure clock beside the multiplexer, one for each job. The runtime asks how many bytes may
+//! begin ([`Governor::poll`]), reports each begin and end, and a few times a second hands over
+//! clients' latencies ([`Latencies`]). It knows neither members nor levels nor the kind of job.
 //!
 //! ```text
 //!    clients' latencies, a slice of 100 ms at a time
@@ -25,58 +26,64 @@
 //! |---|---|---|
 //! | idle | no client's request for 300 ms, none under way | have more and more in flight, within a second or two all that it may have at all |
 //! | shared | clients are there | have the allowance in flight, on average |
-//! | probe | it is time to look what clients feel without it | begin nothing, unless the floor is owed |
+//! | probe | it is time to measure clients without the job | begin nothing, unless the floor is owed |
 //!
-//! The first request after silence ends *idle* at once ([`Governor::handle_client`]), so it meets what is in flight and no
-//! more. If requests that ended an idle phase kept finding themselves beyond the target, so that the budget is overdrawn, it
-//! takes five seconds of silence: clients that come twice a second are clients.
+//! The first request after silence ends *idle* at once ([`Governor::handle_client`]), so it meets
+//! only the bytes in flight. If requests that end idle phases keep missing the target, the budget
+//! is overdrawn. Then *idle* needs five seconds of silence: clients that come twice a second are
+//! clients.
 //!
 //! # What p99 is without the job
 //!
-//! Requests that meet the job cannot say. So the job stops for a moment: until what it had in
-//! flight is done and what waited behind it has been served, and then for as long as it takes to
-//! see a hundred requests, but no longer than 400 ms. The next probe comes no sooner than twenty
-//! times as long after, so probes cost the job about 5 % of the time in which there are clients,
-//! and nothing of the time in which there are none. Four times as long after is enough while little
-//! is known, and now and then when clients seem to have changed (`pulse.rs`). Where the allowance
-//! is so small that the job rests between pieces, these rests tell the same for nothing. What is
-//! learned is forgotten when clients begin to do something else (`baseline.rs`). Before anything is
-//! known, the job has one window in flight.
+//! Requests that meet the job cannot show it. So the job stops for a moment. First its requests in
+//! flight end, and requests that waited behind them are served. Then the probe lasts until it has
+//! seen a hundred requests, but no longer than 400 ms. The next probe comes no sooner than twenty
+//! times as long after. So probes cost the job about 5 % of the time in which there are clients,
+//! and nothing of the time in which there are none. Four times as long after is enough while the
+//! baseline is poorly known, and now and then when clients seem to have changed (`pulse.rs`). If
+//! the allowance is so small that the job rests between pieces, these rests measure the same for
+//! nothing. The baseline is forgotten when clients begin to do something else (`baseline.rs`).
+//! Before it is known, the job has one window in flight.
 //!
-//! "Has been served" must not be taken for granted after some time. Where clients leave a member a quarter of its time, a queue takes four
-//! times as long to go as it was long; what is left of it would count as the clients' own, the target would grow, with it
-//! the allowance, and with it the queue (`tests/governor.rs` has that disk). So a probe counts from the moment when about as
-//! few requests were under way as there have been lately without the job; each probe sees fewer until that is so.
+//! The governor must not assume after some time that waiting requests "have been served". If
+//! clients leave a member a quarter of its time, a queue takes four times its own length to drain.
+//! Its rest would count as the clients' own: the target would grow, with it the allowance, and with
+//! it the queue (`tests/governor.rs` has that disk). So a probe counts from the moment when about
+//! as few requests are in flight as lately without the job; each probe sees fewer until that is so.
 //!
 //! # Why not p99 itself, and why not a rate
 //!
-//! `share.rs` says why requests beyond the target are counted. The allowance is what is in flight, and not bytes for each second, because
-//! it is what a client's request can meet: it means the same on outer tracks and inner ones, on a disk and on a
-//! memory, and a member that becomes slow is asked for less without that anything was measured. A rate that was right a
-//! moment ago can be more than the member can do now; then a queue grows. An allowance cannot do that.
+//! `share.rs` says why requests beyond the target are counted. The allowance counts bytes in
+//! flight, and not bytes for each second, because a client's request meets the bytes in flight. It
+//! means the same on outer tracks and inner ones, on a disk and on a memory. A member that becomes
+//! slow gets less without a measurement. A rate that was right a moment ago can be more than the
+//! member can do now; then a queue grows. An allowance cannot do that.
 //!
 //! # The floor and the ceiling
 //!
 //! Buckets of bytes begun. The floor goes before clients, or an array that always has some would
-//! never be whole. What it is owed may begin in any phase: one piece at a time (`piece.rs`), so
-//! that it costs clients no more than it must, and more the longer that has been too little; in
-//! their class, since an elevator may keep what is idle for as long as clients have anything
-//! waiting. A probe is let finish first. The ceiling goes before the floor. A ceiling of nothing is
-//! a pause.
+//! never be whole. Its debt may begin in any phase: one piece at a time (`piece.rs`), so that it
+//! costs clients no more than it must, and more the longer that has been too little. It goes in
+//! clients' class, since an elevator may hold idle requests back for as long as clients wait. A
+//! running probe ends first. The ceiling goes before the floor. A ceiling of zero is a pause.
 //!
 //! Invariants, each with its check in `tests/governor.rs`, on disks in virtual time
-//! - Without clients the job gets at least 95 % of what the members give `[check: idle_time_is_used_whole]`.
-//! - With clients p99 is at most the target, within a fifth, unless the floor demands more `[check: clients_stay_within_the_target]`.
-//!   (Within two fifths on a disk that turns, without an elevator, three quarters of whose time are clients'.)
-//! - The floor is given, whatever clients feel `[check: the_floor_is_always_given]`.
-//! - The ceiling is never exceeded by more than what is saved up in 50 ms and a window `[check: the_ceiling_is_never_exceeded]`.
-//! - After a change of target or load it settles, and stays `[check:
-//!   it_settles_after_each_of_a_hundred_changes]`. Of a hundred changes 75 and more settle in half
-//!   a minute (flash), 85 in two and a half (a disk that turns, with an elevator). Without an
-//!   elevator such a disk has too few requests to tell sooner: the allowance wanders for many
+//! - Without clients the job gets at least 95 % of the members' speed
+//!   `[check: idle_time_is_used_whole]`.
+//! - With clients p99 is at most the target, within a fifth, unless the floor demands more
+//!   `[check: clients_stay_within_the_target]`. (Within two fifths on a disk that turns, without an
+//!   elevator, three quarters of whose time are clients'.)
+//! - The job gets its floor, whatever clients' latency `[check: the_floor_is_always_given]`.
+//! - The job exceeds the ceiling by no more than what is saved up in 50 ms and a window
+//!   `[check: the_ceiling_is_never_exceeded]`.
+//! - After a change of target or load it settles, and stays
+//!   `[check: it_settles_after_each_of_a_hundred_changes]`. Of a hundred changes 75 and more settle
+//!   in half a minute (flash), 85 in two and a half (a disk that turns, with an elevator). Without
+//!   an elevator such a disk has too few requests to tell sooner: the allowance wanders for many
 //!   minutes, and p99 was more than a fifth over the target after 7 of the hundred.
 //! - A pause is not made up for `[check: a_pause_is_not_made_up_for]`.
-//! - Clocks that jump, numbers that make no sense: always an answer, and a later time to ask again `[check: odd_inputs_do_no_harm]`.
+//! - Clocks that jump, numbers that make no sense: always an answer, and a later time to ask again
+//!   `[check: odd_inputs_do_no_harm]`.
 //!
 //! All of it is integers, so that a run repeats to the last bit.
 
@@ -100,21 +107,23 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Without a client's request for so long, there are no clients.
 const SILENCE_NS: u64 = 300 * MS;
-/// Then what may be in flight doubles every so often, until it is all that there may be.
+/// Then the limit in flight doubles every so often, up to its maximum.
 const DOUBLING_NS: u64 = 100 * MS;
 /// The silence that it takes when requests have been beyond the target more often than they may.
 const LONG_SILENCE_NS: u64 = 5 * SECOND;
 /// A probe has seen enough after so many requests, or so much quiet time.
 const PROBE_REQUESTS: u64 = 100;
 const PROBE_QUIET_NS: u64 = 400 * MS;
-/// And is over so long after what waited behind the job should have been served, whether or not it was.
+/// A probe ends so long after requests that waited behind the job should have been served, whether
+/// or not they were.
 const PROBE_MAX_NS: u64 = SECOND;
-/// A probe of so long, and so many times as long without one; while little is known, or when clients seem to have changed.
+/// The time between probes, as a multiple of a probe's length; the second while little is known, or
+/// when clients seem to have changed.
 const PROBE_EVERY: u64 = 20;
 const PROBE_HURRIED: u64 = 4;
 const PROBE_EVERY_MIN_NS: u64 = SECOND;
-/// What was under way beside the job has ended when the last of the job has been done for as long as requests took beside
-/// it, but no longer than this.
+/// Requests beside the job count as served when the job has been quiet for as long as they took
+/// beside it, but no longer than this.
 const SETTLE_MAX_NS: u64 = SECOND;
 /// Until the first request has ended.
 const SETTLE_AT_FIRST_NS: u64 = 100 * MS;
@@ -123,7 +132,7 @@ const FLOOR_SAVED_NS: u64 = 2_200 * MS;
 const _: () = assert!(FLOOR_SAVED_NS > SETTLE_MAX_NS + PROBE_MAX_NS);
 /// A ceiling may be used late by so much.
 const CEILING_SAVED_NS: u64 = 50 * MS;
-/// Time that passes between two calls counts for at most so much: nobody asked, so nothing was wanted.
+/// Time between two calls counts for at most so much: the job wanted nothing meanwhile.
 const STEP_MAX_NS: u64 = SECOND;
 /// To be asked again at the latest.
 const ASK_MAX_NS: u64 = 100 * MS;
@@ -132,27 +141,27 @@ const ALLOWANCE_PARTS: u64 = 1000;
 /// The smallest window.
 const WINDOW_MIN_BYTES: u64 = 64 << 10;
 
-/// What can be tuned, live.
+/// Settings that can be tuned live.
 ///
 /// Bytes are the job's own progress: of a rebuild, bytes of the member that is being filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GovernorSettings {
-    /// p99 of clients beside the job is to be at most so many thousandths of what it is without; at least 1000, and
-    /// [`Self::ANY_LATENCY`] if it does not matter.
+    /// Clients' p99 beside the job is at most so many thousandths of their p99 without it; at least
+    /// 1000, or [`Self::ANY_LATENCY`] if it does not matter.
     pub latency_factor_permille: u32,
     /// The job gets so much at least, whatever clients feel.
     pub floor_bytes_per_second: u64,
     /// The job gets so much at most; 0 is a pause.
     pub ceiling_bytes_per_second: u64,
-    /// What the job begins at a time where no client is, and at most beside clients; at least 64
-    /// KiB.
+    /// The job's unit without clients, and its largest beside them; at least 64 KiB.
     pub window_bytes: u64,
-    /// What the job has in flight at most.
+    /// The job's bytes in flight, at most.
     pub in_flight_max_bytes: u64,
 }
 
 impl Default for GovernorSettings {
-    /// Twice the latency; a floor that takes about 5 % of a disk that turns; no ceiling; windows of 1 MiB, 16 of them.
+    /// Twice the latency; a floor that takes about 5 % of a disk that turns; no ceiling; windows of
+    /// 1 MiB, 16 of them.
     fn default() -> Self {
         Self {
             latency_factor_permille: 2000,
@@ -165,7 +174,8 @@ impl Default for GovernorSettings {
 }
 
 impl GovernorSettings {
-    /// The factor that stands for any: clients are not minded, and the job gets all that the ceiling and the members give.
+    /// The factor for any latency: the job ignores clients, and is limited by the ceiling and the
+    /// members alone.
     pub const ANY_LATENCY: u32 = u32::MAX;
 
     /// Whether the job gives way to clients at all.
@@ -196,7 +206,7 @@ impl GovernorSettings {
     }
 }
 
-/// What a rate gives in some time.
+/// The bytes of a rate in some time.
 fn saved_bytes(bytes_per_second: u64, ns: u64) -> u64 {
     let bytes = u128::from(bytes_per_second) * u128::from(ns) / u128::from(SECOND);
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -211,7 +221,7 @@ pub enum Class {
     BestEffort,
 }
 
-/// What the job may do.
+/// The bytes that the job may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// So many bytes may begin now in class idle: whole pieces of a window, of which the job's last
@@ -220,11 +230,12 @@ pub struct Allowance {
     /// So many may begin besides in class best effort, since they are owed by the floor: whole
     /// pieces, too.
     pub owed_bytes: u64,
-    /// The nanosecond at which to ask again at the latest. Also to be asked when some of the job is done.
+    /// The nanosecond at which to ask again at the latest. Ask again also when some of the job is
+    /// done.
     pub ask_at_ns: u64,
 }
 
-/// What the governor does at the moment, for people who look.
+/// The governor's phase, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// There are no clients.
@@ -238,7 +249,7 @@ pub enum Phase {
 /// How things are, for people who look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// What it does.
+    /// The phase.
     pub phase: Phase,
     /// Bytes that may be in flight on average beside clients.
     pub allowance_bytes: u64,
@@ -246,7 +257,7 @@ pub struct Look {
     pub in_flight_bytes: u64,
     /// p99 without the job; none before it is known.
     pub alone_p99_ns: Option<u64>,
-    /// What p99 beside the job is to be at most; none before it is known.
+    /// The highest p99 allowed beside the job; none before it is known.
     pub target_ns: Option<u64>,
 }
 
@@ -258,8 +269,8 @@ struct Probe {
     requests: u64,
 }
 
-/// Whether a probe may be brought forward when clients seem to have changed. Every second one at most, unless the last one
-/// found that they had.
+/// Whether a probe may come earlier when clients seem to have changed. Every second one at most,
+/// unless the last one found that they had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hurry {
     May,
@@ -288,11 +299,11 @@ pub struct Governor {
     slice_start_ns: u64,
     /// Since when nothing of the job is in flight.
     quiet_since_ns: Option<u64>,
-    /// What waited behind the job has been served.
+    /// Requests that waited behind the job have been served.
     is_drained: bool,
     /// Requests under way when there were fewest of late, without the job.
     low_under_way: u64,
-    /// What the slowest requests took beside the job lately.
+    /// The latency of the slowest requests beside the job lately.
     beside_ns: Option<u64>,
     /// When there was a client last; none before the first.
     client_ns: Option<u64>,
@@ -359,8 +370,8 @@ impl Governor {
         }
     }
 
-    /// How long those requests of clients took that ended since the last call, and how many are under way. To be called
-    /// about ten times a second while there are clients.
+    /// Takes the latencies of clients' requests that ended since the last call, and the number in
+    /// flight. Called about ten times a second while there are clients.
     pub fn handle_slice(&mut self, now_ns: u64, ended: &Latencies, under_way: u64) {
         self.advance(now_ns);
         let start_ns = std::mem::replace(&mut self.slice_start_ns, self.now_ns);
@@ -421,7 +432,8 @@ impl Governor {
         (self.quiet_since_ns, self.is_drained) = (None, false);
     }
 
-    /// So many bytes that had begun have ended, well or not. More than had begun is a mistake of ours.
+    /// So many bytes that had begun have ended, well or not. More than had begun is a bug of the
+    /// caller.
     pub fn handle_done(&mut self, now_ns: u64, class: Class, bytes: u64) {
         self.advance(now_ns);
         self.flight.end(bytes);
@@ -438,7 +450,7 @@ impl Governor {
         }
     }
 
-    /// What may begin now.
+    /// The bytes that may begin now.
     pub fn poll(&mut self, now_ns: u64) -> Allowance {
         self.advance(now_ns);
         self.turn_probe();
@@ -458,7 +470,8 @@ impl Governor {
             self.floor.wait_ns(piece),
             self.ceiling.wait_ns(piece),
         ];
-        // What may not begin now, for whichever reason, may at the next of these times, or not before something ends.
+        // Bytes that may not begin now, for whichever reason, may at the next of these times, or
+        // after some end.
         let wait_ns = waits.into_iter().flatten().filter(|wait_ns| *wait_ns > 0).min();
         let wait_ns = wait_ns.map_or(ASK_MAX_NS, |wait_ns| wait_ns.min(ASK_MAX_NS));
         Allowance { idle_bytes, owed_bytes, ask_at_ns: self.now_ns.saturating_add(wait_ns) }
@@ -476,7 +489,7 @@ impl Governor {
         }
     }
 
-    /// Time passes. One that goes back stands still.
+    /// Advances the clock. A time that goes back stands still.
     fn advance(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.now_ns).min(STEP_MAX_NS);
         let allowance = self.allowance_bytes();
@@ -503,7 +516,8 @@ impl Governor {
         }
     }
 
-    /// What may be in flight without clients: a request that comes after a short silence meets little more than those before it.
+    /// The bytes in flight without clients: a request after a short silence meets little more than
+    /// those before it.
     fn idle_bytes(&self) -> u64 {
         let most = self.settings.most_bytes();
         let Some(client_ns) = self.client_ns else { return most };
@@ -528,7 +542,7 @@ impl Governor {
         if let (Some(target_ns), Some(alone_ns)) = (self.target_ns(), self.baseline.p99_ns()) {
             let is_smallest = self.piece_bytes() <= WINDOW_MIN_BYTES;
             if self.piece.fit(target_ns.saturating_sub(alone_ns), is_smallest) {
-                // What larger ones did to clients says little of these.
+                // The effect of larger pieces on clients says little of these.
                 self.share.forgive();
             }
         }
@@ -581,8 +595,8 @@ impl Governor {
         }
     }
 
-    /// What the floor demands to begin now: a piece at a time, and more the longer that has been
-    /// too little. Without clients class idle is as good.
+    /// The floor's debt to begin now: a piece at a time, and more the longer that has been too
+    /// little. Without clients class idle is as good.
     fn owed_bytes(&self) -> u64 {
         let piece = self.piece_bytes();
         let owed = self.floor.bytes();

@@ -1,11 +1,11 @@
-//! How much of the job begins at a time beside clients: a window, or less where a window would hold
-//! requests up for too long.
+//! The size of the job's pieces beside clients: a window, or less if a window would hold requests
+//! up for too long.
 //!
-//! Where it stands: under the governor, which tells it when the job has something in flight, and
-//! how much longer a request may take beside the job than without it.
+//! The governor reports when the job has bytes in flight, and how much longer a request may take
+//! beside the job than without it.
 //!
 //! A request that comes while the members work on a window waits until that is done. On a disk that
-//! turns a window is one way of the arm and 5 ms; on a small disk that takes a millisecond for each
+//! turns a window is one way of the arm and 5 ms. On a small disk that takes a millisecond for each
 //! request it is 37 ms, where clients' requests take 2. There no allowance helps: the rest between
 //! windows becomes longer, the windows stay as they are. So the window is divided until one piece
 //! takes no longer than a request may be held up.
@@ -16,17 +16,17 @@
 //!   two and more would still do                double: twice as much takes at most twice as long
 //! ```
 //!
-//! Counted is how long a piece took that was alone in flight, the least of late: what waited in an
-//! elevator behind clients delays no client. Pieces are as large as they may be, since each piece
-//! costs a turning disk a seek. With a large allowance several pieces are always in flight, and
-//! none is alone. Then pieces grow as long as clients stay within the target.
+//! The figure is the shortest recent time of a piece that was alone in flight: waiting in an
+//! elevator behind clients delays no client. Pieces are as large as allowed, since each piece costs
+//! a turning disk a seek. With a large allowance several pieces are always in flight, and none is
+//! alone. Then pieces grow as long as clients stay within the target.
 //!
 //! Invariants
 //! - A piece takes no longer than a request may be held up, or is the smallest, if the members take
 //!   less for less `[check: a_piece_fits_or_is_the_smallest]`.
-//! - What is slow behind clients, now and then or always, is not divided for long `[check:
-//!   a_wait_behind_clients_is_no_reason]`.
-//! - A piece grows where several may be in flight `[check: what_is_never_alone_grows]`.
+//! - A piece that is slow behind clients, now and then or always, is not divided for long
+//!   `[check: a_wait_behind_clients_is_no_reason]`.
+//! - A piece grows if several may be in flight `[check: what_is_never_alone_grows]`.
 
 /// Pieces that were seen before a division or a doubling; and before a division where each took
 /// more than four times what it may.
@@ -44,12 +44,12 @@ const ROOMY_PIECES: u64 = 4;
 pub(super) struct Piece {
     /// The window is halved so many times.
     halvings: u32,
-    /// When the one that is alone in flight began, and how large it is.
+    /// Begin and size of the piece that is alone in flight.
     alone: Option<(u64, u64)>,
     /// How long one of this size takes, the least of late; and how many were seen.
     took_ns: u64,
     seen: u32,
-    /// How long one of twice the size took, if that is what it was before.
+    /// The time of a piece of twice the size, if the last change was a halving.
     before_ns: Option<u64>,
     /// Pieces that were halved so many times and took so long were divided in vain.
     in_vain: Option<(u32, u64)>,
@@ -114,7 +114,7 @@ impl Piece {
         false
     }
 
-    /// A slice in which so much could be in flight, and clients were within the target or not.
+    /// Takes a slice: the allowance in flight, and whether clients were within the target.
     pub(super) fn slice(&mut self, allowance_bytes: u64, piece_bytes: u64, is_within: bool) {
         let is_roomy = is_within && allowance_bytes >= piece_bytes.saturating_mul(ROOMY_PIECES);
         self.roomy = if is_roomy { self.roomy + 1 } else { 0 };

@@ -1,7 +1,7 @@
-//! Whether clients do something else than a moment ago: how many requests there are for each second.
+//! Detects a change of clients' load: by the number of requests for each second.
 //!
-//! Where it stands: under the governor. A hint and no more: it brings the next probe forward, and the probe finds out what
-//! is so. Clients that wait for each other are faster or slower as the job is, so the hint may be wrong.
+//! A hint and no more: it makes the governor probe earlier, and the probe finds out. Clients that
+//! wait for each other are faster or slower as the job is, so the hint may be wrong.
 
 use std::cmp::Ordering;
 
@@ -22,7 +22,8 @@ impl Pace {
         self.ns = self.ns.saturating_add(ns);
     }
 
-    /// Whether it is more than half as fast again as the other, or the other way round; not said of a handful.
+    /// Whether this rate is more than half as high again as the other, or the other way round;
+    /// equal for a handful of requests.
     pub(super) fn compare(self, other: Self) -> Ordering {
         let cross = |one: Self, other: Self| u128::from(one.requests) * u128::from(other.ns);
         let (this, that) = (cross(self, other), cross(other, self));

@@ -1,12 +1,14 @@
-//! How much may be in flight beside clients: the law that follows what clients feel.
+//! The allowance in flight beside clients: the law that follows clients' latency.
 //!
-//! Where it stands: under the governor, which says how many requests were beyond the target in each slice of time. The
-//! result is an allowance: bytes in flight on average, from a thousandth of a window to many windows.
+//! The governor reports, for each slice of time, how many requests were beyond the target. The
+//! result is an allowance: bytes in flight on average, from a thousandth of a window to many
+//! windows.
 //!
 //! # The law
 //!
-//! "p99 is at most the target" means "at most one request in a hundred is beyond it". The second says more: p99 jumps when
-//! the hundredth request meets the job, the count follows the job's share smoothly. So counted is:
+//! "p99 is at most the target" means "at most one request in a hundred is beyond it". The second
+//! says more: p99 jumps when the hundredth request meets the job, the count follows the job's share
+//! smoothly. So the count drives a budget:
 //!
 //! ```text
 //!   budget    + 8/1000 for each request                  at most 3 requests saved up
@@ -17,18 +19,21 @@
 //!   budget good                      grow, by what was earned; slowly near where it was cut last
 //! ```
 //!
-//! Over time the share beyond the target is what the budget earns, whatever the members' curve looks like: where it is
-//! smooth the allowance settles at that point; where it is a cliff (two windows do no harm, three double every latency) it
-//! stands below and tries the edge only as often as the budget allows. What bounds the swing is that a cut is followed by
-//! a slice without another, in which what was in flight drains, and that growth is bounded for each slice.
+//! Over time the share beyond the target equals the budget's earnings, whatever the members' curve.
+//! On a smooth curve the allowance settles at that point. At a cliff (two windows do no harm, three
+//! double every latency) it stands below, and tries the edge only as often as the budget allows.
+//! Two rules bound the swing. After a cut comes a slice without another, in which the bytes in
+//! flight drain; and growth is bounded for each slice.
 //!
 //! Invariants:
-//! - the share beyond is what is earned, on a slope and at a cliff `[check: the_share_beyond_is_what_is_earned]`;
-//! - a few slow requests of few do not move it, many do at once `[check: one_slow_request_is_no_reason]`;
+//! - the share beyond is what is earned, on a slope and at a cliff
+//!   `[check: the_share_beyond_is_what_is_earned]`;
+//! - a few slow requests of few do not move it, many do at once
+//!   `[check: one_slow_request_is_no_reason]`;
 //! - it does not grow beyond what the job uses `[check: what_is_not_used_does_not_grow]`.
 
-/// Thousandths of a request that each request earns. A hundredth would be p99 at the target; below it is room for what
-/// requests meet just after a cut.
+/// Thousandths of a request that each request earns. A hundredth would put p99 at the target; less
+/// leaves room for requests just after a cut.
 const EARNED_PERMILLE: i64 = 8;
 /// Requests beyond the target cost so much each.
 const COST: i64 = 1000;
@@ -44,7 +49,8 @@ const DEBT_SLICES: i64 = 100;
 const CUTS_PERMILLE: [u64; 3] = [300, 600, 800];
 /// Growth for each request's worth that was earned, in thousandths.
 const GROWTH_PERMILLE: i64 = 50;
-/// Without one beyond for so many requests, growth is four times that: at the set point one comes for every 125.
+/// After so many requests without one beyond, growth is four times that: at the set point one comes
+/// for every 125.
 const CLEAN_REQUESTS: u64 = 500;
 /// Growth in one slice, at most.
 const GROWTH_MAX_PERMILLE: u64 = 120;
@@ -98,14 +104,14 @@ impl Share {
         self.budget < 0
     }
 
-    /// What is counted against is another target from now on.
+    /// The target has changed: forgets the count against the old one.
     pub(super) fn forgive(&mut self) {
         (self.budget, self.cuts, self.draining) = (0, 0, 0);
         self.knee_bytes = u64::MAX;
     }
 
-    /// A slice in which the job was at work: clients had so many requests, so many of them beyond the target; the job had
-    /// `used_bytes` in flight on average. What is cut now is felt by those that end `drain_slices` later.
+    /// Takes a slice in which the job was at work: clients' requests, those beyond the target, and
+    /// the job's mean bytes in flight. Requests that end `drain_slices` later feel a cut of now.
     pub(super) fn slice(
         &mut self,
         (requests, beyond): (u64, u64),
@@ -171,8 +177,8 @@ mod tests {
 
     const WINDOW: u64 = 1 << 20;
 
-    /// Thousands of slices on a curve from allowance to the share beyond; gives the share, and the least and the most
-    /// allowance, of the second half.
+    /// Runs thousands of slices on a curve from allowance to the share beyond; returns the share,
+    /// and the least and the most allowance, of the second half.
     #[allow(clippy::cast_possible_truncation, reason = "a few thousand at most")]
     fn settle(requests: u64, curve: impl Fn(f64) -> f64) -> (f64, f64, f64) {
         let mut share = Share::new(WINDOW / 1000, 16 * WINDOW, WINDOW);

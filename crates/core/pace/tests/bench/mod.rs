@@ -1,7 +1,9 @@
-//! Members in virtual time: clients that come and go, a job without end, and the governor between them.
+//! Members in virtual time: clients that come and go, a job without end, and the governor between
+//! them.
 //!
-//! Where it stands: under the tests of this folder. One queue and so many channels that serve it; a request takes its channel for as
-//! long as it takes. Nothing is measured but what a runtime could measure, except what the test is told at the end.
+//! It serves the tests of this folder. One queue and so many channels that serve it; a request
+//! occupies its channel for its whole time. The governor sees only figures that a runtime could
+//! measure.
 //!
 //! ```text
 //!   clients ──▶ ┌───────┐      ┌───────────┐
@@ -56,7 +58,7 @@ pub(crate) struct Disk {
     pub(crate) is_idle_class: bool,
     /// A client's request: at least so long, and as much again by chance.
     pub(crate) client_ns: (u64, u64),
-    /// What anything of the job takes, however short, and a window of 1 MiB in all.
+    /// The least time of any of the job's requests, and the whole time of a window of 1 MiB.
     pub(crate) seek_ns: u64,
     pub(crate) window_ns: u64,
 }
@@ -88,7 +90,7 @@ pub(crate) const MEMORY: Disk = Disk {
     window_ns: 150 * US,
 };
 
-/// As fast as a disk that does not turn was in 2010, and a tenth of the work to simulate.
+/// As fast as flash was in 2010: a tenth of the work to simulate.
 pub(crate) const OLD_FLASH: Disk = Disk {
     name: "old flash, 4 channels",
     channels: 4,
@@ -98,8 +100,8 @@ pub(crate) const OLD_FLASH: Disk = Disk {
     window_ns: 8 * MS,
 };
 
-/// One that takes a millisecond for each request, and 50 MB in a second; a window is sixteen
-/// requests.
+/// A disk that takes a millisecond for each request, and moves 50 MB in a second; a window is
+/// sixteen requests.
 pub(crate) const SMALL: Disk = Disk {
     name: "small",
     channels: 1,
@@ -109,7 +111,7 @@ pub(crate) const SMALL: Disk = Disk {
     window_ns: 37 * MS,
 };
 
-/// What clients do.
+/// Clients' load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
     None,
@@ -231,7 +233,7 @@ impl Bench {
         bytes as f64 / ((self.now_ns - from_ns) as f64 / SECOND as f64)
     }
 
-    /// What the job gets where there is nothing else.
+    /// The job's rate without clients.
     pub(crate) fn full_rate(&self) -> f64 {
         self.disk.channels as f64 * MIB as f64 / (self.disk.window_ns as f64 / SECOND as f64)
     }
@@ -319,7 +321,7 @@ impl Bench {
                 self.governor.handle_begun(self.now_ns, class(is_owed), bytes);
                 self.begun.push((self.now_ns, bytes));
                 self.order += 1;
-                // What is owed stands in line with clients.
+                // Owed requests stand in line with clients.
                 let is_in_line = is_owed && self.disk.is_idle_class;
                 let queue = if is_in_line { &mut self.clients } else { &mut self.windows };
                 queue.push_back((self.order, Waiting::Window { bytes, is_owed }));

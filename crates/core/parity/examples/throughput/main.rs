@@ -1,6 +1,8 @@
-//! How fast each kernel is here: `cargo run --release -p braid-parity --example throughput [-- --quick]`.
+//! How fast each kernel is here: `cargo run --release -p braid-parity --example throughput [--
+//! --quick]`.
 //!
-//! `--quick` runs every cell once on little memory: a test that the benchmark works, not a measurement.
+//! `--quick` runs every cell once on little memory: a test that the benchmark works, not a
+//! measurement.
 
 use std::io;
 

@@ -1,11 +1,11 @@
 //! Paired measurement of parity code: contenders take turns on the same stripes, round after round.
 //!
-//! Where it stands: under this example's `main.rs`, and under the comparison with other libraries, which includes this
+//! It serves this example's `main.rs`, and the comparison with other libraries, which includes this
 //! file. It knows no contender but memcpy.
 //!
-//! What a number means: bytes of data *read* per second, in units of 10^9, by one thread. Parity written is not
-//! counted. A ratio is taken within a round, between neighbours in time, and the median is over rounds: what slows the
-//! whole machine down slows both sides of a pair.
+//! A number is bytes of data *read* per second, in units of 10^9, by one thread. Parity written is
+//! not counted. A ratio is taken within a round, between neighbours in time, and the median is over
+//! rounds: a disturbance of the whole machine slows both sides of a pair.
 
 use std::time::Instant;
 
@@ -19,7 +19,8 @@ pub struct Shape {
 pub const SHAPES: [Shape; 3] =
     [Shape { data: 4, parity: 1 }, Shape { data: 4, parity: 2 }, Shape { data: 8, parity: 2 }];
 
-/// Where the stripes are: one small stripe again and again, or long blocks cycled through far beyond the caches.
+/// The place of the stripes: one small stripe again and again, or long blocks cycled through far
+/// beyond the caches.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub name: &'static str,
@@ -65,7 +66,7 @@ pub struct Stripe<'a> {
     pub parity: Vec<&'a mut [u8]>,
 }
 
-/// Who takes part.
+/// A contender.
 pub struct Contender<'a> {
     pub name: &'static str,
     /// How much of the data it reads.
@@ -126,7 +127,7 @@ impl Arena {
     }
 }
 
-/// What one contender reached, round by round, in GB/s.
+/// The results of one contender, round by round, in GB/s.
 pub struct Series {
     pub name: &'static str,
     pub rates: Vec<f64>,
@@ -157,7 +158,8 @@ pub fn ratios(first: &Series, second: &Series) -> Vec<f64> {
     first.rates.iter().zip(&second.rates).map(|(first, second)| first / second).collect()
 }
 
-/// Lets the contenders take turns, each round starting with another one. The first round warms up and is dropped.
+/// Lets the contenders take turns, each round starting with another one. The first round warms up
+/// and is dropped.
 pub fn race(
     contenders: &[Contender<'_>],
     stripes: &mut [Stripe<'_>],
@@ -189,7 +191,7 @@ pub fn race(
     series
 }
 
-/// What the processor calls itself, or "unknown".
+/// The processor's own name, or "unknown".
 pub fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -1,34 +1,37 @@
 //! The loops, written once: every kernel is these functions compiled for its own registers.
 //!
-//! Where it stands: `mod.rs` checks lengths and calls, through a kernel's table, the instance of these functions that
-//! was compiled with that kernel's instructions. Nothing here knows an instruction set.
+//! Where it stands: `mod.rs` checks lengths and calls, through a kernel's table, the instance of
+//! these functions that was compiled with that kernel's instructions. Nothing here knows an
+//! instruction set.
 //!
-//! Each operation is a [`Pass`]: what to do with W registers' worth of bytes at one offset. [`run`] walks the offsets
-//! once, wide, then narrow, then byte by byte, so every source byte is read once and every result byte written once.
+//! Each operation is a [`Pass`]: what to do with W registers' worth of bytes at one offset. [`run`]
+//! walks the offsets once, wide, then narrow, then byte by byte, so every source byte is read once
+//! and every result byte written once.
 //!
 //! Invariant: any length and alignment, same result as the definition (`tests/kernels.rs`).
 
-// Plain loops over registers: an iterator's closure is a function without the kernel's target features, and whether it
-// is inlined is luck.
+// Plain loops over registers: an iterator's closure is a function without the kernel's target
+// features, and whether it is inlined is luck.
 #![allow(clippy::needless_range_loop)]
 
 use super::lanes::Lanes;
 
 /// One walk over blocks of equal length.
 pub(super) trait Pass {
-    /// Handles the W x `L::BYTES` bytes at `offset`. With `STREAM`, results are written around the caches.
+    /// Handles the W x `L::BYTES` bytes at `offset`. With `STREAM`, results are written around the
+    /// caches.
     ///
     /// # Safety
-    /// The processor has L's instructions; `offset` + W x `L::BYTES` is within every block of the pass; with
-    /// `STREAM`, `offset` into every result block is a multiple of `L::BYTES`.
+    /// The processor has L's instructions; `offset` + W x `L::BYTES` is within every block of the
+    /// pass; with `STREAM`, `offset` into every result block is a multiple of `L::BYTES`.
     unsafe fn step<L: Lanes, const W: usize, const STREAM: bool>(&self, offset: usize);
 }
 
 /// Walks a pass over `length` bytes, W registers at a time.
 ///
 /// # Safety
-/// The processor has L's instructions; every block of the pass has `length` bytes; with `STREAM`, every result block
-/// starts at a multiple of `L::BYTES`.
+/// The processor has L's instructions; every block of the pass has `length` bytes; with `STREAM`,
+/// every result block starts at a multiple of `L::BYTES`.
 #[inline(always)]
 pub(super) unsafe fn run<L: Lanes, const W: usize, const STREAM: bool>(
     pass: &impl Pass,
@@ -70,7 +73,8 @@ pub(super) unsafe fn load<L: Lanes, const W: usize>(source: *const u8, offset: u
 }
 
 /// # Safety
-/// As [`Lanes::store`], or with `STREAM` as [`Lanes::stream`], for W registers at `target` + `offset`.
+/// As [`Lanes::store`], or with `STREAM` as [`Lanes::stream`], for W registers at `target` +
+/// `offset`.
 #[inline(always)]
 pub(super) unsafe fn store<L: Lanes, const W: usize, const STREAM: bool>(
     lanes: [L; W],
@@ -150,7 +154,8 @@ impl Pass for XorMany<'_> {
     }
 }
 
-/// P (if wanted) and Q of N sources with exponents 0..N and no gaps, whose pointers stay in registers.
+/// P (if wanted) and Q of N sources with exponents 0..N and no gaps, whose pointers stay in
+/// registers.
 pub(super) struct SyndromeFew<const N: usize, const P: bool> {
     pub(super) sources: [*const u8; N],
     pub(super) p: *mut u8,

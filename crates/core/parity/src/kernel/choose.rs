@@ -1,13 +1,15 @@
-//! Which kernels this processor has, which of them are right, and which is best.
+//! The usable kernels of this processor, tested, and the best of them.
 //!
-//! Where it stands: behind [`super::kernel`]; runs once per process.
+//! [`super::kernel`] runs it once per process.
 //!
-//! Order of preference: gfni-avx512, avx512, gfni-avx2, avx2, scalar. It is fixed, not raced at start, so that two
-//! starts of one program on one machine never differ. It is the order measured with `examples/throughput` on an EPYC
-//! 9005 (Zen 5), 2026-11-20: sums follow the register's width, products follow GFNI, and only P + Q of eight columns
-//! puts gfni-avx2 before avx512. On aarch64 there is neon, and scalar.
+//! Order of preference: gfni-avx512, avx512, gfni-avx2, avx2, scalar. It is fixed, not raced at
+//! start, so that two starts of one program on one machine never differ. It is the order measured
+//! with `examples/throughput` on an EPYC 9005 (Zen 5), 2026-11-20: sums follow the register's
+//! width, products follow GFNI, and only P + Q of eight columns puts gfni-avx2 before avx512. On
+//! aarch64 there is neon, and scalar.
 //!
-//! Invariant: a kernel that fails its self-test is never offered (`tests::a_broken_kernel_fails_the_self_test`).
+//! Invariant: a kernel that fails its self-test is never offered
+//! (`tests::a_broken_kernel_fails_the_self_test`).
 
 use std::sync::LazyLock;
 
@@ -15,8 +17,8 @@ use super::Kernel;
 use super::table::SCALAR;
 use crate::definition;
 
-/// The kernels that this processor can run and that passed their self-test, best first. Never empty: the last one
-/// is scalar.
+/// The kernels that this processor can run and that passed their self-test, best first. Never
+/// empty: the last one is scalar.
 pub(super) static USABLE: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     let usable: Vec<_> = candidates().into_iter().filter(self_test).collect();
     assert!(
@@ -57,7 +59,8 @@ fn candidates() -> Vec<Kernel> {
 /// Blocks of this length: every step width of every kernel, and a tail.
 const BLOCK_BYTES: usize = 64 * 9 + 32 + 8 + 5;
 
-/// Pseudo-random bytes, different for each seed (a linear congruential generator; Knuth's constants).
+/// Pseudo-random bytes, different for each seed (a linear congruential generator; Knuth's
+/// constants).
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed;
     (0..BLOCK_BYTES)
@@ -70,7 +73,8 @@ fn noise(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Whether every function of a kernel agrees with the definition, gaps and both ways of counting sources included.
+/// Whether every function of a kernel agrees with the definition, gaps and both ways of counting
+/// sources included.
 pub(super) fn self_test(kernel: &Kernel) -> bool {
     let blocks: Vec<Vec<u8>> = (0..11).map(noise).collect();
     let dense: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();

@@ -1,10 +1,11 @@
-//! From slices to passes: which walk serves a call, wide or narrow registers, through the caches or around them.
+//! From slices to passes: which walk serves a call, wide or narrow registers, through the caches or
+//! around them.
 //!
-//! Where it stands: between a kernel's table (`table.rs`), whose functions are these compiled for one instruction set,
-//! and the loops of `body.rs`.
+//! Where it stands: between a kernel's table (`table.rs`), whose functions are these compiled for
+//! one instruction set, and the loops of `body.rs`.
 //!
-//! Streaming: a result block of [`STREAM_BYTES_MIN`] or more is written around the caches when it is aligned to the
-//! register. In-place operations never stream: they have just read the block.
+//! Streaming: a result block of [`STREAM_BYTES_MIN`] or more is written around the caches when it
+//! is aligned to the register. In-place operations never stream: they have just read the block.
 
 use super::body::{
     Pass, SolveOne, SolveTwo, SyndromeFew, SyndromeMany, Update, XorFew, XorMany, run,
@@ -13,9 +14,10 @@ use super::lanes::Lanes;
 
 /// From this block length on, results are written around the caches.
 ///
-/// Blocks this long are chunk-sized work (resync, recovery, full-stripe writes), whose stripes do not fit the caches
-/// and whose results go to a device next, not back to this core. The stripe cache's 4 KiB columns stay below and stay
-/// hot. Measured on an EPYC 9005 (Zen 5), 2026-11-20, 64 KiB blocks out of cache: streaming gains 15 to 25 %.
+/// Blocks this long are chunk-sized work: resync, recovery, full-stripe writes. Their stripes do
+/// not fit the caches, and their results go to a device next, not back to this core. The stripe
+/// cache's 4 KiB columns stay below and stay hot. Measured on an EPYC 9005 (Zen 5), 2026-11-20, 64
+/// KiB blocks out of cache: streaming gains 15 to 25 %.
 pub const STREAM_BYTES_MIN: usize = 32 << 10;
 
 /// The sources as pointers.
@@ -27,7 +29,8 @@ fn pointers<const N: usize>(sources: &[&[u8]]) -> [*const u8; N] {
 /// Runs a pass that only writes its results.
 ///
 /// # Safety
-/// The processor has L's instructions; every block of the pass has `length` bytes, `results` among them.
+/// The processor has L's instructions; every block of the pass has `length` bytes, `results` among
+/// them.
 #[inline(always)]
 unsafe fn generate<L: Lanes, const W: usize, const R: usize>(
     pass: &impl Pass,
@@ -107,7 +110,8 @@ pub(super) unsafe fn pq<L: Lanes, const W: usize>(
     few!(1 2 3 4 5 6 7 8);
 }
 
-/// How many sources there are, if there are no gaps among them and they fit `dense`; otherwise zero.
+/// How many sources there are, if there are no gaps among them and they fit `dense`; otherwise
+/// zero.
 #[inline(always)]
 fn compact<'a>(sources: &[Option<&'a [u8]>], dense: &mut [&'a [u8]; 8]) -> usize {
     if sources.len() > dense.len() {

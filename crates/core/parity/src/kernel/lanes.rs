@@ -1,13 +1,13 @@
-//! The arithmetic that one register can do: what differs between kernels, and nothing else.
+//! The arithmetic of one register: the only difference between kernels.
 //!
-//! Where it stands: `body.rs` is written once over this trait; each kernel file implements it.
+//! `body.rs` is written once over this trait; each kernel file implements it.
 //!
-//! Every method of every implementation is `#[inline(always)]`: an instruction that is not inlined into a function with
-//! its target feature is a call, and a hundred times slower.
+//! Every method of every implementation is `#[inline(always)]`: an instruction that is not inlined
+//! into a function with its target feature is a call, and a hundred times slower.
 //!
-//! Soundness: a value of a `Lanes` type exists only where the processor has the instructions of that type, because
-//! `load`, `zero` and `factor`, the only ways to a first value, are unsafe and demand it. So a value is the proof that
-//! the safe methods need.
+//! Soundness: a value of a `Lanes` type exists only where the processor has the instructions of
+//! that type. The only ways to a first value, `load`, `zero` and `factor`, are unsafe and demand
+//! it. So a value is the proof that the safe methods need.
 
 /// Bytes side by side in one register, each an element of GF(2^8).
 pub(super) trait Lanes: Copy {
@@ -25,7 +25,8 @@ pub(super) trait Lanes: Copy {
     unsafe fn zero() -> Self;
 
     /// # Safety
-    /// The processor has this type's instructions; `BYTES` bytes can be read from `source`, at any alignment.
+    /// The processor has this type's instructions; `BYTES` bytes can be read from `source`, at any
+    /// alignment.
     unsafe fn load(source: *const u8) -> Self;
 
     /// # Safety

@@ -1,14 +1,15 @@
 //! A kernel: P and Q arithmetic on blocks, compiled for one instruction set.
 //!
-//! Where it stands: the crate's face towards the drivers of the engine, and the one room of this crate where `unsafe`
-//! is allowed. From outside in: `mod.rs` (checks) -> `table.rs` (functions per instruction set) -> `entry.rs` (which
-//! walk) -> `body.rs` (loops) -> `lanes.rs` (registers), implemented by `scalar.rs`, `avx2.rs`, `avx512.rs`, `neon.rs`.
+//! This is the crate's face towards the drivers of the engine, and the one room of this crate that
+//! allows `unsafe`. From outside in: `mod.rs` (checks) -> `table.rs` (functions per instruction
+//! set) -> `entry.rs` (which walk) -> `body.rs` (loops) -> `lanes.rs` (registers), implemented by
+//! `scalar.rs`, `avx2.rs`, `avx512.rs`, `neon.rs`.
 //!
-//! It does not read the environment or a configuration: [`kernel_named`] is for those who do.
+//! It does not read the environment or a configuration: callers that do use [`kernel_named`].
 //!
 //! Invariants: lengths are checked here, in release too, because everything below trusts them
-//! (`tests/kernels.rs::mistakes_are_refused`); a [`Kernel`] exists only if the processor has its instructions
-//! (`choose.rs` makes them, no other file can).
+//! (`tests/kernels.rs::mistakes_are_refused`); a [`Kernel`] exists only if the processor has its
+//! instructions (`choose.rs` makes them, no other file can).
 
 #![allow(unsafe_code)]
 
@@ -39,18 +40,19 @@ pub const COLUMNS_MAX: usize = 255;
 /// Sources up to which one walk reads all of them side by side.
 const STREAMS_MAX: usize = 16;
 
-/// With more, so many at a time: prefetchers follow a few places, and columns lie a multiple of a page apart, so that many of them
-/// want the same few places of the first cache.
+/// With more sources, a walk reads so many at a time. Prefetchers follow only a few places. Columns
+/// lie a multiple of a page apart, so many of them compete for the same few places of the first
+/// cache.
 const TURN_SOURCES: usize = 8;
 
-/// Bytes of the result that are then gone over again before those behind them: they stay in the first cache.
+/// Bytes of the result that such walks finish before the next bytes: they stay in the first cache.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// One instruction set's way to do the arithmetic. All kernels give the same bytes.
 ///
-/// In every call all blocks have the same length, of any size, at any alignment; unequal lengths panic. Sources are
-/// listed by exponent: `sources[e]` is multiplied by g^e in Q. `None` stands for a block of zeroes: a gap in a DDF
-/// layout, a column known to be zero, or the column that is lost.
+/// In every call all blocks have the same length, of any size, at any alignment; unequal lengths
+/// panic. Sources are listed by exponent: `sources[e]` is multiplied by g^e in Q. `None` stands for
+/// a block of zeroes: a gap in a DDF layout, a column known to be zero, or the column that is lost.
 #[derive(Clone, Copy)]
 pub struct Kernel(&'static Table);
 
@@ -85,7 +87,8 @@ impl Kernel {
         self.0.name
     }
 
-    /// `target` = the sum of `sources`: P, or any one lost column from all the others and P. No sources give zeroes.
+    /// `target` = the sum of `sources`: P, or any one lost column from all the others and P. No
+    /// sources give zeroes.
     pub fn xor(&self, target: &mut [u8], sources: &[&[u8]]) {
         check(target.len(), sources);
         if sources.len() > STREAMS_MAX {
@@ -145,7 +148,8 @@ impl Kernel {
         unsafe { (self.0.multiply_into)(target, source, power(exponent)) }
     }
 
-    /// `p` += `delta` and `q` += g^`exponent` `delta`, in one walk over `delta` (old data + new data).
+    /// `p` += `delta` and `q` += g^`exponent` `delta`, in one walk over `delta` (old data + new
+    /// data).
     pub fn pq_update(
         &self,
         delta: &[u8],
@@ -156,7 +160,8 @@ impl Kernel {
         match (p, q) {
             (Some(p), Some(q)) => {
                 check(delta.len(), &[p, q]);
-                // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+                // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+                // checked.
                 unsafe { (self.0.pq_update)(delta, power(exponent), p, q) }
             }
             (Some(p), None) => self.xor_into(p, &[delta]),
@@ -181,8 +186,8 @@ impl Kernel {
         unsafe { (self.0.solve_one)(q, inverse(power(lost)), out) }
     }
 
-    /// `out` = the two data columns `lost`, in the order in which they are named. Both must be `None` in `sources`.
-    /// `parity` is P, then Q.
+    /// `out` = the two data columns `lost`, in the order in which they are named. Both must be
+    /// `None` in `sources`. `parity` is P, then Q.
     pub fn recover_two_data(
         &self,
         sources: &[Option<&[u8]>],
@@ -195,7 +200,8 @@ impl Kernel {
         check_lost(sources, lost.1);
         assert!(lost.0 != lost.1, "two lost columns are two");
         self.pq(sources, out.0, out.1);
-        // From Dx + Dy = P + P' and g^x Dx + g^y Dy = Q + Q': Dx = (g^y (P + P') + (Q + Q')) / (g^x + g^y).
+        // From Dx + Dy = P + P' and g^x Dx + g^y Dy = Q + Q': Dx = (g^y (P + P') + (Q + Q')) / (g^x
+        // + g^y).
         let divisor = inverse(power(lost.0) ^ power(lost.1));
         let factors = (multiply(power(lost.1), divisor), divisor);
         // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
@@ -203,13 +209,15 @@ impl Kernel {
     }
 }
 
-/// The best kernel that this processor has and that passed its self-test. The first call tests, once per process.
+/// The best kernel that this processor has and that passed its self-test. The first call tests,
+/// once per process.
 #[must_use]
 pub fn kernel() -> &'static Kernel {
     &choose::USABLE[0]
 }
 
-/// All kernels that this processor has and that passed their self-test, best first; the last is "scalar".
+/// All kernels that this processor has and that passed their self-test, best first; the last is
+/// "scalar".
 #[must_use]
 pub fn kernels() -> &'static [Kernel] {
     &choose::USABLE

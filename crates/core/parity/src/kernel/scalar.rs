@@ -1,7 +1,8 @@
-//! The kernel for every processor: eight bytes in a `u64`, and one byte for the ends that no register fills.
+//! The kernel for every processor: eight bytes in a `u64`, and one byte for the ends that no
+//! register fills.
 //!
-//! Where it stands: the fallback, and the tail of every other kernel. The definition is not here but in
-//! `crate::definition`.
+//! Where it stands: the fallback, and the tail of every other kernel. The definition is not here
+//! but in `crate::definition`.
 
 use super::lanes::Lanes;
 use crate::gf256::{FOLD, PRODUCTS, double};

@@ -1,6 +1,8 @@
-//! The functions of a kernel, as a table; and the tables of the kernels this program was compiled with.
+//! The functions of a kernel, as a table; and the tables of the kernels this program was compiled
+//! with.
 //!
-//! Where it stands: `mod.rs` puts checks before the calls; `choose.rs` decides which tables the processor may use.
+//! Where it stands: `mod.rs` puts checks before the calls; `choose.rs` decides which tables the
+//! processor may use.
 
 use super::entry;
 use super::lanes::Lanes;
@@ -14,8 +16,8 @@ pub(super) type Xor = unsafe fn(&mut [u8], &[&[u8]]);
 /// Stored P and Q; the factors of their residues; P' and Q', which become the lost columns.
 type SolveTwo = unsafe fn((&[u8], &[u8]), (u8, u8), (&mut [u8], &mut [u8]));
 
-/// One kernel. Every function demands that the processor has the kernel's instructions and that all its blocks are
-/// equally long.
+/// One kernel. Every function demands that the processor has the kernel's instructions and that all
+/// its blocks are equally long.
 #[derive(Clone, Copy)]
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -55,11 +57,13 @@ macro_rules! table {
     };
 }
 
-// The number is how many registers wide a walk's steps are. Wider pays while a step's sums stay in registers: AVX-512 has
-// 32 of them, AVX2 has 16. Measured with examples/throughput on an EPYC 9005 (Zen 5), 2026-11-20.
+// The number is how many registers wide a walk's steps are. Wider pays while a step's sums stay in
+// registers: AVX-512 has 32 of them, AVX2 has 16. Measured with examples/throughput on an EPYC 9005
+// (Zen 5), 2026-11-20.
 table!(SCALAR, "scalar", u64, 2);
 
-// NEON has 32 registers of 16 bytes: four of them, P and Q, leave room for two more sources. Not measured: see docs/service.md.
+// NEON has 32 registers of 16 bytes: four of them, P and Q, leave room for two more sources. Not
+// measured: see docs/service.md.
 #[cfg(target_arch = "aarch64")]
 table!(NEON, "neon", super::neon::Neon, 4, "neon");
 

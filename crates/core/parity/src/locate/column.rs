@@ -1,7 +1,7 @@
 //! The columns of a RAID-6 stripe as residues name them, and sets of them.
 //!
-//! Where it stands: under `mod.rs`, which names columns, and in the hands of those who turn them into slots. A data column
-//! is its exponent, as everywhere in this crate; which slot that is, geometry knows.
+//! `mod.rs` names columns; its callers turn them into slots. A data column is its exponent, as
+//! everywhere in this crate; geometry knows its slot.
 
 /// A column of a stripe that has P and Q.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,8 @@ pub enum Column {
 /// Data columns, P and Q: one bit each.
 const COLUMNS: usize = crate::COLUMNS_MAX + 2;
 
-/// A set of columns: which data columns a stripe has (layouts may leave gaps), or which of them are suspected.
+/// A set of columns: which data columns a stripe has (layouts may leave gaps), or which of them are
+/// suspected.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct ColumnSet([u64; COLUMNS.div_ceil(64)]);
 
@@ -31,7 +32,8 @@ impl ColumnSet {
         (0..columns).fold(Self::EMPTY, |set, exponent| set.with(Column::Data(exponent)))
     }
 
-    /// This set and one column more. An exponent that Q cannot tell from another is a mistake of ours.
+    /// This set and one column more. An exponent that Q cannot tell from another is a bug of the
+    /// caller.
     #[must_use]
     pub fn with(mut self, column: Column) -> Self {
         let index = column.index();

@@ -1,12 +1,12 @@
-//! How much speaks for a name: the different errors that all gave it.
+//! The evidence for a column: the different errors that all named it.
 //!
-//! Where it stands: under `mod.rs`, whose header says why errors are counted once each, and what the number below is worth.
+//! The header of `mod.rs` says why each error counts once, and how much a number of them proves.
 
 /// So many different errors that name the same column are believed.
 pub const VALUES_ENOUGH: usize = 4;
 
-/// Different errors that name one column: the values of its wrong bytes, stored plus right. Kept up to [`VALUES_ENOUGH`],
-/// since more add nothing.
+/// Different errors that name one column: the values of its wrong bytes, stored plus right. Kept up
+/// to [`VALUES_ENOUGH`], since more add nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evidence {
     values: [u8; VALUES_ENOUGH],
@@ -35,7 +35,7 @@ impl Evidence {
         }
     }
 
-    /// What both know.
+    /// The union of both.
     pub(super) fn and(mut self, other: Self) -> Self {
         other.values[..usize::from(other.count)].iter().for_each(|error| self.add(*error));
         self

@@ -1,8 +1,9 @@
-//! Which column is wrong, from what P and Q disagree by.
+//! Locates the wrong column, from the disagreement of P and Q.
 //!
-//! Where it stands: for check and repair on RAID-6. Check has read every column of a sector and computed its parity anew;
-//! the residues S_P = P + P' and S_Q = Q + Q' (stored plus computed) come in, a verdict goes out. It knows no slots, reads
-//! nothing and repairs nothing. A stripe with a column missing has one equation less and no residues to bring here.
+//! It serves check and repair on RAID-6. Check has read every column of a sector and computed its
+//! parity anew; the residues S_P = P + P' and S_Q = Q + Q' (stored plus computed) come in, a
+//! verdict goes out. It knows no slots, reads nothing and repairs nothing. A stripe with a column
+//! missing has one equation less, and so no residues.
 //!
 //! ```text
 //!   sector 0   S_P, S_Q ─ locate ─▶ Verdict ┐
@@ -20,23 +21,26 @@
 //!   z = Dz        S_P = E      S_Q = g^z E
 //! ```
 //!
-//! So each byte in which a residue is not zero names a column: P, Q, or the z with g^z = S_Q / S_P, if the stripe has such
-//! a column. One rotten column is named by every one of these bytes, exactly; it is located whatever the error
-//! (`tests::every_single_error_is_located`, `tests::one_rotten_column_of_a_real_stripe_is_located`).
+//! So each byte in which a residue is not zero names a column: P, Q, or the z with g^z = S_Q / S_P,
+//! if the stripe has such a column. Every one of these bytes names a single rotten column exactly.
+//! It is located whatever the error (`tests::every_single_error_is_located`,
+//! `tests::one_rotten_column_of_a_real_stripe_is_located`).
 //!
 //! # Two rotten columns
 //!
-//! The code's distance is 3: it locates one wrong column or detects two, and cannot know which of the two it is doing. A
-//! byte in which only one of the two is wrong still names that one. A byte in which both are, by e and f, names neither:
-//! S_Q / S_P = (g^x e + g^y f) / (e + f) is a fractional linear map of f / e, one to one, that takes the values g^x and g^y only where
-//! e or f is zero. As f / e goes through the 255 possible values, each of the other columns is named once (so are P, where
-//! S_Q is 0, and Q, where S_P is), and the rest names no column at all.
+//! The code's distance is 3: it locates one wrong column or detects two, and cannot know which of
+//! the two it is doing. A byte in which only one of the two is wrong still names that one. A byte
+//! in which both are, by e and f, names neither. There S_Q / S_P = (g^x e + g^y f) / (e + f) is a
+//! fractional linear map of f / e, one to one. It takes the values g^x and g^y only where e or f is
+//! zero. As f / e goes through the 255 possible values, each of the other columns is named once. So
+//! are P, where S_Q is 0, and Q, where S_P is. The rest names no column at all.
 //!
-//! For a wrong name, then, every byte that disagrees must be wrong in both columns and name the same third one. With
-//! errors that have nothing to do with each other that is a chance of 1/255 for each column and each *different* pair
-//! (e, f): at most n / 255^k for k different pairs in a stripe of n columns. Pairs that repeat name the same column again and prove
-//! nothing: a chunk filled with one byte over another chunk filled with one byte. The map from (e, f) to (S_P, S_Q) is
-//! one to one, and S_Q follows from S_P where all name one column; so the number of different pairs is the number of
+//! For a wrong name, then, every byte that disagrees must be wrong in both columns and name the
+//! same third one. With unrelated errors that is a chance of 1/255 for each column and each
+//! *different* pair (e, f): at most n / 255^k for k different pairs in a stripe of n columns. Pairs
+//! that repeat name the same column again and prove nothing: a chunk filled with one byte over
+//! another chunk filled with one byte. The map from (e, f) to (S_P, S_Q) is one to one, and S_Q
+//! follows from S_P where all name one column. So the number of different pairs is the number of
 //! different values of the error, and that is the [`Evidence`].
 //!
 //! | different errors k | wrong name, 10 columns | 255 columns |
@@ -46,32 +50,39 @@
 //! | 3 | 6e-7 | 1.5e-5 |
 //! | 4 | 2.4e-9 | 6e-8 |
 //!
-//! ([`VALUES_ENOUGH`] is 4. These are chances *given* that two columns are rotten in exactly the same bytes and no other;
-//! `tests::two_rotten_columns_are_never_named_on_enough_evidence` counts them.) With less, a name is right unless that is so: it is what
-//! one flipped bit looks like, and that two bits flipped in the same byte of two columns is rarer by many orders. Who has
-//! reason to think of a common cause (a write was interrupted here, one controller wrote both) does not act on it; who
-//! has not, may. Three or more rotten columns give residues that name one column by 1 in 257 for each byte: the same rule.
+//! ([`VALUES_ENOUGH`] is 4. These are chances *given* that two columns are rotten in exactly the
+//! same bytes and no other; `tests::two_rotten_columns_are_never_named_on_enough_evidence` counts
+//! them.) With less evidence, a name is right except in that case. A single flipped bit gives so
+//! little; two bits flipped in the same byte of two columns are rarer by many orders. A caller with
+//! reason to suspect a common cause (a write was interrupted here, one controller wrote both) does
+//! not act on it; any other caller may. Three or more rotten columns give residues that name one
+//! column by 1 in 257 for each byte: the same rule.
 //!
 //! # What no arithmetic can see
 //!
 //! If two data columns are wrong by the same error, byte for byte, S_P is zero and all bytes name Q
-//! (`tests::equal_errors_look_like_q`); errors that are multiples of each other in the field look like one third column. No number of bytes tells
-//! that from the real thing. It takes one cause for both; then P or Q is rewritten to fit what the columns say now, and no
-//! data is touched. Nor can it see a write that was interrupted between data and parity: the new data looks rotten. A
-//! check asks only about stripes that no interrupted write can have left so (after resync).
+//! (`tests::equal_errors_look_like_q`). Errors that are multiples of each other in the field look
+//! like one third column. No number of bytes tells that from the real thing. It takes one cause for
+//! both; then P or Q is rewritten to fit the columns' present content, and no data is touched.
+//! Arithmetic cannot see a write that was interrupted between data and parity either: the new data
+//! looks rotten. A check asks only about stripes that no interrupted write can have left so (after
+//! resync).
 //!
 //! # Stripes
 //!
-//! The chunks of a stripe share their fate (they lie together on one member), so sectors are joined: the same column
-//! everywhere, or [`Verdict::Several`], even where each sector for itself has a name. Then [`Verdict::suspects`] are the
-//! columns that stand out; none does if all of them were rotten in the same bytes.
+//! The chunks of a stripe share their fate (they lie together on one member), so sectors are
+//! joined: the same column everywhere, or [`Verdict::Several`], even where each sector for itself
+//! has a name. Then [`Verdict::suspects`] are the columns that stand out; no column does if all
+//! were rotten in the same bytes.
 //!
 //! # Cost
 //!
-//! Where the residues are zero: reading them. Where one column explains them: one product over the block, by the kernel.
-//! Bytes are looked at one by one only where several columns are rotten, or to count evidence, of which the first few
-//! suffice. One core of an EPYC 9005, 8 + 2 columns, 512-byte sectors: reading ten columns, P and Q anew, residues and verdicts go at 27 GB/s
-//! of what is read; a verdict on garbage in one column at 5 GB/s of that column, in two at 0.17 GB/s.
+//! Where the residues are zero: reading them. Where one column explains them: one product over the
+//! block, by the kernel. Bytes are looked at one by one only where several columns are rotten, or
+//! to count evidence, of which the first few suffice. One core of an EPYC 9005, 8 + 2 columns,
+//! 512-byte sectors: reading ten columns, P and Q anew, residues and verdicts go at 27 GB/s of the
+//! bytes read. A verdict on garbage in one column goes at 5 GB/s of that column, in two at 0.17
+//! GB/s.
 //!
 //! Invariants:
 //! - One rotten column is located, and never under another's name: the two tests above.
@@ -89,10 +100,11 @@ pub use evidence::{Evidence, VALUES_ENOUGH};
 use crate::gf256::{LOGARITHMS, ORDER};
 use crate::kernel::Kernel;
 
-/// A suspect is named by at least one in so many of the bytes that disagree. By chance it is one in 255.
+/// A suspect is named by at least one in so many of the bytes that disagree. By chance it is one in
+/// 255.
 const SUSPECT_SHARE: usize = 8;
 
-/// What residues say.
+/// The verdict of residues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All residues are zero: data, P and Q agree.
@@ -126,7 +138,7 @@ impl Verdict {
         }
     }
 
-    /// The column that is wrong, if there is one and enough speaks for it to act whatever else may be rotten.
+    /// The wrong column, if the evidence is enough to act on, whatever else may be rotten.
     #[must_use]
     pub fn believed(&self) -> Option<Column> {
         match self {
@@ -146,9 +158,9 @@ impl Verdict {
     }
 }
 
-/// What the residues of one block say (a sector, or more of one stripe): which column explains every byte of
-/// `p_residue` = P + P' and `q_residue` = Q + Q', of a stripe whose data columns are `data`. Residues of different
-/// lengths are a mistake of ours.
+/// The verdict on the residues of one block (a sector, or more of one stripe): which column
+/// explains every byte of `p_residue` = P + P' and `q_residue` = Q + Q', of a stripe whose data
+/// columns are `data`. Residues of different lengths are a bug of the caller.
 #[must_use]
 pub fn locate(kernel: &Kernel, p_residue: &[u8], q_residue: &[u8], data: &ColumnSet) -> Verdict {
     assert_eq!(p_residue.len(), q_residue.len(), "residues are one block each");
@@ -211,8 +223,9 @@ fn explains(kernel: &Kernel, column: Column, p: &[u8], q: &[u8]) -> bool {
 
 /// The columns that bytes name more often than chance does.
 ///
-/// With m bytes that disagree, chance gives a column m / 255 of them. To be given an eighth of them and four different
-/// errors is a chance of at most 1e-5 for each column, whatever m (it is largest at m = 32).
+/// With m bytes that disagree, chance gives a column m / 255 of them. The chance that it gives a
+/// column an eighth of them and four different errors is at most 1e-5, whatever m (it is largest at
+/// m = 32).
 fn suspects(p: &[u8], q: &[u8], data: &ColumnSet) -> ColumnSet {
     let disagree = || p.iter().zip(q).filter(|(p, q)| **p | **q != 0);
     let mut times = [0_usize; Column::COUNT];

@@ -1,4 +1,5 @@
-//! One rotten column of any kind has its name; two have none, and how often they come near it is counted.
+//! One rotten column of any kind has its name; two have none, and how often they come near it is
+//! counted.
 
 use super::*;
 use crate::gf256::{multiply, power};
@@ -75,7 +76,8 @@ fn name_of(verdict: Verdict) -> Option<Column> {
     }
 }
 
-/// Every error of one byte, in every column, in stripes of every kind of width; with columns that are not there.
+/// Every error of one byte, in every column, in stripes of every kind of width; with columns that
+/// are not there.
 #[test]
 fn every_single_error_is_located() {
     for error in 1..=255 {
@@ -137,7 +139,7 @@ impl Rot {
             }),
             Self::Garbage => block.iter_mut().for_each(|byte| *byte = chance.byte()),
             Self::Zeroed => block[at..].fill(0),
-            // What stands one sector on: a misdirected write.
+            // Content one sector off: a misdirected write.
             Self::Elsewhere => block.rotate_left(SECTOR.min(before.len() / 2)),
         }
         if block == before {
@@ -146,7 +148,8 @@ impl Rot {
     }
 }
 
-/// Whole stripes, damaged on the members, with residues made by a kernel as check makes them, sector by sector.
+/// Whole stripes, damaged on the members, with residues made by a kernel as check makes them,
+/// sector by sector.
 #[test]
 fn one_rotten_column_of_a_real_stripe_is_located() {
     let mut chance = Chance(1);
@@ -235,7 +238,8 @@ fn two_rotten(chance: &mut Chance, pair: Pair, (x, y): (Column, Column)) -> Resi
     residues
 }
 
-/// A million sectors with two rotten columns. None is believed; how many come near it is what the algebra says.
+/// A million sectors with two rotten columns. None is believed; how many come near it is what the
+/// algebra says.
 #[test]
 fn two_rotten_columns_are_never_named_on_enough_evidence() {
     const CASES: usize = 1_000_000;
@@ -295,7 +299,8 @@ fn two_rotten_columns_are_never_named_on_enough_evidence() {
     }
 }
 
-/// Chunks of one stripe rot each in sectors of its own: each sector has a name, the stripe has none.
+/// Chunks of one stripe rot each in sectors of its own: each sector has a name, the stripe has
+/// none.
 #[test]
 fn sectors_that_disagree_name_no_column() {
     let data = ColumnSet::data(6);
@@ -352,7 +357,7 @@ fn joining_has_no_order() {
     }
 }
 
-/// What the header says no arithmetic can see, so that it stays said.
+/// The blind spots that the header names.
 #[test]
 fn equal_errors_look_like_q() {
     let mut residues = Residues::new(SECTOR);
