@@ -4,8 +4,8 @@
 //! out: no I/O, no threads, no allocation, no knowledge of slots, layouts or chunks.
 //!
 //! It does not decide which data column has which exponent: geometry does (DDF layouts leave gaps).
-//! Beyond the arithmetic of [`locate`](mod@locate) and the count of copies by [`vote`](fn@vote), it
-//! does not judge which version of a block is right.
+//! It judges a block only by the arithmetic of [`locate`](mod@locate) and the count of copies by
+//! [`vote`](fn@vote).
 //!
 //! # Algebra
 //!

@@ -1,8 +1,8 @@
 //! The simulator's hooks in the product: planted bugs, rare choices, marks.
 //!
 //! It stands below everything: the pure crates call four functions, and only `--cfg
-//! braid_sim_hooks` gives them a body. The switch is a cfg in `RUSTFLAGS` and no feature, so that
-//! no dependency can turn it on.
+//! braid_sim_hooks` gives them a body. The switch is a cfg in `RUSTFLAGS`, not a feature:
+//! dependencies cannot turn it on.
 //!
 //! ```text
 //!              RUSTFLAGS="--cfg braid_sim_hooks"         any other build
