@@ -40,7 +40,6 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use crate::ranges::{BadBlocks, BadRange};
 
-/// Records of one sector of a log.
 const ROOM: u64 = RECORDS_PER_SECTOR as u64;
 
 /// A member's bad-block log, by sector. A log without sectors is not kept.
@@ -54,16 +53,14 @@ pub struct BadLog {
 pub struct BadLogWrite {
     /// The log's content after the write.
     pub says: BadLog,
-    /// The sectors of the log that are to be written; the others say it already.
+    /// The sectors of the log that the write covers; the others have this content already.
     pub sectors: Range<usize>,
 }
 
-/// Whether what lies behind the last sector that names something is known.
+/// Whether the content behind the last sector that names a range is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// It is blank.
     Blank,
-    /// It may be anything.
     Unknown,
 }
 
@@ -87,19 +84,19 @@ impl BadLog {
         &self.sectors
     }
 
-    /// Whether there is one.
+    /// Whether the array keeps the log.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         !self.sectors.is_empty()
     }
 
-    /// All that it names.
+    /// All ranges that the log names.
     #[must_use]
     pub fn named(&self) -> BadBlocks {
         named_by(&self.sectors)
     }
 
-    /// Sectors up to the last that names something.
+    /// Sectors up to the last that names a range.
     fn used(&self) -> usize {
         let last = self.sectors.iter().rposition(|sector| !sector.is_empty());
         last.map_or(0, |last| last + 1)
@@ -125,11 +122,10 @@ impl BadLog {
         first..others.next_back().unwrap_or(first) + 1
     }
 
-    /// Whether writes can make it name this, and no more.
+    /// Whether writes can make the log name exactly `wanted`.
     pub(crate) fn reaches(&self, wanted: &BadBlocks, tail: Tail) -> bool {
         let (mut at, mut tail) = (self.clone(), tail);
-        // A write moves records out of a sector, or puts them in; that is all there is to each of
-        // them.
+        // Each write only moves records out of a sector, or puts them in.
         for _ in 0..2 * self.sectors.len() + 2 {
             if at.named() == *wanted {
                 return true;
@@ -161,16 +157,15 @@ fn named_by<'a>(sectors: impl IntoIterator<Item = &'a BadBlocks>) -> BadBlocks {
     sectors.into_iter().fold(BadBlocks::default(), |all, sector| all.union(sector))
 }
 
-/// One write on its way.
 struct Step<'a> {
     before: &'a BadLog,
     /// The new content of each sector.
     sectors: Vec<BadBlocks>,
     /// Sectors that lack room for their remaining records.
     stuck: Vec<usize>,
-    /// Sectors that may be used.
+    /// Sectors that the write may use.
     within: usize,
-    /// Records that may be put into a sector.
+    /// Records that a sector may hold.
     room: u64,
 }
 
@@ -178,7 +173,7 @@ impl<'a> Step<'a> {
     fn new(before: &'a BadLog, wanted: &BadBlocks, tail: Tail) -> Self {
         let sectors: Vec<BadBlocks> =
             before.sectors.iter().map(|sector| sector.common(wanted)).collect();
-        // Of an unknown tail the record behind the last is not known to end the log.
+        // With an unknown tail, the record behind the last may not end the log.
         let (within, room) = match tail {
             Tail::Blank => (sectors.len(), ROOM),
             Tail::Unknown => (before.used().max(1).min(sectors.len()), ROOM - 1),
@@ -232,8 +227,8 @@ impl<'a> Step<'a> {
         named_by(before.iter().chain(behind))
     }
 
-    /// Of sectors that have no room for what is to be left of them, records are put into others.
-    /// True if any were.
+    /// Moves records of sectors that lack room for their remaining records into others. True if any
+    /// moved.
     fn make_room(&mut self, wanted: &BadBlocks) -> bool {
         let mut is_moved = false;
         for sector in self.stuck.clone() {
@@ -266,7 +261,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// A sector that names nothing, and is followed by others, names something of the last.
+    /// Gives an empty sector before others a record of the last sector.
     fn fill_gaps(&mut self) {
         let Some(last) = self.sectors.iter().rposition(|sector| !sector.is_empty()) else { return };
         let record = self.sectors[last].by_record().next().expect("it names something");
@@ -288,7 +283,6 @@ mod tests {
         BadRange { start: MemberSector(start), sectors }
     }
 
-    /// Numbers as they come, the same each time.
     struct Random(u64);
 
     impl Random {
@@ -313,7 +307,7 @@ mod tests {
         BadBlockLog::sectors_to_bytes(&ranges, place(ranges.len())).expect("it has room")
     }
 
-    /// As assembly reads it.
+    /// The log as assembly reads it.
     fn read(bytes: &[u8]) -> BadLog {
         let place = place(bytes.len() / SECTOR);
         let records = BadBlockLog::parse(bytes, place).expect("it makes sense");
@@ -323,7 +317,7 @@ mod tests {
         BadLog::new(place.size_sectors, records)
     }
 
-    /// Looks at what a power cut may leave, and writes it.
+    /// Checks every state that a power cut may leave, then applies the write.
     fn write(disk: &mut [u8], before: &BadLog, (wanted, tail): (&BadBlocks, Tail)) -> BadLog {
         let next = before.towards(wanted, tail);
         let changed = before.changed(&next, tail);
@@ -364,7 +358,7 @@ mod tests {
         for seed in 1..400 {
             let mut random = Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
             let sectors = 1 + small(random.below(4));
-            // As md packs it: all that fits, in order; and behind that whatever was there.
+            // As md packs a log: all that fits, in order; old bytes behind it.
             let mut disk: Vec<u8> = Vec::new();
             let junk = (0..sectors * RECORDS_PER_SECTOR).map(|_| random.below(2000) << 10 | 3);
             disk.extend(junk.collect::<Vec<_>>().iter().flat_map(|record| record.to_le_bytes()));
@@ -427,7 +421,7 @@ mod tests {
         assert!(!log.reaches(&more(range(9000, 1)), tail), "it is full");
         assert!(log.reaches(&more(range(8, 8)), tail), "two are joined");
         assert!(!log.reaches(&wanted.without(range(18, 1)), tail), "a hole takes a record");
-        // All but those of one sector are written again: what is left is found in any case.
+        // A power cut may lose all sectors but one: the remaining records are still found.
         let rest = BadBlocks::new((0..64).map(|block| range((block + 300) * 16, 8)).collect());
         assert!(log.reaches(&rest, tail));
         while log.named() != rest {

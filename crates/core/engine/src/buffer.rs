@@ -33,7 +33,7 @@ pub struct BlockIndex(pub u32);
 /// Offsets in a payload from this one on are in its shadow buffer, counted from here.
 pub const SHADOW_BUFFER: u32 = 1 << 31;
 
-/// Which buffer of a request.
+/// The buffer of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PayloadBuffer {
     /// The client's own.
@@ -42,7 +42,7 @@ pub enum PayloadBuffer {
     Shadow,
 }
 
-/// Takes an offset that a [`Buffer::Payload`] has apart.
+/// Splits an offset of a [`Buffer::Payload`].
 #[must_use]
 pub fn payload_buffer_of(offset_sectors: u32) -> (PayloadBuffer, u32) {
     match offset_sectors.checked_sub(SHADOW_BUFFER) {
@@ -56,14 +56,14 @@ pub fn payload_buffer_of(offset_sectors: u32) -> (PayloadBuffer, u32) {
 pub enum Buffer {
     /// Inside a block, `offset_sectors` from its start.
     Block {
-        /// Which block of the shard's arena.
+        /// The block of the shard's arena.
         block: BlockIndex,
         /// Sectors into the block.
         offset_sectors: u32,
     },
     /// Inside the payload of a client's request, `offset_sectors` from its start.
     Payload {
-        /// Whose payload.
+        /// The payload's request.
         request: RequestId,
         /// Sectors into the payload; from [`SHADOW_BUFFER`] on into its shadow buffer
         /// ([`payload_buffer_of`]).

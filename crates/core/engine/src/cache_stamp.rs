@@ -15,8 +15,7 @@ pub struct CacheStamp {
 }
 
 impl CacheStamp {
-    /// Superblocks are about to be written, with this count of events and this time; said before
-    /// any of them is.
+    /// Notes superblocks with this event count and time, before the first of them is written.
     pub fn note(&mut self, events: u64, time: Timestamp) {
         let update = Some((events, time));
         if self.updates[1] != update {

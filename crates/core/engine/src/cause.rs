@@ -17,44 +17,44 @@ pub struct Cause {
     /// First sector, counted from the start of the member and not of its data area; 0 if `sectors`
     /// is.
     pub sector: u64,
-    /// How many sectors; 0 for what is about the whole member.
+    /// How many sectors; 0 for a request to the whole member.
     pub sectors: u32,
     /// The member's answer.
     pub answer: Answer,
 }
 
-// It travels with results and replies, which are copied often.
+// Results and replies carry it, and are copied often.
 const _: () = assert!(size_of::<Cause>() == 24, "three words");
 
 impl Cause {
-    /// A person has said so: nothing was asked of the member.
+    /// The operator failed the member; no request was sent.
     #[must_use]
     pub fn person(member: MemberId) -> Self {
         Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer: Answer::Person }
     }
 
-    /// It has had more read errors than the limit allows. All were corrected.
+    /// The member had more read errors than the limit allows. All were corrected.
     #[must_use]
     pub fn errs(member: MemberId) -> Self {
         let answer = Answer::ErredOften;
         Self { member, asked: Asked::Read, sector: 0, sectors: 0, answer }
     }
 
-    /// It left with requests under way, and these are not waited for.
+    /// The member left with requests in flight, and the array does not wait for them.
     #[must_use]
     pub fn left(member: MemberId) -> Self {
         let answer = Answer::Left;
         Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer }
     }
 
-    /// It has not answered for too long.
+    /// The member has not answered for too long.
     #[must_use]
     pub fn silent(member: MemberId) -> Self {
         let answer = Answer::Silent;
         Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer }
     }
 
-    /// The member's name leads nowhere any more, or not to it.
+    /// The member's path no longer exists, or no longer leads to it.
     #[must_use]
     pub fn vanished(member: MemberId) -> Self {
         let answer = Answer::Vanished;
@@ -71,21 +71,21 @@ pub enum Asked {
     Write,
     /// To make sectors read as zeroes.
     Zero,
-    /// To write its volatile cache out.
+    /// To flush its volatile cache.
     Flush,
     /// To write its superblock.
     Superblock,
-    /// To write its bad-block log, and what was written before.
+    /// To write its bad-block log, and to flush earlier writes.
     BadBlocks,
     /// To write its write-intent bitmap.
     Bitmap,
     /// To write its partial parity log.
     ParityLog,
-    /// To write the write journal that it has.
+    /// To write its write journal.
     Journal,
-    /// Whether it is still there.
+    /// Whether it still exists.
     Look,
-    /// Nothing: a person has spoken.
+    /// None: the operator failed it.
     Nothing,
 }
 
@@ -105,7 +105,7 @@ impl Asked {
         Self::Nothing,
     ];
 
-    /// One word for it, for programs; it stays.
+    /// One word for it, for programs; never changes.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -131,20 +131,20 @@ pub enum Answer {
     Os(i32),
     /// The file is shorter than it was when it was opened.
     CutShort,
-    /// Its name leads nowhere any more, or not to it.
+    /// Its path no longer exists, or no longer leads to it.
     Vanished,
-    /// An earlier flush or durable write failed, so none is believed; the operating system's error
-    /// then, if it was one.
+    /// An earlier flush or durable write failed, so none is believed; with the operating system's
+    /// error then, if it was one.
     FlushFailedBefore(Option<i32>),
-    /// The range does not lie inside it; nothing was asked of the device.
+    /// The range does not lie inside it; the device got no request.
     OutOfBounds,
-    /// It was opened for reading only; nothing was asked of the device.
+    /// It was opened for reading only; the device got no request.
     ReadOnly,
-    /// A fault that a test asked for.
+    /// A fault that a test injected.
     Injected,
-    /// It was not asked: a person has said that it fails.
+    /// It got no request: the operator failed it.
     Person,
-    /// It has had more read errors than the limit allows, all of which were corrected.
+    /// It had more read errors than the limit allows, all of which were corrected.
     ErredOften,
     /// It has not answered in time.
     Silent,
@@ -153,7 +153,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// One word for it, for programs; it stays. The number of an error comes by itself:
+    /// One word for it, for programs; never changes. The error number is separate:
     /// [`Self::os_error`].
     #[must_use]
     pub const fn word(self) -> &'static str {

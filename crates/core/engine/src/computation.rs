@@ -12,7 +12,6 @@ use crate::buffer::Buffer;
 use crate::rot::{Located, Voted};
 use crate::sectors::SectorSet;
 
-/// Bytes of a sector.
 const SECTOR_LENGTH: usize = 512;
 const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhere else");
 
@@ -20,20 +19,19 @@ const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhe
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComputationId(pub u64);
 
-/// Steps to be carried out in order.
+/// Steps in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Computation {
-    /// Its name; it comes back whole in [`crate::Shard::handle_computation_done`], so that its
-    /// memory is used again.
+    /// Its name; it returns whole in [`crate::Shard::handle_computation_done`], so that its memory
+    /// is reused.
     pub id: ComputationId,
     /// The steps, in order.
     pub steps: Vec<Step>,
     /// The buffers that [`Sources`] name. Steps with Q index them by exponent; none is zeroes.
     pub buffers: Vec<Option<Buffer>>,
-    /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
+    /// The result: the sectors that each [`Step::Find`] found, at its place.
     pub found: SmallVec<[SectorSet; 2]>,
-    /// The result: what each [`Step::Partial`] and [`Step::PartialQ`] among its steps has added up,
-    /// one behind the other.
+    /// The result: the sum of each [`Step::Partial`] and [`Step::PartialQ`], one behind the other.
     pub partial: Vec<u8>,
     /// The result of a [`Step::Locate`] or a [`Step::Vote`]. Boxed: it is rare and large.
     pub verdicts: Option<Box<Verdicts>>,
@@ -126,11 +124,11 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// The same for Q: adds columns, each multiplied as Q has it, and what is named as it is.
+    /// The same for Q: adds columns, each multiplied as in Q, and `q` as it is.
     PartialQ {
         /// Data columns by exponent.
         sources: Sources,
-        /// Q, where what was written is taken from it.
+        /// Q, if the written columns are subtracted from it.
         q: Option<Buffer>,
         /// Length.
         sectors: u32,
@@ -197,26 +195,26 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Notes in [`Computation::found`] which sectors are not all zeroes: where a parity and what
-    /// the data makes of it were added up, these are the sectors that differ.
+    /// Notes in [`Computation::found`] which sectors are not all zeroes: in the sum of a parity and
+    /// its data, these are the sectors that differ.
     Find {
-        /// Where they are, from the start of a stripe unit: offsets in it are those of the result.
+        /// Their place, from the start of a stripe unit; offsets of the result count from it.
         unit: Buffer,
         /// First sector in it.
         offset: u32,
         /// Length.
         sectors: u32,
-        /// Where in the result they are noted.
+        /// The result's index.
         into: u16,
     },
-    /// Notes in [`Verdicts::located`] which column is wrong in which sectors, from P and Q plus
-    /// what the data makes of them.
+    /// Notes in [`Verdicts::located`] which column is wrong in which sectors, from the residues of
+    /// P and Q.
     Locate {
         /// The difference in P, from the start of a stripe unit.
         p: Buffer,
         /// The difference in Q.
         q: Buffer,
-        /// Which data columns there are, by exponent.
+        /// The data columns, by exponent.
         columns: Sources,
         /// The sectors to look at.
         among: SectorSet,
@@ -224,7 +222,7 @@ pub enum Step {
     /// Compares copies sector by sector. [`Verdicts::voted`] gets the wrong copies;
     /// [`Computation::found`] gets, by copy, the sectors that differ from the first copy.
     Vote {
-        /// The copies; none is one that could not be read.
+        /// The copies, without those that could not be read.
         copies: Sources,
         /// Length.
         sectors: u32,
@@ -234,7 +232,7 @@ pub enum Step {
 /// A run of bytes in a driver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where it starts.
+    /// Its start.
     pub buffer: Buffer,
     /// Its length.
     pub length_bytes: usize,
@@ -253,7 +251,7 @@ pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 
-/// Carries out `computation` over `memory` with `kernel`; what it finds is noted in it.
+/// Carries out `computation` over `memory` with `kernel`, and notes its results in it.
 pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
     let (mut found, mut verdicts, mut partial) = Default::default();
     let mut runner = Runner {
@@ -432,7 +430,7 @@ impl<M: Memory> Runner<'_, M> {
         });
     }
 
-    /// Lends data columns as the parity kernels want them: by exponent, with gaps.
+    /// Lends data columns by exponent, with gaps, as the parity kernels want them.
     fn with_columns(
         &mut self,
         targets: &[Span],

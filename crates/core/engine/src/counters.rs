@@ -37,19 +37,19 @@ counters! {
     struct CacheCounters {
         /// Columns that a write found in the cache instead of reading them.
         cached_columns,
-        /// Stripes that might have begun and waited for memory.
+        /// Stripes that could have begun and waited for memory.
         stripe_waits,
-        /// Times that memory was handed from a finished batch straight to the head of the line.
+        /// Times that memory passed from a finished batch straight to the head of the line.
         stripe_hand_overs,
-        /// Parts of writes answered before the members had them.
+        /// Parts of writes acknowledged before the members had them.
         early_answers,
         /// Parts of writes that were never written, because a later write covered them.
         superseded_writes,
         /// Reads served, in part at least, from writes that the members did not have yet.
         dirty_reads,
-        /// Times that a partial stripe was put aside to let it fill.
+        /// Times that a partial stripe was delayed to let it fill.
         delays,
-        /// Times that a partial stripe, no longer delayed, was put behind full-width writes.
+        /// Times that a partial stripe, no longer delayed, was held behind full-width writes.
         holds,
         /// Full-width writes that went ahead of a held stripe.
         bypasses,
@@ -60,9 +60,9 @@ counters! {
         filled_promotions,
         /// Sectors copied inside memory, between payloads and stripes.
         copied_sectors,
-        /// Times that a band's stripe was looked for.
+        /// Lookups of a band's stripe.
         lookups,
-        /// Cache lines of the index that were looked at beyond the first, in all lookups.
+        /// Cache lines of the index that lookups read beyond the first.
         extra_probes,
     }
 }
@@ -92,9 +92,9 @@ counters! {
         member_errors,
         /// Extents and parts of bands read around a member that sits out.
         reads_around,
-        /// Reads under way on a member that began to sit out, made in another way.
+        /// Reads in flight on a member that began to sit out, made in another way.
         abandoned_reads,
-        /// Reads asked of members that sit out, only to see how long they take.
+        /// Reads of members that sit out, only to measure their latency.
         probes,
         with
         /// The stripe cache's.

@@ -32,7 +32,7 @@ pub enum MemberOperation {
     },
     /// Make the sectors read as zeroes.
     Zero {
-        /// Whether the space may be given back.
+        /// Whether the space may be deallocated.
         may_punch: bool,
         /// Whether the zeroes must be on stable storage before the request is done.
         durable: bool,
@@ -75,7 +75,7 @@ impl MemberOperation {
 /// One request to one member. Sectors count from the start of the member's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIo {
-    /// Comes back in [`MemberIoDone`].
+    /// Returns in [`MemberIoDone`].
     pub id: IoId,
     /// The member.
     pub member: MemberId,
@@ -90,8 +90,8 @@ pub struct MemberIo {
 }
 
 impl MemberIo {
-    /// That it failed, for an executor to say. The data area starts at sector `data_offset` of the
-    /// member.
+    /// The failure of this request, for an executor to report. The data area starts at sector
+    /// `data_offset` of the member.
     #[must_use]
     pub fn fault(&self, kind: FaultKind, data_offset: u64, answer: Answer) -> MemberFault {
         let Self { member, sectors, operation, .. } = *self;
@@ -104,13 +104,13 @@ impl MemberIo {
 /// its memory belongs to no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIoDone {
-    /// Which one.
+    /// The request.
     pub id: IoId,
     /// Whether the whole run was read or written. A failed read leaves its buffer undefined.
     pub result: Result<(), MemberFault>,
 }
 
-/// That a member request failed: what the machine goes by, and what it passes on.
+/// A failed member request: the machine's class of the failure, and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberFault {
     /// The machine's class of the failure.
@@ -119,22 +119,21 @@ pub struct MemberFault {
     pub cause: Cause,
 }
 
-/// Why a member request failed, as far as the machine cares.
+/// The machine's classes of member failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// This range could not be read or written; others may be.
     Media,
     /// The member does not answer any more.
     Gone,
-    /// The file system below the member is full; what is there already can be read and written.
+    /// The file system below the member is full; existing data can be read and written.
     NoSpace,
-    /// The member may not be written any more, a disk behind a write blocker; what is there can be
-    /// read.
+    /// The member is write-protected, as behind a write blocker; its data can be read.
     Protected,
 }
 
 impl FaultKind {
-    /// Whether nothing is wrong with the member: it costs the array its writes, and not the member.
+    /// Whether the member is healthy: the failure costs the array its writes, and not the member.
     #[must_use]
     pub const fn spares_member(self) -> bool {
         matches!(self, Self::NoSpace | Self::Protected)
@@ -144,9 +143,9 @@ impl FaultKind {
 /// Answer to one piece of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceReply {
-    /// Whose piece.
+    /// The piece's request.
     pub request: RequestId,
-    /// How it went.
+    /// The result.
     pub result: Result<(), Fault>,
     /// The write goes on after this answer: effects name its payload until
     /// [`crate::Shard::poll_release`] names the request, once for each piece that said so.
@@ -164,13 +163,14 @@ pub struct PieceReply {
 /// carries records out in order, and before replies that it polled later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheRecord {
-    /// The copy is to be kept before the write is answered.
+    /// The copy must be durable before the write is acknowledged.
     Put(CachedRun),
-    /// The members have it, or never will: none of its runs is to be kept any more.
+    /// The members have the write, or never will: erase its runs.
     Erase(CachedWriteId),
 }
 
-/// A run of sectors of an answered write. A later process writes runs that it finds in their order.
+/// A run of sectors of an acknowledged write. A later process writes back the runs that it finds,
+/// in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedRun {
     /// The write; it may have a run for each data column.
@@ -189,8 +189,7 @@ pub struct CachedRun {
 /// Sectors of a block of the file that copies go into.
 pub const CACHED_BLOCK_SECTORS: u32 = crate::sectors::BLOCK_SECTORS;
 
-/// Blocks that a copy of so many sectors takes. Zeroes have no bytes, and take one however many
-/// they are.
+/// Blocks that a copy of so many sectors takes. Zeroes have no bytes, and always take one.
 pub(crate) const fn cached_blocks(sectors: u32, has_bytes: bool) -> u32 {
     if has_bytes { sectors.div_ceil(CACHED_BLOCK_SECTORS) } else { 1 }
 }
@@ -208,14 +207,14 @@ impl CachedRun {
 pub enum CachedContent {
     /// Sectors of a client's payload, from this one on.
     Payload {
-        /// Whose.
+        /// The request.
         request: RequestId,
         /// The first.
         offset_sectors: u32,
     },
     /// Zeroes.
     Zeroes {
-        /// Whether the space may be given back.
+        /// Whether the space may be deallocated.
         may_punch: bool,
     },
 }
@@ -225,54 +224,54 @@ pub enum CachedContent {
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
-    /// The gate is closed by this view, and writes that began before wait for some that wait for it
-    /// to open.
+    /// The gate is closed by this view, and writes that began before wait for others that wait for
+    /// it to open.
     HeldUp {
         /// Its epoch.
         epoch: u64,
     },
     /// A write waits for bits of the bitmap.
     WantBits {
-        /// Of which.
+        /// The bitmap.
         bitmap: BitmapId,
         /// The first.
         from: u64,
         /// Behind the last.
         to: u64,
     },
-    /// Answer to [`crate::Shard::handle_touched_query`]: writes began under these bits since it was
-    /// asked last.
+    /// Answer to [`crate::Shard::handle_touched_query`]: writes began under these bits since the
+    /// last query.
     Touched {
-        /// Of which bitmap.
+        /// The bitmap.
         bitmap: BitmapId,
-        /// Which.
+        /// The bits.
         bits: Arc<Bits>,
     },
-    /// A client has given up sectors of the array, and nothing was written to them since. Of a
-    /// lockless bitmap, for which the marks of which nothing else is left become unwritten.
+    /// A client has trimmed sectors of the array, without a write to them since. Sent for a
+    /// lockless bitmap: fully trimmed marks become unwritten.
     Trimmed {
-        /// Of which bitmap.
+        /// The bitmap.
         bitmap: BitmapId,
         /// The first.
         start: LogicalSector,
         /// How many.
         sectors: u32,
     },
-    /// A client writes where the array was told that sectors are given up.
+    /// A client writes to sectors that were reported as trimmed.
     WrittenAgain {
-        /// Of which bitmap.
+        /// The bitmap.
         bitmap: BitmapId,
         /// The first mark.
         from: u64,
         /// Behind the last.
         to: u64,
     },
-    /// Bits were taken back ([`crate::array::IntentView::revocation`]), and nothing is under way
-    /// any more that began before.
+    /// Bits were taken back ([`crate::array::IntentView::revocation`]), and all earlier writes have
+    /// ended.
     Drained {
-        /// Of which bitmap.
+        /// The bitmap.
         bitmap: BitmapId,
-        /// For which time.
+        /// The revocation.
         revocation: u64,
     },
     /// Before a write of a band, the members with its parity must have these entries in their
@@ -280,11 +279,11 @@ pub enum Report {
     WantLog {
         /// The shard's name for it, until [`Report::LogOver`].
         ticket: LogTicket,
-        /// For the slot of the parity that each names: what is being written, and the partial
-        /// parities; checksums are left to who writes them.
+        /// For each parity slot the new data's place and the partial parities; the writer of the
+        /// records adds checksums.
         entries: Vec<LoggedEntry>,
     },
-    /// The same of an array with a write journal: it is to have these blocks first.
+    /// The same for a write journal: it must have these blocks first.
     WantJournal {
         /// The shard's name for it, until [`Report::LogOver`].
         ticket: LogTicket,
@@ -294,32 +293,30 @@ pub enum Report {
     /// The log entries under this ticket are no longer needed: the writes are on the members, in
     /// their caches at least, or will never happen.
     LogOver {
-        /// Which.
+        /// The ticket.
         ticket: LogTicket,
     },
-    /// A member failed a write; the shard holds the answer until a view says what became of it.
+    /// A member failed a write; the shard holds the answer until a view decides about the member.
     MemberFailed {
-        /// How, and which.
+        /// The failure, and the member.
         cause: Cause,
     },
-    /// A member with which nothing is wrong did not take a write, which is left half done:
-    /// [`FaultKind::spares_member`].
+    /// A healthy member failed a write, which is left half done: [`FaultKind::spares_member`].
     NotTaken {
-        /// At what, and which.
+        /// The failure, and the member.
         fault: MemberFault,
     },
-    /// Writes have reached this member since the last [`Report::WrittenBack`]; said right before
+    /// Writes have reached this member since the last [`Report::WrittenBack`]; sent right before
     /// the next.
     MemberWritten {
-        /// Which.
+        /// The member.
         member: MemberId,
     },
-    /// A range of a member has been written, of which the view says that some is not to be
-    /// believed.
+    /// A shard has written a range of a member that has bad blocks by the view.
     BadBlocksWritten {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// First sector that was written.
+        /// First sector of the write.
         start: MemberSector,
         /// How many.
         sectors: u32,
@@ -327,7 +324,7 @@ pub enum Report {
     /// The shard rewrote unreadable or distrusted sectors from the other members, and the member
     /// failed that write. No data is newly lost; the member's log must name the sectors.
     Unmended {
-        /// How, and which.
+        /// The failure, and the member.
         cause: Cause,
         /// First sector, of the member's data area.
         start: MemberSector,
@@ -336,33 +333,31 @@ pub enum Report {
     },
     /// The shard rewrote unreadable sectors from the other members, and the member took the write.
     Mended {
-        /// Which.
+        /// The member.
         member: MemberId,
     },
-    /// A client reads what a member that is being recovered does not hold yet: it has to be made
-    /// from the others.
+    /// A client reads a range that a member in recovery lacks: it has to be made from the others.
     Lacking {
         /// First sector of it, of the member.
         start: MemberSector,
     },
-    /// Answer to [`crate::Shard::handle_write_back`]: what had been answered then is on the
-    /// members.
+    /// Answer to [`crate::Shard::handle_write_back`]: all writes acknowledged at the query are on
+    /// the members.
     WrittenBack {
-        /// The round that was asked for.
+        /// The round of the query.
         round: u64,
     },
-    /// A write that had been answered could not be carried out: no flush may say that it was, and
-    /// what was written there reads as an error until it is written again. One report for each run
-    /// of sectors.
+    /// An acknowledged write could not be carried out. Flushes fail from now on, and its sectors
+    /// read as an error until they are written again. One report for each run of sectors.
     WriteLost {
         /// First sector of the array that was lost.
         start: LogicalSector,
         /// How many; at least one.
         sectors: u64,
-        /// The last failure at a member that befell the batch, if there was one.
+        /// The last member failure that hit the batch.
         cause: Option<Cause>,
     },
-    /// The view with this epoch rules; see [`crate::Shard::handle_view`] for when that is said.
+    /// The view with this epoch rules; [`crate::Shard::handle_view`] has the condition.
     ViewInForce {
         /// Its epoch.
         epoch: u64,
@@ -374,19 +369,18 @@ pub enum Report {
         /// Whether it has one now.
         writing: bool,
     },
-    /// Background work has found something that is wrong: before its result, once for each run of
-    /// sectors.
+    /// Background work has found wrong sectors: before its result, once for each run.
     Found {
-        /// Which.
+        /// The work.
         id: WorkId,
         /// The finding.
         found: Found,
     },
-    /// Background work cannot make a range that a member lacks: before its result, once for each.
-    /// Of a [`crate::work::Task::Resync`] it is what cannot be made to agree: parity, or every
-    /// copy.
+    /// Background work cannot make a range that a member lacks: before its result, once for each
+    /// range. For a [`crate::work::Task::Resync`]: a range that cannot be made to agree, in parity
+    /// or in every copy.
     Unmade {
-        /// Which.
+        /// The work.
         id: WorkId,
         /// The member that lacks it.
         member: MemberId,
@@ -397,37 +391,37 @@ pub enum Report {
     },
     /// Background work is done, or cannot be; once for each [`crate::Shard::handle_work`].
     WorkDone {
-        /// Which.
+        /// The work.
         id: WorkId,
         /// The outcome.
         outcome: Outcome,
     },
-    /// How fast a member was in the last moments; only while the array watches ([`SlowMembers`]).
+    /// A member's recent speed; only while the array watches ([`SlowMembers`]).
     Pace {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// The measured pace.
         pace: Pace,
     },
 }
 
-/// A shard's name for what it wants logged: unique until it is over.
+/// A shard's name for entries that it wants logged: unique until they are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogTicket(pub u32);
 
-/// How fast a member served one shard, from one report to the next.
+/// A member's speed for one shard, from one report to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// Reads that ended.
     pub completed: u32,
     /// Nanoseconds that they took, on average.
     pub mean_ns: u64,
-    /// Nanoseconds that the oldest read that has not ended has been under way, or a write beyond
-    /// what holds writes back; 0 if there is none.
+    /// Age in nanoseconds of the oldest read in flight, or of a write beyond the time that writes
+    /// are held back; 0 if there is none.
     pub oldest_ns: u64,
 }
 
-/// Which members sit out because they are slow, and whether shards measure them; see
+/// The members that sit out because they are slow, and whether shards measure them; see
 /// [`crate::Shard::handle_slow_members`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlowMembers {
@@ -437,6 +431,6 @@ pub struct SlowMembers {
     pub watches: bool,
     /// [`crate::SitOut::write_slack_ms`].
     pub write_slack_ms: u64,
-    /// Members that are read around where that can be done: they sit out. They take every write.
+    /// Members that sit out: reads avoid them where possible. They take every write.
     pub sitting_out: Vec<MemberId>,
 }

@@ -1,15 +1,15 @@
 //! Names: small numbers that machines and drivers call things by.
 
-/// Name of a member for as long as the array is open; the driver knows which device it is.
+/// Name of a member for as long as the array is open; the driver knows its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u16);
 
-/// Which of an array's shards.
+/// Index of one of an array's shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardIndex(pub u16);
 
-/// Which bitmap of an array: one that is made while it runs is another than the one before, and
-/// bits of the two are not alike.
+/// A bitmap of an array. A bitmap made while it runs has a new name, and its bits are not those of
+/// the old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitmapId(pub u64);
 
@@ -17,15 +17,15 @@ pub struct BitmapId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// Name of one member request of one shard; not reused before 2^31 others had its place.
+/// Name of one member request of one shard; reused only after 2^31 others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
-/// Name of an answered write of one shard of which a copy is kept outside the process; small, and
-/// used again once the copy is erased.
+/// Name of an acknowledged write of one shard with a copy outside the process; small, and reused
+/// once the copy is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CachedWriteId(pub u32);
 
-/// Name of background work, chosen by the job that asks for it, unique among what one shard has.
+/// Name of background work, chosen by its job, unique among the work of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkId(pub u64);

@@ -34,16 +34,16 @@ use crate::ids::MemberId;
 use crate::request::Regions;
 use crate::{BadBlocks, BadLog, BadRange, CacheConfig};
 
-/// How the driver wants to run it.
+/// The driver's settings for the array.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Whether writes are refused.
     pub read_only: bool,
-    /// How many shards there are.
+    /// The number of shards.
     pub shards: u16,
     /// The dimensions of each shard's stripe cache.
     pub cache: CacheConfig,
-    /// Whether jobs wait until they are told to go on.
+    /// Whether jobs start paused.
     pub jobs_paused: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
@@ -54,9 +54,9 @@ pub struct Manner {
 /// A member that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Its index in the list that assembly was given.
+    /// Its index in assembly's input.
     pub index: usize,
-    /// Sectors of its data area that hold what they should; `u64::MAX` when all do.
+    /// Sectors of its data area that are up to date; `u64::MAX` for all.
     pub recovered_sectors: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct Opening {
     pub members: Vec<Joined>,
 }
 
-/// Why an assembled array makes no machine.
+/// The reason why an assembled array makes no machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
     /// Assembly chose a member that the driver did not open.
@@ -80,7 +80,7 @@ pub enum OpeningError {
         /// Its index.
         index: usize,
     },
-    /// Two members have one number in the superblocks' table of roles.
+    /// Two members have one number in the superblocks' role table.
     #[error("two members have the device number {number}")]
     NumberTwice {
         /// The number.
@@ -161,7 +161,7 @@ pub fn opening<'a>(
         join(journal.member, u64::MAX).map(|name| journal_setup(&journal.log, &name))
     });
     let journal = journal.transpose()?;
-    // It has no number, as no superblock names it.
+    // It has no device number, as no superblock names it.
     let file = assembled.bitmap_file.as_ref().map(|file| {
         let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
         superblock_of(file.member).ok_or(OpeningError::NotOpen { index: file.member })?;
@@ -169,7 +169,8 @@ pub fn opening<'a>(
         Ok((id, file.parity_log))
     });
     let file = file.transpose()?;
-    // Superblocks say clean while it is written: what it has was not stopped cleanly.
+    // Superblocks say clean while a journal is written: entries show that it was not stopped
+    // cleanly.
     let has_entries = written.is_some_and(|journal| !journal.log.entries.is_empty());
     let ids: Vec<(usize, MemberId)> =
         (0..).map(MemberId).zip(&members).map(|(id, joined)| (joined.index, id)).collect();
@@ -228,7 +229,6 @@ fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
     if is_dirty { 0 } else { replacement.recovered_until }
 }
 
-/// A member's name and number in an array that is opened, and the room in its log.
 struct Name {
     id: MemberId,
     number: u16,
@@ -294,7 +294,7 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
     MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_log }
 }
 
-/// Whether superblocks are to name a bitmap. The newest is believed: a change of that may not have
+/// Whether superblocks shall name a bitmap. The newest superblock decides: a change may not have
 /// reached the others.
 fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
     let names = assembled.newest.intent.bitmap_offset_sectors.is_some();
@@ -314,8 +314,8 @@ fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapS
     BitmapSetup { head, says, doubt, marks: marks.clone() }
 }
 
-/// Where redundancy agrees up to; levels without redundancy have nothing to agree, and where a
-/// bitmap is believed that names nothing behind the offset all agrees.
+/// The offset up to which redundancy agrees. All of it agrees on levels without redundancy, and if
+/// a believed bitmap names nothing behind the offset.
 fn resync_offset(assembled: &AssembledArray) -> u64 {
     let end = accepted_risk(assembled).map_or(u64::MAX, |risk| risk.until_sectors);
     let says_none = |bitmap: &AssembledBitmap| {
@@ -389,7 +389,7 @@ pub fn levelling<'a>(
         let update = level_with(superblock, newest, level, update_time)?;
         let mut levelled = superblock.clone();
         levelled.apply(&update);
-        // Before the newest came to be, every member had the bitmap that it names, or the log.
+        // Before the newest superblock was written, every member had its bitmap, or its log.
         let log = assembled.parity_logs.as_ref().and_then(|logs| logs.get(&index));
         let ppl = log.and_then(|log| log.place.ppl());
         if newest.intent.ppl.is_none() {
@@ -401,9 +401,8 @@ pub fn levelling<'a>(
         if ppl.is_some() {
             levelled.name_ppl(ppl);
         }
-        // It has the log that the newest speaks of, as every member had before the newest came to
-        // be; or, where the newest was to say clean, what its own log names is all that it is dirty
-        // for.
+        // Every member had the log before the newest superblock was written. If that was to say
+        // clean, the member is dirty only where its own log says.
         let was_cut_short = newest.state.is_clean() && !levelled.state.is_clean();
         let before = superblock.state.log_counts.filter(|_| was_cut_short);
         if let Some(home) = newest.state.log_counts.or(before) {
@@ -415,15 +414,15 @@ pub fn levelling<'a>(
         assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
     let mut round =
         if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
-    // Two behind, a journal would not count any more.
+    // A journal that is two events behind would not count any more.
     let journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
     round.extend(journal.map(|levelled| vec![levelled]));
     round
 }
 
-/// Whether the array can be started without the members `lost`, indexed as assembly's input was:
-/// its level makes up for them beside those that it lacks already, and parity that does not agree
-/// yet is not needed for it. Without its journal it is not.
+/// Whether the array can be started without the members `lost`, by their index in assembly's input.
+/// Its level must bear them beside those that it lacks already, without parity that does not agree
+/// yet. It cannot be started without its journal.
 #[must_use]
 pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
     let is_there = |occupant: &Occupant| occupant.is_in_sync() && !lost.contains(&occupant.member);
@@ -437,13 +436,13 @@ pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
     lost.is_empty() || assembled.geometry.survives(&is_lost) && (agrees || !is_parity)
 }
 
-/// Whether a power cut can leave some sectors of it old and some new.
+/// Whether a power cut can leave a mix of old and new sectors of it.
 #[must_use]
 pub fn can_tear(superblock: &Superblock) -> bool {
     superblock.written_bytes() as u64 > SECTOR_BYTES
 }
 
-/// A round as one wave, or cut into several if its superblocks can tear.
+/// A round as one wave, or as several if its superblocks can tear.
 fn waves<'a>(
     assembled: &AssembledArray,
     round: Vec<Levelled>,

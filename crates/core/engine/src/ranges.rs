@@ -57,19 +57,19 @@ impl MemberRanges {
         &self.ranges
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Sectors in them, in all.
+    /// The number of sectors in the ranges.
     #[must_use]
     pub fn sectors(&self) -> u64 {
         self.ranges.iter().map(|range| range.sectors).sum()
     }
 
-    /// Records that they take in md's log: one for each run of 512 sectors at most.
+    /// Records for them in md's log: one for each run of 512 sectors at most.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.ranges.iter().map(|range| range.sectors.div_ceil(RECORD_SECTORS_MAX)).sum()
@@ -87,7 +87,7 @@ impl MemberRanges {
         })
     }
 
-    /// These, and those of the other.
+    /// The union.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self::new([self.ranges.as_slice(), &other.ranges].concat())
@@ -108,7 +108,7 @@ impl MemberRanges {
         Self { ranges: left.map(range).collect() }
     }
 
-    /// These without those of the other.
+    /// The difference.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let end_of = |range: &MemberRange| range.start.0.saturating_add(range.sectors);
@@ -125,7 +125,7 @@ impl MemberRanges {
                 push(at, hole.start.0);
                 at = at.max(end_of(hole));
             }
-            // The last one may reach into the next of these.
+            // The last hole may reach into the next range.
             match holes.peek().filter(|hole| hole.start.0 < end) {
                 Some(hole) => push(at, hole.start.0),
                 None => push(at, end),

@@ -33,13 +33,13 @@ use crate::sectors::SectorSet;
 pub struct Located {
     /// Sectors that are wrong, by column.
     pub columns: SmallVec<[(Column, SectorSet); 1]>,
-    /// Sectors that disagree, and no column can be named.
+    /// Sectors that disagree without naming a column.
     pub unknown: SectorSet,
     /// Columns that stand out in these; empty if none does.
     pub suspects: ColumnSet,
     /// Sectors that name a column with too little proof to be believed alone.
     weak: SmallVec<[(Column, SectorSet); 1]>,
-    /// All of it.
+    /// The verdict on the unit.
     whole: Whole,
 }
 
@@ -67,7 +67,7 @@ impl Located {
         }
     }
 
-    /// Every sector has been seen.
+    /// Ends the unit: every sector has been added.
     pub(crate) fn settle(&mut self) {
         let weak = std::mem::take(&mut self.weak);
         let is_one = matches!(self.whole.0, Verdict::One { .. });
@@ -97,14 +97,15 @@ fn note(sets: &mut SmallVec<[(Column, SectorSet); 1]>, column: Column, set: Sect
 pub struct Voted {
     /// Sectors that are wrong, by copy.
     pub wrong: SmallVec<[(u16, SectorSet); 1]>,
-    /// Where another than the first that was read is right: which copy, and where.
+    /// Sectors where a later copy is right, not the first that was read: that copy, and the
+    /// sectors.
     pub right: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors on which copies differ, and none has a majority.
     pub tied: SectorSet,
 }
 
 impl Voted {
-    /// The vote on the sector `set`, of copies that have these places.
+    /// Adds the vote on the sector `set`, of copies with these places.
     pub(crate) fn add(
         &mut self,
         set: SectorSet,
@@ -145,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// A sector in which these columns are wrong by errors of their own; `values` different ones.
+    /// A sector in which these columns are wrong by different errors; `values` of them.
     fn verdict(columns: &[u16], values: usize) -> Verdict {
         let (mut p, mut q) = ([0_u8; 512], [0_u8; 512]);
         for column in columns {

@@ -21,7 +21,6 @@
 /// Sectors of a block. Gaps that are shorter are closed; writes that are shorter are gathered.
 pub(crate) const BLOCK_SECTORS: u32 = 8;
 
-/// A run of sectors of the stripe unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) offset: u32,
@@ -29,7 +28,6 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The first sector behind it.
     pub(crate) fn end(self) -> u32 {
         self.offset + self.sectors
     }
@@ -58,28 +56,28 @@ impl SectorSet {
         Self(if sectors == 0 { 0 } else { u128::MAX >> (128 - sectors) << offset })
     }
 
-    /// Whether it has none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many sectors it has.
+    /// The number of sectors.
     #[must_use]
     pub fn sectors(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// How many extents it has.
+    /// The number of extents.
     pub(crate) fn runs(self) -> u32 {
         match self.is_one() {
-            // To count bits takes long where the processor may not be asked to.
+            // Counting bits is slow on processors without an instruction for it.
             true => u32::from(!self.is_empty()),
             false => (self.0 & !(self.0 << 1)).count_ones(),
         }
     }
 
-    /// Whether it is one extent, or none: what is added at its start carries over the end.
+    /// Whether it is one extent, or none: a carry from its start runs over the end.
     fn is_one(self) -> bool {
         let lowest = self.0 & self.0.wrapping_neg();
         self.0 & self.0.wrapping_add(lowest) == 0
@@ -110,13 +108,12 @@ impl SectorSet {
         self.extents().flat_map(|extent| extent.offset..extent.end())
     }
 
-    /// The first member at `from` or behind it.
+    /// The first sector of the set at `from` or behind it.
     pub(crate) fn first_from(self, from: u32) -> Option<u32> {
         let rest = self.0.checked_shr(from).filter(|rest| *rest != 0)?;
         Some(from + rest.trailing_zeros())
     }
 
-    /// Its extents, in order.
     pub(crate) fn extents(self) -> impl Iterator<Item = Extent> {
         let mut rest = self;
         std::iter::from_fn(move || {
@@ -127,7 +124,7 @@ impl SectorSet {
         })
     }
 
-    /// All sectors of the blocks that it has any of.
+    /// All sectors of the blocks that it touches.
     pub(crate) fn blocks(self) -> Self {
         let blocks = self.extents().map(|extent| {
             let offset = extent.offset / BLOCK_SECTORS * BLOCK_SECTORS;
@@ -137,7 +134,7 @@ impl SectorSet {
         blocks.collect()
     }
 
-    /// With its small gaps, where `allowed` has all of them.
+    /// The set with its small gaps closed, where `allowed` covers the gap.
     pub(crate) fn joined(self, allowed: Self) -> Self {
         if self.is_one() {
             return self;
@@ -224,7 +221,7 @@ mod tests {
             let joined = set.joined(allowed);
             assert!(joined.contains(set) && allowed.contains(joined.without(set)));
             let bounds = set.first_from(0).zip((0..128).rfind(|sector| has(set, *sector)));
-            // Sector by sector: whether it lies in a gap, and how long that is.
+            // For each sector: whether it lies in a gap, and that gap's length.
             for sector in (0..128).filter(|sector| !has(set, *sector)) {
                 let inside = bounds.is_some_and(|(a, b)| a < sector && sector < b);
                 let from = (0..sector).rfind(|place| has(set, *place)).map_or(0, |place| place + 1);

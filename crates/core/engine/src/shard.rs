@@ -26,8 +26,8 @@ use crate::stripe::Stripes;
 use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
 use crate::work::{Purpose, Work};
 
-/// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines
-/// as a processor fetches at once.
+/// How many pieces ahead a driver calls [`Shard::prefetch`]: about as many lines as a processor
+/// fetches at once.
 pub const PREFETCH_PIECES: usize = 16;
 
 /// The machine of one shard.
@@ -45,7 +45,7 @@ enum Machine {
 }
 
 impl Shard {
-    /// A shard that knows its array as `view` says. Levels without parity have no stripe cache.
+    /// A shard with this first view. Levels without parity have no stripe cache.
     #[must_use]
     pub fn new(cache: CacheConfig, view: Arc<ArrayView>) -> Self {
         let family = match &*view.geometry {
@@ -85,7 +85,7 @@ impl Shard {
         &self.common.counters
     }
 
-    /// Whether nothing is under way.
+    /// Whether the shard has no work.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.common.pieces.is_empty() && self.common.in_flight == 0 && self.common.works == 0
@@ -114,7 +114,7 @@ impl Shard {
                 let is_first = self.common.has_all_intents();
                 reached(Mark::GatedWrite);
                 self.begin(piece, false);
-                // Behind the bits that it needs: these go with what the gate waits for.
+                // The gate's request comes after the bits': the gate then waits for both.
                 if is_first {
                     self.common.report(Report::WantWrite);
                 }
@@ -124,8 +124,8 @@ impl Shard {
         }
     }
 
-    /// Takes background work; [`Report::WorkDone`] says what came of it. The band must be one of
-    /// the shard's own ([`crate::request::Regions`]).
+    /// Takes background work; [`Report::WorkDone`] reports its outcome. The band must be one of the
+    /// shard's own ([`crate::request::Regions`]).
     ///
     /// # Panics
     /// On levels without redundancy, which have nothing to compare.
@@ -156,7 +156,7 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// The same since there is another view.
+    /// Reports a request's end to the family after a change of the view.
     #[inline(never)]
     fn tell_family_later(&mut self, done: MemberIoDone) {
         self.tell_family(done);
@@ -172,7 +172,7 @@ impl Shard {
         }
     }
 
-    /// That is not waited for.
+    /// Stops waiting for requests at members that left.
     fn leave(&mut self, requests: Vec<LeftRequest>) {
         for request in requests {
             reached(Mark::RequestLeft);
@@ -182,7 +182,7 @@ impl Shard {
         }
     }
 
-    /// A request that was left has ended: its memory is free.
+    /// A request at a member that left has ended: its memory is free.
     #[cold]
     #[inline(never)]
     fn let_go(&mut self, held: Held) {
@@ -199,7 +199,7 @@ impl Shard {
         }
     }
 
-    /// The family hears what came of a request, which has ended just now: nearly always.
+    /// Reports a request's end to the family, which is the usual case.
     #[inline(always)]
     fn tell_family(&mut self, done: MemberIoDone) {
         match &mut self.family {
@@ -209,7 +209,7 @@ impl Shard {
         }
     }
 
-    /// Takes a [`Computation`] back that has been carried out.
+    /// Takes a carried-out [`Computation`] back.
     pub fn handle_computation_done(&mut self, now: Instant, computation: Computation) {
         self.common.now = now;
         match &mut self.family {
@@ -224,11 +224,11 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Takes a new view of the array. [`Report::ViewInForce`] says when it rules: for a closed gate
-    /// once no write is under way any more, for any other at once.
+    /// Takes a new view of the array. [`Report::ViewInForce`] reports when it rules: with a closed
+    /// gate once all writes have ended, otherwise at once.
     ///
     /// # Panics
-    /// When the view is not newer than the one before.
+    /// The view is not newer than the one before.
     pub fn handle_view(&mut self, now: Instant, view: Arc<ArrayView>) {
         assert!(view.epoch > self.common.view.epoch, "views come in order");
         let slots = usize::from(view.geometry.slots());
@@ -290,8 +290,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Superblocks say by now that writes may begin. Gives the pieces whose answer was held until
-    /// then, and is not to be held for bits of the bitmap.
+    /// Superblocks allow writes now. Returns the pieces whose answer waited for that, and not for
+    /// bits of the bitmap.
     fn grant_intent(&mut self) -> Vec<PieceKey> {
         if planted(Bug::GatedLost) {
             return Vec::new();
@@ -317,14 +317,14 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// The array wants to know under which bits of the bitmap writes have begun since it asked
-    /// last; answered by [`Report::Touched`] where there is a bitmap.
+    /// Answered by [`Report::Touched`] with the bits under which writes have begun since the last
+    /// query, if there is a bitmap.
     pub fn handle_touched_query(&mut self, now: Instant) {
         self.common.now = now;
         self.common.tell_touched();
     }
 
-    /// The array wants to know about recent writes; answered by [`Report::Activity`].
+    /// Answered by [`Report::Activity`] with recent writes.
     pub fn handle_activity_query(&mut self, now: Instant) {
         self.common.now = now;
         let writing = self.common.pieces.writes() + self.common.pieces.waiting() > 0;
@@ -332,8 +332,8 @@ impl Shard {
         self.common.report(Report::Activity { last_write, writing });
     }
 
-    /// Everything that has been answered is to be on the members; [`Report::WrittenBack`] says when
-    /// it is. One round at a time.
+    /// Brings all acknowledged writes to the members; [`Report::WrittenBack`] reports the end. One
+    /// round at a time.
     pub fn handle_write_back(&mut self, now: Instant, round: u64) {
         self.common.now = now;
         match &mut self.family {
@@ -345,7 +345,7 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// The stripe cache is to work like this from now on.
+    /// Changes the stripe cache's settings.
     pub fn handle_tuning(&mut self, now: Instant, tuning: Tuning) {
         self.common.now = now;
         if let Machine::Stripe(stripes) = &mut self.family {
@@ -354,9 +354,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// The array has decided which members to watch, and which sit out. Unlike a view this does not
-    /// wait for what is under way: reads of a member that sits out are let go of and made in
-    /// another way.
+    /// Takes the members to watch, and those that sit out. Unlike a view this does not wait for
+    /// requests in flight: reads of a member that sits out are abandoned and made in another way.
     pub fn handle_slow_members(&mut self, now: Instant, slow_members: Arc<SlowMembers>) {
         self.common.now = now;
         let Common { clocks, view, .. } = &mut self.common;
@@ -375,8 +374,7 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Tells how fast the members are, and asks those that sit out for a little, when it is time
-    /// to.
+    /// Reports members' pace, and probes those that sit out, when it is time.
     fn look_at_members(&mut self, now: Instant) {
         self.common.report_pace();
         for (slot, sector, sectors) in self.common.clocks.probes(now) {
@@ -393,7 +391,7 @@ impl Shard {
         }
     }
 
-    /// The moment asked for by [`Self::poll_timeout`] has come.
+    /// The time of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.common.now = now;
         self.look_at_members(now);
@@ -420,7 +418,7 @@ impl Shard {
         self.common.kept_sectors()
     }
 
-    /// How its stripe cache works (levels 4, 5, 6).
+    /// The stripe cache's settings (levels 4, 5, 6).
     #[must_use]
     pub fn tuning(&self) -> Option<Tuning> {
         match &self.family {
@@ -429,23 +427,23 @@ impl Shard {
         }
     }
 
-    /// Whether a piece of the request was answered early, and is not on the members.
+    /// Whether a piece of the request was acknowledged early, and is not on the members.
     #[must_use]
     pub fn keeps(&self, request: RequestId) -> bool {
         self.common.pieces.keeps(request)
     }
 
-    /// Whether sectors that were answered were lost, and have not been written again since.
+    /// Whether acknowledged sectors were lost, and have not been written again since.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         match &self.family {
             Machine::Stripe(stripes) => stripes.has_lost(),
-            // They answer what is written, and no sooner.
+            // They acknowledge a write only when members have it.
             Machine::Direct(_) | Machine::Mirror(_) => false,
         }
     }
 
-    /// Stripes that may begin, and wait for memory.
+    /// Stripes that could begin, and wait for memory.
     #[must_use]
     pub fn waiting(&self) -> usize {
         match &self.family {
@@ -489,7 +487,7 @@ impl Shard {
         self.common.replies.pop_front()
     }
 
-    /// 5. Requests whose payload is needed no longer by a piece that was answered early
+    /// 5. Requests whose payload a piece no longer needs that was acknowledged early
     ///    ([`PieceReply::keeps_payload`]), each named once for each such piece.
     pub fn poll_release(&mut self) -> Option<RequestId> {
         self.common.releases.pop_front()
@@ -507,7 +505,7 @@ impl Shard {
             Machine::Mirror(mirror) => mirror.handle_piece(&mut self.common, key, &piece),
             Machine::Stripe(stripes) => stripes.handle_piece(&mut self.common, key, &piece),
         }
-        // The part that stands for the cutting itself: without it a piece could end half cut.
+        // This part stands for the split itself: without it a piece could end half split.
         if has_intent {
             self.common.part_done(key, Ok(()));
         } else {

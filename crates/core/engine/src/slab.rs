@@ -5,7 +5,6 @@
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
-/// Values by name.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     values: SlotMap<DefaultKey, T>,
@@ -19,43 +18,39 @@ impl<T> Default for Slab<T> {
 
 fn key(name: u64) -> DefaultKey {
     let key = KeyData::from_ffi(name);
-    // A small number would be taken for the first use of that place.
+    // A plain number would name the first use of its place.
     if key.as_ffi() == name { key.into() } else { DefaultKey::null() }
 }
 
 impl<T> Slab<T> {
-    /// Keeps `value`; gives its name, which is never as small as a plain number: uses are counted
-    /// in its upper half, from 1.
+    /// Stores `value` and returns its name. A name is never as small as a plain number: its upper
+    /// half counts uses, from 1.
     pub(crate) fn insert(&mut self, value: T) -> u64 {
         self.values.insert(value).data().as_ffi()
     }
 
-    /// The value of that name, if there is one.
     pub(crate) fn get(&self, name: u64) -> Option<&T> {
         self.values.get(key(name))
     }
 
-    /// The same, to be changed.
     pub(crate) fn get_mut(&mut self, name: u64) -> Option<&mut T> {
         self.values.get_mut(key(name))
     }
 
-    /// Gives the value of that name back, if there is one.
     pub(crate) fn remove(&mut self, name: u64) -> Option<T> {
         self.values.remove(key(name))
     }
 
-    /// Every value with its name, in no order that means anything.
+    /// Every value with its name, in arbitrary order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
         self.values.iter_mut().map(|(key, value)| (key.data().as_ffi(), value))
     }
 
-    /// Every value with its name, in no order that means anything.
+    /// Every value with its name, in arbitrary order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.values.iter().map(|(key, value)| (key.data().as_ffi(), value))
     }
 
-    /// Whether there are no values.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -65,7 +60,7 @@ impl<T> Slab<T> {
 mod tests {
     use super::*;
 
-    /// A name without its upper half was taken for the number of a stripe.
+    /// Once, a name without its upper half was taken for the number of a stripe.
     #[test]
     fn a_name_is_never_a_small_number() {
         let mut slab = Slab::default();

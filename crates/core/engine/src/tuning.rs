@@ -5,7 +5,7 @@ use braid_geometry::Geometry;
 
 use crate::context::PROBE_SECTORS;
 
-/// When a write is answered.
+/// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
     /// When every member has it, as md does.
@@ -21,20 +21,20 @@ pub struct Tuning {
     /// Stripes that are written at a time, or whose blocks are cached; at least 1, at most the
     /// number that the shard was made for. Waiting stripes do not count.
     pub stripes: u32,
-    /// When writes are answered.
+    /// When writes are acknowledged.
     pub mode: CacheMode,
     /// How often full-width writes may go ahead of a stripe that must read first; 0: always
     /// ([`crate::Bypass`]).
     pub bypass_threshold: u32,
-    /// Sectors of pieces that may be answered with a part not on the members yet. A write beyond
-    /// that is answered when it is on them.
+    /// Sectors of pieces that may be acknowledged with a part not on the members yet. A write
+    /// beyond that waits until it is on them.
     pub dirty_sectors_max: u32,
-    /// Milliseconds that a partial stripe is waited for to fill up (write-back), and, twice that,
-    /// that any stripe stands back behind full-width writes.
+    /// Milliseconds that a partial stripe waits to fill up (write-back). Any stripe stands back
+    /// behind full-width writes for at most twice that.
     pub age_max_ms: u64,
-    /// Whether a write begins at once where a flush came after every few writes before it. For
-    /// members that do not seek: an arm that goes to each write by itself takes longer than the
-    /// flush waits less.
+    /// Whether a write begins at once if a flush came after every few writes before it. For members
+    /// that do not seek: an arm that goes to each write by itself loses more time than the flush
+    /// saves.
     pub expects_flushes: bool,
 }
 
@@ -47,14 +47,14 @@ pub struct CacheConfig {
     /// Sectors of a stripe unit, at most: a power of two up to [`UNIT_SECTORS_MAX`]; the chunk, if
     /// that is smaller.
     pub unit_sectors_max: u32,
-    /// Stripes that [`Tuning::stripes`] may ask for at most; at least one. The driver's arena has
-    /// room for them ([`crate::Shard::arena_blocks`]); memory that is not used need not be there.
+    /// The most that [`Tuning::stripes`] may ask for; at least one. The driver's arena has room for
+    /// them ([`crate::Shard::arena_blocks`]); unused memory need not exist.
     pub stripes_max: u32,
-    /// Blocks of 4 KiB that the driver's file for answered writes has room for
-    /// ([`crate::effect::CacheRecord`]); none if there is no such file: then answered writes that
-    /// the members do not have end with the process.
+    /// Blocks of 4 KiB in the driver's file for acknowledged writes
+    /// ([`crate::effect::CacheRecord`]). None without such a file: then acknowledged writes that
+    /// the members lack are lost with the process.
     pub cached_blocks_max: Option<u32>,
-    /// How it works at first.
+    /// The first settings.
     pub tuning: Tuning,
 }
 
@@ -87,7 +87,7 @@ impl Default for Tuning {
     }
 }
 
-/// How many read errors a member may have that were corrected, and what becomes of one with more.
+/// The number of corrected read errors that a member may have, and the reaction to more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadErrorLimit {
     /// The limit; the count halves for each hour that passes. None: any number.
@@ -99,19 +99,19 @@ pub struct ReadErrorLimit {
 /// The reaction to a member with more read errors than its limit; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnReadErrors {
-    /// A person is warned.
+    /// Warn the operator.
     Warn,
-    /// Where a spare waits, the member is copied to it while it serves, and leaves.
+    /// If a spare waits, copy the member to it while it serves; then the member leaves.
     Replace,
-    /// Where none waits and the others bear it, it is put out at once, as md does it.
+    /// If none waits and the others bear it, put the member out at once, as md does it.
     Fail,
 }
 
 impl ReadErrorLimit {
-    /// Any number is right.
+    /// Any number is allowed.
     pub const OFF: Self = Self { most: None, then: OnReadErrors::Replace };
 
-    /// Whether so many are too many.
+    /// Whether `errors` exceeds the limit.
     #[must_use]
     pub fn is_exceeded_by(self, errors: u32) -> bool {
         self.most.is_some_and(|most| errors > most)
@@ -125,18 +125,18 @@ impl Default for ReadErrorLimit {
     }
 }
 
-/// When a member is so slow that it is read around: it *sits out*.
+/// When a member is so slow that reads avoid it: it *sits out*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SitOut {
-    /// Whether any may.
+    /// Whether members may sit out.
     pub is_on: bool,
-    /// Times as slow as its siblings; at least 2.
+    /// How many times as slow as its siblings; at least 2.
     pub factor: u32,
-    /// Milliseconds that it must take, whatever its siblings do. Longer than an elevator or a
+    /// The least latency in milliseconds, whatever its siblings do. Longer than an elevator or a
     /// multiplexer before the members holds a read back (two periods, 400 ms).
     pub min_ms: u64,
-    /// Milliseconds by which a write may be older before it counts at all: what elevators before
-    /// the members hold writes back behind reads. A driver that has none says 0.
+    /// Milliseconds of a write's age that do not count: elevators before the members hold writes
+    /// back behind reads. A driver without elevators sets 0.
     pub write_slack_ms: u64,
 }
 
@@ -145,18 +145,18 @@ impl SitOut {
     pub const OFF: Self = Self { is_on: false, factor: 8, min_ms: 500, write_slack_ms: 0 };
 }
 
-/// How long a member that answers nothing is waited for.
+/// How long the array waits for a silent member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Milliseconds without any answer after which a member that can come back goes away; none for
-    /// ever. Longer than the 7 s for which disks made for RAID try a bad sector.
+    /// Milliseconds of silence after which a member that can come back goes away; none for ever.
+    /// Longer than the 7 s for which disks made for RAID try a bad sector.
     pub silence_ms: Option<u64>,
     /// Milliseconds for which its slot waits for it before a spare may have it.
     pub spare_after_ms: u64,
 }
 
 impl Patience {
-    /// Every member is waited for.
+    /// The array waits for every member for ever.
     pub const ENDLESS: Self = Self { silence_ms: None, spare_after_ms: 60_000 };
 }
 

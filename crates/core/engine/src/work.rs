@@ -19,22 +19,20 @@ pub use crate::sectors::SectorSet;
 /// One band's worth of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Comes back with the outcome.
+    /// Returns with the outcome.
     pub id: WorkId,
-    /// How its member requests stand to those of clients.
+    /// Its priority against clients' requests.
     pub class: Class,
     /// The task.
     pub task: Task,
-    /// The first sector. On levels with parity it is one of the data area of each member: where a
-    /// band begins, a multiple of [`crate::Shard::block_sectors`], or inside of one. On levels with
-    /// copies it is one of the array.
+    /// The first sector. On levels with parity: in the data area of each member, at or inside a
+    /// band (a multiple of [`crate::Shard::block_sectors`]). On levels with copies: of the array.
     pub start: u64,
-    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or fewer inside of one
-    /// band; on levels with copies as many, or fewer, all of one region.
+    /// How many: at most [`crate::Shard::block_sectors`], inside one band or region.
     pub sectors: u32,
 }
 
-/// How member requests of background work stand to those of clients. Elevators know both.
+/// The priority of background work's requests against clients'. Elevators know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Idle requests go when no client's request waits, or when they have waited too long. A band
@@ -59,8 +57,8 @@ pub enum Task {
     /// spite of the logs. If all agree, and more than one member confirms it, rewrite as it is each
     /// logged sector that was readable. Write nothing else.
     Retry,
-    /// The same as [`Task::Compare`], and write what differs: data is believed, or the first copy
-    /// that can be read, as md does beyond the resync offset.
+    /// [`Task::Compare`], and rewrite differences: data is believed, or the first copy that can be
+    /// read, as md does beyond the resync offset.
     Resync,
     /// Make the data of members in recovery from the others, and write it to them.
     Recover,
@@ -70,19 +68,19 @@ pub enum Task {
 }
 
 impl Task {
-    /// It compares, and leaves what is not known as it is.
+    /// Whether it compares, and leaves unknown sectors as they are.
     #[must_use]
     pub const fn checks(self) -> bool {
         matches!(self, Self::Compare | Self::Repair | Self::Retry)
     }
 
-    /// It makes what members lack, and goes on beyond what it cannot make.
+    /// Whether it makes members' missing data, and goes on beyond ranges that it cannot make.
     #[must_use]
     pub const fn makes(self) -> bool {
         matches!(self, Self::Resync) || self.fills()
     }
 
-    /// It fills a member that does not hold all yet.
+    /// Whether it fills a member.
     #[must_use]
     pub const fn fills(self) -> bool {
         matches!(self, Self::Recover | Self::Replace)
@@ -92,23 +90,23 @@ impl Task {
 /// The outcome of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it was read; this is where parity differs.
+    /// All of it was read; parity differs here.
     Compared(Difference),
-    /// The copies that can be read were.
+    /// The readable copies were compared.
     CopiesCompared {
-        /// Sectors that are not what the first copy says, over all copies.
+        /// Sectors that differ from the first copy, over all copies.
         differing: u32,
     },
     /// All of it was read, or made from the others; errors were reported
     /// ([`crate::effect::Report::Found`]). Ends a [`Task::Repair`], and a [`Task::Compare`] that
     /// has written something.
     Checked {
-        /// Sectors that were found to be wrong, or not to agree, over all members.
+        /// Sectors found wrong or in disagreement, over all members.
         differing: u32,
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// It is as it should be: it was, or it has been written.
+    /// It agrees: it did, or it was rewritten.
     Done {
         /// Sectors that were written, over all members.
         written: u32,
@@ -122,14 +120,14 @@ pub enum Outcome {
     },
     /// The task made nothing: some sectors were unreadable, or have no member.
     Unreadable,
-    /// A member that it needs sits out, or began to: held up, the band would hold up clients. To be
-    /// asked for again later.
+    /// A needed member sits out, or began to: the band would hold up clients. The job repeats it
+    /// later.
     SitsOut,
-    /// A member did not take what it was to be written. It has been reported.
+    /// A member failed a write, which was reported.
     Unwritten,
 }
 
-/// Sectors of a stripe unit whose parity is not what the data makes it.
+/// Sectors of a stripe unit whose parity does not match the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// In P.
@@ -141,9 +139,9 @@ pub struct Difference {
 /// A finding about one run of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// One member holds what the others say it should not: the syndromes, or most copies, name it.
+    /// One member is wrong: the syndromes, or most copies, name it.
     Rot {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Slot,
@@ -156,14 +154,14 @@ pub enum Found {
         /// The shard's reaction.
         fate: Fate,
     },
-    /// Something is wrong here, and what cannot be known. It is left as it is.
+    /// Sectors are wrong, in an unknown place. They stay as they are.
     Ambiguous {
         /// First sector, of the data area of each member (of the first copy, on levels with
         /// copies).
         start: MemberSector,
         /// How many.
         sectors: u32,
-        /// The first sector of the array, where the sectors are one run of it: copies.
+        /// The first sector of the array, on levels with copies.
         array: Option<LogicalSector>,
         /// The members that may be wrong.
         candidates: Candidates,
@@ -173,7 +171,7 @@ pub enum Found {
 /// The role of a member's sectors in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotKind {
-    /// Data, which begins at this sector of the array.
+    /// Data, from this sector of the array on.
     Data(LogicalSector),
     /// The sum.
     P,
@@ -186,17 +184,17 @@ pub enum RotKind {
 pub enum Fate {
     /// None: the task asked for none, or the member failed the write.
     Left,
-    /// They were written again; that they are right now could not be seen.
+    /// They were rewritten; a second read could not verify them.
     Unverified,
-    /// They were written again, read again, and agree with the others.
+    /// They were rewritten, read again, and agree with the others.
     Repaired,
 }
 
-/// So many slots are named. Most arrays have no more; of larger ones a few stand out, or any may be
+/// The most slots named. Most arrays have no more; in larger ones a few stand out, or any may be
 /// wrong.
 pub const CANDIDATES_MAX: usize = 16;
 
-/// Slots of which some are wrong.
+/// Slots some of which are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidates {
     named: [Slot; CANDIDATES_MAX],
@@ -235,12 +233,12 @@ impl Difference {
     pub const NONE: Self = Self { p: SectorSet::EMPTY, q: SectorSet::EMPTY };
 }
 
-/// Why a member is asked for something.
+/// The purpose of a member request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// For a client, or to see how fast the member is.
+    /// For a client, or to probe the member's speed.
     Client,
-    /// To read what a write must know first.
+    /// A read that a write needs first.
     Write,
     /// For background work of this class.
     Background(Class),

@@ -49,7 +49,7 @@ impl Array {
                     consistency.members_are_told();
                 }
             }
-            // Nothing is published yet: the next update says the rest.
+            // No view has been published: the next update records the rest.
             SuperblocksAction::DropUpdate => {
                 if !roster.records_all() && !self.condition.broken {
                     reached(Mark::LossWhileRecording);
@@ -218,7 +218,7 @@ impl Array {
         }
     }
 
-    /// Superblocks say that these members are in: shards may know.
+    /// Superblocks record these members: shards may know them.
     fn take_in(&mut self, newcomers: &[MemberId]) {
         for member in newcomers {
             let member = *member;
@@ -275,7 +275,7 @@ impl Array {
         }
     }
 
-    /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
+    /// Takes a member out if the level bears it; otherwise the array refuses writes.
     pub(super) fn fail_member(&mut self, cause: Cause) {
         let member = cause.member;
         if self.consistency.file() == Some(member) {
@@ -305,8 +305,7 @@ impl Array {
             return self.out.notice(Notice::SpareLost { member, cause });
         }
         if replaced.is_some() {
-            // The member that it was to replace is still there; but it missed writes that it was to
-            // have.
+            // The member that it replaces is still present, but the replacement missed writes.
             reached(Mark::ReplacementLost);
             self.out.push(ArrayEffect::Leave { member });
             return self.roster.take_out_replacement(failed, cause);
@@ -326,7 +325,7 @@ impl Array {
             let misses_nothing = self.condition.read_only;
             let misses_nothing = spoiled(Bug::LossUnrecorded, misses_nothing, true);
             if misses_nothing {
-                // So nothing is recorded first.
+                // So no record comes first.
                 let losses = self.roster.take_unrecorded();
                 self.report_losses(&losses);
                 self.out.publish();
@@ -336,13 +335,13 @@ impl Array {
         }
     }
 
-    /// Nothing can make up for the member that failed: no writes from now on.
+    /// The level does not bear the failure: no writes from now on.
     pub(super) fn break_down(&mut self, cause: Cause) {
         self.take_no_writes(Notice::Broken { member: cause.member, cause });
     }
 
-    /// Writes are refused from now on, and the superblocks stay as they are: active, so that the
-    /// next start knows that redundancy may not agree.
+    /// Refuses writes from now on. Superblocks stay active, so that the next start knows that
+    /// redundancy may not agree.
     pub(super) fn take_no_writes(&mut self, notice: Notice) {
         if !self.condition.broken {
             reached(Mark::BreaksDown);
@@ -354,7 +353,7 @@ impl Array {
         }
     }
 
-    /// Publishes where things stand. Never called between a failure and its record (I4).
+    /// Publishes the current state. Never called between a failure and its record (I4).
     pub(super) fn publish(&mut self) {
         self.roster.are_told();
         self.out.is_published();

@@ -27,7 +27,6 @@ use crate::Instant;
 use crate::ids::MemberId;
 use crate::tuning::Patience;
 
-/// Members that are away.
 #[derive(Debug)]
 pub(super) struct Away {
     pub(super) patience: Patience,
@@ -41,7 +40,7 @@ pub struct AwayMember {
     pub slot: Slot,
     /// When it was put out.
     pub since: Instant,
-    /// When a spare may have its slot; none if one may.
+    /// When a spare may have its slot; none if it may now.
     pub spare_at: Option<Instant>,
 }
 
@@ -50,17 +49,15 @@ impl Away {
         Self { patience: Patience::ENDLESS, members: BTreeMap::new() }
     }
 
-    /// Whether this member is.
     pub(super) fn has(&self, member: MemberId) -> bool {
         self.members.contains_key(&member)
     }
 
-    /// A member goes away.
     pub(super) fn begins(&mut self, member: MemberId, away: AwayMember) {
         self.members.insert(member, away);
     }
 
-    /// It came back, or a person took it away.
+    /// The member came back, or the operator removed it.
     pub(super) fn ends(&mut self, member: MemberId) -> Option<AwayMember> {
         self.members.remove(&member)
     }
@@ -71,12 +68,12 @@ impl Away {
         of_slot.any(|away| away.spare_at.is_some_and(|at| now < at))
     }
 
-    /// When a slot that waits for its member waits no more.
+    /// The next time at which a slot stops waiting for its member.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.members.values().filter_map(|away| away.spare_at).min()
     }
 
-    /// Slots whose time has come do not wait any more.
+    /// Slots whose time has come stop waiting.
     pub(super) fn look(&mut self, now: Instant) {
         for away in self.members.values_mut() {
             away.spare_at = away.spare_at.filter(|at| now < *at);

@@ -25,7 +25,6 @@ use crate::bad_log::{BadLog, BadLogWrite, Tail};
 use crate::ids::MemberId;
 use crate::ranges::{BadBlocks, BadRange};
 
-/// One member's log.
 #[derive(Debug)]
 struct Log {
     /// The ranges that the log must name.
@@ -39,7 +38,7 @@ struct Log {
     out: Option<Arc<BadLogWrite>>,
     /// The state of the sectors behind the log's last.
     tail: Tail,
-    /// Superblocks are told whether it says anything: since it was written, or came.
+    /// Superblocks record whether it names any range, since it was written, or came.
     is_told: bool,
 }
 
@@ -52,7 +51,7 @@ impl Log {
         }
     }
 
-    /// It is to name this, if there is room for it.
+    /// Takes the wanted ranges, if the log has room for them.
     fn wants(&mut self, wanted: BadBlocks) -> bool {
         let (base, tail) = self.base();
         let has_room = base.reaches(&wanted, tail);
@@ -63,14 +62,13 @@ impl Log {
     }
 }
 
-/// The logs of all members.
 #[derive(Debug, Default)]
 pub(super) struct BadLogs {
     logs: BTreeMap<MemberId, Log>,
 }
 
 impl BadLogs {
-    /// A member keeps this log, which names these; or has one that is left as it is.
+    /// Keeps a member's log, which names these ranges; or a log that stays untouched.
     pub(super) fn keep(&mut self, member: MemberId, on_disk: BadLog, named: BadBlocks) {
         assert!(!on_disk.is_kept() || on_disk.named() == named, "it says what it names");
         let wanted = named.clone();
@@ -78,12 +76,11 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// A member comes whose log says what does not matter any more, or nothing: all of it is
-    /// filled.
+    /// Keeps the log of a new member, whatever it names: all of the member is going to be filled.
     pub(super) fn keep_blank(&mut self, member: MemberId, log_sectors: u16) {
         let on_disk = BadLog::new(log_sectors, []);
         let (wanted, named) = (BadBlocks::default(), BadBlocks::default());
-        // The first superblock that takes it in says that the log names nothing.
+        // The first superblock that names the member says that the log names no range.
         let log = Log { wanted, named, on_disk, out: None, tail: Tail::Unknown, is_told: true };
         self.logs.insert(member, log);
     }
@@ -108,25 +105,22 @@ impl BadLogs {
             return; // It keeps none, or one that is left as it is.
         };
         let wanted = log.wanted.without(range);
-        // A hole in a range takes one record more, and a log that is full has no room for it: then
-        // the range stays.
+        // A hole in a range takes one record more. A full log has no room for it: then the range
+        // stays.
         if wanted != log.wanted && log.wants(wanted) {
             reached(Mark::BadBlockCleared);
         }
     }
 
-    /// Whether a member's log is to be written.
     pub(super) fn is_due(&self, member: MemberId) -> bool {
         self.logs.get(&member).is_some_and(|log| log.out.is_none() && log.wanted != log.named)
     }
 
-    /// Whether any log is being written.
     pub(super) fn is_any_out(&self) -> bool {
         self.logs.values().any(|log| log.out.is_some())
     }
 
-    /// A log is being written from now on: this. It may take another write until it says all that
-    /// it is to.
+    /// Begins a write of a member's log. It may take another write to reach the wanted content.
     pub(super) fn begin(&mut self, member: MemberId) -> Arc<BadLogWrite> {
         let log = self.logs.get_mut(&member).expect("it keeps one");
         assert!(log.out.is_none() && log.on_disk.is_kept(), "one at a time, where there is one");
@@ -141,7 +135,7 @@ impl BadLogs {
         write
     }
 
-    /// That has ended. True if superblocks do not say yet whether it says anything at all.
+    /// That write has ended. True if superblocks do not record yet whether the log names any range.
     pub(super) fn ended(&mut self, member: MemberId, is_written: bool) -> bool {
         let log = self.logs.get_mut(&member).expect("it keeps one");
         let write = log.out.take().expect("a log that was being written");
@@ -165,8 +159,8 @@ impl BadLogs {
         Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }
 
-    /// The logs that were written since the array was opened, and whether they say anything: what
-    /// superblocks tell.
+    /// The logs written since the array was opened, and whether they name any range: for
+    /// superblocks.
     pub(super) fn written(&self) -> impl Iterator<Item = (MemberId, bool)> {
         let is_told = |(_, log): &(&MemberId, &Log)| log.is_told && log.on_disk.is_kept();
         let written = self.logs.iter().filter(is_told);
@@ -250,7 +244,7 @@ mod tests {
         assert!(logs.bad_blocks(MEMBER).is_some_and(|bad| bad.contains(range(5100, 1).start, 8)));
         logs.clear(MEMBER, range(5000, 8));
         assert!(logs.is_due(MEMBER), "a shorter one fits");
-        // In a second sector there is.
+        // A second sector has room.
         logs.keep_blank(MEMBER, 2);
         let marked = (0..128).filter(|block| logs.mark(MEMBER, range(block * 16, 8)));
         assert_eq!(marked.count(), 128);

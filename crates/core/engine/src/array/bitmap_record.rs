@@ -9,16 +9,16 @@ use braid_ondisk::{BitmapSuperblock, Bits, LocklessMarks, Superblock};
 /// Bitmaps are written in pieces of so many bytes, from their start.
 const WRITTEN_BYTES: u64 = 4096;
 
-/// The write-intent bitmap of an array at a glance.
+/// A summary of an array's write-intent bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapLook {
-    /// Bytes that a bit stands for: of each member, on level 10 of the array.
+    /// Bytes that a bit stands for: of each member; of the array on level 10.
     pub bit_bytes: u64,
-    /// How many bits there are.
+    /// The number of bits.
     pub bits: u64,
-    /// Those whose sectors may differ between members, or are written now and then.
+    /// Bits whose sectors may differ between members, or had a recent write.
     pub bits_set: u64,
-    /// Of a lockless one: those whose sectors hold nothing that a client wrote.
+    /// In a lockless bitmap: bits whose sectors no client has written.
     pub unwritten: Option<u64>,
 }
 
@@ -31,11 +31,11 @@ pub struct BitmapRecord {
     pub bits: Arc<Bits>,
     /// The marks of a lockless bitmap.
     pub marks: Option<Arc<LocklessMarks>>,
-    /// The bits that differ from what the member's bitmap says lie in this range.
+    /// The range of the bits that differ from the member's bitmap.
     pub changed: Range<u64>,
     /// The superblock differs.
     pub has_new_head: bool,
-    /// It is not known what the member's bitmap says: all of it is to be written.
+    /// The member's bitmap is unknown: all of it is written.
     pub is_whole: bool,
     /// Members' old bits are invalid, and no part of this bitmap: its superblock says *stale*.
     pub is_in_the_making: bool,
@@ -62,8 +62,7 @@ pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u
     let head = record.has_new_head.then_some((0, 0));
     let all = record.is_whole.then_some((0, area.len() as u64 - SECTOR_BYTES));
     let parts = || bits.into_iter().chain(head).chain(all);
-    // Nothing differs where a bit was taken back before it was written: the superblock says the
-    // same once more.
+    // A bit was taken back before it was written: the write repeats the old content.
     let (first, last) =
         (parts().map(|(first, _)| first).min(), parts().map(|(_, last)| last).max());
     let first = first.unwrap_or(0) / WRITTEN_BYTES * WRITTEN_BYTES;

@@ -12,13 +12,12 @@ use super::superblocks::{
     SuperblocksAction, SuperblocksFacts, SuperblocksStage, decide_superblocks,
 };
 
-/// The array at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArrayFacts {
-    /// The view that shards have is not what is so.
+    /// The shards' view is out of date.
     pub(super) unpublished: bool,
     pub(super) writes: Writes,
-    /// The word of durable superblocks.
+    /// The activity in durable superblocks.
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
     pub(super) stopping: bool,
@@ -29,12 +28,10 @@ pub(super) struct ArrayFacts {
     pub(super) upkeep: UpkeepFacts,
 }
 
-/// A machine's action, or one of the array itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// An event will come.
+    /// Wait for an event.
     Wait,
-    /// Tell the shards.
     Publish,
     Superblocks(SuperblocksAction),
     Caches(CachesAction),
@@ -43,7 +40,6 @@ pub(super) enum Action {
     Stop,
 }
 
-/// The order.
 pub(super) fn decide(facts: &ArrayFacts) -> Action {
     if facts.unpublished {
         return Action::Publish;
@@ -57,7 +53,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
             .map(|(turn, action)| (turn, Action::Consistency(action))),
         decide_upkeep(&facts.upkeep, &around).map(|(turn, action)| (turn, Action::Upkeep(action))),
     ];
-    // Of two in the same turn the first.
+    // Of two actions in the same turn the first.
     match rows.into_iter().flatten().min_by_key(|(turn, _)| *turn) {
         Some((Turn::Settle, action)) => action,
         _ if facts.stopped => Action::Wait,
@@ -68,7 +64,6 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
 }
 
 impl ArrayFacts {
-    /// The machines, as each other's tables see them.
     fn around(&self) -> Around {
         let Self { superblocks, caches, consistency, upkeep, writes, on_disk, .. } = *self;
         let SuperblocksFacts { unrecorded, write_wanted, unsaved, .. } = superblocks;

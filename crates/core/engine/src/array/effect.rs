@@ -22,69 +22,69 @@ use crate::work::{Found, Work};
 pub enum ArrayEffect {
     /// Give this view to every shard.
     Publish(Arc<ArrayView>),
-    /// Write this beside the member's data, durably, and say when
+    /// Write this beside the member's data, durably, and report the end
     /// ([`super::Array::handle_metadata_written`]).
     WriteMetadata {
-        /// Whose.
+        /// The member.
         member: MemberId,
         /// The record, which implies its place.
         record: MetadataRecord,
     },
-    /// Write down durably which members have the update of this count, and say when
-    /// ([`super::Array::handle_record_kept`]): it tells of a loss. Only where a record is kept
+    /// Record durably which members have the update of this count, and report the end
+    /// ([`super::Array::handle_record_kept`]): it records a loss. Only if the driver keeps a record
     /// ([`super::Array::handle_keeps_record`]).
     KeepRecord {
         /// The count.
         events: u64,
     },
-    /// Flush this member's volatile cache, and say when.
+    /// Flush this member's volatile cache, and report the end.
     Flush {
-        /// Whose.
+        /// The member.
         member: MemberId,
     },
     /// The member has left the array. Every [`Self::WriteMetadata`] or [`Self::Flush`] in flight at
     /// it has failed: the driver reports that now, and nothing when the request ends.
     Leave {
-        /// Which.
+        /// The member.
         member: MemberId,
     },
-    /// Give this to every shard, which need not wait for what is under way.
+    /// Give this to every shard; it takes effect at once.
     SlowMembers(Arc<SlowMembers>),
     /// Ask every shard for its activity.
     QueryActivity,
-    /// Ask every shard under which bits of the bitmap it has written since it was asked last.
+    /// Ask every shard for the bits under which it has written since the last query.
     QueryTouched,
-    /// Ask every shard to bring what it has answered to the members.
+    /// Ask every shard to bring its acknowledged writes to the members.
     WriteBack {
-        /// Which time this is.
+        /// The round.
         round: u64,
     },
-    /// Tell this shard that what it wanted logged under this name is.
+    /// Tell this shard that the entries under this ticket are durable.
     Logged {
-        /// Which shard.
+        /// The shard.
         shard: ShardIndex,
-        /// Its name for it.
+        /// The ticket.
         ticket: LogTicket,
     },
     /// Answer a client's flush.
     Answer {
-        /// Whose.
+        /// The request.
         request: RequestId,
-        /// How it went.
+        /// The result.
         result: Result<(), Fault>,
     },
-    /// Give this to a shard; it will report what came of it.
+    /// Give this to a shard; it will report the outcome.
     Work {
-        /// Which.
+        /// The shard.
         shard: ShardIndex,
         /// The work.
         work: Work,
     },
-    /// Tell a person, or a monitor.
+    /// Tell the operator, or a monitor.
     Notice(Notice),
 }
 
-/// Where something is written beside a member's data. One record for each at a time.
+/// The area of a metadata write beside a member's data. One write for each at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetadataArea {
     /// The superblock.
@@ -116,7 +116,7 @@ pub enum MetadataRecord {
 }
 
 impl MetadataRecord {
-    /// The area that it is for.
+    /// The record's area.
     #[must_use]
     pub const fn area(&self) -> MetadataArea {
         match self {
@@ -132,36 +132,36 @@ impl MetadataRecord {
 /// The reaction to a member that errs again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erring {
-    /// Nothing: it stays, until a person or a spare comes.
+    /// It stays, until the operator acts or a spare comes.
     Stays,
-    /// This spare is to take its place, and is filled while it serves.
+    /// This spare replaces it, and is filled while it serves.
     Replaced(MemberId),
     /// It is put out: the others bear it.
     PutOut,
 }
 
-/// Something a person or a monitor wants to know.
+/// News for the operator or a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A member failed and is out of the array; the survivors' superblocks say so, unless the
     /// array is open for reading only.
     MemberOut {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// The slot it had.
         slot: Slot,
-        /// How it failed.
+        /// The cause.
         cause: Cause,
     },
-    /// A member has not answered for so long that the array goes on without it, until it does. The
-    /// survivors' superblocks say so.
+    /// A member has been silent for so long that the array goes on without it, until it answers.
+    /// The survivors' superblocks say so.
     Away {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Slot,
     },
-    /// A member that was away has answered all that it was asked, and comes back.
+    /// A member that was away has answered all its requests, and comes back.
     Returned {
         /// Its name from now on.
         member: MemberId,
@@ -172,11 +172,11 @@ pub enum Notice {
         /// Milliseconds that it was away.
         after_ms: u64,
     },
-    /// More members failed than the level can make up for; writes are refused from now on.
+    /// More members failed than the level bears; writes are refused from now on.
     Broken {
         /// The member whose failure was one too many.
         member: MemberId,
-        /// How it failed.
+        /// The cause.
         cause: Cause,
     },
     /// The write journal's device failed: no further write could be logged, so writes are refused.
@@ -184,20 +184,19 @@ pub enum Notice {
     JournalLost {
         /// The journal's device.
         member: MemberId,
-        /// How it failed.
+        /// The cause.
         cause: Cause,
     },
-    /// The bitmap file cannot be written any more: the array goes on without it, and whatever
-    /// counted on it is brought in sync as a whole after a crash.
+    /// The bitmap file failed a write: the array goes on without it. After a crash a whole resync
+    /// replaces it.
     BitmapFileLost {
         /// The file, by its name as a member.
         member: MemberId,
-        /// How it failed.
+        /// The cause.
         cause: Cause,
     },
-    /// A write that had been answered could not be carried out, nor could it be answered with an
-    /// error any more. Every flush fails from now on, and these sectors cannot be read until they
-    /// are written again. One notice for each run of sectors.
+    /// An acknowledged write could not be carried out. Every flush fails from now on, and these
+    /// sectors cannot be read until they are written again. One notice for each run of sectors.
     WriteLost {
         /// First sector of the array that was lost.
         start: LogicalSector,
@@ -206,8 +205,8 @@ pub enum Notice {
         /// The last member failure before that, if the write was involved in it.
         cause: Option<Cause>,
     },
-    /// The file system below a member is full. Nothing is wrong with the member, so it stays; but
-    /// a write was left half done, so writes are refused until the array is started again.
+    /// The file system below a member is full. The member is healthy, so it stays; but a write was
+    /// left half done, so writes are refused until the array is started again.
     OutOfSpace {
         /// The member that could not grow.
         member: MemberId,
@@ -217,7 +216,7 @@ pub enum Notice {
     /// A member became write-protected, and holds all its data. It stays; but a write was left half
     /// done, so writes are refused until the array is started again.
     WriteProtected {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// The write that it refused.
         cause: Cause,
@@ -225,60 +224,60 @@ pub enum Notice {
     /// A spare failed, or a member that no superblock yet names in its slot: it leaves. It held no
     /// data of the array.
     SpareLost {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// How it failed.
+        /// The cause.
         cause: Cause,
     },
-    /// A member has become much slower than its siblings: it is read around for now, and written.
+    /// A member has become much slower than its siblings: reads avoid it for now, writes go on.
     SitsOut {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Slot,
-        /// Milliseconds that its requests take, or that the oldest has been under way.
+        /// Milliseconds of its requests, or of its oldest request in flight.
         latency_ms: u64,
-        /// Microseconds that its siblings take: the median; 0 if nothing was asked of them.
+        /// The median of its siblings in microseconds; 0 if they had no requests.
         siblings_us: u64,
     },
     /// A member that sat out is read again.
     Back {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Slot,
         /// Milliseconds that it sat out.
         after_ms: u64,
     },
-    /// A member has had more read errors lately than the limit allows. All were corrected: the
-    /// others had what it could not read.
+    /// A member has had more read errors lately than the limit allows. All were corrected from the
+    /// others.
     Errs {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Slot,
-        /// How many; what is older than an hour counts half for each hour.
+        /// Its errors; the count halves for each hour that passes.
         errors: u32,
         /// The reaction.
         erring: Erring,
     },
     /// A job has begun.
     JobBegan(JobProgress),
-    /// A job has passed another fifth of its way; one that passes several at once says so once.
+    /// A job has passed another fifth of its way; if it passes several at once, one notice.
     JobPassed(JobProgress),
-    /// A job is no more.
+    /// A job has ended.
     JobEnded {
-        /// How far it was.
+        /// Its progress.
         progress: JobProgress,
         /// How it ended.
         end: JobEnd,
     },
-    /// A check or a repair has found something that is wrong: one notice for each run of sectors,
-    /// up to a limit for each job; [`JobProgress`] counts all.
+    /// A check or a repair has found wrong sectors: one notice for each run, up to a limit for each
+    /// job; [`JobProgress`] counts all.
     Found(Found),
-    /// A spare has taken a slot that had no member; superblocks say so, and it is to be recovered.
+    /// A spare has taken a slot without a member; superblocks record it, and its recovery follows.
     SpareTaken {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// The slot.
         slot: Slot,
@@ -286,42 +285,41 @@ pub enum Notice {
         /// recovered.
         kept_sectors: u64,
     },
-    /// A spare is to take the place of a member that is still there; superblocks say so, and it is
-    /// to be filled.
+    /// A spare replaces a present member; superblocks record it, and it is going to be filled.
     Replacing {
-        /// Which.
+        /// The replacement.
         member: MemberId,
         /// The slot.
         slot: Slot,
-        /// The member that is in it.
+        /// The slot's member.
         old: MemberId,
     },
-    /// A member has been replaced: the other holds all that it should, and has its place;
-    /// superblocks say so.
+    /// A member has been replaced: the other is up to date, and has its place; superblocks record
+    /// it.
     Replaced {
-        /// Which is in the slot now.
+        /// The member in the slot now.
         member: MemberId,
         /// The slot.
         slot: Slot,
-        /// Which was, and is out.
+        /// The member before, which is out.
         old: MemberId,
     },
-    /// A member has been recovered: it holds all that it should, and superblocks say so.
+    /// A member has been recovered: it is up to date, and superblocks record it.
     Recovered {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Slot,
     },
-    /// The superblocks of all members that are in the array say so, durably; the driver knows with
-    /// which time. Of no interest to a person.
+    /// The superblocks of all members record this event count, durably; the driver knows their
+    /// time. Of no interest to the operator.
     Recorded {
         /// The count.
         events: u64,
     },
     /// The array has stopped.
     Stopped {
-        /// Its superblocks are clean, and nothing that was answered was lost.
+        /// Its superblocks are clean, and no acknowledged write was lost.
         clean: bool,
     },
 }

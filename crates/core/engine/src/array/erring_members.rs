@@ -9,40 +9,39 @@ use crate::ids::MemberId;
 use crate::tuning::{OnReadErrors, ReadErrorLimit};
 
 impl Array {
-    /// How many read errors a member may have, and what becomes of one with more. Until this is
-    /// called nothing does.
+    /// Sets the limit of read errors, and the reaction beyond it. No limit holds before the first
+    /// call.
     pub fn handle_read_error_limit(&mut self, now: Instant, limit: ReadErrorLimit) {
         self.read_errors.limit = limit;
         self.step(now);
     }
 
-    /// The limit that holds.
+    /// The current limit.
     #[must_use]
     pub fn read_error_limit(&self) -> ReadErrorLimit {
         self.read_errors.limit
     }
 
-    /// Members that have had read errors, and how many.
+    /// Members with read errors, and their counts.
     #[must_use]
     pub fn read_errors(&self, now: Instant) -> Vec<(MemberId, ReadErrors)> {
         let known = &self.read_errors;
         known.members.iter().map(|(id, count)| (*id, known.look(now, count))).collect()
     }
 
-    /// A shard has written again what it could not read of a member.
+    /// A shard has rewritten sectors that a member could not read.
     pub(super) fn note_mended(&mut self, now: Instant, member: MemberId) {
-        // It may have gone out meanwhile.
+        // The member may have left meanwhile.
         if self.roster.slot_of(member).is_some() {
             self.read_errors.note(now, member);
         }
     }
 
-    /// A member is none any more.
     pub(super) fn forget_read_errors(&mut self, member: MemberId) {
         self.read_errors.members.remove(&member);
     }
 
-    /// Whether something is to be done about a member that errs.
+    /// Whether an erring member needs a reaction.
     pub(super) fn has_erring(&self, now: Instant) -> bool {
         self.next_erring(now).is_some()
     }
@@ -51,7 +50,7 @@ impl Array {
         let known = &self.read_errors;
         known.members.iter().find_map(|(member, count)| {
             let ReadErrors { recent, is_over, .. } = known.look(now, count);
-            // The rest costs more to know, and is asked after each event.
+            // The other facts cost more, and this runs after each event.
             let action = if is_over { decide(self.erring(*member, count)) } else { Action::Wait };
             (action != Action::Wait).then_some((*member, recent, action))
         })
@@ -64,15 +63,15 @@ impl Array {
             is_over: true,
             is_replaced: slot.is_none_or(|slot| self.roster.replacement_of(slot).is_some()),
             copies: then != OnReadErrors::Warn && self.may_replace(member).is_ok(),
-            // A loss that is not told yet leaves a slot that needs it more.
+            // An unrecorded loss leaves a slot that needs the spare more.
             has_spare: self.is_settled() && self.roster.idle_spare().is_some(),
             may_go: then == OnReadErrors::Fail && self.is_borne(member),
             is_told: count.is_told,
         }
     }
 
-    /// Whether the others have all that a member has: nothing is in doubt, none of their sectors is
-    /// named as bad, and the level does without it.
+    /// Whether the others have all of a member's data: no sector is in doubt, or named as bad on
+    /// them, and the level does without it.
     fn is_borne(&self, member: MemberId) -> bool {
         let mut others = self.roster.slots.iter().flatten().filter(|other| other.id != member);
         let is_certain = self.condition.resync_offset == u64::MAX;
@@ -81,7 +80,7 @@ impl Array {
             && others.all(|other| other.bad_blocks.is_empty())
     }
 
-    /// Does what is to be done about one.
+    /// Reacts to an erring member.
     pub(super) fn treat_erring(&mut self, now: Instant) {
         let (member, errors, action) = self.next_erring(now).expect("one errs");
         let slot = self.roster.slot_of(member).expect("only a slot's member is counted");

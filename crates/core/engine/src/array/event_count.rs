@@ -27,7 +27,7 @@ use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
     count: u64,
-    /// The count of a member that may not have recorded a step back; 0 when every member has.
+    /// The count of a member that may have missed a step back; 0 if none has.
     unrecorded_count: u64,
     may_step_back: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct Change {
     pub(super) devices: bool,
     /// A slot has no member.
     pub(super) degraded: bool,
-    /// There is a spare, which need not be told of steps between clean and active.
+    /// A spare exists, which need not record steps between clean and active.
     pub(super) spare_sleeps: bool,
     /// The update says "clean", and redundancy agrees everywhere.
     pub(super) to_clean_and_in_sync: bool,
@@ -54,7 +54,7 @@ impl Events {
         self.count
     }
 
-    /// Counts one update. True when spares must be written too.
+    /// Counts one update. True if spares must be written too.
     pub(super) fn advance(&mut self, change: Change) -> bool {
         assert!(
             self.unrecorded_count.saturating_sub(1) <= self.count,
@@ -80,8 +80,8 @@ impl Events {
         !only_toggles
     }
 
-    /// Whether an update that tells of a loss is newer than anything that the lost member says. It
-    /// may have missed a step back and carry the higher count still; then the loss is told twice,
+    /// Whether an update that records a loss is newer than the lost member's superblock. That may
+    /// have missed a step back, and still carry the higher count. Then the loss is written twice,
     /// one count at a time, so that a power cut leaves no member two behind.
     pub(super) fn are_beyond_the_lost(self) -> bool {
         self.count > self.unrecorded_count

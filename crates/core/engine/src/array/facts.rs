@@ -1,4 +1,4 @@
-//! Folding the array into the small value that decisions are made from.
+//! Folds the array into the small value that decisions are made from.
 
 use braid_sim_hooks::{Bug, spoiled};
 
@@ -58,7 +58,7 @@ impl Array {
         }
     }
 
-    /// Whether something is lost, a member or the bitmap file, and no superblock says so.
+    /// Whether a member or the bitmap file is lost, and no superblock records it.
     pub(super) fn has_unrecorded(&self) -> bool {
         self.roster.has_unrecorded() || self.consistency.is_file_leaving()
     }
@@ -107,13 +107,13 @@ impl Array {
         }
     }
 
-    /// Whether a spare may take the place of a member that is missing, or is to be replaced.
+    /// Whether a spare can fill a slot without a member, or replace one.
     fn spare_fits(&self, now: Instant) -> bool {
         let is_kept = |slot| self.away.keeps(slot, now);
         self.is_settled() && self.roster.has_due_spare(is_kept) && !self.jobs.is_paused()
     }
 
-    /// Whether superblocks tell of every loss, and the array goes on.
+    /// Whether superblocks record every loss, and the array goes on.
     pub(super) fn is_settled(&self) -> bool {
         !self.has_unrecorded() && !self.superblocks.absent_untold() && !self.condition.stopping
     }

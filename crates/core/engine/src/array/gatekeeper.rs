@@ -23,25 +23,23 @@ use super::outbox::Outbox;
 use crate::Instant;
 use crate::ids::ShardIndex;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Gatekeeper {
     delay_ms: u64,
     shards: u16,
-    /// The newest view's.
     epoch: u64,
     /// A shard waits for the gate.
     write_wanted: bool,
     next_look: Option<Instant>,
-    /// Shards that have not yet told their activity; none when no shard was asked.
+    /// Shards that have not yet reported their activity; none if no shard was asked.
     asked: BTreeSet<ShardIndex>,
-    /// One of them had a write not long ago.
+    /// One of them had a recent write.
     busy: bool,
     /// None of them had.
     idle: bool,
     /// Shards that have not yet confirmed the closed gate, while it is being closed.
     unconfirmed: Option<BTreeSet<ShardIndex>>,
-    /// A write that one of them has under way waits for others that wait for the gate.
+    /// A shard's write in flight waits for others that wait for the gate.
     is_held_up: bool,
 }
 
@@ -50,7 +48,7 @@ impl Gatekeeper {
         Self { delay_ms, shards, ..Self::default() }
     }
 
-    /// How far it is on its way from open to closed.
+    /// The gate's progress from open to closed.
     pub(super) fn closing(&self) -> Closing {
         match &self.unconfirmed {
             None => Closing::No,
@@ -63,7 +61,7 @@ impl Gatekeeper {
         self.write_wanted
     }
 
-    /// Whether what drains waits for writes that wait for the gate.
+    /// Whether the drain waits for writes that wait for the gate.
     pub(super) fn is_held_up(&self) -> bool {
         self.is_held_up && self.unconfirmed.is_some()
     }
@@ -77,7 +75,6 @@ impl Gatekeeper {
         self.next_look
     }
 
-    /// A shard wants to write.
     pub(super) fn want(&mut self) {
         reached(Mark::GateAsked);
         self.write_wanted = true;
@@ -88,7 +85,6 @@ impl Gatekeeper {
         self.is_held_up |= epoch == self.epoch && self.unconfirmed.is_some();
     }
 
-    /// A view is published: its epoch.
     pub(super) fn next_epoch(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch
@@ -107,7 +103,7 @@ impl Gatekeeper {
         }
     }
 
-    /// A shard says when it wrote last, and whether it has a write under way.
+    /// A shard reports its last write, and whether it has one in flight.
     pub(super) fn hear(
         &mut self,
         now: Instant,
@@ -124,7 +120,7 @@ impl Gatekeeper {
         }
     }
 
-    /// The clock says that it may be time to ask shards; `may_close` if that is of any use.
+    /// Asks shards for their activity when it is time; only if the gate `may_close`.
     pub(super) fn look(&mut self, now: Instant, may_close: bool, out: &mut Outbox) {
         if self.next_look.is_none_or(|due| due > now) {
             return;
@@ -145,7 +141,8 @@ impl Gatekeeper {
         }
     }
 
-    /// Superblocks say active still (the gate was about to close), or never: the view says which.
+    /// Opens the gate: superblocks still say active (it was closing), or are never written. The
+    /// view shows it.
     pub(super) fn open(&mut self) {
         if self.unconfirmed.is_some() {
             reached(Mark::CloseCrossed);
@@ -162,7 +159,7 @@ impl Gatekeeper {
         self.unconfirmed = Some(self.all_shards());
     }
 
-    /// Superblocks say this: the gate is open, or closed.
+    /// Opens or closes the gate by the superblocks.
     pub(super) fn follow(&mut self, now: Instant, says: Activity) {
         self.unconfirmed = None;
         match says {
@@ -176,12 +173,11 @@ impl Gatekeeper {
         }
     }
 
-    /// The array has stopped.
     pub(super) fn stop(&mut self) {
         self.next_look = None;
     }
 
-    /// The array has broken, and will not turn clean any more.
+    /// The array has broken, and never turns clean again.
     pub(super) fn give_up(&mut self) {
         let Self { delay_ms, shards, epoch, write_wanted, .. } = *self;
         *self = Self { delay_ms, shards, epoch, write_wanted, ..Self::default() };

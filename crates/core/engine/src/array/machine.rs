@@ -1,4 +1,4 @@
-//! The state of the control machine, and the events that change what is known.
+//! The state of the control machine, and its events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,10 +56,9 @@ pub(super) struct Setup {
     pub(super) accepted_risk: Option<Arc<AcceptedRisk>>,
 }
 
-/// Where the array stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condition {
-    /// Where redundancy agrees up to; `u64::MAX` when everywhere.
+    /// The offset below which redundancy agrees; `u64::MAX` for everywhere.
     pub(super) resync_offset: u64,
     pub(super) read_only: bool,
     pub(super) broken: bool,
@@ -68,10 +67,10 @@ pub(super) struct Condition {
 }
 
 impl Array {
-    /// The machine for an array as assembly found it; its first effect is the first view.
+    /// The machine for an assembled array; its first effect is the first view.
     ///
     /// # Panics
-    /// When the setup contradicts its geometry: wrong number of slots, or too few members.
+    /// The setup contradicts its geometry: wrong number of slots, or too few members.
     #[must_use]
     pub fn new(mut setup: ArraySetup) -> Self {
         assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
@@ -157,13 +156,13 @@ impl Array {
         self.roster.missing_count()
     }
 
-    /// The event count that the superblocks carry, or are about to.
+    /// The event count of the superblocks, or of the update in flight.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.superblocks.events()
     }
 
-    /// Takes what a shard has to say.
+    /// Takes a shard's report.
     pub fn handle_report(&mut self, now: Instant, shard: ShardIndex, report: Report) {
         match report {
             Report::WantWrite => self.gatekeeper.want(),
@@ -171,7 +170,7 @@ impl Array {
             Report::MemberFailed { cause } => self.fail_member(cause),
             Report::Mended { member } => self.note_mended(now, member),
             Report::Pace { member, pace } => {
-                // Nothing else hangs on it, and it comes often.
+                // Frequent, and without effect on the other machines.
                 return self.note_pace(now, shard, (member, pace));
             }
             Report::Found { id: _, found } => {
@@ -221,8 +220,8 @@ impl Array {
         self.step(now);
     }
 
-    /// A member is gone for good though it may still take writes: a file that was deleted. A level
-    /// without redundancy then takes none, since they would be lost without an error.
+    /// A member is gone for good, even if it still takes writes: a deleted file. A level without
+    /// redundancy then refuses writes, since they would be lost without an error.
     pub fn handle_member_gone(&mut self, now: Instant, cause: Cause) {
         let is_direct = self.setup.geometry.level().family() == Family::Direct;
         if is_direct && self.roster.slot_of(cause.member).is_some() {
@@ -233,13 +232,13 @@ impl Array {
         self.step(now);
     }
 
-    /// The lowest place in the superblocks' role table that is free.
+    /// The lowest free index in the superblocks' role table.
     #[must_use]
     pub fn free_device_number(&self) -> u16 {
         self.roster.free_number()
     }
 
-    /// Members that wait without a slot.
+    /// Members without a slot.
     #[must_use]
     pub fn spares(&self) -> Vec<MemberId> {
         self.roster.spares.iter().copied().collect()
@@ -252,7 +251,7 @@ impl Array {
         self.roster.all().collect()
     }
 
-    /// Whether superblocks tell all that has changed: who came, and how far jobs are.
+    /// Whether superblocks record all changes: new members, and jobs' progress.
     #[must_use]
     pub fn tells_all(&self) -> bool {
         self.superblocks.tell_all(self.out.changes())
@@ -270,14 +269,14 @@ impl Array {
         self.roster.slot_wanted_to_replace(member)
     }
 
-    /// Whether a record is kept, beside members, of which of them are in: from now on a loss is in
-    /// there before any write counts on it.
+    /// Whether the driver keeps a record beside the members of which are in. From now on the record
+    /// has a loss before any write relies on it.
     pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
         self.superblocks.keep_record(keeps);
         self.step(now);
     }
 
-    /// The record has the members that have the update of this count, durably.
+    /// The record is durable: the members that have the update of this count.
     pub fn handle_record_kept(&mut self, now: Instant, events: u64) {
         self.superblocks.record_has(events);
         self.step(now);
@@ -286,7 +285,7 @@ impl Array {
     /// Takes the result of an [`ArrayEffect::WriteMetadata`].
     ///
     /// # Panics
-    /// When no such effect is out for the member, or the cause is of another member.
+    /// The member has no such effect in flight, or the cause is of another member.
     pub fn handle_metadata_written(
         &mut self,
         now: Instant,
@@ -313,7 +312,7 @@ impl Array {
     /// Takes the result of an [`ArrayEffect::Flush`].
     ///
     /// # Panics
-    /// When no such effect is out for the member, or the cause is of another member.
+    /// The member has no such effect in flight, or the cause is of another member.
     pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: Result<(), Cause>) {
         self.caches.is_flushed(member);
         let flushed = spoiled(Bug::FlushErrorIgnored, flushed, Ok(()));
@@ -326,13 +325,13 @@ impl Array {
         self.step(now);
     }
 
-    /// A client asks that every write answered so far be on stable storage.
+    /// A client's flush: every write acknowledged so far must become durable.
     pub fn handle_flush_request(&mut self, now: Instant, request: RequestId) {
         self.caches.want_flush(request);
         self.step(now);
     }
 
-    /// The moment asked for by [`Self::poll_timeout`] has come.
+    /// The time of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Condition { stopping, broken, .. } = self.condition;
         let is_active = self.superblocks.on_disk() == Activity::Active;
@@ -341,21 +340,20 @@ impl Array {
         self.step(now);
     }
 
-    /// No request will come any more: turn clean and say [`Notice::Stopped`].
+    /// The last request has come: turn clean and emit [`Notice::Stopped`].
     pub fn handle_stop(&mut self, now: Instant) {
         self.condition.stopping = true;
         self.step(now);
     }
 
-    /// A person asks something of the jobs.
+    /// Takes an operator's request about jobs.
     pub fn handle_job_request(&mut self, now: Instant, request: JobRequest) {
         self.jobs.handle_request(request);
         self.step(now);
     }
 
-    /// From now on a job asks for no more than this, until it is told again; what was left of the
-    /// last allowance is over, and what one job was allowed is not the next one's. Without a first
-    /// allowance a job asks for as much as shards take.
+    /// Sets a job's allowance. It replaces the rest of the last one, and does not pass to the next
+    /// job. Without a first allowance the limit is the shards' room.
     pub fn handle_job_allowance(&mut self, now: Instant, allowance: JobAllowance) {
         self.jobs.handle_allowance(allowance);
         self.step(now);
@@ -367,13 +365,13 @@ impl Array {
         self.jobs.flow()
     }
 
-    /// How far the job is, if there is one.
+    /// The current job's progress.
     #[must_use]
     pub fn job(&self) -> Option<JobProgress> {
         self.jobs.progress()
     }
 
-    /// The next thing to do, in order.
+    /// The next effect, in order.
     #[must_use]
     pub fn poll_effect(&mut self) -> Option<ArrayEffect> {
         self.out.pop()
@@ -384,7 +382,7 @@ impl Array {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let ground = self.ground();
         let begins = self.jobs.is_due(&ground) && !self.condition.stopped;
-        // An array that has just been opened has heard nothing yet that would make it begin.
+        // An array that has just been opened has had no event yet that would make it begin.
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
         let sweep = self.consistency.poll_timeout(&self.consistency_ground());
@@ -393,7 +391,6 @@ impl Array {
     }
 }
 
-/// The bad-block logs of an array that is opened.
 fn bad_logs(setup: &ArraySetup) -> BadLogs {
     let mut logs = BadLogs::default();
     if setup.geometry.level().family() == Family::Direct {

@@ -62,11 +62,10 @@ impl Array {
         }
     }
 
-    /// A person wants a member's place to go to a spare, which is filled while the member still
-    /// serves.
+    /// Replaces a member by a spare, which is filled while the member still serves.
     ///
     /// # Errors
-    /// As [`Self::may_replace`] says, or the other waits for no place: nothing is changed.
+    /// As for [`Self::may_replace`], or the replacement is no spare: nothing is changed.
     pub fn handle_replace_request(
         &mut self,
         now: Instant,
@@ -83,10 +82,10 @@ impl Array {
         Ok(())
     }
 
-    /// Whether a person may have a member fail.
+    /// Whether the operator can fail a member.
     ///
     /// # Errors
-    /// It is none, the array takes no writes, or the level could not make up for it.
+    /// It is no member, the array takes no writes, or the level does not bear its loss.
     pub fn may_fail(&self, member: MemberId) -> Result<(), MemberRefusal> {
         self.may_change_members()?;
         let is_replacement = self.roster.slot_to_replace(member).is_some();
@@ -98,7 +97,7 @@ impl Array {
         }
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
         let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
-        // Parity that may not fit makes up for nothing.
+        // Parity that may not fit cannot replace a member.
         let is_doubtful = self.condition.resync_offset != u64::MAX
             && self.setup.geometry.level().family() == Family::Stripe;
         let would_lose =
@@ -106,10 +105,10 @@ impl Array {
         if would_lose { Err(MemberRefusal::Needed) } else { Ok(()) }
     }
 
-    /// A person says that a member fails: it is out, as if it had failed a write.
+    /// Fails a member, as if it had failed a write.
     ///
     /// # Errors
-    /// It is none, the array takes no writes, or the level could not make up for it: nothing is
+    /// It is no member, the array takes no writes, or the level does not bear its loss: nothing is
     /// changed.
     pub fn handle_fail_request(
         &mut self,
@@ -126,10 +125,10 @@ impl Array {
         Ok(())
     }
 
-    /// Whether superblocks could say of a member that it is read only where no other copy is.
+    /// Whether superblocks can mark a member write-mostly.
     ///
     /// # Errors
-    /// There is none of this name, or nothing is written to members.
+    /// It is no member, or members are not written.
     pub fn may_set_write_mostly(&self, member: MemberId) -> Result<(), MemberRefusal> {
         if !self.roster.device_numbers.contains_key(&member) {
             return Err(MemberRefusal::NoMember);
@@ -137,8 +136,8 @@ impl Array {
         self.may_change_members()
     }
 
-    /// A member is read only where no other copy is, or as the others are from now on. Its
-    /// superblock is to say so with the next update.
+    /// Makes a member write-mostly, or not, from now on. The next update records it in its
+    /// superblock.
     ///
     /// # Errors
     /// See [`Self::may_set_write_mostly`].
@@ -158,7 +157,7 @@ impl Array {
         Ok(())
     }
 
-    /// A person takes a member away: one that waits without a slot, or one that is out already.
+    /// Removes a spare, or a member that is out already.
     ///
     /// # Errors
     /// It has a slot: nothing is changed.

@@ -13,14 +13,14 @@
 
 use super::consistency::Changing;
 
-/// Whose turn it is, from first to last. In one turn superblocks come before caches.
+/// The turns, from first to last. In one turn superblocks come before caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
     /// Writes and flushes that have ended count. A stopped array does nothing else.
     Settle,
     /// A loss is recorded; then writers are let in, or the gate closes before a change of logs.
     Admit,
-    /// Logs and bitmaps are made and given up; shards get the bits and records that they wait for.
+    /// Logs and bitmaps are made and dropped; shards get the bits and records that they wait for.
     Change,
     /// Clients' flushes are served, and the gate that has closed turns the array clean.
     Serve,
@@ -28,7 +28,7 @@ pub(super) enum Turn {
     Repeat,
     /// Members that err are treated, and slots get the members that they lack.
     Members,
-    /// Superblocks tell of what has changed beside losses.
+    /// Superblocks record changes other than losses.
     Tell,
     /// Jobs go on.
     Work,
@@ -36,34 +36,34 @@ pub(super) enum Turn {
     Sweep,
     /// The gate closes, since no client has written for a while.
     Rest,
-    /// The array stops, and nothing else is under way.
+    /// The array stops, when it has no other work.
     Stop,
 }
 
-/// The word of durable superblocks about writes.
+/// The activity in durable superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// No redundancy, so nothing is said.
+    /// No redundancy: superblocks record no activity.
     NotKept,
-    /// No write is under way.
+    /// No write is in flight.
     #[default]
     Clean,
-    /// Writes may be under way.
+    /// Writes may be in flight.
     Active,
 }
 
-/// Why members are being flushed.
+/// The purpose of a flush of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlushPurpose {
-    /// For clients that asked.
+    /// For clients' flushes.
     Clients,
-    /// Before the superblocks turn clean, or as the last thing of an array that keeps no intent.
+    /// Before the superblocks turn clean, or at the end of an array that keeps no intent.
     Last,
-    /// So that what a job has done counts.
+    /// Before a job's progress counts.
     Job,
     /// Before bits of the bitmap are cleared.
     Bits,
-    /// Before partial parity logs are written over.
+    /// Before partial parity logs are overwritten.
     Logs,
 }
 
@@ -72,16 +72,16 @@ pub(super) enum FlushPurpose {
 pub(super) enum Writes {
     #[default]
     Allowed,
-    /// The array was opened for reading.
+    /// The array was opened read-only.
     ReadOnly,
-    /// More members are lost than can be made up for.
+    /// More members are lost than the level bears.
     Broken,
 }
 
-/// How far the gate is on its way from open to closed.
+/// The gate's progress from open to closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Closing {
-    /// It is not being closed.
+    /// It stays open or closed.
     #[default]
     No,
     /// Shards still have writes under way.
@@ -90,11 +90,10 @@ pub(super) enum Closing {
     Drained,
 }
 
-/// The other machines, as a machine's table sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Around {
     pub(super) writes: Writes,
-    /// The word of durable superblocks.
+    /// The activity in durable superblocks.
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
     /// Superblocks may be written: no update is under way, nor the flush before they turn clean.
@@ -103,24 +102,24 @@ pub(super) struct Around {
     pub(super) caches_free: bool,
     /// A member is out, and no durable superblock says so.
     pub(super) unrecorded: bool,
-    /// Superblocks are to say of members that they were absent when the array was opened.
+    /// Superblocks must record which members were absent when the array was opened.
     pub(super) to_record_absent: bool,
-    /// Superblocks are to say again what they say.
+    /// Superblocks must be written a second time.
     pub(super) to_say_again: bool,
-    /// Superblocks do not tell all that jobs have done.
+    /// Superblocks do not record all of jobs' progress.
     pub(super) unsaved: bool,
-    /// Nothing keeps superblocks from turning clean when shards have drained.
+    /// Superblocks may turn clean when shards have drained.
     pub(super) may_be_clean: bool,
     /// Clients' flushes wait, or are being served.
     pub(super) flushes: bool,
-    /// Members have been flushed for clients, and these are not answered.
+    /// Members have been flushed for clients, which have no answer yet.
     pub(super) flush_ended: bool,
-    /// Logs are to be made or given up, and no write begins before that.
+    /// Logs are going to change, and no write begins before that.
     pub(super) log_change: Changing,
-    /// The journal has room that superblocks do not say is free.
+    /// The journal has free room that superblocks do not record yet.
     pub(super) tail_unsaid: bool,
     pub(super) stopping: bool,
-    /// The array stops, and nothing is under way.
+    /// The array stops, and has no other work.
     pub(super) stops: bool,
 }
 
@@ -129,7 +128,7 @@ impl Around {
         self.writes == Writes::Allowed
     }
 
-    /// Superblocks are to tell of a lost member.
+    /// Superblocks must record a lost member.
     pub(super) fn is_to_record(&self) -> bool {
         self.unrecorded && self.may_write() && self.on_disk != Activity::NotKept
     }

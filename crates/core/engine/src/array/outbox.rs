@@ -1,5 +1,5 @@
-//! The words of the array's machines to the world: effects in order, whether shards are to hear,
-//! how much superblocks are to tell.
+//! The outbox of the array's machines: effects in order, whether shards need a new view, and how
+//! many changes superblocks must record.
 //!
 //! All machines of the array write here, and none reads it: so each does its part without the
 //! others' state.
@@ -8,14 +8,13 @@ use std::collections::VecDeque;
 
 use super::effect::{ArrayEffect, Notice};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     effects: VecDeque<ArrayEffect>,
-    /// The view that shards have is not what is so.
+    /// The shards' view is out of date.
     is_unpublished: bool,
-    /// Changes that superblocks are to tell and that no shard waits for, so far: an offset that a
-    /// job has moved, a newcomer that has failed.
+    /// Changes so far that superblocks must record and that no shard waits for: a job's offset, a
+    /// failed newcomer.
     changes: u64,
 }
 
@@ -36,12 +35,12 @@ impl Outbox {
         self.push(ArrayEffect::Notice(notice));
     }
 
-    /// Shards are to get a new view, if `is_news` says so.
+    /// Asks for a new view if `is_news`.
     pub(super) fn publish_if(&mut self, is_news: bool) {
         self.is_unpublished |= is_news;
     }
 
-    /// Shards are to get a new view.
+    /// Asks for a new view.
     pub(super) fn publish(&mut self) {
         self.is_unpublished = true;
     }
@@ -50,17 +49,17 @@ impl Outbox {
         self.is_unpublished
     }
 
-    /// Shards get what is so.
+    /// The new view is out.
     pub(super) fn is_published(&mut self) {
         self.is_unpublished = false;
     }
 
-    /// Superblocks are to tell of a change, if `is_news` says so.
+    /// Counts a change for superblocks if `is_news`.
     pub(super) fn change_if(&mut self, is_news: bool) {
         self.changes += u64::from(is_news);
     }
 
-    /// Superblocks are to tell of a change.
+    /// Counts a change for superblocks.
     pub(super) fn change(&mut self) {
         self.changes += 1;
     }

@@ -9,16 +9,16 @@ pub struct ParityLogRecord {
     pub place: LogPlace,
     /// Sectors from the start of the area to its header: whole blocks of 4 KiB.
     pub sector: u64,
-    /// Higher than any in the area; none makes the area hold no record at all.
+    /// Higher than any in the area; `None` leaves the area without a record.
     pub generation: Option<u64>,
-    /// Records before it that count beside it; none in md's logs.
+    /// Earlier records that count beside it; none in md's logs.
     pub before: u32,
     /// The entries of the record.
     pub entries: Vec<LoggedEntry>,
     /// The area's old content is useless, but may look like records: the write covers all of it.
     pub is_whole: bool,
-    /// The array keeps no log any more: what says that there is one of our own is wiped out, and
-    /// nothing else is written.
+    /// The array keeps no log any more: the head of our own is wiped out, and nothing else is
+    /// written.
     pub is_end: bool,
 }
 
@@ -41,8 +41,7 @@ pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64
         bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
         bytes.extend_from_slice(&superblock.log_tail(place));
     } else {
-        // Devices that take no less than a block get whole ones: what is behind the newest record
-        // is of no use.
+        // Devices with large blocks get whole ones: bytes behind the newest record are useless.
         bytes.resize(bytes.len().next_multiple_of(PPL_HEADER_BYTES), 0);
     }
     (start + record.sector * braid_geometry::SECTOR_BYTES, bytes)

@@ -27,17 +27,16 @@ use crate::Instant;
 use crate::ids::MemberId;
 use crate::tuning::ReadErrorLimit;
 
-/// After so long the count is halved.
 const HALVED_AFTER_NS: u64 = 3600 * 1_000_000_000;
 
-/// Read errors of a member that were corrected.
+/// A member's corrected read errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadErrors {
     /// Since it came or the array was started.
     pub corrected: u64,
-    /// Of these, with what is older than an hour counted half, older than two a quarter, and so on.
+    /// Recent ones: the count halves for each hour that passes.
     pub recent: u32,
-    /// There are more recent ones than the limit allows.
+    /// Whether recent errors exceed the limit.
     pub is_over: bool,
 }
 
@@ -45,14 +44,14 @@ pub struct ReadErrors {
 pub(super) struct Count {
     corrected: u64,
     recent: u32,
-    /// As of when `recent` is.
+    /// Time of the last halving of `recent`.
     halved: Instant,
-    /// A person has been warned, and it has been over since.
+    /// The operator has been warned, and it has been over since.
     pub(super) is_told: bool,
 }
 
 impl Count {
-    /// The recent ones by now, and the moment of the last halving.
+    /// The recent errors by now, and the time of the last halving.
     fn now(&self, now: Instant) -> (u32, Instant) {
         let hours = now.0.saturating_sub(self.halved.0) / HALVED_AFTER_NS;
         let left = u32::try_from(hours).ok().and_then(|hours| self.recent.checked_shr(hours));
@@ -88,17 +87,16 @@ impl Errors {
     }
 }
 
-/// A member's errors at a glance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) is_over: bool,
-    /// Another is filled from it, or is to be.
+    /// A replacement is being filled from it, or will be.
     pub(super) is_replaced: bool,
     /// A spare may be filled from it.
     pub(super) copies: bool,
     /// A spare waits that no slot needs.
     pub(super) has_spare: bool,
-    /// It may be put out: a person has set so, and the others bear it.
+    /// It may be put out: by the operator's setting, and because the others bear it.
     pub(super) may_go: bool,
     pub(super) is_told: bool,
 }
@@ -111,7 +109,6 @@ pub(super) enum Action {
     Warn,
 }
 
-/// The table of the module.
 pub(super) const fn decide(facts: Facts) -> Action {
     match facts {
         Facts { is_over: false, .. } | Facts { is_replaced: true, .. } => Action::Wait,
@@ -128,7 +125,6 @@ mod tests {
 
     const HOUR: u64 = HALVED_AFTER_NS;
 
-    /// Every combination of facts.
     #[test]
     fn a_member_is_put_out_only_where_the_rest_bears_it() {
         for bits in 0_u32..1 << 6 {
@@ -166,7 +162,7 @@ mod tests {
         assert_eq!(look(&errors, HOUR - 1), expected);
         let expected = ReadErrors { corrected: 21, recent: 10, is_over: false };
         assert_eq!(look(&errors, HOUR + HOUR / 2), expected);
-        // Half an hour that has passed already is not forgotten when another comes.
+        // Half an hour that has passed before the next error still counts.
         errors.note(Instant(HOUR + HOUR / 2), member);
         assert_eq!(look(&errors, 2 * HOUR).recent, 5);
         assert_eq!(look(&errors, 200 * HOUR).recent, 0);

@@ -1,7 +1,7 @@
 //! Reasons for which the array refuses an operator's request. The caller that shows them adds words
 //! and a way out.
 
-/// Why members are left as they are.
+/// Reasons for which members stay unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberRefusal {
     /// The array has no member of this name.
@@ -13,7 +13,7 @@ pub enum MemberRefusal {
     /// Without it data would be lost.
     #[error("the array cannot do without it")]
     Needed,
-    /// Nothing makes up for a member here.
+    /// The level has no redundancy.
     #[error("the level keeps nothing twice")]
     NoRedundancy,
     /// It is being replaced.
@@ -25,15 +25,15 @@ pub enum MemberRefusal {
     /// The chosen replacement is no spare.
     #[error("what is to take its place is no spare of the array")]
     NoSpare,
-    /// It was opened for reading, has lost too much, or is being stopped.
+    /// It was opened read-only, has lost too much, or is being stopped.
     #[error("the array takes no writes")]
     NoWrites,
-    /// Parity logs are being made or given up: whether who comes needs one is not decided.
+    /// Parity logs are being made or dropped: whether a new member needs one is undecided.
     #[error("what the array keeps for a crash is being changed")]
     Changing,
 }
 
-/// Why a bitmap is neither made nor given up.
+/// Reasons for which a bitmap is neither made nor dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapRefusal {
     /// The array takes no changes.
@@ -48,33 +48,33 @@ pub enum BitmapRefusal {
     /// It has none.
     #[error("it has no bitmap")]
     HasNone,
-    /// Redundancy does not agree everywhere yet, and only the bitmap tells where.
+    /// Redundancy does not agree everywhere yet, and only the bitmap knows where.
     #[error("it is being resynced, and only its bitmap tells where")]
     InDoubt,
-    /// A member is out, or does not hold all yet, and only the bitmap tells what one lacks that
-    /// comes back.
+    /// A member is out, or still being filled, and only the bitmap knows which writes a returning
+    /// member has missed.
     #[error(
         "a member is missing or being recovered, and only its bitmap tells what one lacks that comes back"
     )]
     Degraded,
-    /// The last change is under way.
+    /// The last change is not finished.
     #[error("its bitmap is being changed")]
     Busy,
 }
 
-/// Why parity logs are neither made nor given up.
+/// Reasons for which parity logs are neither made nor dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogRefusal {
     /// The array takes no changes.
     #[error(transparent)]
     Array(#[from] MemberRefusal),
-    /// Logs of partial parity are of no use here, or md knows none of its own.
+    /// The level has no use for logs of partial parity, or md has none for it.
     #[error("its level has no such logs")]
     Level,
     /// It keeps a bitmap, beside which such logs are not kept.
     #[error("it keeps a bitmap, and not such logs beside it")]
     Bitmap,
-    /// It has logs, which are to be given up first.
+    /// It has logs, which must be dropped first.
     #[error("it keeps parity logs")]
     HasLogs,
     /// It has none.
@@ -83,10 +83,10 @@ pub enum LogRefusal {
     /// Parity does not agree everywhere yet.
     #[error("it is being resynced")]
     InDoubt,
-    /// A member is out, or does not hold all yet.
+    /// A member is out, or still being filled.
     #[error("a member is missing or being recovered")]
     Degraded,
-    /// The last change is under way.
+    /// The last change is not finished.
     #[error("what it keeps is being changed")]
     Busy,
 }

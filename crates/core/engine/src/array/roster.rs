@@ -30,7 +30,7 @@ use crate::cause::Cause;
 use crate::ids::MemberId;
 use crate::ranges::{BadBlocks, MemberRange, MemberRanges};
 
-/// A member that is out, until a durable update tells so.
+/// A member that is out, until a durable update records it.
 #[derive(Debug)]
 pub(super) struct Unrecorded {
     pub(super) member: MemberId,
@@ -38,23 +38,22 @@ pub(super) struct Unrecorded {
     pub(super) why: WhyOut,
     /// The member as shards see it in the slot until then.
     view: MemberView,
-    /// The update that is being written tells so.
+    /// The update in flight records it.
     in_update: bool,
 }
 
-/// Why a member is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhyOut {
     /// It failed.
     Failed(Cause),
-    /// This one holds all, and has its place.
+    /// This member is up to date, and has its place.
     Replaced(MemberId),
 }
 
 /// The operator's purpose for a spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The slot that it is to have.
+    /// The wanted slot.
     pub slot: Slot,
     /// It replaces the slot's member.
     pub replaces: bool,
@@ -65,11 +64,10 @@ pub struct Wish {
 pub(super) enum Come {
     /// It is the slot's member.
     Member(Slot),
-    /// It is to take the place of this member.
+    /// It replaces this member.
     Replacement(Slot, MemberId),
 }
 
-/// The members of the array.
 #[derive(Debug)]
 pub(super) struct Roster {
     /// Without their replacements.
@@ -80,17 +78,18 @@ pub(super) struct Roster {
     pub(super) spares: BTreeSet<MemberId>,
     /// The device of the write journal: it has no slot, and takes superblocks like a member.
     journal: Option<MemberId>,
-    /// They have a slot, and no durable superblock says so yet: no shard knows them.
+    /// Members with a slot that no durable superblock records yet: no shard knows them.
     newcomers: BTreeSet<MemberId>,
-    /// They came while the array ran, and not all older members' superblocks name them yet.
+    /// Members that came while the array ran, and that some older members' superblocks do not name
+    /// yet.
     unnamed: BTreeSet<MemberId>,
-    /// They hold all, and no shard knows yet.
+    /// Members that became up to date, and shards do not know yet.
     untold: BTreeSet<MemberId>,
-    /// Spares that are to have a certain slot.
+    /// Spares with a wanted slot.
     wanted: BTreeMap<MemberId, Wish>,
-    /// Those of them that no person asked for.
+    /// Wishes of the array itself.
     wanted_by_itself: BTreeSet<MemberId>,
-    /// They are read only where no other copy is.
+    /// Members that are read only if no other copy exists.
     pub(super) write_mostly: BTreeSet<MemberId>,
     unrecorded: Vec<Unrecorded>,
 }
@@ -124,14 +123,12 @@ impl Roster {
         }
     }
 
-    /// It has a write journal, on this device.
     pub(super) fn has_journal(&mut self, member: MemberId, number: u16) {
         assert!(!self.numbers_in_use().contains(&number), "a number is used once at a time");
         self.device_numbers.insert(member, number);
         self.journal = Some(member);
     }
 
-    /// It has none any more.
     pub(super) fn has_no_journal(&mut self) {
         self.journal = None;
     }
@@ -140,12 +137,11 @@ impl Roster {
         self.journal == Some(member)
     }
 
-    /// Slots without a member.
     pub(super) fn missing_count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// Whether a member waits without a slot.
+    /// Whether a spare exists.
     pub(super) fn has_spares(&self) -> bool {
         !self.spares.is_empty()
     }
@@ -161,13 +157,12 @@ impl Roster {
         Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
     }
 
-    /// Whether the slot's content cannot be had from its member: it has none, or one whose
-    /// recovery is not finished.
+    /// Whether the slot has no member with all its data: none, or one in recovery.
     pub(super) fn is_lost(&self, slot: Slot) -> bool {
         self.slots[usize::from(slot.0)].as_ref().is_none_or(|m| m.recovered_sectors != u64::MAX)
     }
 
-    /// A device comes that is no member yet; it waits, and is to have this slot if it can.
+    /// A new device becomes a spare, with the slot that it wants.
     pub(super) fn join(&mut self, member: MemberId, device_number: u16, wanted: Option<Wish>) {
         assert!(!self.numbers_in_use().contains(&device_number), "a number is used once at a time");
         let is_new = self.slot_of(member).is_none() && self.spares.insert(member);
@@ -177,7 +172,6 @@ impl Roster {
         self.wanted.extend(wanted.map(|wish| (member, wish)));
     }
 
-    /// A replacement is there from the start.
     pub(super) fn has_replacement(&mut self, slot: Slot, replacement: MemberView, number: u16) {
         assert!(!self.is_lost(slot), "only a member that holds all has a replacement");
         assert!(!self.numbers_in_use().contains(&number), "a number is used once at a time");
@@ -186,7 +180,6 @@ impl Roster {
         assert!(before.is_none(), "a slot has one replacement");
     }
 
-    /// A spare is to take the place of the member in `slot`.
     pub(super) fn wish_to_replace(&mut self, spare: MemberId, slot: Slot) {
         assert!(self.spares.contains(&spare), "a spare takes its place");
         self.wanted.insert(spare, Wish { slot, replaces: true });
@@ -212,18 +205,17 @@ impl Roster {
         self.slot_to_replace(member).or(wish.map(|wish| wish.slot))
     }
 
-    /// The slot of which `member` is the replacement.
     pub(super) fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
         let mut ones = self.replacements.iter();
         ones.find(|(_, one)| one.id == member).map(|(slot, _)| *slot)
     }
 
-    /// Replacements, and how far they are.
+    /// Replacements, and their progress.
     pub(super) fn replacements(&self) -> impl Iterator<Item = (Slot, MemberId, u64)> {
         self.replacements.iter().map(|(slot, one)| (*slot, one.id, one.recovered_sectors))
     }
 
-    /// A spare goes. False if it was none.
+    /// Removes a spare. False if it was none.
     pub(super) fn leave(&mut self, member: MemberId) -> bool {
         self.wanted.remove(&member);
         self.wanted_by_itself.remove(&member);
@@ -234,24 +226,23 @@ impl Roster {
         self.all().map(|id| self.device_numbers[&id]).collect()
     }
 
-    /// Members that are in the array: in a slot, or to have one, or waiting for one; and the
-    /// journal's device.
+    /// Members in a slot, about to get one, or spare; and the journal's device.
     pub(super) fn all(&self) -> impl Iterator<Item = MemberId> {
         let in_slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);
         in_slots.chain(replacements).chain(self.spares.iter().copied()).chain(self.journal)
     }
 
-    /// The lowest place in the role table that no device of the array has.
+    /// The lowest free index in the role table.
     pub(super) fn free_number(&self) -> u16 {
         let used = self.numbers_in_use();
         (0..).find(|number| !used.contains(number)).expect("md's limit is far lower")
     }
 
-    /// A slot that has no member gets a spare, which holds nothing of it yet: the one that wants
-    /// it, or else the first; and it the slot that it wants, or else the lowest. Where no slot is
-    /// without one, a spare that is to replace a member begins to. A slot that `is_kept` for its
-    /// own member has none but who is to have it.
+    /// Gives an empty slot a spare, which is still to be filled. A spare that wants the slot comes
+    /// first; otherwise the first spare goes to the slot that it wants, or to the lowest. If no
+    /// slot is empty, a spare that replaces a member begins. A slot that `is_kept` for its own
+    /// member goes only to a spare that wants it.
     pub(super) fn take_in_spare(&mut self, is_kept: impl Fn(Slot) -> bool) {
         if let Some((member, slot)) = self.due_for_a_free_slot(is_kept) {
             self.leave(member);
@@ -272,7 +263,6 @@ impl Roster {
         self.spares.iter().copied().find(|spare| is_whole && !replaces(spare))
     }
 
-    /// A spare that may have a place now.
     pub(super) fn has_due_spare(&self, is_kept: impl Fn(Slot) -> bool) -> bool {
         self.due_for_a_free_slot(is_kept).is_some() || self.due_replacement().is_some()
     }
@@ -284,7 +274,7 @@ impl Roster {
         if let Some((member, wish)) = wishes.next() {
             return Some((*member, wish.slot));
         }
-        // A person has another use for those; a member that only errs can wait.
+        // The operator has another use for wished spares; a member that only errs can wait.
         let is_free = |spare: &&MemberId| {
             let replaces = self.wanted.get(spare).is_some_and(|wish| wish.replaces);
             !replaces || self.wanted_by_itself.contains(spare)
@@ -294,7 +284,6 @@ impl Roster {
         self.spares.iter().find(is_free).map(|spare| (*spare, lowest))
     }
 
-    /// A spare that is to replace a member, and can.
     fn due_replacement(&self) -> Option<(MemberId, Slot)> {
         let is_due = |wish: &Wish| {
             let is_free = !self.replacements.contains_key(&wish.slot);
@@ -304,12 +293,12 @@ impl Roster {
         wishes.next().map(|(member, wish)| (*member, wish.slot))
     }
 
-    /// Members that have a slot, and of which no superblock says so yet.
+    /// Members with a slot that no superblock records yet.
     pub(super) fn newcomers(&self) -> impl Iterator<Item = MemberId> {
         self.newcomers.iter().copied()
     }
 
-    /// Superblocks say that the member is in: as what, if it still is.
+    /// Superblocks record that the member is in. Returns its place, if it still has one.
     pub(super) fn has_come(&mut self, member: MemberId) -> Option<Come> {
         if !self.newcomers.remove(&member) {
             return None;
@@ -352,19 +341,19 @@ impl Roster {
         }
     }
 
-    /// Shards are being told what members hold.
+    /// Shards get the new view.
     pub(super) fn are_told(&mut self) {
         self.untold.clear();
     }
 
-    /// Whether shards cannot have the slot's content from its member, by what they know.
+    /// Whether the slot has no member with all its data in the shards' view.
     pub(super) fn is_lost_to_shards(&self, slot: Slot) -> bool {
         let member = self.slots[usize::from(slot.0)].as_ref();
         self.is_lost(slot) || member.is_some_and(|member| self.untold.contains(&member.id))
     }
 
     /// Takes the member out of `slot`; the loss is unrecorded from now on. Its replacement steps
-    /// in, and holds what it holds.
+    /// in, with its progress.
     pub(super) fn take_out(&mut self, slot: Slot, why: WhyOut) {
         let view = self.shown(slot).expect("only a member can be taken out");
         let member =
@@ -372,7 +361,7 @@ impl Roster {
         self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
         let Some(replacement) = self.replacements.remove(&slot) else { return };
         if self.newcomers.remove(&replacement.id) {
-            // No shard has written to it: it waits, and may be recovered like any other.
+            // No shard has written to it: it becomes a spare, and may be recovered like any other.
             self.spares.insert(replacement.id);
         } else {
             reached(match why {
@@ -386,7 +375,7 @@ impl Roster {
         }
     }
 
-    /// Takes the replacement of the member in `slot` out; that is unrecorded from now on.
+    /// Takes the replacement in `slot` out; the loss is unrecorded from now on.
     pub(super) fn take_out_replacement(&mut self, slot: Slot, cause: Cause) {
         let view = self.shown(slot).expect("only a member that is there has a replacement");
         let replacement = self.replacements.remove(&slot).expect("it has one");
@@ -395,8 +384,7 @@ impl Roster {
         self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
     }
 
-    /// The replacement in `slot` holds what it should below this, durably. True if that is more
-    /// than was known.
+    /// The replacement in `slot` is filled below this offset, durably. True if that is progress.
     pub(super) fn is_filled(&mut self, member: MemberId, below: u64) -> bool {
         let Some(slot) = self.slot_to_replace(member) else { return false };
         let one = self.replacements.get_mut(&slot).expect("just seen");
@@ -405,14 +393,13 @@ impl Roster {
         is_more
     }
 
-    /// A slot whose replacement holds all.
+    /// A slot with a filled replacement.
     pub(super) fn filled(&self) -> Option<Slot> {
         let mut filled = self.replacements().filter(|(.., sectors)| *sectors == u64::MAX);
         filled.find(|(_, member, _)| !self.newcomers.contains(member)).map(|(slot, ..)| slot)
     }
 
-    /// The replacement in `slot`, which holds all, takes its place.
-    /// Gives the member that had it.
+    /// The filled replacement in `slot` takes its member's place. Returns that member.
     pub(super) fn replace(&mut self, slot: Slot) -> MemberId {
         let replacement = self.replacements.get(&slot).expect("the slot has a replacement");
         assert_eq!(replacement.recovered_sectors, u64::MAX, "it holds all");
@@ -452,7 +439,7 @@ impl Roster {
         filled.find(|(_, id, _)| *id == member).map(|(.., sectors)| sectors)
     }
 
-    /// Whether a member that is in a slot holds all of a range, below its offset or ahead of it.
+    /// Whether a member in a slot holds all of a range, below its offset or ahead of it.
     pub(super) fn holds(&self, member: MemberId, range: MemberRange) -> bool {
         let mut views = self.slots.iter().flatten();
         views.any(|view| view.id == member && view.holds(range.start, range.sectors))
@@ -463,7 +450,7 @@ impl Roster {
         self.slots.iter().flatten().map(|view| view.ahead.ranges().len()).sum()
     }
 
-    /// Ranges of a member are not to be believed. True if shards are to hear of it.
+    /// Sets a member's bad ranges. True if shards need a new view.
     pub(super) fn set_bad_blocks(&mut self, member: MemberId, bad: BadBlocks) -> bool {
         let mut all = self.slots.iter_mut().flatten().chain(self.replacements.values_mut());
         let Some(view) = all.find(|view| view.id == member && *view.bad_blocks != bad) else {
@@ -479,12 +466,12 @@ impl Roster {
         slots.filter_map(|(slot, view)| Some((slot, &*view.as_ref()?.bad_blocks)))
     }
 
-    /// How much that is.
+    /// The number of those sectors.
     pub(super) fn named_sectors(&self) -> u64 {
         self.named().map(|(_, bad)| bad.sectors()).sum()
     }
 
-    /// A member holds what it should below this, durably. True if that is more than was known.
+    /// A member is recovered below this offset, durably. True if that is progress.
     pub(super) fn is_recovered(&mut self, member: MemberId, below: u64) -> bool {
         let Some(slot) = self.slot_of(member) else { return false };
         let view = self.slots[usize::from(slot.0)].as_mut().expect("it is there");
