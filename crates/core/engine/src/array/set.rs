@@ -1,5 +1,4 @@
-//! A set of a few small things, in order, that keeps its room: a flush must not cost memory each
-//! time.
+//! A small ordered set that keeps its memory: a flush must not allocate each time.
 
 /// A set as a sorted list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +17,7 @@ impl<T: Ord> Set<T> {
         }
     }
 
-    /// Takes it out; whether it was there.
+    /// Removes it; true if it was in the set.
     pub(super) fn remove(&mut self, one: &T) -> bool {
         let found = self.0.binary_search(one);
         found.is_ok_and(|place| {

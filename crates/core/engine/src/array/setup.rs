@@ -17,12 +17,11 @@ pub struct MemberSetup {
     pub id: MemberId,
     /// Its index in the superblocks' role table.
     pub device_number: u16,
-    /// Sectors of its data area that hold what they should; `u64::MAX` when all do.
+    /// Sectors of its data area that are up to date; `u64::MAX` for all.
     pub recovered_sectors: u64,
-    /// Ranges of it not to be read.
+    /// Its bad ranges.
     pub bad_blocks: BadBlocks,
-    /// The same, as its bad-block log says it; without sectors where none is kept, or it is left as
-    /// it is.
+    /// Its bad-block log; without sectors if the array keeps none, or leaves it untouched.
     pub bad_log: BadLog,
 }
 
@@ -39,37 +38,37 @@ pub struct SpareSetup {
     pub tears: bool,
     /// The data that it held of the array before it went, if it was a member.
     pub returns: Option<Returns>,
-    /// Where it keeps a partial parity log, if it has room for one.
+    /// The place of its partial parity log, if it has room for one.
     pub parity_log: Option<LogPlace>,
 }
 
-/// A member that went, and comes back as it was.
+/// A former member that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returns {
     /// The slot that it had, and held all of.
     pub slot: Slot,
-    /// The count of events that its superblock says.
+    /// The event count in its superblock.
     pub events: u64,
 }
 
-/// A member that is to take the place of another, which is still there.
+/// A replacement for a member that is still present.
 #[derive(Clone, Debug)]
 pub struct ReplacementSetup {
     /// The slot of both.
     pub slot: Slot,
-    /// Itself.
+    /// The replacement.
     pub member: MemberSetup,
 }
 
 /// The write-intent bitmap that members have.
 #[derive(Clone, Debug)]
 pub struct BitmapSetup {
-    /// Its superblock; what it counts of events is written anew.
+    /// Its superblock; the event count is written anew.
     pub head: BitmapSuperblock,
     /// Bits that must stay set for now: the members' bits, or all if their bitmaps are not
     /// believed.
     pub says: Bits,
-    /// Bits beyond the resync offset whose sectors are in doubt; none where bits are not believed.
+    /// Bits beyond the resync offset whose sectors are in doubt; `None` if bits are not believed.
     pub doubt: Option<Bits>,
     /// The marks of a lockless bitmap.
     pub marks: Option<LocklessMarks>,
@@ -78,10 +77,10 @@ pub struct BitmapSetup {
 /// The partial parity log of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityLogSetup {
-    /// Where it is.
+    /// Its place.
     pub place: LogPlace,
-    /// The generation of its newest record, and sectors from the start of the area to behind it;
-    /// none if it has no record.
+    /// The generation of its newest record, and the end of that record in sectors from the start of
+    /// the area; `None` without a record.
     pub newest: Option<(u64, u64)>,
 }
 
@@ -89,31 +88,29 @@ pub struct ParityLogSetup {
 /// flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSetup {
-    /// The name of its device.
+    /// Its device, by its name as a member.
     pub member: MemberId,
     /// The device's index in the superblocks' role table.
     pub device_number: u16,
-    /// The ring, and the tail that the device's superblock says.
+    /// The ring, and the tail in the device's superblock.
     pub area: JournalArea,
-    /// Where what it says ends, in sectors from the start of the ring, and the sequence that a meta
-    /// block would have there.
+    /// The end of its entries, in sectors from the start of the ring.
     pub end_sectors: u64,
-    /// See there.
+    /// The sequence of a meta block there.
     pub end_sequence: u64,
-    /// It says more than that it is empty: superblocks are to say soon that it is.
+    /// It has entries: superblocks must soon record that it is empty.
     pub is_used: bool,
 }
 
-/// A person has accepted that some of what a missing member holds may read wrong, of an array whose
-/// redundancy is in doubt. It is resynced all the same: a loss that comes later is not to cost
-/// more.
+/// The operator has accepted that some of a missing member's data may read wrong, in an array whose
+/// redundancy is in doubt. The array is resynced all the same, so that a later loss costs no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedRisk {
-    /// From here on, in the unit of the resync offset, each row lacks as many members as the level
-    /// bears: nothing is left there that could disagree. `u64::MAX` where the level bears more.
+    /// From this offset on, in the unit of the resync offset, each row lacks as many members as the
+    /// level bears: it has no redundancy that could disagree. `u64::MAX` if the level bears more.
     pub until_sectors: u64,
-    /// Whose members were missing, or lacked something: what they hold is made of parity, also
-    /// where that is in doubt.
+    /// Slots whose members were missing, or still being filled: their data is made from parity,
+    /// even where that is in doubt.
     pub slots: Vec<Slot>,
 }
 
@@ -122,23 +119,23 @@ pub struct AcceptedRisk {
 pub struct ArraySetup {
     /// Where bytes live.
     pub geometry: Geometry,
-    /// Per slot its member, or nothing.
+    /// The member of each slot.
     pub slots: Vec<Option<MemberSetup>>,
-    /// Members that are to take the place of those in slots; one for a slot at most, whose member
-    /// holds all.
+    /// Replacements of members in slots; one for a slot at most, whose member is up to date.
     pub replacements: Vec<ReplacementSetup>,
     /// Members without a slot.
     pub spares: Vec<SpareSetup>,
-    /// Members, with a slot or without, that are read only where no other copy is: md calls them
+    /// Members, with a slot or without, that are read only if no other copy exists: md calls them
     /// *write-mostly*.
     pub write_mostly: BTreeSet<MemberId>,
     /// The newest event count.
     pub events: u64,
-    /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.
+    /// The offset below which redundancy agrees; `u64::MAX` for everywhere. Zero for an array left
+    /// active.
     pub resync_offset: u64,
     /// The risk that the operator accepted, if a member is missing.
     pub accepted_risk: Option<AcceptedRisk>,
-    /// Its bitmap, if members have one. An array without redundancy has none.
+    /// Its bitmap. An array without redundancy has none.
     pub bitmap: Option<BitmapSetup>,
     /// Whether superblocks shall name a bitmap. `None` leaves each as it is: this opener keeps no
     /// bitmap.
@@ -149,22 +146,21 @@ pub struct ArraySetup {
     /// The partial parity logs of members and spares, if the array keeps such logs; only that of
     /// the bitmap file, if the array has one. Their records are replayed.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
-    /// Whether superblocks say of our own log that it counts.
+    /// Whether superblocks say that our own log counts.
     pub log_counts: bool,
-    /// Its write journal, which is to be written; none beside other logs, or a bitmap.
+    /// Its write journal, if it is to be written; none beside other logs, or a bitmap.
     pub journal: Option<JournalSetup>,
-    /// Whether superblocks do not say clean, or its journal has what was being written, though what
-    /// is in doubt may have been settled since: who is missing may hold what was being written, and
-    /// must not come back as if it had missed nothing.
+    /// Whether superblocks do not say clean, or the journal has entries. That may have been settled
+    /// since. But a missing member may hold part of those writes, and must not come back as if it
+    /// had missed none.
     pub is_unclean: bool,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// How its sectors are dealt out to shards.
+    /// How its sectors are distributed over shards.
     pub regions: Regions,
-    /// Sectors that background work is about, at most: as a shard says
-    /// ([`crate::Shard::block_sectors`]).
+    /// Sectors of a piece of background work, at most: [`crate::Shard::block_sectors`].
     pub work_sectors: u32,
-    /// Whether jobs wait until they are told to go on.
+    /// Whether jobs start paused.
     pub jobs_paused: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,

@@ -19,13 +19,13 @@ use crate::ids::MemberId;
 use crate::tuning::Patience;
 
 impl Array {
-    /// How long members are waited for, from now on. Until this is called they are for ever.
+    /// Sets how long the array waits for silent members. Before the first call it waits for ever.
     pub fn handle_patience(&mut self, now: Instant, patience: Patience) {
         self.away.patience = patience;
         self.step(now);
     }
 
-    /// How long members are waited for now.
+    /// How long the array waits for silent members.
     #[must_use]
     pub fn patience(&self) -> Patience {
         self.away.patience
@@ -37,7 +37,7 @@ impl Array {
         self.away.members.iter().map(|(member, away)| (*member, *away)).collect()
     }
 
-    /// A member that is away cannot come back: it has failed, and its slot waits no more.
+    /// A member that is away cannot come back: it has failed, and its slot no longer waits.
     pub fn handle_stays_away(&mut self, now: Instant, cause: Cause) {
         if let Some(AwayMember { slot, .. }) = self.away.ends(cause.member) {
             reached(Mark::StaysAway);
@@ -50,7 +50,7 @@ impl Array {
     #[must_use]
     pub fn may_return(&self, member: MemberId) -> bool {
         let may_come = self.may_change_members().is_ok() && self.consistency.are_logs_settled();
-        // Until its loss is recorded it is still a member to shards.
+        // Until its loss is recorded shards still see it as a member.
         self.away.has(member) && may_come && !self.roster.is_unrecorded(member)
     }
 
@@ -103,8 +103,8 @@ impl Array {
         Ok(())
     }
 
-    /// Whether the array can do without the member and those that are suspect, and knows what it
-    /// misses when it comes back.
+    /// Whether the array bears the loss of the member beside those that are suspect, and keeps
+    /// track of the writes that it misses.
     fn may_go_away(&self, slot: Slot, member: MemberId, is_suspect: impl Fn(Slot) -> bool) -> bool {
         if planted(Bug::GoesAwayAnyhow) {
             return self.may_change_members().is_ok();
@@ -125,7 +125,7 @@ impl Array {
         may_be && is_alone && !is_needed
     }
 
-    /// Whether the bitmap tells what a member misses that is out, from now on.
+    /// Whether the bitmap records the writes that a missing member misses from now on.
     fn tells_what_is_missed(&self) -> bool {
         self.consistency.tells_what_is_missed_since(self.superblocks.events())
     }

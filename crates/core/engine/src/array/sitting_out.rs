@@ -40,41 +40,39 @@ use crate::effect::Pace;
 use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
-/// How long a mean has to be beyond the limit.
+/// How long a mean must exceed the limit.
 const SLOW_FOR_MS: u64 = 500;
 
-/// How long a member that sits out has to be well, the first time, and in how many reports.
+/// How long a member must be well before it returns the first time, and in how many reports.
 const WELL_FOR_MS: u64 = 1000;
 const WELL_REPORTS: u32 = 5;
 
-/// How often that is doubled at most, and after how long the count begins anew.
+/// The most doublings of that time, and the time after which the count begins anew.
 const DOUBLINGS_MAX: u32 = 6;
 const CALM_MS: u64 = 60_000;
 
-/// While nothing is known of the siblings the limit is the least that counts and so much of it
-/// again: a half.
+/// Without figures of siblings, the limit is `min_ms` and this part of it more: a half.
 const LONE_PART: u64 = 2;
 
-/// A figure that is older than that says nothing.
+/// Older figures do not count.
 const FRESH_MS: u64 = 2000;
 
-/// A nanosecond count of milliseconds.
 pub(super) const MS: u64 = 1_000_000;
 
 /// The measurements of one member.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// Smoothed; as of when.
+    /// The smoothed mean, and its time.
     mean_ns: Option<(u64, Instant)>,
-    /// By shard: how long the oldest that had not ended had been under way when it was told.
+    /// By shard: the reported age of its oldest request in flight.
     oldest: BTreeMap<ShardIndex, u64>,
     slow_since: Option<Instant>,
     pub(super) out: Option<Out>,
-    /// How often it has come back lately, and when it did last.
+    /// How often it has come back lately, and the last time.
     returns: (u32, Option<Instant>),
 }
 
-/// Of a member that sits out.
+/// The state of a member that sits out.
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) since: Instant,
@@ -92,7 +90,7 @@ impl Watched {
         self.mean_ns.filter(|(_, at)| fresh(at)).map(|(mean_ns, _)| mean_ns)
     }
 
-    /// None if nothing is known.
+    /// The figure; `None` without measurements.
     fn figure_ns(&self, now: Instant) -> Option<u64> {
         let age = self.age_ns();
         match self.mean_ns(now) {
@@ -129,7 +127,7 @@ pub(super) struct SittingOut {
     pub(super) number: u64,
     /// Nanoseconds that members have sat out and come back from.
     pub(super) past_ns: u64,
-    /// When a shard told something last.
+    /// The time of the last report.
     pub(super) heard: Instant,
 }
 
@@ -158,7 +156,7 @@ impl SittingOut {
         self.members.get(&member).is_some_and(|watched| watched.out.is_some())
     }
 
-    /// The median of what the others do; none if nothing is known of them.
+    /// The median of the others' figures; `None` without measurements.
     fn siblings_ns(&self, now: Instant, member: MemberId) -> Option<u64> {
         let others = self.members.iter().filter(|(other, w)| **other != member && w.out.is_none());
         let mut figures: Vec<u64> = others.filter_map(|(_, w)| w.figure_ns(now)).collect();
@@ -166,7 +164,7 @@ impl SittingOut {
         figures.get(figures.len() / 2).copied()
     }
 
-    /// A shard has measured `member`.
+    /// Takes a shard's measurement of `member`.
     pub(super) fn note_pace(
         &mut self,
         now: Instant,

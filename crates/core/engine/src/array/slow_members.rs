@@ -15,7 +15,7 @@ use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
 impl Array {
-    /// When members are to sit out, from now on. Until this is called none does.
+    /// Sets when members sit out. Before the first call none does.
     pub fn handle_sit_out(&mut self, now: Instant, settings: SitOut) {
         self.sitting_out.settings = settings;
         if !settings.is_on {
@@ -29,7 +29,7 @@ impl Array {
         self.step(now);
     }
 
-    /// How members are watched now.
+    /// The current settings.
     #[must_use]
     pub fn sit_out(&self) -> SitOut {
         self.sitting_out.settings
@@ -60,7 +60,7 @@ impl Array {
         }
     }
 
-    /// A shard has measured a member.
+    /// Takes a shard's measurement of a member.
     pub(super) fn note_pace(
         &mut self,
         now: Instant,
@@ -96,7 +96,7 @@ impl Array {
         }
     }
 
-    /// A member is not one any more: those that sit out may be too many now.
+    /// A member has left: those that sit out may be too many now.
     pub(super) fn forget_pace(&mut self, member: MemberId) {
         let was_out = self.sitting_out.is_out(member);
         self.sitting_out.members.remove(&member);
@@ -133,7 +133,7 @@ fn survives(geometry: &Geometry, roster: &Roster, is_away: impl Fn(Slot) -> bool
     geometry.survives(&|slot| roster.is_lost_to_shards(slot) || is_away(slot))
 }
 
-/// Whether the level could do without `member`, too.
+/// Whether the level can also do without `member`.
 fn may_sit_out(geometry: &Geometry, roster: &Roster, known: &SittingOut, member: MemberId) -> bool {
     if planted(Bug::SitOutUnbounded) {
         return true;

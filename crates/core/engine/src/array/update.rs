@@ -17,7 +17,7 @@ use crate::bad_log::BadLogWrite;
 use crate::ids::MemberId;
 use crate::ranges::{BadBlocks, MemberRange};
 
-/// Role of one device as the superblocks' table shall say. Devices not listed are faulty.
+/// A device's role in the superblocks' table. Devices not listed are faulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceRole {
     /// The member.
@@ -30,7 +30,7 @@ pub struct DeviceRole {
     pub is_replacement: bool,
 }
 
-/// The write journal, as superblocks shall tell of it.
+/// The write journal, as superblocks record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalState {
     /// Its device.
@@ -41,38 +41,38 @@ pub struct JournalState {
     pub tail_sectors: u64,
 }
 
-/// The shape of the array, as superblocks shall say it; [`SuperblockShape`] has the words.
+/// The array's shape, as superblocks record it; [`SuperblockShape`] has the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeState {
-    /// Level; during a reshape as it was before.
+    /// Level; during a reshape the old one.
     pub level: Level,
-    /// md's number of the layout; during a reshape as it was before.
+    /// md's number of the layout; during a reshape the old one.
     pub layout: u32,
-    /// Sectors per chunk; during a reshape as it was before.
+    /// Sectors per chunk; during a reshape the old ones.
     pub chunk_sectors: u32,
     /// Sectors that the array uses of each member.
     pub member_size_sectors: u64,
-    /// Slots; during a reshape as they will be.
+    /// Slots; during a reshape the new number.
     pub raid_slots: u32,
-    /// The reshape under way. Where each member's data moves, `data_areas` says.
+    /// The reshape in progress. `data_areas` has each member's move.
     pub reshape: Option<Reshape>,
-    /// Data areas that change. Superblocks of the other members say what they said of theirs.
+    /// Data areas that change. Superblocks of other members keep theirs.
     pub data_areas: Vec<(MemberId, DataArea)>,
 }
 
 /// The part of a member that holds data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataArea {
-    /// Its first sector; during a reshape as it was before.
+    /// Its first sector; during a reshape the old one.
     pub offset_sectors: u64,
-    /// Sectors from there on.
+    /// Its length in sectors.
     pub size_sectors: u64,
     /// Its first sector when the reshape is over, if it moves.
     pub new_offset_sectors: Option<u64>,
 }
 
 impl ShapeState {
-    /// The shape that one member's superblock shall say.
+    /// The shape for one member's superblock.
     fn of_member(&self, member: MemberId, superblock: &Superblock) -> SuperblockShape {
         let said = superblock.shape();
         let kept = DataArea {
@@ -104,30 +104,31 @@ impl ShapeState {
 pub struct SuperblockState {
     /// The event counter.
     pub events: u64,
-    /// Zero while active; where redundancy agrees up to otherwise (`u64::MAX`: everywhere).
+    /// Zero while active; otherwise the offset below which redundancy agrees (`u64::MAX`:
+    /// everywhere).
     pub resync_offset: u64,
-    /// Every device that is part of the array.
+    /// Every device of the array.
     pub roles: Arc<[DeviceRole]>,
-    /// Members that do not hold all yet: how many sectors of their data area hold what they should.
+    /// Members that are still being filled: the sectors of their data area that are up to date.
     pub recovered: Arc<[(MemberId, u64)]>,
     /// Members whose bad-block log was written, and whether it names any range. Superblocks keep
     /// their statement about other members.
     pub bad_blocks: Arc<[(MemberId, bool)]>,
     /// Our own parity log names all sectors that may be in doubt; this is its place.
     pub log_counts: Option<LogHome>,
-    /// Whether there is a write-intent bitmap; none to leave what each says.
+    /// Whether the array has a write-intent bitmap; `None` keeps each superblock's statement.
     pub has_bitmap: Option<bool>,
     /// Places of members' partial parity logs; empty if no member has one.
     pub ppls: Arc<[(MemberId, PplPlace)]>,
-    /// The write journal, if there is one.
+    /// The write journal.
     pub journal: Option<JournalState>,
-    /// The array's shape; none to leave what each says.
+    /// The array's shape; `None` keeps each superblock's statement.
     pub shape: Option<Arc<ShapeState>>,
 }
 
 impl SuperblockState {
-    /// Whether both have the same table of devices: the superblocks of a member differ in the first
-    /// sector at most. In version 0.90 a member that does not hold all yet is a spare in the table.
+    /// Whether both have the same table of devices: then a member's superblocks differ in the first
+    /// sector at most. In version 0.90 a member that is still being filled is a spare in the table.
     /// The shape stands in the first sector, whatever the version
     /// ([`Superblock::apply_with_shape`]).
     pub(super) fn has_table_of(&self, other: &Self) -> bool {

@@ -100,21 +100,21 @@ impl Array {
 
     /// The write of a bad-block log is durable, or has failed.
     pub(super) fn bad_blocks_written(&mut self, member: MemberId, is_written: bool) {
-        // Superblocks say whether a log says anything.
+        // Superblocks record whether a log names any range.
         let is_news = self.bad_logs.ended(member, is_written);
         self.out.change_if(is_news);
         self.tell_bad_blocks(member);
     }
 
-    /// Shards believe what is not in a log, nor is about to be.
+    /// Gives shards the ranges of a member that its log names, or is about to.
     pub(super) fn tell_bad_blocks(&mut self, member: MemberId) {
         let Some(bad) = self.bad_logs.bad_blocks(member) else { return };
         let is_news = self.roster.set_bad_blocks(member, bad);
         self.out.publish_if(is_news);
     }
 
-    /// A member did not take again what it holds badly: it costs these sectors, if its log has room
-    /// for them, and else the member.
+    /// A member failed the rewrite of bad sectors. That costs these sectors if its log has room for
+    /// them, and otherwise the member.
     pub(super) fn is_unmended(&mut self, cause: Cause, range: BadRange) {
         let has_room = self.bad_logs.mark(cause.member, range);
         if !has_room {
@@ -198,8 +198,8 @@ impl Array {
         self.out.extend(effects);
     }
 
-    /// A slot that has no member gets a spare, or one whose member is to be replaced. Superblocks
-    /// say so before any shard writes to it.
+    /// Gives a slot without a member a spare, or one whose member has to be replaced. Superblocks
+    /// record it before any shard writes to it.
     fn take_spare(&mut self, now: Instant) {
         reached(Mark::SpareTaken);
         let Self { roster, away, .. } = self;

@@ -18,9 +18,9 @@ pub enum Gate {
     Closed,
     /// The superblocks say "active".
     Open,
-    /// Never: the array was opened for reading only.
+    /// Never: the array was opened read-only.
     ReadOnly,
-    /// Never again: more members were lost than the level can make up for.
+    /// Never again: more members were lost than the level bears.
     Broken,
 }
 
@@ -29,24 +29,23 @@ pub enum Gate {
 pub struct MemberView {
     /// Its name.
     pub id: MemberId,
-    /// The member that is to take its place: it takes every write that this one takes, and is not
-    /// read.
+    /// Its replacement: it takes every write that this one takes, and is not read.
     pub replacement: Option<MemberId>,
-    /// Ranges of that one that could not be made.
+    /// The replacement's ranges that could not be made.
     pub replacement_bad_blocks: Arc<BadBlocks>,
-    /// Sectors from the start of its data area that hold what they should; `u64::MAX` when all do.
+    /// Sectors from the start of its data area that are up to date; `u64::MAX` for all.
     pub recovered_sectors: u64,
-    /// Ranges beyond that which hold what they should as well: a client read them, and they were
-    /// made before their turn. No superblock tells of them.
+    /// Up-to-date ranges beyond that: a client read them, so they were made before their turn. No
+    /// superblock records them.
     pub ahead: Arc<MemberRanges>,
-    /// Ranges not to be read.
+    /// Its bad ranges.
     pub bad_blocks: Arc<BadBlocks>,
-    /// It is read only where no other copy is.
+    /// It is read only if no other copy exists.
     pub is_write_mostly: bool,
 }
 
 impl MemberView {
-    /// A member that holds all it should up to `recovered_sectors`, and nothing bad.
+    /// A member that is up to date below `recovered_sectors`, without bad ranges.
     #[must_use]
     pub fn new(id: MemberId, recovered_sectors: u64) -> Self {
         Self {
@@ -85,10 +84,10 @@ pub struct IntentView {
     pub bitmap: BitmapId,
     /// Bits that are durable on every member.
     pub open: Arc<Bits>,
-    /// Grows when bits are taken back: [`crate::effect::Report::Drained`] says when nothing is
-    /// under way any more that began before.
+    /// Grows when bits are taken back: [`crate::effect::Report::Drained`] reports that all earlier
+    /// writes have ended.
     pub revocation: u64,
-    /// Its marks say where no client has written: what clients give up is of interest.
+    /// Its marks record where no client has written, so the array needs clients' trims.
     pub is_lockless: bool,
     /// For a lockless bitmap: bits for sectors in which redundancy agrees only where a client has
     /// written. A client's data can be reconstructed there; parity is never modified by rmw. Other
@@ -101,28 +100,26 @@ pub struct IntentView {
 pub struct ArrayView {
     /// Grows with each view.
     pub epoch: u64,
-    /// Where bytes live. Families keep what they need of it from one view to the next.
+    /// The geometry. Families keep parts of it from one view to the next.
     pub geometry: Arc<Geometry>,
     /// Whether writes may start.
     pub gate: Gate,
-    /// Per slot its member, or nothing where one is missing or failed.
+    /// The member of each slot, or `None` if it is missing or failed.
     pub slots: Vec<Option<MemberView>>,
-    /// Redundancy agrees with the data below this sector of each member (md's resync offset in its
-    /// own unit: member sectors for levels 1, 4, 5, 6, array sectors for level 10); `u64::MAX` when
-    /// all of it does.
+    /// Redundancy agrees with the data below this offset, in md's unit: member sectors for levels
+    /// 1, 4, 5, 6, array sectors for level 10; `u64::MAX` for everywhere.
     pub resync_offset: u64,
     /// The risk that the operator accepted where redundancy may not agree.
     pub accepted_risk: Option<Arc<AcceptedRisk>>,
-    /// Of the sectors beyond that, those that these bits stand for are in doubt, and no others;
-    /// none where all are.
+    /// Beyond that offset, only sectors of these bits are in doubt; `None` if all are.
     pub doubt: Option<Arc<Bits>>,
     /// The write-intent bitmap, if the array has one.
     pub intent: Option<IntentView>,
     /// Whether members keep partial parity logs: no band is written before its entries are durable
     /// in the log of its parity's member ([`crate::effect::Report::WantLog`]).
     pub keeps_parity_logs: bool,
-    /// Whether there is a write journal: no band is written before its blocks are durable there
-    /// ([`crate::effect::Report::WantJournal`]).
+    /// Whether the array has a write journal: no band is written before its blocks are durable
+    /// there ([`crate::effect::Report::WantJournal`]).
     pub keeps_journal: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
@@ -137,14 +134,14 @@ impl ArrayView {
     }
 
     /// Whether redundancy was made to agree in all of these sectors, also where no client has
-    /// written: nearly always. Clients' writes that were interrupted are another question.
+    /// written. Clients' interrupted writes are another question.
     #[must_use]
     pub fn is_synced(&self, sectors: &Range<u64>) -> bool {
         let unsynced = self.intent.as_ref().and_then(|intent| intent.unsynced.as_ref());
         unsynced.is_none_or(|unsynced| !unsynced.has_any(unsynced.of(sectors)))
     }
 
-    /// Whether redundancy agrees with what clients have written to these sectors.
+    /// Whether redundancy agrees with clients' data in these sectors.
     #[must_use]
     pub fn may_solve(&self, sectors: Range<u64>) -> bool {
         let end = self.accepted_risk.as_ref().map_or(u64::MAX, |risk| risk.until_sectors);
@@ -153,14 +150,14 @@ impl ArrayView {
         beyond.is_empty() || self.doubt.as_ref().is_some_and(is_out_of_doubt)
     }
 
-    /// Whether what the member in `slot` holds is made of parity that may not agree: the risk of it
-    /// was accepted.
+    /// Whether the member in `slot` may be made from parity in doubt: the operator accepted the
+    /// risk.
     #[must_use]
     pub fn accepts_risk_of(&self, slot: Slot) -> bool {
         self.accepted_risk.as_ref().is_some_and(|risk| risk.slots.contains(&slot))
     }
 
-    /// The bits of the bitmap that stand for sectors of the array; none where there is no bitmap.
+    /// The bits that stand for these sectors of the array; `None` without a bitmap.
     #[must_use]
     pub fn bits_of(&self, start: LogicalSector, sectors: u32) -> Option<Range<u64>> {
         let intent = self.intent.as_ref()?;
@@ -210,7 +207,7 @@ impl ArrayView {
         own.or_else(|| is_replacement.then_some(&*member.replacement_bad_blocks))
     }
 
-    /// How many of the sectors from `start` on are alike: all of them readable in `slot`, or none.
+    /// The length of the longest run from `start` on that is all readable in `slot`, or all not.
     #[must_use]
     pub fn readable_alike(&self, slot: Slot, start: MemberSector, sectors: u64) -> u64 {
         let Some(member) = self.member(slot) else { return sectors };
@@ -222,8 +219,8 @@ impl ArrayView {
     }
 }
 
-/// Sectors of the array, in the unit in which md counts what is resynced: sectors of each member,
-/// or of the array on levels with copies. Of several chunks it is whole rows.
+/// Sectors of the array in md's unit of resync: sectors of each member, or of the array on levels
+/// with copies. Several chunks become whole rows.
 pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Range<u64> {
     let sectors = u64::from(sectors);
     let Geometry::Stripe(stripe) = geometry else { return start.0..start.0 + sectors };

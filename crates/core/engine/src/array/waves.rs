@@ -21,7 +21,7 @@
 
 use braid_geometry::{Geometry, Slot};
 
-/// Takes the next wave out of those that wait; a member without a slot can tear without harm.
+/// Takes the next wave out of `waiting`; a member without a slot can tear without harm.
 pub(crate) fn next_wave<T>(
     geometry: &Geometry,
     is_lost: &dyn Fn(Slot) -> bool,
@@ -34,7 +34,7 @@ pub(crate) fn next_wave<T>(
         let is_gone = |other: Slot| is_lost(other) || other == slot || taken.contains(&other);
         taken.len() < present.div_ceil(2) && geometry.survives(&is_gone)
     };
-    // A member that cannot be missed comes last, and alone.
+    // A member that the array cannot miss comes last, and alone.
     let is_borne = |(slot, _): &(Option<Slot>, T)| slot.is_none_or(|slot| bears(&[], slot));
     if !waiting.iter().any(is_borne) {
         return waiting.drain(..waiting.len().min(1)).map(|(_, item)| item).collect();

@@ -3,37 +3,31 @@
 
 use crate::array::order::{Activity, Around, Closing, FlushPurpose, Turn, Writes};
 
-/// How the caches stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Stage {
-    /// No flush is under way.
     #[default]
     Free,
-    /// Members are flushing.
     Flushing(FlushPurpose),
-    /// They have.
     Flushed(FlushPurpose),
 }
 
-/// A round in which every shard brings what it has answered to the members.
+/// A round in which every shard brings its acknowledged writes to the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Round {
-    /// None was begun.
+    /// No round has begun.
     #[default]
     None,
-    /// Shards are at it.
     UnderWay,
-    /// They are done; what came of it has not been used.
+    /// The round has ended, and its result is unused.
     Over,
 }
 
-/// Members' caches and clients' flushes at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
     /// Clients' flushes wait for a round to begin.
     pub(in crate::array) flush_wanted: bool,
-    /// The round for clients' flushes that came before.
+    /// The round for earlier flushes of clients.
     pub(in crate::array) round: Round,
     /// The last flush of an array that keeps no intent is done.
     pub(in crate::array) last_flush_done: bool,
@@ -41,36 +35,34 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) last_round: Round,
 }
 
-/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Shards bring what they have.
+    /// Shards write back.
     Wait,
-    /// The flush is made anew, without the member that failed.
+    /// Flush again, without the member that failed.
     FlushAgain,
-    /// Answer the clients whose flush it was.
+    /// Answer the clients of the flush.
     Answer,
     /// Write superblocks that say clean.
     TurnClean,
     /// Stay active.
     DropClose,
-    /// The machine that asked for the flush hears that it has ended.
+    /// Tell the machine that asked for the flush that it has ended.
     Ended(FlushPurpose),
     FlushForClients,
-    /// Ask the shards to bring what they have answered to the members.
+    /// Ask the shards to bring their acknowledged writes to the members.
     WriteBack,
     /// Flush all members, before superblocks turn clean or the array stops.
     FlushLast,
-    /// Ask the shards of a broken array for what they still have.
+    /// Ask the shards of a broken array for their remaining writes.
     LastRound,
 }
 
-/// The table.
 pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
     settle(facts, around).map(|action| (Turn::Settle, action)).or_else(|| begin(facts, around))
 }
 
-/// Flushes that have ended count.
+/// Uses ended flushes.
 fn settle(facts: &Facts, around: &Around) -> Option<Action> {
     let flush_again = around.unrecorded && around.writes != Writes::Broken;
     match facts.stage {
@@ -84,11 +76,10 @@ fn settle(facts: &Facts, around: &Around) -> Option<Action> {
     }
 }
 
-/// Flushes and rounds begin.
 fn begin(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
     let Facts { round, last_round, .. } = *facts;
     let Around { on_disk, writes, to_record_absent, caches_free: free, stops, .. } = *around;
-    // Flushes of clients do not count on what no superblock says yet.
+    // A client's flush must not rely on a state that no superblock records yet.
     let is_recorded = !around.is_to_record() && !to_record_absent;
     let is_drained = around.superblocks_free && around.closing == Closing::Drained;
     let last = stops && writes == Writes::Broken;

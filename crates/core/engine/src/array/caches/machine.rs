@@ -14,15 +14,14 @@ use crate::array::set::Set;
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::request::Fault;
 
-/// See [`super`].
 #[derive(Debug, Default)]
 pub(in crate::array) struct Caches {
-    /// The purpose for which members are being flushed, or have been.
+    /// The purpose of the current flush of members.
     flushing: Option<FlushPurpose>,
     queue: Vec<RequestId>,
-    /// Those whose round of writing back is under way or over.
+    /// Flushes whose write-back round is running or over.
     written_back: Vec<RequestId>,
-    /// Shards that have not yet told that the round is over.
+    /// Shards that have not reported the end of the round.
     unwritten: Set<ShardIndex>,
     round: u64,
     running: Vec<RequestId>,
@@ -31,17 +30,16 @@ pub(in crate::array) struct Caches {
     lost: bool,
     /// Members that have been written since their last flush began.
     unflushed: Set<MemberId>,
-    /// Members that are being flushed.
     missing: Set<MemberId>,
     /// The final flush of an array that keeps no intent is done.
     last_flush_done: bool,
-    /// The last round of writing back of a broken array has been asked for: it comes before the
-    /// array says that it has stopped.
+    /// The last write-back round of a broken array was requested: it comes before the array reports
+    /// that it has stopped.
     last_round: bool,
 }
 
 impl Caches {
-    /// Data written before the array was opened may be in these members' caches still.
+    /// Data written before the array was opened may still be in these members' caches.
     pub(in crate::array) fn new(members: impl Iterator<Item = MemberId>) -> Self {
         let mut caches = Self::default();
         caches.unflushed.extend(members);
@@ -67,24 +65,24 @@ impl Caches {
         }
     }
 
-    /// Whether members are being flushed before logs are written over.
+    /// Whether members are being flushed before logs are overwritten.
     pub(in crate::array) fn flush_for_logs(&self) -> bool {
         self.flushing == Some(FlushPurpose::Logs)
     }
 
-    /// Whether no flush is under way, and every client's is answered.
+    /// Whether no flush is in flight, and every client's is answered.
     pub(in crate::array) fn are_idle(&self) -> bool {
         let Self { flushing, queue, written_back, running, .. } = self;
         flushing.is_none() && queue.is_empty() && written_back.is_empty() && running.is_empty()
     }
 
-    /// Whether what clients were told of may not be on stable storage: a flush failed without a
-    /// member to take over, or an answered write was lost.
+    /// Whether acknowledged data may not be durable: a flush failed on a member that the level
+    /// needed, or an acknowledged write was lost.
     pub(in crate::array) fn have_failed(&self) -> bool {
         self.failed || self.lost
     }
 
-    /// A client asks that every write answered so far be on stable storage.
+    /// Takes a client's flush of every write acknowledged so far.
     pub(in crate::array) fn want_flush(&mut self, request: RequestId) {
         self.queue.push(request);
     }
@@ -97,7 +95,7 @@ impl Caches {
         self.lost = true;
     }
 
-    /// A shard has brought what it had answered when this round began to the members.
+    /// A shard has finished the round.
     pub(in crate::array) fn is_written_back(&mut self, shard: ShardIndex, round: u64) {
         assert!(round <= self.round, "no round is over before it is asked for");
         if round == self.round {
@@ -110,9 +108,9 @@ impl Caches {
         assert!(self.missing.remove(&member), "this flush was not asked for");
     }
 
-    /// And it failed; `is_alone` if no other makes up for the member.
+    /// The flush failed; `is_alone` if the level does not bear the member's loss.
     pub(in crate::array) fn flush_failed(&mut self, member: MemberId, is_alone: bool) {
-        // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
+        // A failed flush cannot be repeated: the cache's content is gone (fsyncgate).
         self.failed |= is_alone;
         if planted(Bug::FailedFlushForgotten) {
             return;
@@ -120,7 +118,7 @@ impl Caches {
         self.unflushed.insert(member);
     }
 
-    /// Of these members those are flushed that need it.
+    /// Flushes those of these members that need it.
     pub(in crate::array) fn flush(
         &mut self,
         purpose: FlushPurpose,
@@ -152,8 +150,8 @@ impl Caches {
         self.flushing = Some(purpose);
     }
 
-    /// Answered writes are on their way to the members first. This is no task: a shard may
-    /// need a view, hence superblocks, to get there.
+    /// Begins a round of writing back. It is no task: a shard may need a view, hence superblocks,
+    /// to finish.
     pub(in crate::array) fn write_back(&mut self, shards: u16, out: &mut Outbox) {
         let Self { queue, written_back, unwritten, round, .. } = self;
         assert!(written_back.is_empty() && unwritten.is_empty(), "one round at a time");
@@ -163,14 +161,13 @@ impl Caches {
         out.push(ArrayEffect::WriteBack { round: *round });
     }
 
-    /// Writes that the shards of a broken array still have may be of use, and name
-    /// memory.
+    /// The remaining writes of a broken array's shards may be of use, and name memory.
     pub(in crate::array) fn begin_last_round(&mut self, shards: u16, out: &mut Outbox) {
         self.last_round = true;
         self.write_back(shards, out);
     }
 
-    /// The round is over: members are flushed for these clients next.
+    /// The round is over: flush members for these clients next.
     pub(in crate::array) fn serve_clients(&mut self) {
         let Self { running, written_back, unwritten, .. } = self;
         assert!(running.is_empty(), "one flush at a time");
@@ -178,14 +175,13 @@ impl Caches {
         std::mem::swap(running, written_back);
     }
 
-    /// The flush has ended.
     pub(in crate::array) fn end_flush(&mut self) {
         assert!(self.missing.is_empty(), "I5, I8: every member has ended its flush");
         assert!(self.flushing.take().is_some(), "one was under way");
     }
 
-    /// A member failed the flush, or another way, meanwhile. Its loss is recorded first, then the
-    /// round is run again over the survivors, and only then are the clients answered (I4).
+    /// A member failed the flush, or in another way meanwhile. Its loss is recorded first, then the
+    /// round is repeated with the survivors, and only then are the clients answered (I4).
     pub(in crate::array) fn flush_again(&mut self) {
         reached(Mark::FlushAgain);
         assert_eq!(self.flushing, Some(FlushPurpose::Clients), "the last flush is not repeated");
@@ -193,7 +189,7 @@ impl Caches {
         self.queue.append(&mut self.running);
     }
 
-    /// Clients are answered: well, unless what they wrote may be lost.
+    /// Answers clients: with success, unless their writes may be lost.
     pub(in crate::array) fn answer(&mut self, is_broken: bool, out: &mut Outbox) {
         self.end_flush();
         let failed = std::mem::take(&mut self.failed);
@@ -210,7 +206,7 @@ impl Caches {
         self.last_flush_done = true;
     }
 
-    /// The array has broken: it does not turn clean any more.
+    /// The array has broken: it never turns clean again.
     pub(in crate::array) fn forget_last(&mut self) {
         (self.last_flush_done, self.last_round) = (false, false);
     }

@@ -1,7 +1,8 @@
 //! Members' volatile caches, and the flushes that clients and the array's other machines ask for.
 //!
-//! One flush at a time. A member that was not written since its last flush is flushed for no
-//! client. It does not know superblocks: the array says what no flush may be answered before.
+//! One flush at a time. Clients' flushes skip a member without writes since its last flush. This
+//! directory does not know superblocks: the array says which updates a flush's answer has to wait
+//! for.
 
 mod decide;
 mod machine;

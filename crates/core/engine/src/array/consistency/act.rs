@@ -1,4 +1,4 @@
-//! Carrying consistency's decisions out, and what shards and members say of it.
+//! Carries consistency's decisions out, and takes the reports of shards and members.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,18 +24,17 @@ use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{BitmapId, MemberId, ShardIndex};
 
-/// A wish of an action to the rest of the array.
+/// A request of an action to the rest of the array.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) enum Ask {
     Flush(FlushPurpose),
     /// A device becomes the array's journal.
     JournalComes(JournalSetup),
-    /// It is that no more.
+    /// It leaves.
     JournalGoes,
 }
 
 impl Consistency {
-    /// Does what is to be done next.
     pub(in crate::array) fn act(
         &mut self,
         action: Action,
@@ -141,7 +140,6 @@ impl Consistency {
         None
     }
 
-    /// Members have ended a flush that was asked for here.
     pub(in crate::array) fn is_flushed(
         &mut self,
         purpose: FlushPurpose,
@@ -159,7 +157,7 @@ impl Consistency {
         }
     }
 
-    /// Members that come get an empty log; or the journal gets an empty block.
+    /// Gives new members an empty log, or the journal an empty block.
     fn make_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
         if let Some(journal) = self.logs.journal_mut() {
             let record = journal.make();
@@ -171,7 +169,7 @@ impl Consistency {
         ask_for_logs(records, out);
     }
 
-    /// Records that shards want go to the members with the parity, or into the journal.
+    /// Writes the records that shards wait for, to the members with the parity or into the journal.
     fn write_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
         if let Some(journal) = self.logs.journal_mut() {
             let record = journal.write();
@@ -183,7 +181,7 @@ impl Consistency {
     }
 
     fn grant_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
-        // A record of the journal is on its device alone.
+        // Only the journal's device has its records.
         let has_unrecorded = self.intent_ground(ground).has_unrecorded;
         let is_recorded = !has_unrecorded || self.logs.journal().is_some();
         assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
@@ -196,8 +194,8 @@ impl Consistency {
         }
     }
 
-    /// Superblocks say clean: the next tell of logs, or of none. If a member without room for a log
-    /// joined meanwhile, nothing changes.
+    /// Superblocks say clean: the next ones record the new logs, or none. If a member without room
+    /// for a log joined meanwhile, nothing changes.
     fn change_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) -> Option<Ask> {
         let is_still = ground.on_disk == Activity::Clean;
         assert!(is_still, "I3: nothing is written that is not logged, or logged in part");
@@ -240,7 +238,7 @@ impl Consistency {
     fn drop_logs(&mut self, out: &mut Outbox) {
         assert!(self.log_change.is_left(), "no superblock names what is dropped");
         self.log_change.is_over();
-        // Of a log that was lost in the midst of writes: superblocks say that it does not count.
+        // The log was lost while writes were in flight: superblocks say that it does not count.
         let waiting: Vec<_> = self.parity().waiting().collect();
         self.logs = Logs::None;
         for (shard, ticket) in waiting {
@@ -249,7 +247,7 @@ impl Consistency {
         out.publish();
     }
 
-    /// The next superblocks tell of the bitmap, or of none.
+    /// Has the next superblocks name the bitmap, or none.
     fn change_bitmap(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
         let made = self.bitmap_change.begin(self.intent.is_some());
         reached(if made.is_some() { Mark::BitmapMade } else { Mark::BitmapGivenUp });
@@ -268,8 +266,8 @@ impl Consistency {
         out.change();
     }
 
-    /// A resync of what is due has passed all sectors below `to`, but for those that it could not
-    /// do; members are flushed.
+    /// A resync of due runs has passed all sectors below `to`, except `failed`; members are
+    /// flushed.
     pub(in crate::array) fn is_synced(&mut self, to: u64, failed: &[Range<u64>], out: &mut Outbox) {
         out.publish_if(self.intent().is_synced(to, failed));
     }
@@ -289,7 +287,7 @@ impl Consistency {
             MetadataArea::Bitmap => self.intent().is_written(now, member, is_well),
             MetadataArea::ParityLog => self.parity().is_written(member, is_well),
             MetadataArea::Journal => {
-                // None if its device went while its first block was being written.
+                // None if its device left while its first block was being written.
                 let journal = self.logs.journal_mut();
                 if let Some(rest) = journal.and_then(|one| one.is_written(is_well)) {
                     let record = MetadataRecord::Journal(rest, JournalPiece::Rest);
@@ -310,15 +308,15 @@ impl Consistency {
         if self.logs.parity().is_some() {
             self.log_change.is_lost();
         } else if self.log_change.is_wanted() {
-            // Nothing is made in it any more.
+            // It makes no more changes.
             self.log_change.is_over();
         }
         out.change();
         out.notice(Notice::BitmapFileLost { member: cause.member, cause });
     }
 
-    /// The journal's device has failed. True if no member says that there is one: then it is given
-    /// up, and nothing was changed.
+    /// The journal's device has failed. True if no member's superblock names it: then it is dropped
+    /// without a change.
     pub(in crate::array) fn journal_fails(&mut self, out: &mut Outbox) -> bool {
         let is_untold = self.log_change.is_journal_untold();
         if is_untold {
@@ -331,15 +329,15 @@ impl Consistency {
         is_untold
     }
 
-    /// The bitmap of this name, unless it has been given up since: a shard that waits for bits asks
-    /// again for those of another.
+    /// The bitmap of this name, unless it was dropped since: a shard that waits for bits requests
+    /// those of the new one.
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
         let is_this = intent.id() == name;
         is_this.then_some(intent)
     }
 
-    /// Takes what a shard has to say of bits, records and journal.
+    /// Takes a shard's report about bits, records or journal.
     pub(in crate::array) fn handle_report(
         &mut self,
         shard: ShardIndex,

@@ -38,7 +38,7 @@ use crate::ids::{BitmapId, MemberId};
 /// `None` drops the bitmap, `Some` replaces it.
 type Wish = Option<NewBitmap>;
 
-/// A bitmap that is to be made.
+/// A bitmap to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBitmap {
     /// Its superblock.
@@ -51,12 +51,12 @@ pub struct NewBitmap {
 enum Stage {
     Settled,
     Wanted(Wish),
-    /// Superblocks are to say that there is one.
+    /// Superblocks must name the new bitmap.
     MadeToBeSaid,
     /// Superblocks must say that there is no bitmap, or, for a file, count events that the file
     /// does not have. Then the wish follows.
     ToBeLeft(Wish),
-    /// They say that there is none. It is followed by this.
+    /// Superblocks name none. Then the wish follows.
     Left(Wish),
 }
 
@@ -65,17 +65,18 @@ enum Stage {
 pub(super) struct BitmapChange {
     stage: Stage,
     names: Option<bool>,
-    /// The last that was made.
+    /// The newest bitmap's name.
     newest: BitmapId,
 }
 
 impl BitmapChange {
-    /// `names` is what superblocks say from the first update on; none if they are left as they are.
+    /// `names`: whether superblocks name a bitmap from the first update on; `None` keeps each one's
+    /// statement.
     pub(super) fn new(names: Option<bool>) -> Self {
         Self { stage: Stage::Settled, names, newest: BitmapId::default() }
     }
 
-    /// Whether superblocks are to name a bitmap; none if what each says is to stay.
+    /// Whether superblocks shall name a bitmap; `None` keeps each one's statement.
     pub(super) fn names(&self) -> Option<bool> {
         self.names
     }
