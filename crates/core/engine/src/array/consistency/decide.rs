@@ -1,8 +1,8 @@
-//! The next action for consistency: a pure table from facts to one action.
+//! Decides consistency's next action: a pure table from facts to one action.
 //!
-//! The tables of bits and logs say which action each wants ([`super::intent`],
-//! [`super::parity_logs`], [`super::journal`]); this one says when it may be, beside superblocks
-//! and members' caches. The first row that fits is taken.
+//! The tables of bits and logs return the action that each wants ([`super::intent`],
+//! [`super::parity_logs`], [`super::journal`]). This one decides when it is allowed beside
+//! superblocks and members' caches. The first row that fits is taken.
 //! [check: what_is_kept_changes_only_where_it_may]
 
 use super::intent::IntentAction;
@@ -10,45 +10,38 @@ use super::log_change::Changing;
 use super::parity_logs::LogAction;
 use crate::array::order::{Activity, Around, Turn, Writes};
 
-/// Bitmap, logs, journal and their changes at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
-    /// The action that the bitmap wants.
     pub(in crate::array) bits: IntentAction,
-    /// Members are writing their bitmaps.
     pub(in crate::array) bits_out: bool,
-    /// A bitmap is to be made, or given up.
+    /// A bitmap is going to be made or dropped.
     pub(in crate::array) bitmap_change: bool,
-    /// No superblock names the bitmap any more, and neither shards nor members are at work on it.
+    /// No superblock names the bitmap any more, and neither shards nor members have requests for
+    /// it.
     pub(in crate::array) bitmap_left: bool,
-    /// Whether logs are to be made, or given up.
     pub(in crate::array) log_change: Changing,
-    /// The action that parity logs want, or the journal.
     pub(in crate::array) logs: LogAction,
-    /// Members are writing them.
     pub(in crate::array) logs_out: bool,
-    /// The journal has room that superblocks do not say is free.
+    /// The journal has free room that superblocks do not record yet.
     pub(in crate::array) tail_unsaid: bool,
 }
 
-/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Make logs, or give up those that there are: the next superblocks say so.
+    /// Make or drop logs: the next superblocks record it.
     ChangeLogs,
-    /// Wipe out what is left to be found of logs that were given up.
+    /// Wipe out the remaining heads of dropped logs.
     WipeLogs,
     /// Forget logs that no superblock names any more.
     DropLogs,
     /// Forget a bitmap that no superblock names any more.
     DropBitmap,
-    /// Make a bitmap, or give up the one that there is: the next superblocks say so.
+    /// Make or drop a bitmap: the next superblocks record it.
     ChangeBitmap,
     Bits(IntentAction),
     Logs(LogAction),
 }
 
-/// The table.
 pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
     if around.writes != Writes::Allowed {
         return None;
@@ -89,7 +82,6 @@ mod tests {
         around: Around,
     }
 
-    /// Every combination of facts, in every surrounding.
     fn for_all(mut check: impl FnMut(&Facts, &Around)) {
         use IntentAction::{Ask, Clear, Flush, Forget, Open, Revoke, Wait, Write};
         let axes: [Axis<'_, Case>; 5] = [

@@ -1,4 +1,4 @@
-//! Folding consistency into the small value that decisions are made from.
+//! Folds consistency into the small value that decisions are made from.
 
 use braid_sim_hooks::{Bug, spoiled};
 use smallvec::SmallVec;
@@ -32,12 +32,12 @@ impl Consistency {
         }
     }
 
-    /// Whether an update of superblocks waits for what bitmaps and logs are to say before.
+    /// Whether an update of superblocks waits for bitmaps or logs.
     pub(in crate::array) fn holds_up(&self, ground: &Ground<'_>) -> bool {
         self.is_behind(ground) || self.lacks_logs(ground)
     }
 
-    /// Whether a member is out, or the bitmap file, and no superblock says so.
+    /// Whether a member or the bitmap file is lost, and no superblock records it.
     fn has_unrecorded(&self, ground: &Ground<'_>) -> bool {
         ground.roster.has_unrecorded() || self.is_file_leaving()
     }
@@ -48,8 +48,8 @@ impl Consistency {
         decide_intent(&intent.facts(now, &self.intent_ground(ground), is_awaited))
     }
 
-    /// Whether no superblock names the bitmap any more, and neither shards nor members are at work
-    /// on it, nor on logs in its file.
+    /// Whether no superblock names the bitmap any more, and neither shards nor members have
+    /// requests for it, or for logs in its file.
     fn is_bitmap_left(&self) -> bool {
         let is_at_work = self.intent.as_ref().is_some_and(Intent::is_at_work);
         let has_logs = self.file.is_some() && self.logs.parity().is_some();
@@ -66,7 +66,7 @@ impl Consistency {
             LogChange::Made | LogChange::GivenUp => Changing::UnderWay,
             LogChange::JournalMade { .. } | LogChange::JournalGivenUp => Changing::UnderWay,
             LogChange::Left if logs().is_out() || ground.flushes_for_logs => Changing::UnderWay,
-            // A file that could not be written is believed no more, and not asked again.
+            // A file that failed a write is believed no more, and not written again.
             LogChange::Left if self.is_file_out() => Changing::Over,
             LogChange::Left => {
                 let is_over = logs().are_wiped_out(self.targets(ground).into_iter());
@@ -84,8 +84,8 @@ impl Consistency {
         }
     }
 
-    /// Whether an update waits for the parity logs of members that come, or for the block that it
-    /// calls the journal's tail.
+    /// Whether an update waits for new members' parity logs, or for the block that it names as the
+    /// journal's tail.
     fn lacks_logs(&self, ground: &Ground<'_>) -> bool {
         let Some(Awaiting { news, .. }) = ground.awaiting else { return false };
         let lacks = |logs: &ParityLogs| logs.lacks(self.targets(ground).into_iter(), news);
@@ -109,7 +109,7 @@ impl Consistency {
         is_waited_for && self.intent.as_ref().is_some_and(is_behind)
     }
 
-    /// The news of an update, as far as parity logs go.
+    /// The subject of an update, for parity logs.
     pub(super) fn news_of(&self, becomes: Activity, ground: &Ground<'_>) -> News {
         let was_drained = ground.on_disk == Activity::Clean || becomes == Activity::Clean;
         match was_drained {
@@ -118,7 +118,7 @@ impl Consistency {
         }
     }
 
-    /// The bitmap's view of consistency and array.
+    /// The array's state as the bitmap reads it.
     pub(super) fn intent_ground(&self, ground: &Ground<'_>) -> IntentGround {
         let Ground { events, on_disk, resync_offset, may_write, .. } = *ground;
         let has_unrecorded = self.has_unrecorded(ground);

@@ -38,42 +38,40 @@ pub(super) enum LogWish {
     /// Logs at these places.
     Logs(BTreeMap<MemberId, LogPlace>),
     Journal(JournalSetup),
-    /// None of them.
     Nothing,
 }
 
-/// The change, if there is one.
+/// The progress of the change.
 #[derive(Clone, Debug)]
 pub(super) enum LogChange {
     Settled,
     Wanted(LogWish),
-    /// Superblocks are to say that there are logs now.
+    /// Superblocks must name the new logs.
     Made,
-    /// They are to say that there are none.
+    /// Superblocks must name no logs.
     GivenUp,
-    /// They are to say that there is a journal; whether members may say so already.
+    /// Superblocks must name the new journal; whether members' superblocks may name it already.
     JournalMade {
         is_told: bool,
     },
-    /// They are to say that there is none.
+    /// Superblocks must name no journal.
     JournalGivenUp,
     /// Superblocks say so. The remaining heads of our own log must be wiped out.
     Left,
 }
 
-/// How it stands, for the table of the array.
+/// The progress, for the array's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Changing {
-    /// Nothing is to be changed.
     #[default]
     No,
-    /// It begins when superblocks say clean: logs are made, or given up.
+    /// The change begins when superblocks say clean: logs are made, or dropped.
     Wanted { makes: bool },
-    /// Superblocks are to say it, or members are writing.
+    /// Superblocks must record the change, or members are writing.
     UnderWay,
-    /// Members are to wipe out what is left.
+    /// Members must wipe out the remaining heads.
     ToWipe,
-    /// Nothing is left.
+    /// No heads remain.
     Over,
 }
 
@@ -82,17 +80,16 @@ impl LogChange {
         matches!(self, Self::Settled)
     }
 
-    /// It has not begun.
     pub(super) fn is_wanted(&self) -> bool {
         matches!(self, Self::Wanted(_))
     }
 
-    /// Logs are there, and superblocks are not to name them.
+    /// Logs exist, and superblocks must not name them.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self, Self::GivenUp | Self::Left)
     }
 
-    /// Logs are there, and superblocks are to name them.
+    /// Logs exist, and superblocks must name them.
     pub(super) fn is_made(&self) -> bool {
         matches!(self, Self::Made)
     }
@@ -106,7 +103,7 @@ impl LogChange {
         *self = Self::Wanted(wish);
     }
 
-    /// Superblocks are to say it next, of an array that has a journal or has none.
+    /// Has the next superblocks record the change of an array with or without a journal.
     pub(super) fn begin(&mut self, has_journal: bool) -> LogWish {
         let Self::Wanted(wish) = std::mem::replace(self, Self::Settled) else {
             panic!("only what was asked for is done")
@@ -127,12 +124,12 @@ impl LogChange {
         }
     }
 
-    /// Superblocks are to say that there is a journal.
+    /// Superblocks must name a new journal.
     pub(super) fn is_journal_made(&self) -> bool {
         matches!(self, Self::JournalMade { .. })
     }
 
-    /// The same, and no member's says so.
+    /// A new journal is not yet in any member's superblock.
     pub(super) fn is_journal_untold(&self) -> bool {
         matches!(self, Self::JournalMade { is_told: false })
     }
@@ -143,7 +140,7 @@ impl LogChange {
         *self = Self::GivenUp;
     }
 
-    /// Superblocks say it.
+    /// Superblocks record the change.
     pub(super) fn is_said(&mut self) {
         match self {
             Self::Made | Self::JournalMade { .. } | Self::JournalGivenUp => *self = Self::Settled,
@@ -152,7 +149,7 @@ impl LogChange {
         }
     }
 
-    /// All is as it was, or as it was to be.
+    /// The change is done, or undone.
     pub(super) fn is_over(&mut self) {
         *self = Self::Settled;
     }

@@ -1,5 +1,5 @@
-//! The state of consistency: what is kept, a person's wishes, and the words to superblocks, shards
-//! and jobs are told of it.
+//! The state of consistency: the logs that are kept, the operator's wishes, and the answers to
+//! superblocks, shards and jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,40 +55,38 @@ impl Logs {
     }
 }
 
-/// See [`super`].
 #[derive(Debug)]
 pub(in crate::array) struct Consistency {
-    /// The bitmap, if there is one.
     pub(super) intent: Option<Intent>,
     pub(super) bitmap_change: BitmapChange,
     /// The file with the bitmap and our own log, if they are not on members.
     pub(super) file: Option<MemberId>,
     pub(super) logs: Logs,
     pub(super) log_change: LogChange,
-    /// Members that wait, and were in the array before.
+    /// Spares that were members before.
     returning: BTreeMap<MemberId, Returns>,
 }
 
-/// The word of an update of superblocks about consistency.
+/// Consistency's part of an update of superblocks.
 #[derive(Debug)]
 pub(in crate::array) struct Said {
-    /// Its news for logs, whatever changes while it is written.
+    /// The update's subject for logs, fixed at its begin.
     pub(in crate::array) news: News,
-    /// Our own log counts, and where it is.
+    /// The place of our own log, if it counts.
     pub(in crate::array) log_counts: Option<LogHome>,
     pub(in crate::array) has_bitmap: Option<bool>,
     pub(in crate::array) ppls: Arc<[(MemberId, PplPlace)]>,
     pub(in crate::array) journal: Option<JournalState>,
-    /// Whose superblock comes first: a journal that members name is there.
+    /// The member whose superblock comes first: a journal exists that members name.
     pub(in crate::array) first: Option<MemberId>,
     /// A file has the bitmap, or our own log.
     pub(in crate::array) is_in_file: bool,
-    /// The bitmap file is written no more: it counts beyond what the file has.
+    /// The bitmap file is no longer written: the update counts beyond the file's events.
     pub(in crate::array) leaves_file: bool,
 }
 
 impl Consistency {
-    /// Takes what is its own out of the setup of an array.
+    /// Takes its own part out of an array's setup.
     pub(in crate::array) fn new(setup: &mut ArraySetup) -> Self {
         let bitmap = setup.bitmap.take();
         let bitmap = bitmap.map(|one| Intent::new(BitmapId::default(), one, setup.resync_offset));
@@ -116,27 +114,25 @@ impl Consistency {
         self.file
     }
 
-    /// Whether parity logs are kept; if so, whether shards have everything logged.
+    /// Whether shards log every write; `None` without parity logs.
     pub(in crate::array) fn logs_parity(&self) -> Option<bool> {
         self.logs.parity().map(ParityLogs::is_on)
     }
 
-    /// The journal's device.
     pub(in crate::array) fn journal_member(&self) -> Option<MemberId> {
         self.logs.journal().map(Journal::member)
     }
 
-    /// Whether what is being written is logged or journaled.
+    /// Whether writes are logged or journaled.
     pub(in crate::array) fn has_logs(&self) -> bool {
         !self.logs.are_none()
     }
 
-    /// The bitmap, as shards see it.
     pub(in crate::array) fn view(&self) -> Option<IntentView> {
         self.intent.as_ref().map(Intent::view)
     }
 
-    /// Bits beyond the resync offset that are in doubt; none where all are.
+    /// Bits beyond the resync offset that are in doubt; `None` if all are.
     pub(in crate::array) fn doubt(&self) -> Option<&Arc<Bits>> {
         self.intent.as_ref().and_then(Intent::doubt)
     }
@@ -147,47 +143,46 @@ impl Consistency {
         self.intent.as_ref().and_then(Intent::lazy)
     }
 
-    /// When there is something to do though nothing else happens.
+    /// The next time at which consistency acts without an event.
     pub(in crate::array) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
         self.intent.as_ref()?.poll_timeout(&self.intent_ground(ground))
     }
 
-    /// Whether no logs are being made or given up.
+    /// Whether no change of logs is in progress.
     pub(in crate::array) fn are_logs_settled(&self) -> bool {
         self.log_change.is_settled()
     }
 
-    /// Whether the bitmap file is written no more, whatever superblocks say yet.
+    /// Whether the bitmap file is no longer written, whatever superblocks say yet.
     pub(super) fn is_file_out(&self) -> bool {
         let change = &self.bitmap_change;
         self.file.is_some() && (change.is_leaving() || change.is_left())
     }
 
-    /// Whether the bitmap file is written no more, and superblocks do not count beyond it yet.
+    /// Whether the bitmap file is no longer written, and superblocks do not count beyond it yet.
     pub(in crate::array) fn is_file_leaving(&self) -> bool {
         self.file.is_some() && self.bitmap_change.is_leaving()
     }
 
-    /// Whether redundancy was made to agree everywhere, but for what was being written: only
-    /// a lockless bitmap knows where it was not.
+    /// Whether redundancy was made to agree everywhere, except for writes in flight: only a
+    /// lockless bitmap may have other places.
     pub(super) fn is_made(&self) -> bool {
         self.intent.as_ref().is_none_or(Intent::is_made)
     }
 
-    /// Whether the bitmap tells what a member misses that is out since this count of events.
+    /// Whether the bitmap records the writes that a member missed since this event count.
     pub(in crate::array) fn tells_what_is_missed_since(&self, events: u64) -> bool {
         self.missed_since(events).is_some() && self.are_logs_settled()
     }
 
-    /// Whether a device may come that waits as a spare: it may have been looked at before logs were
-    /// made.
+    /// Whether a device may become a spare: its room may have been checked before logs were made.
     pub(in crate::array) fn may_come(&self, newcomer: &SpareSetup) -> bool {
         let has_place =
             self.logs.parity().is_none() || self.file.is_some() || newcomer.parity_log.is_some();
         has_place && self.are_logs_settled()
     }
 
-    /// It waits from now on.
+    /// Notes a new spare.
     pub(in crate::array) fn waits(&mut self, newcomer: &SpareSetup) {
         let SpareSetup { id, returns, parity_log, .. } = *newcomer;
         let parity_log = parity_log.filter(|_| self.file.is_none());
@@ -228,7 +223,7 @@ impl Consistency {
         (held, kept_sectors)
     }
 
-    /// A member that waited has its place.
+    /// A spare has a slot.
     pub(in crate::array) fn has_come(&mut self, member: MemberId) {
         self.returning.remove(&member);
     }
@@ -237,7 +232,8 @@ impl Consistency {
         self.intent.as_ref().and_then(|intent| intent.missed_since(events))
     }
 
-    /// An update of superblocks begins: what it says. It is clean if no write can be under way.
+    /// Returns consistency's part of an update of superblocks that begins. A clean update begins
+    /// only while no write can be in flight.
     pub(in crate::array) fn update_begins(
         &mut self,
         becomes: Activity,
@@ -292,7 +288,7 @@ impl Consistency {
         }
     }
 
-    /// An update says all that is so; `leaves_file` is what it says of a bitmap file.
+    /// An update records the current state; `leaves_file` if it counts beyond the bitmap file.
     pub(in crate::array) fn is_said(&mut self, leaves_file: bool, out: &mut Outbox) {
         // An update that began before the file was lost does not record the loss.
         if leaves_file || !self.is_file_leaving() {
@@ -307,7 +303,7 @@ impl Consistency {
         }
     }
 
-    /// Members are flushed, no write is under way, and superblocks are about to say so.
+    /// Members are flushed, no write is in flight, and superblocks are about to say clean.
     pub(in crate::array) fn turns_clean(&mut self) {
         if let Some(logs) = self.logs.parity_mut() {
             logs.all_is_flushed();

@@ -1,6 +1,6 @@
-//! A person's requests to keep something else for a crash, and questions about what is kept.
+//! The operator's requests to change the bitmap, the logs or the journal, and questions about them.
 //!
-//! A request is refused by what is so, or noted: the table decides when it is carried out.
+//! A request is refused by the current state, or noted: the table decides when it is carried out.
 
 use std::collections::BTreeMap;
 
@@ -22,28 +22,28 @@ use crate::array::setup::{JournalSetup, Returns};
 use crate::ids::MemberId;
 
 impl Array {
-    /// Sectors that a member which comes back would not have to be recovered, if it got its slot
-    /// now: what no bit of the bitmap names.
+    /// Sectors that a returning member would keep without recovery, if it got its slot now: those
+    /// without a bit in the bitmap.
     #[must_use]
     pub fn would_keep(&self, returns: Returns) -> u64 {
         let missed = self.consistency.missed_since(returns.events);
         missed.map_or(0, |missed| held_of(&self.setup.geometry, returns.slot, missed).sectors())
     }
 
-    /// Its write-intent bitmap, if it keeps one.
+    /// Its write-intent bitmap.
     #[must_use]
     pub fn bitmap(&self) -> Option<BitmapLook> {
         self.consistency.intent.as_ref().map(Intent::look)
     }
 
-    /// The bitmap file that has its bitmap, and our own parity log if there is one.
+    /// The file with its bitmap, and with our own parity log if it keeps one.
     #[must_use]
     pub fn bitmap_file(&self) -> Option<MemberId> {
         self.consistency.file
     }
 
     /// The place of our own parity log on each of its members, if it keeps such logs there, and the
-    /// sectors that its bitmap takes.
+    /// sectors of its bitmap.
     #[must_use]
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
         let place = self.consistency.logs.parity()?.own_place()?;
@@ -56,26 +56,25 @@ impl Array {
         self.consistency.logs.parity().is_some_and(|logs| logs.own_place().is_some())
     }
 
-    /// Sectors that its bitmap takes on each member; 0 if it keeps none there.
+    /// Sectors of its bitmap on each member; 0 if it keeps none there.
     #[must_use]
     pub fn bitmap_sectors(&self) -> u64 {
         let on_members = self.consistency.intent.as_ref().filter(|_| self.bitmap_file().is_none());
         on_members.map_or(0, Intent::area_sectors)
     }
 
-    /// Sectors that its bitmap takes in its bitmap file; 0 if it has none.
+    /// Sectors of its bitmap in its bitmap file; 0 without one.
     #[must_use]
     pub fn bitmap_file_sectors(&self) -> u64 {
         let in_file = self.consistency.intent.as_ref().filter(|_| self.bitmap_file().is_some());
         in_file.map_or(0, Intent::area_sectors)
     }
 
-    /// A person wants a bitmap made, instead of what there is; or that given up. It is so when
-    /// [`Self::is_bitmap_settled`] says so.
+    /// Makes or replaces the bitmap, or drops it. It is done when [`Self::is_bitmap_settled`].
     ///
     /// # Errors
-    /// There is none to give up; the array takes no writes, keeps something else, or needs the
-    /// bitmap: nothing is changed.
+    /// The array has none to drop, takes no writes, keeps another log, or needs the bitmap: nothing
+    /// is changed.
     pub fn handle_bitmap_request(
         &mut self,
         now: Instant,
@@ -87,10 +86,10 @@ impl Array {
         Ok(())
     }
 
-    /// Whether a bitmap may be made, or given up.
+    /// Whether a bitmap can be made, or dropped.
     ///
     /// # Errors
-    /// As [`Self::handle_bitmap_request`] says.
+    /// As for [`Self::handle_bitmap_request`].
     pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapRefusal> {
         self.may_change_members()?;
         let ground = self.consistency_ground();
@@ -107,18 +106,18 @@ impl Array {
         }
     }
 
-    /// Whether no bitmap is being made or given up.
+    /// Whether no change of the bitmap is in progress.
     #[must_use]
     pub fn is_bitmap_settled(&self) -> bool {
         self.consistency.bitmap_change.is_settled()
     }
 
-    /// A person wants parity logs made at these places, all of one kind and one for each member; or
-    /// those given up which there are. It is so when [`Self::are_logs_settled`] says so.
+    /// Makes parity logs at these places, all of one kind and one for each member; or drops them.
+    /// It is done when [`Self::are_logs_settled`].
     ///
     /// # Errors
-    /// There are none to give up; the array takes no writes, keeps something else, or needs what it
-    /// has: nothing is changed.
+    /// The array has none to drop, takes no writes, keeps another log, or needs its log: nothing is
+    /// changed.
     pub fn handle_log_request(
         &mut self,
         now: Instant,
@@ -135,13 +134,12 @@ impl Array {
         Ok(())
     }
 
-    /// A person wants a write journal, on a device that is none of the array's. It is so when
-    /// [`Self::are_logs_settled`] says so, unless the device has failed meanwhile: then nothing was
+    /// Adds a write journal, on a device that is not in the array. It is done when
+    /// [`Self::are_logs_settled`], unless the device has failed meanwhile: then nothing was
     /// changed.
     ///
     /// # Errors
-    /// The array takes no writes, keeps something else for a crash, or is not whole: nothing is
-    /// changed.
+    /// The array takes no writes, keeps another log, or is not whole: nothing is changed.
     pub fn handle_journal_added(
         &mut self,
         now: Instant,
@@ -153,20 +151,20 @@ impl Array {
         Ok(())
     }
 
-    /// Whether a device may come that is to have a write journal.
+    /// Whether a device can become a write journal.
     ///
     /// # Errors
-    /// As [`Self::handle_journal_added`] says.
+    /// As for [`Self::handle_journal_added`].
     pub fn may_add_journal(&self) -> Result<(), LogRefusal> {
-        // A journal needs all that our own log needs; but beside it no bitmap is kept.
+        // A journal has the requirements of our own log; but it allows no bitmap beside it.
         self.may_change_logs(Some(true))?;
         if self.consistency.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
     }
 
-    /// Whether parity logs may be made, our own or md's; or given up.
+    /// Whether parity logs, our own or md's, can be made; or dropped.
     ///
     /// # Errors
-    /// As [`Self::handle_log_request`] says.
+    /// As for [`Self::handle_log_request`].
     pub fn may_change_logs(&self, is_own: Option<bool>) -> Result<(), LogRefusal> {
         self.may_change_members()?;
         let ground = self.consistency_ground();
@@ -176,7 +174,7 @@ impl Array {
             Some(false) => level == Level::Raid5,
             Some(true) | None => level.family() == Family::Stripe,
         };
-        // A file takes one for all.
+        // A file has one log for all members.
         let bears_bitmap = match is_own {
             Some(true) => intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
             Some(false) => intent.is_none(),
@@ -189,24 +187,24 @@ impl Array {
             () if !agrees => Err(LogRefusal::InDoubt),
             () if !ground.is_whole() => Err(LogRefusal::Degraded),
             () if is_own.is_none() && !self.consistency.has_logs() => Err(LogRefusal::HasNone),
-            // No other log is kept beside a journal either.
+            // A journal allows no other log either.
             () if is_own.is_some() && self.consistency.has_logs() => Err(LogRefusal::HasLogs),
             () if !bears_bitmap => Err(LogRefusal::Bitmap),
             () => Ok(()),
         }
     }
 
-    /// Whether no parity logs are being made or given up.
+    /// Whether no change of parity logs is in progress.
     #[must_use]
     pub fn are_logs_settled(&self) -> bool {
         self.consistency.are_logs_settled()
     }
 
-    /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once
-    /// parity agrees everywhere.
+    /// Whether shards log every write, or will once parity agrees everywhere; `None` without parity
+    /// logs.
     #[must_use]
     pub fn parity_logs(&self) -> Option<bool> {
-        // They are made before the first write: nothing is written without them that agrees.
+        // They are made before the first write: no write goes without them while parity agrees.
         let agrees = self.condition.resync_offset == u64::MAX;
         let writes = self.superblocks.on_disk() == Activity::Active;
         self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)

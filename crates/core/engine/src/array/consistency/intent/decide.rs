@@ -29,28 +29,24 @@ pub(in super::super) enum Sweep {
     Asked,
     /// Shards finish what they began under bits that are closing.
     Draining,
-    /// They have.
     Drained,
-    /// Members are being flushed.
     Flushing,
 }
 
-/// The bitmap at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
-    /// It is in a file that is written no more: superblocks are to say so.
+    /// The bitmap is in a file that is no longer written: superblocks must record that.
     pub(in super::super) is_leaving: bool,
     /// Bits that shards wait for are durable; so is the loss of members that failed to write them.
     pub(in super::super) is_granted: bool,
-    /// Members are writing their bitmaps.
     pub(in super::super) is_out: bool,
-    /// Shards or superblocks wait for what members' bitmaps do not say yet, or bits are to be
-    /// cleared there.
+    /// Shards or superblocks wait for bits that members' bitmaps lack, or bits must be cleared
+    /// there.
     pub(in super::super) is_due: bool,
     pub(in super::super) sweep: Sweep,
-    /// It is time for the next sweep.
+    /// The next sweep is due.
     pub(in super::super) is_time: bool,
-    /// Every member holds all, and superblocks tell of every loss.
+    /// Every member is up to date, and superblocks record every loss.
     pub(in super::super) may_clear: bool,
     /// The array stops, superblocks say clean, and bits are set that no write needs.
     pub(in super::super) is_left: bool,
@@ -58,26 +54,25 @@ pub(in super::super) struct Facts {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// An event will come.
+    /// Wait for an event.
     #[default]
     Wait,
     /// Let shards write where bits are durable.
     Open,
     /// Have members write their bitmaps.
     Write,
-    /// Ask shards where they wrote.
+    /// Ask shards for the bits that they touched.
     Ask,
     /// Close bits that no write needed.
     Revoke,
     /// Flush members, before bits are cleared.
     Flush,
-    /// There is nothing to be cleared for now.
+    /// No bits can be cleared for now.
     Forget,
-    /// Clear what is left: nothing is under way, and all is flushed.
+    /// Clear the remaining bits: all writes have ended, and are flushed.
     Clear,
 }
 
-/// The table.
 pub(in super::super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { is_leaving: true, .. } => Action::Wait,

@@ -1,19 +1,18 @@
-//! Which marks clients have given up, of all the trims that shards tell of.
+//! Collects the marks that clients have trimmed whole, from the trims that shards report.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use braid_ondisk::Bits;
 
-/// Ranges that make no whole mark yet are forgotten when there are more.
+/// With more ranges, those that make no whole mark yet are forgotten.
 const RANGES_MAX: usize = 4096;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct GivenUp {
-    /// Sectors of the array, by where they begin: where they end. They neither overlap nor touch.
+    /// Trimmed ranges of the array, start to end. They neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
-    /// Marks of which everything is given up; their sectors are not in `ranges`.
+    /// Fully trimmed marks; their sectors are not in `ranges`.
     marks: Bits,
 }
 
@@ -27,7 +26,7 @@ impl GivenUp {
         &self.marks
     }
 
-    /// A client gave up a range of the array.
+    /// A client trimmed a range of the array.
     pub(super) fn add(&mut self, range: Range<u64>) {
         let (mut start, mut end) = (range.start, range.end);
         while let Some((first, last)) = self.ranges.range(..=end).next_back() {
@@ -56,7 +55,7 @@ impl GivenUp {
         }
     }
 
-    /// It is written again, or done with.
+    /// The mark is written again, or done with.
     pub(super) fn forget(&mut self, mark: u64, sectors: &[Range<u64>]) {
         self.marks.clear(mark);
         sectors.iter().for_each(|range| self.remove(range));

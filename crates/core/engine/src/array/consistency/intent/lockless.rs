@@ -32,29 +32,27 @@ use braid_sim_hooks::{Mark, reached};
 
 use super::given_up::GivenUp;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Lockless {
     marks: LocklessMarks,
     /// The marks on members that have the whole bitmap.
     written: Arc<LocklessMarks>,
-    /// Of those that are unsynced: what the next resync is about, or the one that is under way.
+    /// Unsynced runs of the next or the current resync.
     due: Bits,
-    /// Of those that are unsynced: what could not be made to agree. Not tried again before the next
-    /// start.
+    /// Unsynced runs that could not be made to agree. Not tried again before the next start.
     stuck: Bits,
-    /// Of those that are unsynced: what the resync after an interruption is about, too.
+    /// Unsynced runs that the resync after a crash covers, too.
     opened: Bits,
-    /// Unwritten or unsynced: what shards are told.
+    /// Unwritten or unsynced runs, as shards see them.
     shown: Arc<Bits>,
-    /// Became unwritten since the bitmap that is being written was made.
+    /// Runs that became unwritten since the bitmap in flight was made.
     recalled: Bits,
     given_up: GivenUp,
 }
 
 impl Lockless {
-    /// `says` are bits that are set: nothing of them is unwritten. All of them that stand for
-    /// sectors beyond the resync offset are resynced.
+    /// `says` are the set bits, none of which is unwritten. Those beyond the resync offset are
+    /// resynced.
     pub(super) fn new(marks: LocklessMarks, says: &Bits, resync_offset: u64) -> Self {
         let none = Bits::none(says.sectors(), says.sectors_each());
         let mut marks = marks;
@@ -103,7 +101,8 @@ impl Lockless {
         self.marks.unsynced.set(bit);
     }
 
-    /// A sweep begins: what is unsynced by now is synced together, unless a job is at it still.
+    /// A sweep begins: unsynced runs are synced together from now on, unless a job still works on
+    /// earlier ones.
     pub(super) fn gather(&mut self) {
         if self.due.is_empty() {
             self.due = self.marks.unsynced.clone();
@@ -111,8 +110,8 @@ impl Lockless {
         }
     }
 
-    /// A resync has passed all sectors below `to`, and members were flushed; there it could not
-    /// make redundancy agree. True if anything is synced by that.
+    /// A resync has passed all sectors below `to`, except `failed`, and members were flushed. True
+    /// if that synced any run.
     pub(super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         for range in failed {
             for bit in self.due.of(range) {
@@ -133,8 +132,7 @@ impl Lockless {
         !passed.is_empty()
     }
 
-    /// The resync after an interruption has ended, and members were flushed. True if anything is
-    /// synced by that.
+    /// The resync after a crash has ended, and members were flushed. True if that synced any run.
     pub(super) fn is_resynced(&mut self) -> bool {
         let none = Bits::none(self.due.sectors(), self.due.sectors_each());
         let opened = std::mem::replace(&mut self.opened, none);
@@ -144,12 +142,12 @@ impl Lockless {
         !opened.is_empty()
     }
 
-    /// A client needs a range of the array no more.
+    /// A client trimmed a range of the array.
     pub(super) fn gives_up(&mut self, range: Range<u64>) {
         self.given_up.add(range);
     }
 
-    /// All that this mark stands for in the array.
+    /// Marks `mark` as trimmed if trims cover all its sectors in the array.
     pub(super) fn look_at(&mut self, mark: u64, sectors: &[Range<u64>]) {
         self.given_up.look_at(mark, sectors);
     }
@@ -159,7 +157,7 @@ impl Lockless {
         self.given_up.forget(mark, sectors);
     }
 
-    /// Marks that no client needs.
+    /// Trimmed marks.
     pub(super) fn given_up(&self) -> &Bits {
         self.given_up.marks()
     }
@@ -188,7 +186,7 @@ impl Lockless {
         Arc::make_mut(&mut self.shown).set(bit);
     }
 
-    /// The bitmap is written as it is now. Gives what it says, and where that is news.
+    /// Begins a write of the current marks. Returns them, and the range that is new.
     pub(super) fn write(&mut self) -> (Arc<LocklessMarks>, Range<u64>) {
         let marks = Arc::new(self.marks.clone());
         let unwritten = self.written.unwritten.difference(&marks.unwritten);
@@ -197,15 +195,15 @@ impl Lockless {
         (marks, around(unwritten, unsynced))
     }
 
-    /// It is durable. `durable` are the bits that it says: none of what became unwritten meanwhile
-    /// is to be written under the old word.
+    /// That write is durable, with the bits `durable`. Runs that became unwritten meanwhile must
+    /// not be written under their old marks.
     pub(super) fn is_written(&mut self, marks: Arc<LocklessMarks>, durable: &mut Bits) {
         self.written = marks;
         durable.subtract(&self.recalled);
     }
 }
 
-/// The shortest range that has both in it.
+/// The shortest range that contains both.
 pub(super) fn around(one: Range<u64>, other: Range<u64>) -> Range<u64> {
     match (one.is_empty(), other.is_empty()) {
         (true, _) => other,

@@ -19,15 +19,15 @@ use braid_geometry::{Geometry, LogicalSector};
 /// The array's state that the bitmap reads.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Ground {
-    /// The count of events that superblocks have, or are about to.
+    /// The event count of superblocks, or of the update in flight.
     pub(in super::super) events: u64,
-    /// Every member holds all, and superblocks tell of every loss.
+    /// Every member is up to date, and superblocks record every loss.
     pub(in super::super) may_clear: bool,
-    /// A member is out, and no superblock says so.
+    /// A member is out, and no superblock records it.
     pub(in super::super) has_unrecorded: bool,
     /// The bitmap is in a file that is no longer written, and superblocks do not say so.
     pub(in super::super) is_leaving: bool,
-    /// Superblocks say that members may be written: bits are of use.
+    /// Superblocks allow writes to members: bits are of use.
     pub(in super::super) takes_writes: bool,
     /// The array stops, and superblocks say clean.
     pub(in super::super) is_over: bool,
@@ -35,7 +35,6 @@ pub(in super::super) struct Ground {
     pub(in super::super) resync_offset: u64,
 }
 
-/// A write of every member's bitmap.
 #[derive(Debug)]
 struct Out {
     bits: Arc<Bits>,
@@ -50,15 +49,14 @@ struct Out {
 /// *stale* until all bits are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Something that is not believed.
+    /// Bytes that are not believed.
     Void,
     /// The bitmap, whose superblock says *stale*.
     Made,
-    /// The bitmap, as it was at some time since it was believed last.
+    /// The bitmap, in a state since it was last believed.
     Sound,
 }
 
-/// The bitmap of one array.
 #[derive(Debug)]
 pub(in super::super) struct Intent {
     id: BitmapId,
@@ -69,17 +67,17 @@ pub(in super::super) struct Intent {
     standing: Standing,
     /// The wanted bits.
     says: Bits,
-    /// Bits that every member's bitmap has, durably, and that are not about to be cleared there.
+    /// Bits that are set durably in every member's bitmap, and are not about to be cleared there.
     durable: Bits,
-    /// Bits that shards wait for, and that are not durable. Empty nearly always.
+    /// Bits that shards wait for, and that are not durable. Mostly empty.
     wanted: Bits,
-    /// Where shards may write. No bit of it is missing in `durable`.
+    /// Where shards may write. A subset of `durable`.
     open: Arc<Bits>,
-    /// Bits to be resynced when the array was opened; none where all is to be.
+    /// Bits in doubt when the array was opened; `None` if all were.
     doubt: Option<Arc<Bits>>,
-    /// Bits that are wanted, and durable: to be opened.
+    /// Wanted bits that are durable: about to be opened.
     granted: Option<Bits>,
-    /// Bits were cleared, and members' bitmaps do not say so.
+    /// Bits were cleared, but not yet in members' bitmaps.
     is_stale: bool,
     out: Option<Out>,
     /// The bits on each member that is in `imaged`.
@@ -87,11 +85,11 @@ pub(in super::super) struct Intent {
     /// Members that have the whole bitmap.
     imaged: BTreeSet<MemberId>,
     sweep: Sweep,
-    /// Shards that have not answered yet.
+    /// Shards whose answer is due.
     unanswered: BTreeSet<ShardIndex>,
     /// Where shards wrote since the last sweep.
     touched: Bits,
-    /// Bits that shards are to finish with.
+    /// Bits under which shards must finish their writes.
     closing: Bits,
     /// How often bits were taken back from shards.
     revocation: u64,
@@ -141,7 +139,6 @@ impl Intent {
         self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
     }
 
-    /// Its name.
     pub(in super::super) fn id(&self) -> BitmapId {
         self.id
     }
@@ -150,26 +147,25 @@ impl Intent {
     pub(in super::super) fn view(&self) -> IntentView {
         let (bitmap, revocation) = (self.id, self.revocation);
         let unsynced = self.lockless.as_ref().map(|lockless| Arc::clone(lockless.shown()));
-        // Nearly always, and nothing is looked up then.
+        // The usual case, without look-ups.
         let unsynced = unsynced.filter(|unsynced| !unsynced.is_empty());
         let is_lockless = self.lockless.is_some();
         IntentView { bitmap, open: Arc::clone(&self.open), revocation, is_lockless, unsynced }
     }
 
-    /// Sectors that it takes on a member.
+    /// Sectors of its area on a member.
     pub(in super::super) fn area_sectors(&self) -> u64 {
         self.head.area_sectors()
     }
 
-    /// Bytes that a bit stands for, how many bits there are, and how many are set.
     pub(in super::super) fn look(&self) -> BitmapLook {
         let (bits, bits_set) = (self.says.count(), self.says.set_count());
         let unwritten = self.lockless.as_ref().map(|lockless| lockless.unwritten().set_count());
         BitmapLook { bit_bytes: u64::from(self.head.chunk_bytes), bits, bits_set, unwritten }
     }
 
-    /// Whether redundancy was made to agree everywhere, but for what was being written: nothing is
-    /// unwritten, nor unsynced.
+    /// Whether redundancy was made to agree everywhere, except for writes in flight: no run is
+    /// unwritten or unsynced.
     pub(in super::super) fn is_made(&self) -> bool {
         self.lockless.as_ref().is_none_or(|lockless| lockless.shown().is_empty())
     }
@@ -178,15 +174,15 @@ impl Intent {
         self.lockless.is_some()
     }
 
-    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there, and
-    /// what no comparison is about.
+    /// For a lockless bitmap: the bits that a job must make agree though no write was interrupted
+    /// there, and the bits that no check compares.
     pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         let lockless = self.lockless.as_ref()?;
         Some((lockless.due(), lockless.shown()))
     }
 
-    /// A resync of what is due has passed all sectors below `to`, but for those that it could not
-    /// do; members are flushed. True if shards are to hear of it.
+    /// A resync of due runs has passed all sectors below `to`, except `failed`; members are
+    /// flushed. True if shards need a new view.
     pub(in super::super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         let lockless = self.lockless.as_mut().expect("only a lockless bitmap has what is due");
         let is_news = lockless.is_synced(to, failed);
@@ -194,15 +190,15 @@ impl Intent {
         is_news
     }
 
-    /// The resync after an interruption has ended; members are flushed.
+    /// The resync after a crash has ended; members are flushed.
     pub(in super::super) fn is_resynced(&mut self) {
         if let Some(lockless) = &mut self.lockless {
             self.is_stale |= lockless.is_resynced();
         }
     }
 
-    /// Bits that stand for what a member that comes has to be given: all that it may have missed,
-    /// where that is known, but nothing that no client has written. None where that is everything.
+    /// Bits of the sectors that a new member needs: the writes that it may have missed, if these
+    /// are known, without sectors that no client has written. `None` if it needs all.
     pub(in super::super) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
         let missed = events.and_then(|events| self.missed_since(events)).cloned();
         let Some(lockless) = &self.lockless else { return missed };
@@ -215,12 +211,12 @@ impl Intent {
         Some(lacked)
     }
 
-    /// Bits beyond the resync offset that are in doubt; none where all are.
+    /// Bits beyond the resync offset that are in doubt; `None` if all are.
     pub(in super::super) fn doubt(&self) -> Option<&Arc<Bits>> {
         self.doubt.as_ref()
     }
 
-    /// The bitmap at a glance. `is_awaited` says that superblocks wait for it.
+    /// The bitmap's facts. `is_awaited` if superblocks wait for it.
     pub(in super::super) fn facts(&self, now: Instant, ground: &Ground, is_awaited: bool) -> Facts {
         let is_recorded = !ground.has_unrecorded;
         let is_recorded = spoiled(Bug::BitOpensUnrecorded, is_recorded, true);
@@ -228,7 +224,8 @@ impl Intent {
             is_leaving: ground.is_leaving,
             is_granted: self.granted.is_some() && is_recorded,
             is_out: self.out.is_some(),
-            // Until superblocks say so too, what is asked for goes with what they wait for.
+            // Until superblocks allow writes, requested bits go with the write that superblocks
+            // wait for.
             is_due: is_awaited || !self.wanted.is_empty() && ground.takes_writes || self.is_stale,
             sweep: self.sweep,
             is_time: self.next_sweep.is_some_and(|at| at <= now),
@@ -244,8 +241,8 @@ impl Intent {
         ground.may_clear
     }
 
-    /// Whether members' bitmaps do not say a count of events yet, or one of these members has no
-    /// bitmap: superblocks wait.
+    /// Whether superblocks wait for the bitmap: members' bitmaps lack an event count, or one of
+    /// these members has no bitmap.
     pub(in super::super) fn is_behind(
         &self,
         events: u64,
@@ -260,23 +257,23 @@ impl Intent {
         is_behind || members.any(|member| !self.imaged.contains(&member))
     }
 
-    /// Bits that stand for all that a member may lack which was in the array until this count of
-    /// events; none if some of them may have been cleared since. Nothing is cleared while a member
-    /// is away.
+    /// Bits of all sectors that a member may lack which was in the array until this event count;
+    /// `None` if some may have been cleared since. No bit is cleared while a member is away.
     pub(in super::super) fn missed_since(&self, events: u64) -> Option<&Bits> {
-        // md does not count for a lockless one, and writes 0.
+        // md keeps no `events_cleared` for a lockless bitmap, and writes 0.
         let is_counted = self.lockless.is_none() || self.head.events_cleared > 0;
         let knows = is_counted && events >= self.head.events_cleared;
         let knows = spoiled(Bug::ClearedSinceIgnored, knows, true);
         knows.then_some(&self.says)
     }
 
-    /// Whether anything is under way with members.
+    /// Whether a write of members' bitmaps is in flight.
     pub(in super::super) fn is_out(&self) -> bool {
         self.out.is_some()
     }
 
-    /// Whether members, or shards that finish what they began under bits of it, are at work for it.
+    /// Whether a write of members' bitmaps is in flight, or shards are finishing writes under
+    /// closing bits.
     pub(in super::super) fn is_at_work(&self) -> bool {
         self.is_out() || matches!(self.sweep, Sweep::Draining | Sweep::Flushing)
     }
@@ -303,7 +300,7 @@ impl Intent {
         }
     }
 
-    /// A client has given up a range of the array.
+    /// A client has trimmed a range of the array.
     pub(in super::super) fn is_trimmed(
         &mut self,
         geometry: &Geometry,
@@ -318,7 +315,7 @@ impl Intent {
         }
     }
 
-    /// A client writes under these marks, perhaps to what was given up.
+    /// A client writes under these marks, perhaps to trimmed sectors.
     pub(in super::super) fn is_written_again(&mut self, geometry: &Geometry, marks: Range<u64>) {
         let Some(lockless) = &mut self.lockless else { return };
         for mark in marks.start..marks.end.min(self.says.count()) {
@@ -327,7 +324,7 @@ impl Intent {
         }
     }
 
-    /// Every member's bitmap is to be written: what each of them gets.
+    /// Begins a write of every member's bitmap. Returns each one's record.
     pub(in super::super) fn write(
         &mut self,
         members: impl Iterator<Item = MemberId>,
@@ -335,7 +332,8 @@ impl Intent {
     ) -> Vec<(MemberId, Arc<BitmapRecord>)> {
         assert!(self.out.is_none(), "one write at a time");
         let mut head = self.head;
-        // A step back of superblocks is none here: a member that missed it has the higher count.
+        // The bitmap does not follow a step back of superblocks: a member that missed it has the
+        // higher count.
         head.events = self.head_written.events.max(ground.events);
         let bits = Arc::new(self.says.clone());
         let mut changed = self.written.difference(&bits);
@@ -375,7 +373,7 @@ impl Intent {
         records
     }
 
-    /// A member has written its bitmap, or could not. True if it was the last.
+    /// A member's bitmap write has ended. True if it was the last.
     pub(in super::super) fn is_written(&mut self, now: Instant, member: MemberId, is_well: bool) {
         let out = self.out.as_mut().expect("a bitmap that was being written");
         let was_missing = out.missing.remove(&member);
@@ -420,7 +418,7 @@ impl Intent {
         self.rest(now);
     }
 
-    /// Bits are durable that shards wait for: they may write there.
+    /// Opens durable bits that shards wait for.
     pub(in super::super) fn open(&mut self) {
         let granted = self.granted.take().expect("some are to be opened");
         assert!(
@@ -431,7 +429,7 @@ impl Intent {
         self.touched.join(&granted);
     }
 
-    /// When the next sweep is, if there is to be one.
+    /// Sets the time of the next sweep.
     fn rest(&mut self, now: Instant) {
         let interval_ms = u64::from(self.head.daemon_sleep_seconds) * 1000;
         if !self.says.is_empty() {
@@ -445,7 +443,7 @@ impl Intent {
         self.rest(now);
     }
 
-    /// Shards are asked where they wrote.
+    /// Asks shards for the bits that they touched.
     pub(in super::super) fn ask(&mut self, shards: BTreeSet<ShardIndex>) {
         assert_eq!(self.sweep, Sweep::Rest, "one sweep at a time");
         self.sweep = Sweep::Asking;
@@ -460,7 +458,7 @@ impl Intent {
         Bits::none(self.says.sectors(), self.says.sectors_each())
     }
 
-    /// A shard has written there since it was asked last.
+    /// A shard has written under these bits since the last query.
     pub(in super::super) fn is_touched(&mut self, shard: ShardIndex, touched: &Bits) {
         self.touched.join(touched);
         if self.unanswered.remove(&shard) && self.unanswered.is_empty() {
@@ -507,21 +505,21 @@ impl Intent {
         idle
     }
 
-    /// Bits that are to be resynced yet.
+    /// Bits whose sectors still need a resync.
     fn in_doubt(&self, ground: &Ground) -> Bits {
         let mut doubt = match &self.doubt {
             Some(doubt) => Bits::clone(doubt),
             None => Bits::all(self.says.sectors(), self.says.sectors_each()),
         };
         let agreeing = doubt.of(&(0..ground.resync_offset.min(doubt.sectors())));
-        // The last may be in sync in part only.
+        // The last one may be in sync in part only.
         let is_whole = ground.resync_offset >= doubt.sectors_of(agreeing.end.saturating_sub(1)).end;
         let end = if is_whole { agreeing.end } else { agreeing.end.saturating_sub(1) };
         (0..end).for_each(|bit| doubt.clear(bit));
         doubt
     }
 
-    /// A shard has nothing under way any more that began before bits were taken back for this time.
+    /// A shard's earlier writes have ended, for this revocation.
     pub(in super::super) fn is_drained(&mut self, shard: ShardIndex, revocation: u64) {
         if revocation == self.revocation
             && self.sweep == Sweep::Draining
@@ -537,7 +535,7 @@ impl Intent {
         self.sweep = Sweep::Flushing;
     }
 
-    /// Members are flushed: what is closing still is not needed any more.
+    /// Members are flushed: bits that are still closing are not needed any more.
     pub(in super::super) fn is_flushed(&mut self, now: Instant, ground: &Ground) {
         assert_eq!(self.sweep, Sweep::Flushing, "members were being flushed");
         if self.may_clear(ground) && !self.closing.is_empty() {
@@ -558,7 +556,7 @@ impl Intent {
         self.is_stale = true;
     }
 
-    /// Nothing is under way, and everything is flushed: no bit is needed but what is in doubt.
+    /// No write is in flight, and all are flushed: clears all bits that are not in doubt.
     pub(in super::super) fn clear_all(&mut self, ground: &Ground) {
         let idle = self.idle(ground);
         Arc::make_mut(&mut self.open).subtract(&idle);
@@ -566,13 +564,13 @@ impl Intent {
         self.clear(&idle, ground);
     }
 
-    /// A sweep that cannot go on is none.
+    /// Ends a sweep that cannot go on.
     pub(in super::super) fn forget(&mut self, now: Instant) {
         self.closing = self.empty();
         self.is_over(now);
     }
 
-    /// When there is something to do though nothing else happens.
+    /// The next time at which the bitmap acts without an event.
     pub(in super::super) fn poll_timeout(&self, ground: &Ground) -> Option<Instant> {
         let is_resting = self.sweep == Sweep::Rest && self.may_clear(ground);
         self.next_sweep.filter(|_| is_resting)

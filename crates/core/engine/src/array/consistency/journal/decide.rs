@@ -14,35 +14,30 @@
 
 use crate::array::consistency::parity_logs::LogAction;
 
-/// How far the record is that was begun last.
+/// The progress of the newest record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Stage {
-    /// None is under way.
     #[default]
     Rest,
-    /// It is being written.
     Writing,
-    /// It is durable.
     Written,
 }
 
-/// The journal at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     /// Superblocks wait for an empty block.
     pub(super) lacks_blank: bool,
-    /// Shards want something journaled.
+    /// Batches wait.
     pub(super) is_wanted: bool,
     /// The first waiting batch has room.
     pub(super) has_room: bool,
-    /// Records at the tail are over, and nothing is being freed.
+    /// Records at the tail are over, and no room is being freed.
     pub(super) can_free: bool,
     /// Half of the ring is in use.
     pub(super) is_tight: bool,
 }
 
-/// The table.
 pub(in super::super) fn decide(facts: &Facts) -> LogAction {
     match *facts {
         Facts { stage: Stage::Written, .. } => LogAction::Grant,

@@ -21,15 +21,14 @@ type Ticket = (ShardIndex, LogTicket);
 /// record is one write, and the next batches wait for it.
 const RECORD_SECTORS_MAX: u64 = 2048;
 
-/// One record in the ring.
 #[derive(Debug)]
 struct Record {
     position: u64,
     sectors: u64,
-    /// It has no rows: who goes on from here finds an empty journal.
+    /// It has no rows: a replay that ends here finds an empty journal.
     is_empty: bool,
     is_durable: bool,
-    /// Whose batches are in it, and not on the members.
+    /// Its batches that are not on the members.
     live: BTreeSet<Ticket>,
 }
 
@@ -39,7 +38,7 @@ impl Record {
     }
 }
 
-/// How the journal stands, for people.
+/// A summary of the journal, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalLook {
     /// Its device.
@@ -52,20 +51,19 @@ pub struct JournalLook {
     pub has_failed: bool,
 }
 
-/// The write journal of one array.
 #[derive(Debug)]
 pub(in super::super) struct Journal {
     member: MemberId,
     area: JournalArea,
-    /// Where the next record goes, and its sequence.
+    /// The place of the next record, and its sequence.
     head: u64,
     sequence: u64,
     /// From the tail on; empty as long as the ring holds another server's records.
     records: VecDeque<Record>,
-    /// The tail, as durable superblocks say, and as the next ones will.
+    /// The tail in durable superblocks, and in the next ones.
     tail: u64,
     next_tail: u64,
-    /// Records at the tail that were over when the flush began that is under way.
+    /// Records at the tail that were over when the current flush began.
     flushing: Option<usize>,
     stage: Stage,
     /// In order of arrival.
@@ -96,12 +94,11 @@ impl Journal {
         }
     }
 
-    /// Its device has failed.
     pub(in super::super) fn fails(&mut self) {
         self.has_failed = true;
     }
 
-    /// Nothing is written to it, nor counts in it.
+    /// No write is in flight, and no record counts.
     pub(in super::super) fn is_at_rest(&self) -> bool {
         let is_empty = self.records.iter().all(|record| record.is_empty && record.is_durable);
         self.out.is_none() && self.flushing.is_none() && self.wanted.is_empty() && is_empty
@@ -111,17 +108,16 @@ impl Journal {
         self.member
     }
 
-    /// The tail that superblocks are to say from now on.
+    /// The tail for the next superblocks.
     pub(in super::super) fn next_tail(&self) -> u64 {
         self.next_tail
     }
 
-    /// Whether room is free as soon as superblocks say so.
+    /// Whether room becomes free with the next superblocks.
     pub(in super::super) fn has_unsaid(&self) -> bool {
         self.tail != self.next_tail
     }
 
-    /// How it stands, for people.
     pub(in super::super) fn look(&self) -> JournalLook {
         let Self { member, area, has_failed, .. } = *self;
         let (used_sectors, ring_sectors) = (self.used(), area.ring_sectors);
@@ -135,14 +131,14 @@ impl Journal {
         self.area.distance(tail, self.head)
     }
 
-    /// Whether so many sectors have room. Room for an empty block is left behind them; and a block
-    /// stays free, for a full ring is not an empty one.
+    /// Whether so many sectors have room. An empty block must fit behind them, and a block stays
+    /// free, for a full ring is not an empty one.
     fn has_room(&self, sectors: u64) -> bool {
         let needed = self.used() + sectors + JOURNAL_BLOCK_SECTORS;
         needed < self.area.ring_sectors
     }
 
-    /// Records at the tail that are over; one that is durable stays.
+    /// Records at the tail that are over; the last durable record stays.
     fn over(&self) -> usize {
         let over = self.records.iter().take_while(|record| record.is_over()).count();
         let is_next_durable = self.records.get(over).is_some_and(|next| next.is_durable);
@@ -163,18 +159,18 @@ impl Journal {
         }
     }
 
-    /// Whether anything is being written to it.
+    /// Whether a write is in flight.
     pub(in super::super) fn is_out(&self) -> bool {
         self.out.is_some()
     }
 
-    /// Whether the block that the next superblocks call the tail is not durable yet.
+    /// Whether the block that the next superblocks name as the tail is not durable yet.
     pub(in super::super) fn lacks(&self) -> bool {
         self.records.iter().any(|record| record.is_empty && !record.is_durable)
     }
 
-    /// No write can be under way, and members are flushed: the next superblocks call an empty block
-    /// the tail, which is to be written.
+    /// Begins anew while no write can be in flight and members are flushed: the next superblocks
+    /// name an empty block as the tail, which must be written.
     pub(in super::super) fn begin_anew(&mut self) {
         assert!(self.stage == Stage::Rest && self.wanted.is_empty(), "no write is under way");
         assert!(self.records.iter().all(|one| one.live.is_empty()), "nor any that is logged");
@@ -220,7 +216,6 @@ impl Journal {
         record
     }
 
-    /// A shard wants these rows journaled.
     pub(in super::super) fn wants(&mut self, ticket: Ticket, rows: Vec<JournalRow>) {
         self.wanted.push_back((ticket, rows));
     }
@@ -266,7 +261,7 @@ impl Journal {
         self.begin(record, false)
     }
 
-    /// A piece is durable, or could not be written; what of the record comes next.
+    /// A piece is durable, or failed; returns the record's next piece.
     pub(in super::super) fn is_written(&mut self, is_well: bool) -> Option<Arc<JournalRecord>> {
         assert!(self.out.take().is_some(), "it was being written");
         if let Some(rest) = self.rest.take().filter(|_| is_well) {
@@ -280,7 +275,7 @@ impl Journal {
         None
     }
 
-    /// The last record is durable: its shards may write.
+    /// The last record is durable: returns its batches, which may be written.
     pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is journaled before");
         self.stage = Stage::Rest;
@@ -293,8 +288,8 @@ impl Journal {
         self.flushing = Some(self.over());
     }
 
-    /// Members have flushed what was over when that began: the next superblocks say that the tail
-    /// is behind it. Whether they are to.
+    /// Members have flushed the records that were over: the next superblocks set the tail behind
+    /// them. True if it moves.
     pub(in super::super) fn is_flushed(&mut self) -> bool {
         // The array turned clean meanwhile, and the journal began anew.
         let Some(over) = self.flushing.take() else { return false };
@@ -304,7 +299,7 @@ impl Journal {
         true
     }
 
-    /// Superblocks that said this are durable: what is before it is free.
+    /// Superblocks with this tail are durable: the room before it is free.
     pub(in super::super) fn is_said(&mut self, tail: u64) {
         self.tail = tail;
     }
@@ -338,7 +333,7 @@ mod tests {
         (0..count).map(row).collect()
     }
 
-    /// Superblocks that say clean, or active for the first time.
+    /// A journal after superblocks say clean, or active for the first time.
     fn begun() -> Journal {
         let mut journal = journal();
         journal.begin_anew();
@@ -399,7 +394,7 @@ mod tests {
         assert_eq!(journal.look().used_sectors, 2 * 9 * 8);
     }
 
-    /// Writes come as fast as they can, in records of all sizes.
+    /// Writes come as fast as possible, in records of all sizes.
     #[test]
     fn no_record_is_written_over() {
         let mut journal = begun();
