@@ -105,8 +105,8 @@ impl BitmapChange {
         self.stage = Stage::Wanted(wish);
     }
 
-    /// Superblocks are to say next that there is none, where there is one now; or that there is
-    /// one: which is to be made.
+    /// Begins the change. If a bitmap exists, superblocks drop it first; otherwise returns the
+    /// bitmap to be made, which they name next.
     pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };
@@ -120,12 +120,12 @@ impl BitmapChange {
         })
     }
 
-    /// The file that the bitmap is in cannot be written: it is given up, whatever was wanted.
+    /// The bitmap's file failed a write: it is dropped, whatever was wanted.
     pub(super) fn is_lost(&mut self) {
         self.stage = Stage::ToBeLeft(None);
     }
 
-    /// Superblocks say it.
+    /// Superblocks record the change.
     pub(super) fn is_said(&mut self) {
         match self.stage {
             Stage::MadeToBeSaid => self.stage = Stage::Settled,

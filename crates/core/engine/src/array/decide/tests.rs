@@ -1,5 +1,5 @@
-//! Promises that span machines, over products of facts: one for each question, since the product of
-//! all is too large.
+//! Promises that span machines, over products of facts: one product for each question, since the
+//! product of all is too large.
 
 use super::super::consistency::{IntentAction, LogAction};
 use super::super::jobs::JobAction;
@@ -11,8 +11,8 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     let ConsistencyFacts { bits, bits_out, bitmap_change, bitmap_left, .. } = facts.consistency;
     let ConsistencyFacts { log_change, logs, logs_out, .. } = facts.consistency;
     let is_behind = facts.superblocks.stage == SuperblocksStage::Behind;
-    // Superblocks wait for a write that is under way, or is to be; a broken array waits for nothing
-    // that is said before them.
+    // Superblocks wait for a write in flight, or about to be; a broken array waits for no write
+    // before them.
     let is_awaited =
         bits_out || logs_out || bits == IntentAction::Write || logs == LogAction::Blank;
     let is_behind = !is_behind || is_awaited && facts.writes == Writes::Allowed;
@@ -20,20 +20,20 @@ fn is_possible(facts: &ArrayFacts) -> bool {
         facts.caches.stage,
         CachesStage::Flushing(FlushPurpose::Last) | CachesStage::Flushed(FlushPurpose::Last)
     );
-    // Nothing is written to superblocks from the last flush on, until they turn clean.
+    // No superblock is written from the last flush on, until they turn clean.
     let is_last = !is_last || facts.superblocks.stage == SuperblocksStage::Free;
-    // One write of bitmaps at a time, and one change; and a bitmap is kept as long as members or
-    // shards are at work on it.
+    // One write of bitmaps at a time, and one change. A bitmap is kept as long as members or shards
+    // have requests for it.
     let is_once = bits != IntentAction::Write || !bits_out;
     let is_left = !bitmap_left || !bitmap_change && !bits_out;
-    // An array without redundancy keeps nothing.
+    // An array without redundancy keeps none.
     let is_change = log_change != Changing::No || bitmap_change || bitmap_left;
     let is_kept = is_change || bits != IntentAction::Wait || logs != LogAction::Wait;
     let is_kept = !is_kept || facts.on_disk != Activity::NotKept;
-    // Nothing is written while a change of logs goes on.
+    // No write is in flight during a change of logs.
     let is_begun = !matches!(log_change, Changing::No | Changing::Wanted { .. });
     let is_at_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
-    // Only a gate that drains is held up.
+    // Only a draining gate is held up.
     let is_held_up = !facts.superblocks.held_up || facts.closing == Closing::Draining;
     // A job that waits for a flush exists; a job that begins does not yet.
     let is_there = facts.upkeep.has_job || !facts.upkeep.job_flush;
@@ -59,7 +59,7 @@ const CACHES: Axis<'_, ArrayFacts> = axis!(caches.stage: CachesStage::Free,
     CachesStage::Flushing(FlushPurpose::Bits), CachesStage::Flushed(FlushPurpose::Bits),
     CachesStage::Flushing(FlushPurpose::Logs), CachesStage::Flushed(FlushPurpose::Logs));
 
-/// The facts that every question is about: whether writes are allowed, superblocks, the gate.
+/// The facts of every question: whether writes are allowed, superblocks, the gate.
 fn with_all(axes: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) {
     let met: [Axis<'_, ArrayFacts>; 3] = [
         axis!(writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
@@ -88,7 +88,7 @@ fn for_all(check: &mut impl FnMut(&ArrayFacts)) {
     with_all(&[&axes[..], &flags].concat(), check);
 }
 
-/// Bits, records and changes of them, with the facts that they meet.
+/// Bits, records and changes of them, with the related facts.
 fn for_all_of_consistency(what: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) {
     let flags: [Axis<'_, ArrayFacts>; 5] = flags![unpublished caches.flush_wanted
         consistency.bits_out consistency.bitmap_change consistency.bitmap_left];
@@ -109,7 +109,7 @@ fn for_all_of_logs(check: &mut impl FnMut(&ArrayFacts)) {
     for_all_of_consistency(&[logs, is_out], check);
 }
 
-/// Superblocks are to say what is under way.
+/// The changes of logs that superblocks must record.
 fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
     let changes: Axis<'_, ArrayFacts> = axis!(consistency.log_change:
         Changing::Wanted { makes: true }, Changing::Wanted { makes: false }, Changing::UnderWay,
@@ -119,7 +119,7 @@ fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
     for_all_of_consistency(&[changes, is_held_up, unsaved], check);
 }
 
-/// Jobs, with the facts that they meet.
+/// Jobs, with the related facts.
 fn for_all_of_jobs(check: &mut impl FnMut(&ArrayFacts)) {
     let axes: [Axis<'_, ArrayFacts>; 3] = [
         axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Out,
@@ -218,7 +218,7 @@ fn check(facts: &ArrayFacts) {
     }
 }
 
-/// Promises that its own table cannot know of.
+/// Promises that span more than consistency's own table.
 fn check_consistency(action: ConsistencyAction, facts: &ArrayFacts) {
     match action {
         ConsistencyAction::ChangeLogs | ConsistencyAction::ChangeBitmap => {
@@ -237,13 +237,13 @@ fn is_member_at_work(facts: &ArrayFacts) -> bool {
     is_flushing || is_writing || facts.consistency.bits_out || facts.consistency.logs_out
 }
 
-/// A member, a shard, the clock or a client ends a wait; or it is over.
+/// A member, a shard, the clock or a client ends every wait; or the array has stopped.
 fn is_ended(facts: &ArrayFacts) -> bool {
     let CachesFacts { flush_wanted, round, last_round, .. } = facts.caches;
     let shard = round == Round::UnderWay
         || facts.closing == Closing::Draining
         || last_round == Round::UnderWay;
-    // Nothing is asked for that could be done; nor is it before logs are changed, which goes on.
+    // The wait leaves no possible action out; during a change of logs others have to wait.
     let is_settled = facts.consistency.log_change == Changing::No;
     let is_asked =
         facts.superblocks.write_wanted && is_settled || flush_wanted || round != Round::None;
@@ -275,7 +275,7 @@ fn is_still(facts: &ArrayFacts) -> bool {
         && !facts.stopped
 }
 
-/// Logs are made or given up however many want to write, and meanwhile no write begins.
+/// Logs are made or dropped however many clients wait to write, and no write begins meanwhile.
 #[test]
 fn logs_are_changed_while_nothing_is_written() {
     for_all_of_log_changes(&mut |facts| {
@@ -308,7 +308,7 @@ fn what_is_to_be_logged_is_not_forgotten() {
     });
 }
 
-/// A bitmap is made or given up, however many write.
+/// A bitmap is made or dropped, however many clients write.
 #[test]
 fn a_bitmap_is_changed_though_clients_write() {
     for_all_of_bits(&mut |facts| {
@@ -327,7 +327,7 @@ fn a_bitmap_is_changed_though_clients_write() {
     });
 }
 
-/// Bits that shards or superblocks wait for are written whatever else goes on.
+/// Bits that shards or superblocks wait for are written beside any other work.
 #[test]
 fn a_bit_is_not_forgotten() {
     for_all_of_bits(&mut |facts| {
@@ -355,8 +355,8 @@ fn a_bit_is_not_forgotten() {
     });
 }
 
-/// A job's offsets come into superblocks, whatever else goes on, and a job is heard when
-/// nothing else is to be done.
+/// A job's offsets reach superblocks beside any other work, and a job continues when no other
+/// action is due.
 #[test]
 fn a_job_is_not_forgotten() {
     for_all_of_jobs(&mut |facts| {
@@ -369,7 +369,7 @@ fn a_job_is_not_forgotten() {
     });
 }
 
-/// Writes that drain may wait for room in the journal, and that for superblocks.
+/// Draining writes may wait for room in the journal, and that for superblocks.
 #[test]
 fn room_in_the_journal_is_said_while_the_gate_closes() {
     let unsaid: [Axis<'_, ArrayFacts>; 2] =

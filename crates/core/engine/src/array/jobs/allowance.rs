@@ -8,7 +8,7 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::work::{Class, Work};
 
-/// How much a job may ask shards for now. Sectors are those that the job counts
+/// How much a job may request of shards now. Sectors are those that the job counts
 /// ([`super::JobProgress`]): of a recovery, sectors of each member that is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobAllowance {
@@ -22,7 +22,7 @@ pub struct JobAllowance {
 /// since the array was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Asked for.
+    /// Requested.
     pub begun_sectors: u64,
     /// Come back.
     pub ended_sectors: u64,
@@ -53,12 +53,11 @@ impl JobFlow {
 /// The rest of the allowance.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    /// None without a driver that says how much: then there is always more.
+    /// `None` without a driver that sets it: then there is no limit.
     left: Option<JobAllowance>,
 }
 
 impl Left {
-    /// From now on.
     pub(super) fn set(&mut self, allowance: JobAllowance) {
         self.left = Some(allowance);
     }
@@ -68,13 +67,12 @@ impl Left {
         self.left = self.left.map(|_| JobAllowance::default());
     }
 
-    /// Something may be asked for.
+    /// Whether some is left.
     pub(super) fn is_some(&self) -> bool {
         self.left.is_none_or(|left| left != JobAllowance::default())
     }
 
-    /// So much is asked for: in which class. A work that is larger than what is left is asked for
-    /// whole.
+    /// Takes so much, and returns the class. Work larger than the rest goes whole.
     pub(super) fn take(&mut self, sectors: u64) -> Class {
         let Some(left) = &mut self.left else { return Class::Idle };
         let (class, of) = match left.owed_sectors {

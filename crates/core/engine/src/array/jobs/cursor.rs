@@ -2,24 +2,22 @@
 
 use std::collections::BTreeMap;
 
-/// A run of sectors, in the job's own unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// Goes from the first sector to the last; several runs may be under way, and end in any order. A
-/// run may begin ahead of its turn, and is passed over when its turn comes.
+/// Moves from the first sector to the last. Several runs may be in flight, and end in any order. A
+/// run may begin ahead of its turn; the cursor then passes over it.
 #[derive(Debug)]
 pub(super) struct Cursor {
     next: u64,
     end: u64,
-    /// Begun ahead of their turn, and not passed over yet. By where they start: where they end, as
-    /// in the others.
+    /// Runs begun ahead of their turn, and not passed over yet: start to end, as in the other maps.
     ahead: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, u64>,
-    /// They came back undone.
+    /// Runs that came back undone.
     again: BTreeMap<u64, u64>,
 }
 
@@ -41,7 +39,7 @@ impl Cursor {
         Some(Run { start, end })
     }
 
-    /// The next sector that was never asked for.
+    /// The next sector that was never requested.
     pub(super) fn next(&self) -> Option<u64> {
         (self.next < self.end).then_some(self.next)
     }
@@ -50,7 +48,6 @@ impl Cursor {
         self.end
     }
 
-    /// It is being asked for.
     pub(super) fn begin(&mut self, run: Run) {
         assert!(run.start < run.end && run.end <= self.end, "a run lies inside");
         let is_first = self.again.remove(&run.start).is_none();
@@ -74,7 +71,7 @@ impl Cursor {
         start > self.next && start < self.end && !self.ahead.contains_key(&start)
     }
 
-    /// Whether what starts there began ahead of its turn, which has not come.
+    /// Whether the run that starts there began ahead of its turn, which has not come.
     pub(super) fn is_ahead(&self, start: u64) -> bool {
         start > self.next
     }
@@ -83,13 +80,13 @@ impl Cursor {
         self.under_way.remove(&start).expect("it was under way");
     }
 
-    /// It is to be asked for again.
+    /// The run must be repeated.
     pub(super) fn is_undone(&mut self, start: u64) {
         let end = self.under_way.remove(&start).expect("it was under way");
         self.again.insert(start, end);
     }
 
-    /// It came back undone, and is to be asked for again in pieces.
+    /// The run must be repeated in pieces.
     pub(super) fn is_divided(&mut self, start: u64, piece: u64) {
         let end = self.under_way.remove(&start).expect("it was under way");
         let mut at = start;
@@ -100,12 +97,12 @@ impl Cursor {
         }
     }
 
-    /// It came back undone, and is not to be asked for any more.
+    /// The run came back undone, and is not repeated.
     pub(super) fn is_given_up(&mut self, start: u64) {
         self.again.remove(&start).expect("it came back undone");
     }
 
-    /// Nothing is there for the sectors up to `end`.
+    /// Passes over sectors up to `end`, which need no work.
     pub(super) fn skip(&mut self, end: u64) {
         self.next = end.min(self.end);
         // Works that were begun ahead of their turn in the skipped range have ended.
@@ -119,7 +116,7 @@ impl Cursor {
         self.under_way.len()
     }
 
-    /// Up to where all is done.
+    /// The offset below which all is done.
     pub(super) fn done(&self) -> u64 {
         let first = |runs: &BTreeMap<u64, u64>| runs.first_key_value().map(|(start, _)| *start);
         let open = first(&self.under_way).into_iter().chain(first(&self.again));

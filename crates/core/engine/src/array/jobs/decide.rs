@@ -18,49 +18,45 @@
 //!
 //! The first row that fits is taken. [check: the_table_is_total]
 
-/// The job at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
-    /// Something is to be done, and may be.
+    /// A job is due, and allowed.
     pub(in super::super) is_due: bool,
-    /// A job is there.
+    /// A job exists.
     pub(in super::super) is_there: bool,
-    /// It still is what is to be done, and may be.
+    /// The job is still the due one, and allowed.
     pub(in super::super) goes_on: bool,
     /// Shards have work of it.
     pub(in super::super) is_out: bool,
     /// More work is due, and shards have room for it.
     pub(in super::super) has_more: bool,
-    /// Some of it may be asked for now ([`super::JobAllowance`]).
+    /// The allowance is not used up ([`super::JobAllowance`]).
     pub(in super::super) is_allowed: bool,
-    /// All of it is done.
     pub(in super::super) is_over: bool,
-    /// It has written what bad-block logs name, or could not write, and they do not say so yet.
+    /// It has written ranges that bad-block logs name, or failed to, and the logs do not have that
+    /// yet.
     pub(in super::super) awaits_logs: bool,
     /// The job has progress to save.
     pub(in super::super) has_unsaved: bool,
-    /// The last time is long enough ago.
+    /// The last save is long enough ago.
     pub(in super::super) save_is_due: bool,
-    /// A flush for it is wanted or under way, or superblocks do not say yet what it flushed.
+    /// A flush for it is wanted or in flight, or superblocks do not record yet the progress that it
+    /// flushed.
     pub(in super::super) is_saving: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Action {
-    /// An event will come.
     #[default]
     Wait,
-    /// Make a job of what is to be done.
+    /// Begin the due job.
     Begin,
-    /// Ask shards for more.
     Ask,
-    /// Have members flushed, and superblocks say how far it is.
+    /// Flush members, and have superblocks record the job's progress.
     Save,
-    /// It is no more.
     End,
 }
 
-/// The table.
 pub(in super::super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { is_there: false, is_due: true, .. } => Action::Begin,
@@ -107,8 +103,8 @@ mod tests {
                 Action::Wait => {
                     let is_nothing = !facts.is_there && !facts.is_due;
                     let others = facts.is_out || facts.is_saving || facts.awaits_logs;
-                    // No room, nothing allowed, or not yet time to save: the next allowance, the
-                    // clock, or a person who paused it.
+                    // No room, no allowance, or no save due: the next allowance, the clock, or the
+                    // operator who paused it ends the wait.
                     let later = facts.goes_on && !facts.is_over;
                     assert!(is_nothing || others || later, "nothing ends it: {facts:?}");
                 }

@@ -1,5 +1,4 @@
-//! The array as jobs see it: where bytes live, members, ranges in doubt, and what
-//! may be done.
+//! The array as jobs see it: geometry, members, ranges in doubt, and permissions.
 
 use braid_geometry::Geometry;
 use braid_ondisk::Bits;
@@ -17,22 +16,22 @@ pub(in super::super) struct Ground<'a> {
     pub(in super::super) roster: &'a Roster,
     /// `u64::MAX` when redundancy agrees everywhere.
     pub(in super::super) resync_offset: u64,
-    /// And from here on, whatever the offset is.
+    /// It also agrees from here on, whatever the offset.
     pub(in super::super) resync_end: u64,
     /// Bits in doubt beyond that offset; `None` if all of it is in doubt.
     pub(in super::super) doubt: Option<&'a Bits>,
-    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there; and
-    /// that with what holds nothing that a client wrote: redundancy need not agree there.
+    /// For a lockless bitmap: bits to be made to agree though no write was interrupted there; and
+    /// those with sectors that no client has written, whose redundancy need not agree.
     pub(in super::super) lazy: Option<(&'a Bits, &'a Bits)>,
     /// Members and superblocks may be written, and the array goes on.
     pub(in super::super) may_run: bool,
     /// Progress may be saved.
     pub(in super::super) may_save: bool,
-    /// Bad-block logs say what they are to.
+    /// Bad-block logs have their wanted content.
     pub(in super::super) are_logs_settled: bool,
 }
 
-/// Whether no slot lacks its member, or anything of it.
+/// Whether every slot has an up-to-date member.
 pub(super) fn is_whole(roster: &Roster) -> bool {
     roster.missing_count() == 0 && roster.recovering().next().is_none()
 }

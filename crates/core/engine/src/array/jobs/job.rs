@@ -17,11 +17,11 @@ use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::sectors::BLOCK_SECTORS;
 use crate::work::Class;
 
-/// Works under way for each shard, and at most.
+/// Works in flight for each shard, and in all.
 const WORKS_EACH: usize = 16;
 const WORKS_MAX: usize = 128;
 
-/// A job says when it has passed so much of its way: a fifth, as md's monitor does.
+/// A job reports each such part of its way: a fifth, as md's monitor does.
 pub(super) const PARTS: u64 = 5;
 
 /// The unit of the cursor.
@@ -35,7 +35,6 @@ pub(super) enum Axis {
     Member(Slot),
 }
 
-/// Work that a shard has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Out {
     /// In the cursor's sectors.
@@ -44,26 +43,25 @@ pub(super) struct Out {
     pub(super) class: Class,
 }
 
-/// How far saving is.
+/// The progress of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Saving {
     No,
-    /// Members are to be flushed.
+    /// Members must be flushed.
     Wanted,
-    /// They are being flushed; then this is done.
+    /// Members are being flushed; then this offset is saved.
     Flushing(u64),
 }
 
-/// One job.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) kind: JobKind,
-    /// It is not told of: a resync of what was never made to agree, and no more, which is begun
-    /// often; or a check of what bad-block logs name, and no more.
+    /// It sends no notices: a frequent resync of sectors that were never made to agree, or a check
+    /// of ranges in bad-block logs, and no more.
     pub(super) is_quiet: bool,
-    /// It tries what logs name and the others cannot give.
+    /// It retries ranges that logs name and the others cannot give.
     pub(super) retries: bool,
-    /// Sectors that are to be tried, in its own unit: they were asked for in vain.
+    /// Sectors to be retried, in its own unit: a first request failed.
     pub(super) to_try: BTreeSet<u64>,
     /// The ranges of such a check, in its own unit.
     pub(super) only: Vec<Range<u64>>,
@@ -74,15 +72,14 @@ pub(super) struct Job {
     pub(super) band_sectors: u32,
     pub(super) cursor: Cursor,
     pub(super) from: u64,
-    /// Members that are filled.
     pub(super) targets: SmallVec<[MemberId; 2]>,
     pub(super) works: BTreeMap<WorkId, Out>,
     pub(super) saving: Saving,
     pub(super) saved: u64,
-    /// It was saved that all is done.
+    /// Its end was saved.
     pub(super) is_saved_whole: bool,
     pub(super) save_at: Instant,
-    /// When what came back undone is asked for again.
+    /// When undone work is repeated.
     pub(super) repeat_at: Option<Instant>,
     pub(super) differing: u64,
     pub(super) written: u64,
@@ -90,7 +87,7 @@ pub(super) struct Job {
     pub(super) repaired: u64,
     pub(super) ambiguous: u64,
     pub(super) unmade: u64,
-    /// Sectors that bad-block logs name, when that was last looked at.
+    /// Sectors that bad-block logs named at the last look.
     pub(super) named: u64,
     /// Bands that clients have read and that the job has not reached; every other work is one of
     /// them.
@@ -103,11 +100,11 @@ pub(super) struct Job {
     /// Ranges that could not be made, and that logs name or are about to; or named, before a client
     /// wrote them.
     pub(super) marked: BTreeMap<MemberId, BadBlocks>,
-    /// Findings that have been told.
+    /// Findings that were reported.
     pub(super) told: u32,
-    /// Parts of its way that it was seen to have passed.
+    /// Parts of its way whose end was reported.
     pub(super) passed: u64,
-    /// It cannot go on.
+    /// The reason why it cannot go on.
     pub(super) end: Option<JobEnd>,
 }
 
@@ -151,7 +148,7 @@ impl Job {
             && (self.cursor.done() > self.saved || is_over && !self.is_saved_whole)
     }
 
-    /// It fills members.
+    /// Whether it fills members.
     pub(super) fn fills(&self) -> bool {
         matches!(self.kind, JobKind::Recovery | JobKind::Replace)
     }
@@ -162,7 +159,7 @@ impl Job {
         self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
     }
 
-    /// A band that a client has read: every other work may be one, so that the job comes to its
+    /// A band that a client has read. Every second work at most is one, so that the job reaches its
     /// end.
     pub(super) fn wanted(&mut self) -> Option<u64> {
         self.takes_wanted = !self.takes_wanted && !self.wanted.is_empty();
@@ -180,7 +177,7 @@ impl Job {
         Some(start)
     }
 
-    /// Of what it is about, what comes at `start` or next.
+    /// The first of its ranges at `start` or behind.
     pub(super) fn named_from(&self, start: u64) -> Option<&Range<u64>> {
         self.only.get(self.only.partition_point(|range| range.end <= start))
     }
@@ -216,7 +213,7 @@ impl Job {
             _ => return None,
         };
         let next = spoiled(Bug::DoubtSkipped, next, next.saturating_add(1));
-        // Bands are asked for whole.
+        // Bands are requested whole.
         let unit = if self.axis == Axis::Bands { u64::from(self.band_sectors) } else { 1 };
         let next = (next - next % unit).min(self.cursor.end());
         (next > start).then_some(next)
@@ -272,8 +269,8 @@ impl Job {
         self.has_room(ground.regions.shards()) && is_left
     }
 
-    /// The sector of the array that `at` is about, and how many follow in one work. None where
-    /// nothing lies.
+    /// The sector of the array at `at`, and how many follow in one work. `None` where the array has
+    /// no data.
     pub(super) fn place(&self, ground: &Ground<'_>, at: u64) -> Option<(LogicalSector, u64)> {
         let work_sectors = u64::from(ground.work_sectors);
         let (first, sectors) = match (ground.geometry, self.axis) {

@@ -18,22 +18,21 @@ use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::work::{Fate, Found, Outcome, Task, Work};
 
-/// So many findings of a job are told one by one; more are counted. A member that is rotten
-/// throughout would else be told of once for each of its stripes.
+/// So many findings of a job are reported one by one; more are counted. Otherwise a wholly rotten
+/// member would be reported once for each of its stripes.
 const FINDINGS_TOLD_MAX: u32 = 1000;
 
-/// Ranges that clients read and are to be recovered before their turn, at most, and how many that
-/// were may be ahead of the job: each is an entry in every view.
+/// Waiting ranges that clients read and that jump the queue, at most; and ranges recovered ahead of
+/// the job, at most: each is an entry in every view.
 const WANTED_MAX: usize = 16;
 const AHEAD_MAX: usize = 1024;
 
-/// How often superblocks are told how far a job is.
+/// How often superblocks record a job's progress.
 const SAVE_EVERY_MS: u64 = 5000;
 
-/// After how long what a member that sits out held up is asked for again.
+/// The delay before work is repeated that a slow member held up.
 const REPEAT_AFTER_MS: u64 = 100;
 
-/// A job that could begin.
 #[derive(Debug)]
 struct Choice {
     kind: JobKind,
@@ -45,12 +44,12 @@ struct Choice {
     targets: SmallVec<[MemberId; 2]>,
 }
 
-/// A sector that could not be made, and who lacks it.
+/// A sector that could not be made, and the members that lack it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Unmade {
-    /// Where it is asked for, in the job's sectors.
+    /// Its place in the job's sectors.
     pub(in super::super) at: u64,
-    /// The job fills members: what one holds already is not in question.
+    /// The job fills members: ranges that a member holds already do not count.
     pub(in super::super) fills: bool,
     /// Members, and ranges of each.
     pub(in super::super) lacks: Vec<(MemberId, BadRange)>,
@@ -59,22 +58,21 @@ pub(in super::super) struct Unmade {
 /// A job's progress that counts from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Saved {
-    /// Redundancy agrees below this; `u64::MAX` when everywhere.
+    /// Redundancy agrees below this offset; `u64::MAX` for everywhere.
     Resync(u64),
-    /// Below `to` it agrees wherever it was due, but for what could not be done.
+    /// Due sectors below `to` agree, except `failed`.
     Lazy {
-        /// Where the job is.
+        /// The job's offset.
         to: u64,
         /// Ranges that it failed to do so far.
         failed: Vec<Range<u64>>,
     },
-    /// These members hold what they should below this; `u64::MAX` when everywhere.
+    /// These members are up to date below this offset; `u64::MAX` for everywhere.
     Recovery(SmallVec<[MemberId; 2]>, u64),
-    /// The same of replacements.
+    /// The same for replacements.
     Replacement(SmallVec<[MemberId; 2]>, u64),
 }
 
-/// Jobs of one array.
 #[derive(Debug, Default)]
 pub(in super::super) struct Jobs {
     job: Option<Job>,
@@ -84,9 +82,9 @@ pub(in super::super) struct Jobs {
     wanted: Option<(JobKind, bool)>,
     allowance: Left,
     flow: JobFlow,
-    /// A job that could not be finished: not begun again before something has changed.
+    /// A job that failed: not begun again before the state changes.
     refused: Option<JobKind>,
-    /// Members were filled: what logs name of any may be made of the others now.
+    /// Members were filled: ranges that other members' logs name may be made now.
     remakes: bool,
 }
 
@@ -109,7 +107,7 @@ impl Jobs {
         }
     }
 
-    /// From now on the job asks for no more than this, until it is told again.
+    /// Sets the job's allowance until the next call.
     pub(in super::super) fn handle_allowance(&mut self, allowance: JobAllowance) {
         self.allowance.set(allowance);
     }
@@ -118,7 +116,7 @@ impl Jobs {
         self.flow
     }
 
-    /// Members have come or gone: what could not be done may be done now.
+    /// Members have come or gone: failed work may succeed now.
     pub(in super::super) fn membership_changed(&mut self) {
         self.refused = None;
     }
@@ -131,7 +129,6 @@ impl Jobs {
         self.is_paused
     }
 
-    /// How far the job is.
     pub(in super::super) fn progress(&self) -> Option<JobProgress> {
         self.job.as_ref().map(|job| job.progress(self.is_paused))
     }
@@ -204,12 +201,12 @@ impl Jobs {
         is_due.then_some(Choice { kind, is_quiet, retries, axis, from: 0, end, targets })
     }
 
-    /// Whether the job is one that is not told of.
+    /// Whether the job sends no notices.
     pub(in super::super) fn is_quiet(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.is_quiet)
     }
 
-    /// Whether a job is to begin.
+    /// Whether a job must begin.
     pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
         let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
         // Until superblocks say that a member is out, shards see it instead of the member that
@@ -217,7 +214,6 @@ impl Jobs {
         may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
     }
 
-    /// The job at a glance.
     pub(in super::super) fn facts(
         &self,
         now: Instant,
@@ -296,7 +292,7 @@ impl Jobs {
             JobKind::Repair => Mark::RepairBegins,
         });
         let saved = from.min(end);
-        // A band is asked for whole: an offset of md's may lie inside of one.
+        // A band is requested whole: md's offset may lie inside one.
         let from = match axis {
             Axis::Bands => from - from % u64::from(ground.work_sectors),
             Axis::Array | Axis::Member(_) => from,
@@ -342,7 +338,7 @@ impl Jobs {
         progress
     }
 
-    /// The next work, and whose it is; none where the sectors that come next hold nothing.
+    /// The next work, and its shard; `None` if the next sectors hold no data.
     pub(in super::super) fn ask(
         &mut self,
         now: Instant,
@@ -395,7 +391,7 @@ impl Jobs {
         Some((ground.regions.shard_of(owner), work))
     }
 
-    /// A shard has done what it was asked, or has not. Gives a block that it could not make.
+    /// A work has ended. Returns a block that it could not make.
     pub(in super::super) fn work_done(
         &mut self,
         now: Instant,
@@ -457,7 +453,7 @@ impl Jobs {
             }
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
-                // All that came back waits, also what has not been asked for again since.
+                // All undone work waits, including earlier one that was not repeated yet.
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
@@ -484,9 +480,8 @@ impl Jobs {
         None
     }
 
-    /// A client reads what lies there of a member that is being recovered: that is made before its
-    /// turn, so that the next read of it is one read. Only where it spares others: a copy is read
-    /// from one member in any case.
+    /// A client reads a range that a member in recovery lacks: the job makes it before its turn, so
+    /// that the next read takes one member. Only on levels with parity: a copy always takes one.
     pub(in super::super) fn is_read(&mut self, start: MemberSector, ranges_ahead: usize) {
         let Some(job) = &mut self.job else { return };
         if job.kind != JobKind::Recovery || job.axis != Axis::Bands {
@@ -521,7 +516,7 @@ impl Jobs {
         marked.is_some_and(|marked| marked.contains(range.start, range.sectors))
     }
 
-    /// A range of a member is named from now on.
+    /// A member's log will name a range.
     pub(in super::super) fn marks(&mut self, member: MemberId, range: BadRange) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         let marked = job.marked.entry(member).or_default();
@@ -541,7 +536,7 @@ impl Jobs {
         job.end = Some(JobEnd::Unreadable);
     }
 
-    /// How far the job is, if it has passed another part of its way since this was asked.
+    /// The job's progress, if it has passed another part of its way since the last call.
     pub(in super::super) fn passed(&mut self) -> Option<JobProgress> {
         let job = self.job.as_mut().filter(|job| !job.is_quiet)?;
         let parts = job.parts();
@@ -551,7 +546,7 @@ impl Jobs {
         is_news.then_some(progress)
     }
 
-    /// A shard has found something wrong; whether that is told.
+    /// Counts a shard's finding; true if it must be reported.
     pub(in super::super) fn found(&mut self, found: &Found) -> bool {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         match *found {
@@ -577,7 +572,7 @@ impl Jobs {
         self.job.as_ref().is_some_and(|job| job.saving == Saving::Wanted)
     }
 
-    /// Members are being flushed for the job: gives those that it has written, if that is not all.
+    /// A flush for the job begins: returns the members that it has written, if that is not all.
     pub(in super::super) fn flush_begins(&mut self) -> Option<SmallVec<[MemberId; 2]>> {
         let job = self.job.as_mut().expect("a job is flushed");
         assert_eq!(job.saving, Saving::Wanted, "it was asked for");
@@ -588,7 +583,7 @@ impl Jobs {
         job.fills().then(|| job.targets.clone())
     }
 
-    /// The flush has ended well: what was done when it began counts.
+    /// The flush has succeeded: progress at its begin counts.
     pub(in super::super) fn flush_ended(&mut self, now: Instant) -> Option<Saved> {
         let job = self.job.as_mut()?;
         let Saving::Flushing(to) = job.saving else { return None };
@@ -609,7 +604,7 @@ impl Jobs {
         }
     }
 
-    /// The job is no more; how it was, and how it ended.
+    /// Ends the job. Returns its progress, and its end.
     pub(in super::super) fn end(&mut self, ground: &Ground<'_>) -> (JobProgress, JobEnd) {
         let mut job = self.job.take().expect("a job ends");
         job.named = ground.roster.named_sectors();
@@ -656,7 +651,7 @@ impl Jobs {
         (job.progress(self.is_paused), end)
     }
 
-    /// When there is something to do though nothing else happens.
+    /// The next time at which a job acts without an event.
     pub(in super::super) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
         let job = self.job.as_ref().filter(|job| job.end.is_none() && ground.may_run)?;
         if !job.works.is_empty() && self.is_joined(job, ground) {
@@ -665,7 +660,7 @@ impl Jobs {
         let can_save = job.saving == Saving::No && job.has_unsaved();
         let saves = can_save.then_some(job.save_at);
         let has_room = !self.is_paused && job.has_room(ground.regions.shards());
-        // Where nothing is allowed, the next allowance finds that its time has come.
+        // Without an allowance, the next allowance will find that the time has come.
         let is_noted = job.marked.is_empty() || ground.are_logs_settled;
         let has_undone = is_noted && job.cursor.to_repeat().is_some();
         let can_repeat = has_room && self.allowance.is_some() && has_undone;

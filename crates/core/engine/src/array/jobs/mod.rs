@@ -69,20 +69,19 @@ pub(super) use upkeep::{Action as UpkeepAction, Facts as UpkeepFacts, decide as 
 pub enum JobKind {
     /// Makes redundancy agree after an unclean stop, or after the array was made.
     Resync,
-    /// Makes what members that came are to hold.
+    /// Makes the missing data of new members.
     Recovery,
     /// Copies members to their replacements; sectors that cannot be read are made from the others.
     Replace,
-    /// Reads everything and says where redundancy does not agree, and which member is wrong where
-    /// that can be known; writes what could not be read, or what bad-block logs name, and nothing
-    /// else.
+    /// Reads everything and reports where redundancy does not agree, with the wrong member if it is
+    /// known. Writes only sectors that are unreadable or in bad-block logs.
     Check,
-    /// The same, and writes what is known to be wrong again, from the others.
+    /// A check that also rewrites sectors that are known to be wrong, from the others.
     Repair,
 }
 
 impl JobKind {
-    /// It looks for what is wrong, because a person asked for it.
+    /// Whether it is a check or a repair, which an operator asks for.
     #[must_use]
     pub const fn is_check(self) -> bool {
         matches!(self, Self::Check | Self::Repair)
@@ -94,11 +93,12 @@ impl JobKind {
 pub enum JobEnd {
     /// All of it is done.
     Completed,
-    /// It was told to end, or the array stops or takes no writes; it goes on where it was.
+    /// An operator ended it, or the array stops or takes no writes; the next job continues where it
+    /// was.
     Interrupted,
     /// The job's target member is lost, or no longer wanted.
     TargetLost,
-    /// Something could not be read to make the rest, and its member has no room to note that down.
+    /// A range could not be made, and the lacking member's log has no room for it.
     Unreadable,
     /// A member failed a write, and yet is not lost: it had no space.
     Unwritten,
@@ -107,33 +107,33 @@ pub enum JobEnd {
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobProgress {
-    /// Which.
+    /// The kind.
     pub kind: JobKind,
-    /// Sectors that were done when it began, in its own unit (see the table above).
+    /// Its offset when it began, in its own unit (see the table above).
     pub from: u64,
-    /// Sectors up to which all is done.
+    /// The offset below which all is done.
     pub done: u64,
-    /// Sectors up to which it goes.
+    /// The offset of its end.
     pub end: u64,
-    /// Sectors that differed from what the others say, so far: of parity, or of copies.
+    /// Sectors that differed so far, in parity or in copies.
     pub differing: u64,
-    /// Sectors that were written to members, so far.
+    /// Sectors written to members so far.
     pub written: u64,
-    /// Sectors of which the member that is wrong is known, so far.
+    /// Sectors so far whose wrong member is known.
     pub located: u64,
-    /// Of these, sectors that have been written again, and seen to agree.
+    /// Of these, sectors that were rewritten, and verified.
     pub repaired: u64,
     /// Sectors that are wrong, in an unknown member.
     pub ambiguous: u64,
-    /// Sectors that could not be read anywhere, nor made, so far, over all members that are filled:
-    /// their bad-block logs name them.
+    /// Sectors so far that could neither be read nor made, over all members that are filled: their
+    /// bad-block logs name them.
     pub unmade: u64,
-    /// Sectors that bad-block logs name, over all members, when that was last looked at: as it
-    /// began, as it went on, or as it ended.
+    /// Sectors in bad-block logs, over all members, at the last look: at the job's begin, in
+    /// between, or at its end.
     pub named: u64,
-    /// It tries what bad-block logs name and the others cannot give.
+    /// It retries ranges that bad-block logs name and the others cannot give.
     pub retries: bool,
-    /// It waits until it is told to go on.
+    /// It is paused.
     pub paused: bool,
 }
 
@@ -142,16 +142,16 @@ pub struct JobProgress {
 pub enum JobRequest {
     /// Check everything, once no other job is left.
     Check,
-    /// The same, and write again what is known to be wrong. Takes the place of a check that waits
-    /// or runs, and a check that of a repair.
+    /// Check, and rewrite sectors that are known to be wrong. Replaces a check that waits or runs,
+    /// and a check replaces a repair.
     Repair,
-    /// Check everything, and try what bad-block logs name and the others cannot give: what can be
-    /// read and agrees is named no more. Takes the place of a check or a repair.
+    /// Check everything, and retry ranges that bad-block logs name and the others cannot give:
+    /// sectors that can be read and agree leave the logs. Replaces a check or a repair.
     RetryBad,
     /// End a check or a repair that waits or runs.
     EndCheck,
     /// No job begins or goes on until [`JobRequest::Resume`].
     Pause,
-    /// Jobs go on; one that could not be finished is tried again.
+    /// Jobs go on; a failed one is tried again.
     Resume,
 }

@@ -1,64 +1,62 @@
-//! The next word of superblocks, and whether writes may begin: a pure table from facts to one
+//! The next update of superblocks, and whether writes may begin: a pure table from facts to one
 //! action. The first row that fits is taken. [check: the_tables_keep_their_promises]
 
 use crate::array::consistency::Changing;
 use crate::array::order::{Activity, Around, Closing, Turn};
 
-/// How an update of superblocks stands.
+/// The progress of an update of superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Stage {
-    /// None is under way.
+    /// No update is in flight.
     #[default]
     Free,
-    /// Members' bitmaps are to say first what the update counts, or members that come to have an
-    /// empty parity log.
+    /// The update waits: members' bitmaps must first have its event count, or new members an empty
+    /// parity log.
     Behind,
-    /// Members are writing, or a loss is being written to the record.
+    /// Members are writing, or the record is.
     Out,
-    /// They have written, or there was nothing to be waited for; there are more to come.
+    /// This wave is durable, or waited for no member; more waves follow.
     WaveDurable,
-    /// All have, but the update says less than is so by now: another member was lost, the lost
-    /// one's own count is not passed, or the array has broken.
+    /// All are durable, but the update is out of date: another member was lost, the lost one's own
+    /// count is not passed, or the array has broken.
     Outdated,
-    /// All have; a program that keeps a record of members is to write down a loss that they tell
-    /// of, before any write counts on it.
+    /// All are durable; a record beside the members must get the update's loss before any write
+    /// relies on it.
     Unkept,
-    /// All have, and so has the record.
+    /// All are durable, and so is the record.
     Durable,
 }
 
-/// Superblocks and the gate at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
-    /// A member is out, and no durable superblock says so.
+    /// A member is out, and no durable superblock records it.
     pub(in crate::array) unrecorded: bool,
-    /// The array was found dirty without some of its members, and no superblock says so yet.
+    /// The array was found dirty without some of its members, and no superblock records it yet.
     pub(in crate::array) absent: bool,
-    /// The last update was said once; a second time is due and wakes no spare.
+    /// The last update was written once; a second time is due and wakes no spare.
     pub(in crate::array) said_once: bool,
-    /// A job has moved an offset, or a newcomer has failed, and no superblock says so yet.
+    /// A job has moved an offset, or a newcomer has failed, and no superblock records it yet.
     pub(in crate::array) unsaved: bool,
     /// A shard waits for the gate.
     pub(in crate::array) write_wanted: bool,
-    /// Writes under way in shards wait for others that wait for the gate.
+    /// Writes in flight in shards wait for others that wait for the gate.
     pub(in crate::array) held_up: bool,
     /// No shard has had a write for a while.
     pub(in crate::array) idle: bool,
 }
 
-/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Shards finish what they have under way.
+    /// Shards finish their writes.
     Wait,
-    /// Write the next superblocks of the update.
+    /// Write the next wave of the update.
     WriteWave,
-    /// Forget the update: it is not the last word.
+    /// Drop the update: it is out of date.
     DropUpdate,
-    /// Have the loss that the update tells of written to the record.
+    /// Write the update's loss to the record.
     KeepRecord,
-    /// The update is what is so: tell those that wait for it.
+    /// The update is current: publish it.
     CompleteUpdate,
     /// Write superblocks without the lost member.
     Record,

@@ -17,54 +17,42 @@
 //! Logs of new members are made empty, in any stage but Writing, when superblocks wait for that.
 //! The first row that fits is taken. [check: the_table_is_total]
 
-/// How far the records are that were begun last.
+/// The progress of the newest records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Stage {
-    /// Nothing that was logged is anywhere but on the members.
     #[default]
     Rest,
-    /// Members are writing them.
     Writing,
-    /// They are durable.
     Written,
-    /// Shards write their bands.
     Live,
-    /// Shards have written all of them.
+    /// Shards have written all their bands.
     Over,
-    /// Members are being flushed.
     Flushing,
 }
 
-/// The logs at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     pub(super) stage: Stage,
-    /// Shards want something logged.
+    /// Batches wait.
     pub(super) is_wanted: bool,
-    /// The first of them may be, before a flush.
+    /// The first of them can be logged before a flush.
     pub(super) has_room: bool,
-    /// Superblocks wait for the empty log of a member that comes, and none is being written.
+    /// Superblocks wait for the empty log of a new member, and none is being written.
     pub(super) lacks_blank: bool,
-    /// A member is out, and no superblock says so.
+    /// A member is out, and no superblock records it.
     pub(super) has_unrecorded: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// An event will come.
     #[default]
     Wait,
-    /// Write empty logs.
     Blank,
-    /// Write records.
     Write,
-    /// Let shards write.
     Grant,
-    /// Flush members.
     Flush,
 }
 
-/// The table.
 pub(in super::super) fn decide(facts: &Facts) -> Action {
     let Facts { has_unrecorded, .. } = *facts;
     match *facts {
@@ -93,7 +81,7 @@ mod tests {
         let flags: [Axis<'_, Facts>; 4] = flags![is_wanted has_room lacks_blank has_unrecorded];
         product(&[&[stages][..], &flags].concat(), &mut |facts: &Facts| {
             let Facts { stage, is_wanted, has_room, lacks_blank, has_unrecorded } = *facts;
-            // At rest everything has room.
+            // At rest every batch has room.
             if has_room == (is_wanted && (has_room || stage == Rest)) {
                 match decide(facts) {
                     Action::Blank => assert!(lacks_blank),

@@ -1,4 +1,4 @@
-//! The logs' state: what each member's says, and who waits for what.
+//! The state of parity logs: the content of each member's log, and the batches that wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,28 +25,27 @@ type Ticket = (ShardIndex, LogTicket);
 /// The content of a log's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
-    /// Anything.
+    /// Unknown bytes.
     Unknown,
     /// No record: no server believes it.
     Nothing,
-    /// Records of this array, and nothing that looks like one.
+    /// Records of this array, and no bytes that look like one.
     Records,
-    /// Nothing says that there is a log.
+    /// No head: the log cannot be found.
     NoLog,
 }
 
-/// The log of one member.
 #[derive(Debug)]
 struct Log {
     place: LogPlace,
-    /// Of the newest record in the area.
+    /// The generation of the newest record in the area.
     generation: u64,
-    /// Where the next one begins, if it fits there.
+    /// The place of the next record, if it fits there.
     next_sector: u64,
     holds: Holds,
-    /// Records since members were flushed last: they count beside the next one.
+    /// Records since members were last flushed: they count beside the next one.
     since: u32,
-    /// Sectors of the ring that these take, with what is left free before its start.
+    /// Sectors of the ring that these take, with any gap before its start.
     taken: u64,
 }
 
@@ -82,7 +81,7 @@ impl Log {
         (next, sectors)
     }
 
-    /// Whether a record of so many sectors may be written before a flush.
+    /// Whether a record of so many sectors can be written before a flush.
     fn has_room(&self, sectors: u64, largest: u64) -> bool {
         let fits = sectors <= self.place.used_sectors();
         let Some(lap) = self.lap_sectors(largest) else { return fits && self.since == 0 };
@@ -91,13 +90,13 @@ impl Log {
         fits && self.taken + taken <= lap
     }
 
-    /// The next record; its place is taken.
+    /// Makes the next record and takes its place.
     fn record(&mut self, entries: Vec<LoggedEntry>) -> Arc<ParityLogRecord> {
         let mut sectors = sectors_of(&entries);
         assert!(sectors <= self.place.used_sectors(), "what is logged together fits");
         if self.place.ppl().is_none() {
-            // Members write whole blocks anyway, and md, which wants records without a gap, never
-            // reads our own.
+            // Members write whole blocks anyway; md, which wants records without a gap, never reads
+            // our own.
             sectors = sectors.next_multiple_of(PPL_HEADER_SECTORS);
         }
         let (sector, taken) = self.next_place(sectors);
@@ -141,7 +140,7 @@ struct Wanted {
 /// The subject of an update of superblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum News {
-    /// No write is under way, and none begins before it: the array turns active or clean.
+    /// No write is in flight, and none begins before the update: the array turns active or clean.
     Drained {
         /// Parity agrees with the data everywhere.
         in_sync: bool,
@@ -150,16 +149,15 @@ pub(in crate::array) enum News {
     Other,
 }
 
-/// The partial parity logs of one array.
 #[derive(Debug)]
 pub(in super::super) struct ParityLogs {
     geometry: StripeGeometry,
     /// Sectors of the largest record that one band makes.
     largest: u64,
     logs: BTreeMap<MemberId, Log>,
-    /// Shards have everything logged.
+    /// Shards log every write.
     is_on: bool,
-    /// Superblocks say of our own log that it counts: whatever may be in doubt is in it.
+    /// Superblocks say that our own log counts: it names all sectors that may be in doubt.
     counts: bool,
     stage: Stage,
     /// In order of arrival.
@@ -170,14 +168,13 @@ pub(in super::super) struct ParityLogs {
     live: BTreeSet<Ticket>,
     /// Rows that were logged since members were flushed last.
     rows: LoggedRows,
-    /// Members that are writing a record.
     out: BTreeSet<MemberId>,
-    /// Members that are writing an empty log, or none, and which.
+    /// Members whose empty log, or removal of the log, is in flight.
     blanks: BTreeMap<MemberId, Holds>,
 }
 
 impl ParityLogs {
-    /// `is_in_file` says that one log is that of all members.
+    /// `is_in_file`: one log serves all members.
     pub(in super::super) fn new(
         geometry: &Geometry,
         is_in_file: bool,
@@ -206,8 +203,8 @@ impl ParityLogs {
         }
     }
 
-    /// Where members have our own log, if that is what they keep: the smallest of their places, as
-    /// a record goes to several.
+    /// The place of our own log on members, if they keep it: the smallest of their places, as a
+    /// record goes to several.
     pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
         let own = self.logs.values().filter_map(|log| match log.place {
             LogPlace::Own(place) => Some(place),
@@ -216,20 +213,20 @@ impl ParityLogs {
         own.min_by_key(|place| place.size_sectors)
     }
 
-    /// Where members have md's.
+    /// Members with md's log, and its places.
     pub(in super::super) fn ppls(&self) -> impl Iterator<Item = (MemberId, PplPlace)> {
         self.logs.iter().filter_map(|(member, log)| Some((*member, log.place.ppl()?)))
     }
 
-    /// Members of these whose head is to be wiped out, as the array keeps no log of our own any
-    /// more.
+    /// Of these members, those whose head must be wiped out because the array keeps no log of our
+    /// own any more.
     fn with_head(&self, members: impl Iterator<Item = MemberId>) -> impl Iterator<Item = MemberId> {
         let has_head =
             |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != Holds::NoLog;
         members.filter(move |member| self.logs.get(member).is_some_and(has_head))
     }
 
-    /// Whether nothing of a log of our own is left to be found on these members.
+    /// Whether no head of our own log is left on these members.
     pub(in super::super) fn are_wiped_out(&self, members: impl Iterator<Item = MemberId>) -> bool {
         self.with_head(members).next().is_none()
     }
@@ -253,12 +250,12 @@ impl ParityLogs {
         records
     }
 
-    /// A member may come that has room for a log.
+    /// Notes a new member with room for a log.
     pub(in super::super) fn keep(&mut self, member: MemberId, place: LogPlace) {
         self.logs.insert(member, Log::new(ParityLogSetup { place, newest: None }));
     }
 
-    /// The logs at a glance. `lacks` says that superblocks wait for the logs of members.
+    /// The facts of the logs. `lacks`: superblocks wait for members' logs.
     pub(in super::super) fn facts(&self, lacks: bool, has_unrecorded: bool) -> Facts {
         Facts {
             stage: self.stage,
@@ -269,7 +266,7 @@ impl ParityLogs {
         }
     }
 
-    /// Whether the first band that waits may be logged before a flush, with any members.
+    /// Whether the first waiting batch can be logged before a flush.
     fn has_room(&self, Wanted { rows, of_members, .. }: &Wanted) -> bool {
         let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
             let log = &self.logs[member];
@@ -278,7 +275,7 @@ impl ParityLogs {
         self.may_follow(rows) && of_members.iter().all(has_room)
     }
 
-    /// Whether these rows may be logged before a flush.
+    /// Whether these rows can be logged before a flush.
     fn may_follow(&self, rows: &[PplEntry]) -> bool {
         let may_follow = rows.iter().all(|entry| self.rows.may_follow(&self.geometry, entry));
         if !may_follow {
@@ -287,12 +284,12 @@ impl ParityLogs {
         may_follow
     }
 
-    /// Whether anything is being written to members.
+    /// Whether a write to members is in flight.
     pub(in super::super) fn is_out(&self) -> bool {
         !self.out.is_empty() || !self.blanks.is_empty()
     }
 
-    /// Whether shards are to have everything logged.
+    /// Whether shards must log every write.
     pub(in super::super) fn is_on(&self) -> bool {
         self.is_on
     }
@@ -301,16 +298,16 @@ impl ParityLogs {
     fn wanted_by(&self, news: News) -> Option<Holds> {
         match news {
             News::Drained { in_sync: true } => Some(Holds::Records),
-            // A log that is emptied in part ends with an older record. Superblocks say first that
-            // it counts no more.
+            // A log that is emptied in part ends with an older record. So superblocks first say
+            // that it no longer counts.
             News::Drained { in_sync: false } if self.counts => None,
             News::Drained { in_sync: false } => Some(Holds::Nothing),
             News::Other => self.is_on.then_some(Holds::Records),
         }
     }
 
-    /// Whether the log of one of these members does not hold yet what it is to before an update of
-    /// superblocks.
+    /// Whether the log of one of these members lacks the content that an update of superblocks
+    /// needs.
     pub(in super::super) fn lacks(
         &self,
         mut members: impl Iterator<Item = MemberId>,
@@ -320,8 +317,7 @@ impl ParityLogs {
         members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
     }
 
-    /// Whether an update of superblocks is to say of our own log that it counts, if it does not say
-    /// clean.
+    /// Whether an update of superblocks stamps our own log as counting, unless it says clean.
     pub(in super::super) fn will_count(&self, news: News) -> bool {
         let is_own = self.own_place().is_some();
         let counts = match news {
@@ -331,7 +327,7 @@ impl ParityLogs {
         is_own && counts
     }
 
-    /// An update of superblocks is durable: logs hold what it wanted.
+    /// An update of superblocks is durable: logs have the content that it needed.
     pub(in super::super) fn is_said(&mut self, news: News) {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
@@ -344,8 +340,8 @@ impl ParityLogs {
         }
     }
 
-    /// A shard wants this in the logs of the members of the slots that entries name; of some there
-    /// may be none any more.
+    /// Takes a shard's entries for the logs of the members in their slots; a slot may have none any
+    /// more.
     pub(in super::super) fn wants<M: Iterator<Item = MemberId>>(
         &mut self,
         ticket: Ticket,
@@ -446,7 +442,7 @@ impl ParityLogs {
         }
         self.wanted = later;
         self.out = records.keys().copied().collect();
-        // Whose parity has no member any more needs none.
+        // A batch whose parity has no member any more needs no record.
         self.stage = if self.out.is_empty() { Stage::Written } else { Stage::Writing };
         let log = |(member, entries)| {
             let log = self.logs.get_mut(&member).expect("whoever is in has a log");
@@ -459,7 +455,7 @@ impl ParityLogs {
         records
     }
 
-    /// A member has written what it was to, or could not.
+    /// A member's log write has ended.
     pub(in super::super) fn is_written(&mut self, member: MemberId, is_well: bool) {
         if let Some(holds) = self.blanks.remove(&member) {
             let log = self.logs.get_mut(&member).expect("it was being made");
@@ -476,7 +472,8 @@ impl ParityLogs {
         }
     }
 
-    /// Records are durable, and who did not take them is out: shards may write.
+    /// Records are durable, and members that failed to write them are out: returns the batches that
+    /// may be written.
     pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is logged before");
         let granted: Vec<Ticket> = std::mem::take(&mut self.round).into_iter().collect();
@@ -495,7 +492,7 @@ impl ParityLogs {
         self.stage = Stage::Flushing;
     }
 
-    /// Everything is on the members, flushed, as the array turns clean.
+    /// All writes are on the members, flushed, as the array turns clean.
     pub(in super::super) fn all_is_flushed(&mut self) {
         if self.stage == Stage::Over {
             self.begin_lap();
@@ -510,7 +507,7 @@ impl ParityLogs {
         }
     }
 
-    /// Members are flushed: what was logged is not needed any more.
+    /// Members are flushed: the records are not needed any more.
     pub(in super::super) fn is_flushed(&mut self) {
         assert_eq!(self.stage, Stage::Flushing, "members were being flushed");
         self.begin_lap();

@@ -20,19 +20,19 @@ use braid_geometry::{LogicalSector, SECTOR_BYTES, StripeGeometry};
 use braid_ondisk::PplEntry;
 use rangemap::RangeMap;
 
-/// Columns that follow each other: from `first`, so many.
+/// A run of columns: the first, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Columns {
     first: u16,
     count: u64,
 }
 
-/// Sectors of members, by the columns that are named of them.
+/// Sectors of members, by the columns that records name of them.
 #[derive(Debug, Default)]
 pub(super) struct LoggedRows(RangeMap<u64, Columns>);
 
 impl LoggedRows {
-    /// Whether an entry may follow those that there are.
+    /// Whether an entry can follow the logged ones.
     pub(super) fn may_follow(&self, geometry: &StripeGeometry, entry: &PplEntry) -> bool {
         let (rows, columns) = rows_of(geometry, entry);
         self.0.overlapping(&rows).all(|(_, named)| *named == columns)

@@ -1,4 +1,4 @@
-//! One job, by hand: what it asks for, and what it makes of the answers.
+//! One job, by hand: its requests, and its reaction to the answers.
 
 use super::*;
 use braid_geometry::{Geometry, Shape};
@@ -73,7 +73,7 @@ fn an_offset_counts_when_it_was_flushed() {
     jobs.save();
     assert!(jobs.wants_flush());
     assert_eq!(jobs.flush_begins(), None, "parity lies on every member");
-    // It is done after the flush began: it may not be durable.
+    // It ends after the flush began, so it may not be durable.
     jobs.work_done(NOW, works[1].id, done);
     assert_eq!(jobs.flush_ended(NOW), Some(Saved::Resync(256)));
     for work in &works[3..] {
@@ -207,8 +207,8 @@ fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
 }
 
 /// A member and its replacement: the member fails, and the replacement has its slot. Shards see the
-/// member until superblocks say so. A recovery that began before asked them to fill another one as
-/// well; what they had not filled of the replacement was believed.
+/// member until superblocks record the loss. Once, a recovery that began before asked them to fill
+/// another member as well; unfilled sectors of the replacement were believed.
 #[test]
 fn no_job_begins_before_superblocks_tell_of_every_loss() {
     let geometry = geometry(Level::Raid6, 2, 5);
@@ -250,7 +250,7 @@ fn a_job_asks_for_what_it_is_allowed() {
     assert_eq!(jobs.poll_timeout(&ground), Some(at));
 }
 
-/// Every sector that the member in the slot is to hold is asked for once, whatever the layout.
+/// A recovery requests every sector of the slot's member once, whatever the layout.
 #[test]
 fn copies_are_asked_for_in_the_order_of_the_member() {
     for (level, layout) in [
@@ -274,7 +274,7 @@ fn copies_are_asked_for_in_the_order_of_the_member() {
     }
 }
 
-/// Members of RAID-10 lie each in their own way: they are recovered one after the other.
+/// RAID-10's members have different layouts: they are recovered one after the other.
 #[test]
 fn members_that_lie_alike_are_recovered_together() {
     let two = [(1, 0), (2, 256)];
