@@ -30,7 +30,7 @@ const PROBE_MS: u64 = 100;
 /// Sectors of a probe, at most; the same on every disk with sectors of 4 KiB.
 pub(crate) const PROBE_SECTORS: u32 = 8;
 
-/// A request that is under way, if it is.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
     since: Instant,
@@ -40,7 +40,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// None if it does not count yet.
+    /// Its age; `None` if it does not count yet.
     fn age_ns(&self, now: Instant, write_slack_ms: u64) -> Option<u64> {
         let slack_ns = if self.is_read { 0 } else { write_slack_ms.saturating_mul(1_000_000) };
         let age_ns = now.0.saturating_sub(self.since.0).max(1);
@@ -53,19 +53,18 @@ impl Stamp {
 struct Latencies {
     completed: u32,
     sum_ns: u64,
-    /// Where it was read last, and how many sectors.
+    /// The place and length of its last read.
     last_read: Option<(MemberSector, u32)>,
     sits_out: bool,
     is_probed: bool,
-    /// Something old was told the last time.
+    /// The last report had an old request.
     was_old: bool,
 }
 
-/// The clock on every member.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     watches: bool,
-    /// By the lower half of a request's name, which is the place that it has among those under way.
+    /// By the lower half of a request's name: its place among those in flight.
     stamps: Vec<Stamp>,
     members: Vec<Latencies>,
     is_any_out: bool,
@@ -91,7 +90,6 @@ impl Clocks {
         }
     }
 
-    /// Whether a member sits out, which the family is to read around.
     pub(crate) fn is_any_out(&self) -> bool {
         self.is_any_out
     }
@@ -100,7 +98,6 @@ impl Clocks {
         self.members[usize::from(slot.0)].sits_out
     }
 
-    /// Slots whose members sit out.
     pub(crate) fn slots_out(&self) -> impl Iterator<Item = Slot> {
         let slots = (0..).map(Slot).zip(&self.members);
         slots.filter(|(_, known)| known.sits_out).map(|(slot, _)| slot)
@@ -140,7 +137,6 @@ impl Clocks {
         self.is_any_out = self.members.iter().any(|known| known.sits_out);
     }
 
-    /// A request goes out.
     pub(crate) fn begins(
         &mut self,
         now: Instant,
@@ -148,7 +144,7 @@ impl Clocks {
         (sector, sectors): (MemberSector, u32),
         operation: &MemberOperation,
     ) {
-        // Zeroes may take any time, and say nothing of the member.
+        // Zeroing may take any time, and says nothing about the member.
         if !self.watches || matches!(operation, MemberOperation::Zero { .. }) {
             return;
         }
@@ -165,7 +161,7 @@ impl Clocks {
         self.next_report.get_or_insert(now.plus_milliseconds(REPORT_MS));
     }
 
-    /// A place that a client wants of a member: good for a probe.
+    /// Notes the place of a client's read or write, for a probe.
     pub(crate) fn note_place(&mut self, slot: Slot, sector: MemberSector, sectors: u32) {
         let known = &mut self.members[usize::from(slot.0)];
         known.last_read = Some((sector, sectors.min(PROBE_SECTORS)));
@@ -180,7 +176,7 @@ impl Clocks {
         }
     }
 
-    /// A request is not waited for any more, and its end says nothing of the slot's member.
+    /// Drops a request: its end says nothing about the slot's member.
     pub(crate) fn forget(&mut self, id: IoId) {
         if let Some(stamp) = self.stamps.get_mut(place(id)) {
             stamp.is_under_way = false;
@@ -191,7 +187,7 @@ impl Clocks {
         self.next_report.into_iter().chain(self.next_probe).min()
     }
 
-    /// Tells each slot's pace, if it is time to.
+    /// Reports each slot's pace, if it is time.
     pub(crate) fn report(&mut self, now: Instant, mut tell: impl FnMut(Slot, Pace)) {
         if self.next_report.is_none_or(|due| now < due) {
             return;
@@ -204,8 +200,8 @@ impl Clocks {
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
             let (completed, sum_ns) = (known.completed, known.sum_ns);
             (known.completed, known.sum_ns) = (0, 0);
-            // Once more when nothing is old any more, so that the array does not go on counting
-            // with what was.
+            // One report follows when no request is old any more, so that the array does not go on
+            // counting the last one.
             let was_old = std::mem::replace(&mut known.was_old, oldest.is_some());
             if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
@@ -215,8 +211,8 @@ impl Clocks {
         self.next_report = is_any.then(|| now.plus_milliseconds(REPORT_MS));
     }
 
-    /// Time in which the shard did not look says nothing of members: a process that was stopped, a
-    /// machine that slept.
+    /// Time in which the shard did not run says nothing about members: a stopped process, a machine
+    /// that slept.
     fn forgive_pause(&mut self, now: Instant) {
         let late_ns = self.next_report.map_or(0, |due| now.0.saturating_sub(due.0));
         if late_ns <= REPORT_MS * 1_000_000 {
@@ -244,7 +240,7 @@ impl Clocks {
         probes
     }
 
-    /// A probe has ended, or was none.
+    /// A probe has ended, or there was none.
     pub(crate) fn probed(&mut self, slot: Slot) {
         let known = &mut self.members[usize::from(slot.0)];
         assert!(known.is_probed, "a probe ends once");
@@ -289,7 +285,7 @@ mod tests {
         assert_eq!(clocks.poll_timeout(), None, "nothing is under way");
     }
 
-    /// A process that was stopped for two seconds saw no member take two seconds.
+    /// Once, a process that was stopped for two seconds took each member for two seconds slow.
     #[test]
     fn a_pause_of_our_own_ages_no_request() {
         let mut clocks = Clocks::new(1);

@@ -32,15 +32,14 @@ use crate::ids::{BitmapId, IoId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
 use crate::work::Outcome;
 
-/// Computations whose memory is kept for later ones.
 const SPARE_COMPUTATIONS_MAX: usize = 256;
 
-/// Steps, and buffers, that a computation has room for from the start: as many as a band of small
-/// writes needs on most arrays. Else each of many computations would grow when it first meets such
-/// a band, which comes late and seldom.
+/// Steps, and buffers, for which a computation has room from the start: as many as a band of small
+/// writes needs on most arrays. Otherwise each of many computations would grow at its first such
+/// band, which comes late and seldom.
 const COMPUTATION_ROOM: usize = 128;
 
-/// Shared state of a shard; each family is handed it with every event.
+/// Shared state of a shard; each family gets it with every event.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) now: Instant,
@@ -50,7 +49,7 @@ pub(crate) struct Common {
     pub(crate) unconfirmed_epoch: Option<u64>,
     pub(crate) last_write: Instant,
     pub(crate) in_flight: u32,
-    /// Background work that has not had its result.
+    /// Background work without a result yet.
     pub(crate) works: u32,
     pub(crate) computations: VecDeque<Computation>,
     spare_computations: Vec<Computation>,
@@ -65,11 +64,11 @@ pub(crate) struct Common {
     left: Left,
     /// Bits that the shard requested of the array, and that are not open.
     wanted: Option<Bits>,
-    /// Bits under which writes began since the array asked for them.
+    /// Bits under which writes began since the array's last query.
     touched: Option<Bits>,
     /// Clients' trims, for a lockless bitmap.
     trims: Trims,
-    /// Bits were taken back, and the array does not know that what began before has ended.
+    /// Bits were taken back, and the array does not know yet that earlier writes have ended.
     undrained: Option<(BitmapId, u64)>,
     /// Writes that cover bad ranges of their member: request, member, and range.
     over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
@@ -114,7 +113,7 @@ impl Common {
         std::mem::replace(&mut self.view, view)
     }
 
-    /// Notes a write that covers what is not to be believed of its member.
+    /// Notes a write that covers bad ranges of its member.
     fn note_over_bad(
         &mut self,
         (id, slot): (IoId, Slot),
@@ -170,7 +169,7 @@ impl Common {
         }
     }
 
-    /// Asks for a write to the replacement of the member in `slot` alone.
+    /// Submits a write to the replacement of the member in `slot` alone.
     pub(crate) fn submit_to_replacement(
         &mut self,
         (id, slot): (IoId, Slot),
@@ -200,7 +199,7 @@ impl Common {
         self.counters.member_errors += u64::from(done.result.is_err());
     }
 
-    /// Whether writes to members and their replacements are under way: nearly never.
+    /// Whether writes to a member and its replacement are in flight, which is rare.
     #[inline]
     pub(crate) fn has_pairs(&self) -> bool {
         !self.pairs.is_empty()
@@ -237,7 +236,7 @@ impl Common {
         own.into_iter().chain(other).map(left).collect()
     }
 
-    /// A read stays with a member that went: how long it takes says nothing of the slot's next.
+    /// A read stays with a member that left: its time says nothing about the slot's next member.
     pub(crate) fn forget_pace_at(&mut self, gone: &Gone, (id, slot): (IoId, Slot)) {
         if gone.has(slot) {
             self.clocks.forget(id);
@@ -261,7 +260,7 @@ impl Common {
         }
     }
 
-    /// A request has ended. If it was left, what it held until now.
+    /// A request has ended. If its member had left, returns the memory that it held.
     #[inline]
     pub(crate) fn end_left(&mut self, id: IoId) -> Option<Held> {
         let held = self.left.end(id)?;
@@ -276,7 +275,7 @@ impl Common {
         self.pieces.hold(piece);
     }
 
-    /// And does not any more.
+    /// That write has ended.
     pub(crate) fn let_go_of_payload(&mut self, piece: PieceKey) {
         self.releases.extend(self.pieces.let_go(piece));
     }
@@ -286,7 +285,7 @@ impl Common {
         self.pairs.settle(&self.view)
     }
 
-    /// Tells the array how fast the members are, if it is time to.
+    /// Reports the members' pace, if it is time.
     pub(crate) fn report_pace(&mut self) {
         let (view, reports) = (&self.view, &mut self.reports);
         self.clocks.report(self.now, |slot, pace| {
@@ -296,7 +295,7 @@ impl Common {
         });
     }
 
-    /// A read that no client waits for any more has come back: a probe, or one that was abandoned.
+    /// A read has returned that no client waits for any more: a probe, or an abandoned one.
     pub(crate) fn stray_done(&mut self, slot: Slot, result: Result<(), MemberFault>) {
         result.err().into_iter().for_each(|fault| self.note_read_fault(slot, fault));
     }
@@ -306,7 +305,7 @@ impl Common {
         self.written.note(slot);
     }
 
-    /// Whether any member is to be flushed.
+    /// Whether any member needs a flush.
     pub(crate) fn owes_flush(&self) -> bool {
         self.written.is_any()
     }
@@ -319,7 +318,7 @@ impl Common {
         self.report(Report::WrittenBack { round });
     }
 
-    /// An empty computation, in memory that was used before if there is some.
+    /// An empty computation, in reused memory if possible.
     pub(crate) fn blank_computation(&mut self, id: ComputationId) -> Computation {
         let mut computation = self.spare_computations.pop().unwrap_or_default();
         computation.steps.reserve(COMPUTATION_ROOM);
@@ -333,7 +332,6 @@ impl Common {
         self.computations.push_back(computation);
     }
 
-    /// Takes the memory of a computation back.
     pub(crate) fn recycle(&mut self, mut computation: Computation) {
         if self.spare_computations.len() < SPARE_COMPUTATIONS_MAX {
             computation.steps.clear();
@@ -342,7 +340,6 @@ impl Common {
         }
     }
 
-    /// Background work is over.
     pub(crate) fn work_done(&mut self, id: WorkId, outcome: Outcome) {
         assert!(self.works > 0, "more results than work");
         self.works -= 1;
@@ -359,15 +356,14 @@ impl Common {
         member.into_iter().for_each(|member| self.report(Report::Mended { member }));
     }
 
-    /// A read failed. A member that is gone altogether is reported; a bad sector is the family's.
+    /// A read failed. A member that is gone is reported here; the family handles a bad sector.
     pub(crate) fn note_read_fault(&mut self, slot: Slot, fault: MemberFault) {
         if fault.kind == FaultKind::Gone && self.still_in(slot, fault.cause.member) {
             self.report_failed(fault);
         }
     }
 
-    /// A member failed what it cannot be kept for, or did not take it though nothing is wrong with
-    /// it.
+    /// Reports a member that failed, or that failed a write though it is healthy.
     pub(crate) fn report_failed(&mut self, fault: MemberFault) {
         let cause = fault.cause;
         self.report(match fault.kind.spares_member() {
@@ -405,13 +401,13 @@ impl Common {
         }
     }
 
-    /// Whether `member` still is what the view has in `slot`, or to replace that: its missed write
-    /// is unrecorded.
+    /// Whether `member` is still in `slot` by the view, or its replacement: its missed write is
+    /// unrecorded.
     pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
         self.view.has(slot, member)
     }
 
-    /// Whether bytes that cannot be read may be written again from what the others say.
+    /// Whether unreadable sectors can be rewritten from the others.
     pub(crate) fn may_repair(&self) -> bool {
         matches!(self.view.gate, Gate::Open | Gate::Closed)
     }
@@ -453,7 +449,7 @@ impl Common {
         }
     }
 
-    /// A client has given up what a trim that was answered is about.
+    /// An acknowledged trim of a client takes effect.
     fn is_trimmed(&mut self, (start, sectors): Extent) {
         let Some(intent) = self.view.intent.as_ref().filter(|intent| intent.is_lockless) else {
             return;
@@ -463,12 +459,12 @@ impl Common {
         self.report(Report::Trimmed { bitmap: intent.bitmap, start, sectors });
     }
 
-    /// Bits of the bitmap that stand for what a piece writes, if there is a bitmap.
+    /// Bits that stand for the sectors of a write; `None` without a bitmap.
     pub(crate) fn bits_of(&self, piece: &Piece) -> Option<Range<u64>> {
         self.view.bits_of(piece.start, piece.sectors)
     }
 
-    /// Whether bits of the bitmap let a piece be written.
+    /// Whether the open bits cover a write.
     pub(crate) fn has_bits(&self, piece: &Piece) -> bool {
         self.bits_of(piece).is_none_or(|bits| self.are_open(&bits))
     }
@@ -477,14 +473,13 @@ impl Common {
         self.view.intent.as_ref().is_none_or(|intent| intent.open.has_all(bits.clone()))
     }
 
-    /// Writes begin under these bits.
     fn touch(&mut self, bits: &Range<u64>) {
         let Some(intent) = &self.view.intent else { return };
         let touched = self.touched.get_or_insert_with(|| empty_like(&intent.open));
         bits.clone().for_each(|bit| touched.set(bit));
     }
 
-    /// A piece cannot be written before these bits are durable: the array hears of it once.
+    /// A piece waits for these bits to become durable: reported to the array once.
     pub(crate) fn want_bits(&mut self, bits: &Range<u64>) {
         let Some(intent) = &self.view.intent else { return };
         let open = Arc::clone(&intent.open);
@@ -500,21 +495,21 @@ impl Common {
         }
     }
 
-    /// Bits that pieces wait for may have been taken back before they had all of theirs: the array
-    /// is asked once more.
+    /// Bits that pieces wait for may have been taken back before they had all of theirs: requests
+    /// them once more.
     pub(crate) fn want_bits_again(&mut self) {
         self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
     }
 
-    /// The array wants to know under which bits writes began since it asked last.
+    /// Reports the bits under which writes began since the last query.
     pub(crate) fn tell_touched(&mut self) {
         let Some(intent) = &self.view.intent else { return };
         let touched = self.touched.take().unwrap_or_else(|| empty_like(&intent.open));
         self.report(Report::Touched { bitmap: intent.bitmap, bits: Arc::new(touched) });
     }
 
-    /// A view rules from now on; the one before had these bits. Gives the pieces whose answer was
-    /// held until now.
+    /// A new view rules; `before` had the old bits. Returns the pieces whose answer was held until
+    /// now.
     pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
         let view = Arc::clone(&self.view);
         let open = view.intent.as_ref().map(|intent| &intent.open);
@@ -531,8 +526,8 @@ impl Common {
         granted
     }
 
-    /// Bits that writes wait for, by the view that rules: the one under which they came may have
-    /// had another bitmap, or none.
+    /// Bits that writes wait for, by the ruling view: the one under which they came may have had
+    /// another bitmap, or none.
     fn bits_waited_for(&self) -> Vec<Range<u64>> {
         let extents = self.pieces.waiting_extents();
         extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
@@ -559,23 +554,22 @@ impl Common {
         }
     }
 
-    /// Whether members may be written for `piece`: superblocks say, durably, that its region may be
-    /// in need of resync (I3).
+    /// Whether `piece` can be written to members: superblocks record durably that its region may
+    /// need a resync (I3).
     pub(crate) fn has_intent(&self, piece: PieceKey) -> bool {
         self.pieces.has_intent(piece)
     }
 
-    /// Whether no write waits for its intent: nearly always.
+    /// Whether no write waits for its intent, which is the usual case.
     pub(crate) fn has_all_intents(&self) -> bool {
         self.pieces.waiting() == 0
     }
 
-    /// A further part of `piece` is out.
     pub(crate) fn add_part(&mut self, piece: PieceKey) {
         self.pieces.add_part(piece);
     }
 
-    /// A part of `piece` is done; the piece is answered when it was the last.
+    /// A part of `piece` is done; the last part answers the piece.
     pub(crate) fn part_done(&mut self, piece: PieceKey, result: Result<(), Fault>) {
         if let Some(reply) = self.pieces.part_done(piece, result) {
             if !self.trims.is_idle()
@@ -591,7 +585,7 @@ impl Common {
         }
     }
 
-    /// A read straight into the payload of `piece` is not waited for any more.
+    /// Abandons a read straight into the payload of `piece`.
     pub(crate) fn abandon(&mut self, piece: PieceKey) {
         self.counters.abandoned_reads += 1;
         self.pieces.leave(piece);
@@ -602,29 +596,29 @@ impl Common {
         self.pieces.kept_sectors()
     }
 
-    /// The same, if a part of `piece` were answered early.
+    /// [`Self::kept_sectors`] if a part of `piece` were acknowledged early.
     pub(crate) fn kept_sectors_with(&mut self, piece: PieceKey) -> u64 {
         self.pieces.kept_sectors_with(piece)
     }
 
-    /// A further part of `piece`, which was answered early, has come to be.
+    /// Adds a further part of `piece`, which was acknowledged early.
     pub(crate) fn keep_part(&mut self, piece: PieceKey) {
         self.pieces.keep(piece);
     }
 
-    /// A part of `piece` is answered though the members do not have it yet.
+    /// A part of `piece` is acknowledged before the members have it.
     pub(crate) fn part_kept(&mut self, piece: PieceKey) {
         assert_eq!(self.view.gate, Gate::Open, "no write is answered early unless it may go on");
         self.pieces.keep(piece);
         self.part_done(piece, Ok(()));
     }
 
-    /// A part that was answered early is lost: if its piece is not, it can still be told.
+    /// A part that was acknowledged early is lost. If its piece has no answer yet, it fails.
     pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
         self.pieces.part_lost(piece, fault);
     }
 
-    /// A part that was answered early needs its payload no longer.
+    /// A part that was acknowledged early needs its payload no longer.
     pub(crate) fn release_payload(&mut self, piece: PieceKey) {
         self.last_write = self.now;
         let released = self.pieces.release_payload(piece);
@@ -644,8 +638,8 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Says that the view rules, if it does by now; and that what began before bits were taken back
-    /// has ended.
+    /// Reports that the view rules, if it does by now; and that writes before a revocation have
+    /// ended.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
         if !is_drained && self.undrained.is_some() {
@@ -666,7 +660,7 @@ impl Common {
     }
 }
 
-/// No bits, each for what one of these stands for.
+/// A set without bits, of the same shape.
 fn empty_like(bits: &Bits) -> Bits {
     Bits::none(bits.sectors(), bits.sectors_each())
 }

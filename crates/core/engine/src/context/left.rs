@@ -1,8 +1,8 @@
-//! Requests that were under way at members when these left the array.
+//! Requests that were in flight at members when these left the array.
 //!
-//! A disk that hangs may answer in ten seconds, or never. So its requests end for their owners
-//! when a view comes without it, as if it had failed them. Their memory stays as it is until the
-//! member ends them: it may still read and write there.
+//! A disk that hangs may answer in ten seconds, or never. So its requests end for their owners when
+//! a view comes without it, as if it had failed them. Their memory stays reserved until the member
+//! ends them: it may still read and write there.
 //!
 //! ```text
 //!   under way ──a view without the member──▶ left: the owner hears an error
@@ -18,20 +18,20 @@ use super::pieces::PieceKey;
 use crate::array::ArrayView;
 use crate::ids::{IoId, MemberId};
 
-/// The memory of a request that was left.
+/// The memory of a request at a member that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// None, or nothing else uses it.
+    /// None, or memory that is never reused.
     Nothing,
     /// The payload of a client's write.
     Payload(PieceKey),
-    /// The blocks of a batch, and the payloads that it writes: by the frame's number.
+    /// The blocks of a batch, and its payloads: by the frame's number.
     Frame(u32),
     /// The blocks of a read or of background work, by its place.
     Place(u32),
 }
 
-/// Requests that were left and have not ended.
+/// Requests at members that left, which have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Left(BTreeMap<IoId, Held>);
 
@@ -51,18 +51,16 @@ impl Left {
     }
 }
 
-/// Slots from which members went between two views.
+/// Slots whose members left between two views.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     members: SmallVec<[(Slot, MemberId); 2]>,
     replacements: SmallVec<[(Slot, MemberId); 2]>,
 }
 
-/// A request that is to be left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeftRequest {
     pub(crate) id: IoId,
-    /// The member that was asked.
     pub(crate) member: MemberId,
     pub(crate) held: Held,
 }
@@ -89,22 +87,18 @@ impl Gone {
         self.members.is_empty() && self.replacements.is_empty()
     }
 
-    /// Whether the member of this slot went.
     pub(crate) fn has(&self, slot: Slot) -> bool {
         self.member(slot).is_some()
     }
 
-    /// Whether this one went.
     pub(super) fn went(&self, member: MemberId) -> bool {
         self.members.iter().chain(&self.replacements).any(|(_, id)| *id == member)
     }
 
-    /// The member of this slot, if it went.
     pub(super) fn member(&self, slot: Slot) -> Option<MemberId> {
         self.members.iter().find(|(of, _)| *of == slot).map(|(_, id)| *id)
     }
 
-    /// The replacement of this slot's member, if it went.
     pub(super) fn replacement(&self, slot: Slot) -> Option<MemberId> {
         self.replacements.iter().find(|(of, _)| *of == slot).map(|(_, id)| *id)
     }

@@ -1,9 +1,9 @@
 //! Writes that go to two members: one in a slot, and its replacement.
 //!
-//! A family asks for one write, and hears of it once, when both have ended. If the replacement has
-//! missed it, the family does not hear of it before a view says that the replacement is out: an
-//! answer that came sooner would promise what a restart could take back, since superblocks still
-//! call the replacement good up to its offset (I4).
+//! A family asks for one write, and gets one result when both have ended. If the replacement has
+//! missed it, the result waits for a view that says that the replacement is out. An earlier answer
+//! would promise data that a restart could take back, since superblocks still call the replacement
+//! good up to its offset (I4).
 //!
 //! ```text
 //!   family ── write ──▶ member       ── done ──┐
@@ -11,8 +11,7 @@
 //!                                                       │ no: wait for a view
 //! ```
 //!
-//! When the member has gone and the replacement is in the slot, it is the replacement's result that
-//! counts.
+//! When the member has gone and the replacement is in the slot, the replacement's result counts.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
@@ -22,11 +21,11 @@ use crate::array::{ArrayView, Gate};
 use crate::effect::{MemberFault, MemberIoDone};
 use crate::ids::{IoId, MemberId};
 
-/// Set in the name of a write to a replacement; the rest is that of the write that it goes with.
-/// Names of families are those of a [`crate::slab::Slab`], which counts uses up to 2^31.
+/// Set in the name of a write to a replacement; the rest is the name of the paired write. Names of
+/// families are those of a [`crate::slab::Slab`], which counts uses up to 2^31.
 const OF_REPLACEMENT: u64 = 1 << 63;
 
-/// Both writes, and what came of them.
+/// Both writes, and their results.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     slot: Slot,
@@ -35,7 +34,7 @@ struct Pair {
     of_replacement: Option<Result<(), MemberFault>>,
 }
 
-/// Every pair of which the family has not heard.
+/// Every pair without a result for the family.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pairs: BTreeMap<IoId, Pair>,
@@ -44,16 +43,16 @@ pub(super) struct Pairs {
 /// The result of one of the two writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
-    /// The family hears this.
+    /// The family gets this.
     Tell(MemberIoDone),
-    /// It is too soon.
+    /// The result is not final.
     Wait,
-    /// It is too soon, and this is why: the replacement has failed.
+    /// The result is not final: the replacement has failed.
     Failed(MemberFault),
 }
 
 impl Pairs {
-    /// The write with this name goes to a replacement as well, under the name that this gives.
+    /// Pairs the write with this name; returns the name for the write to the replacement.
     pub(super) fn begin(&mut self, id: IoId, slot: Slot, replacement: MemberId) -> IoId {
         assert_eq!(id.0 & OF_REPLACEMENT, 0, "a family's own name");
         let pair = Pair { slot, replacement, of_member: None, of_replacement: None };
@@ -62,30 +61,27 @@ impl Pairs {
         IoId(id.0 | OF_REPLACEMENT)
     }
 
-    /// Whether the name is that of a write to a replacement.
     pub(super) fn is_of_replacement(id: IoId) -> bool {
         id.0 & OF_REPLACEMENT != 0
     }
 
-    /// Whether a family's write to a member has ended, and waits for that to the replacement.
+    /// Whether a family's write to a member has ended, and waits for the replacement's.
     pub(super) fn has_ended(&self, id: IoId) -> bool {
         self.pairs.get(&id).is_some_and(|pair| pair.of_member.is_some())
     }
 
-    /// The write to a replacement that goes with a family's, if it is under way; and to which.
+    /// The paired write to a replacement, if it is in flight; and the replacement.
     pub(super) fn of_replacement(&self, id: IoId) -> Option<(IoId, MemberId)> {
         let pair = self.pairs.get(&id)?;
         let name = IoId(id.0 | OF_REPLACEMENT);
         pair.of_replacement.is_none().then_some((name, pair.replacement))
     }
 
-    /// Whether there are none.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// A request has ended.
     pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
         let id = IoId(done.id.0 & !OF_REPLACEMENT);
         let Some(pair) = self.pairs.get_mut(&id) else { return Ended::Tell(done) };
@@ -135,7 +131,7 @@ impl Pair {
         if !is_missed {
             return Some(of_member);
         }
-        // No view will come without it: who wrote is told that it is not known.
+        // No view will come without it: the client gets an error, as the outcome is unknown.
         (view.gate == Gate::Broken).then_some(of_replacement)
     }
 }

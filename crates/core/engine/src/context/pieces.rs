@@ -1,5 +1,5 @@
-//! The pieces that a shard is working on, each counted down until it is answered, and the payloads
-//! that are needed beyond the answer.
+//! The pieces in a shard's hands, each counted down until it is answered, and the payloads that are
+//! needed beyond the answer.
 //!
 //! ```text
 //!   begin ──▶ parts out ──last part done──▶ answered ──nothing kept──▶ forgotten
@@ -27,15 +27,14 @@ struct Entry {
     request: RequestId,
     sectors: u32,
     is_write: bool,
-    /// Superblocks, and bits of the bitmap if there is one, say that its region may be written.
+    /// Superblocks, and bits of the bitmap if the array has one, allow writes to its region.
     has_intent: bool,
-    /// It began before bits were taken back the last time, if that is not what this is in
-    /// [`Pieces::generation`].
+    /// It began before the last revocation of bits, if this differs from [`Pieces::generation`].
     generation: bool,
     parts: u32,
-    /// Parts whose writing goes on after they were answered.
+    /// Parts that are still being written after their answer.
     kept: u32,
-    /// Its payload is named by writes at members that have left.
+    /// Writes at members that have left name its payload.
     held: u32,
     is_answered: bool,
     /// A read into its payload was abandoned.
@@ -43,12 +42,11 @@ struct Entry {
     worst: Option<Fault>,
 }
 
-/// The pieces of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     entries: Slab<Entry>,
-    /// The last failure that befell a piece that is not answered yet; beside the entries, which are
-    /// many and seldom fail.
+    /// The last failure of each unanswered piece; kept apart from the entries, which are many and
+    /// seldom fail.
     causes: Vec<(PieceKey, Cause)>,
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
@@ -57,15 +55,15 @@ pub(crate) struct Pieces {
     /// generation and the one before.
     generation: bool,
     writes_before: u32,
-    /// Of those that wait, or are refused, with what they write: one part of each stands for the
+    /// Of those that wait, or are refused, with their extents: one part of each stands for the
     /// answer ([`Self::hold_answer`]).
     unanswered: Vec<(PieceKey, Extent)>,
     kept_sectors: u64,
 }
 
 impl Pieces {
-    /// Takes a piece in, with one part. A write without intent may be prepared, but no member is
-    /// written for it.
+    /// Takes a piece in, with one part. A write without intent can be prepared, but is not sent to
+    /// members.
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
@@ -91,14 +89,13 @@ impl Pieces {
         self.entries.get_mut(key.0).expect("a piece under way")
     }
 
-    /// Whether members may be written for this piece.
+    /// Whether this piece can be written to members.
     pub(crate) fn has_intent(&self, key: PieceKey) -> bool {
         self.waiting == 0 || self.entries.get(key.0).expect("a piece under way").has_intent
     }
 
-    /// No part of this write is to be the last before its intent is durable, or never will be: no
-    /// client is told that it is done by superblocks that say otherwise, though there be nothing to
-    /// write.
+    /// Holds a write's answer until its intent is durable, or never will be. Otherwise a client
+    /// could get an answer that superblocks contradict, though the write had no data.
     pub(crate) fn hold_answer(&mut self, key: PieceKey, extent: Extent) {
         let entry = self.entry(key);
         assert!(!entry.has_intent, "only for want of intent");
@@ -106,8 +103,8 @@ impl Pieces {
         self.unanswered.push((key, extent));
     }
 
-    /// Superblocks say that writes may begin. Gives the pieces that have their intent by that: all
-    /// whose bits are open; their answer is to be held no longer.
+    /// Superblocks allow writes. Returns the pieces that have their intent now, with all their bits
+    /// open; their answer is no longer held.
     pub(crate) fn grant_intent(&mut self, is_open: impl Fn(Extent) -> bool) -> Vec<PieceKey> {
         let is_each_held = self.unanswered.len() == self.waiting as usize;
         assert!(is_each_held, "the answer to each write without intent is held");
@@ -132,19 +129,19 @@ impl Pieces {
         self.unanswered.iter().map(|(_, extent)| *extent)
     }
 
-    /// Bits have been taken back: what is under way is of the generation before.
+    /// Bits have been taken back: pieces in flight are of the generation before.
     pub(crate) fn turn_generation(&mut self) {
         assert_eq!(self.writes_before, 0, "bits are taken back when what began before has ended");
         self.generation = !self.generation;
         self.writes_before = self.writes;
     }
 
-    /// Whether writes are under way that began before bits were taken back.
+    /// Whether writes are in flight that began before bits were taken back.
     pub(crate) fn has_writes_before(&self) -> bool {
         self.writes_before > 0
     }
 
-    /// Pieces whose answer was held, if it is to be held no longer.
+    /// Pieces whose answer was held, and is held no longer.
     pub(crate) fn take_unanswered(&mut self) -> Vec<PieceKey> {
         std::mem::take(&mut self.unanswered).into_iter().map(|(key, _)| key).collect()
     }
@@ -155,7 +152,6 @@ impl Pieces {
         entry.parts += 1;
     }
 
-    /// A member failed something that was asked of it for this piece.
     pub(crate) fn note_cause(&mut self, key: PieceKey, cause: Cause) {
         if self.entry(key).is_answered {
             return;
@@ -169,7 +165,6 @@ impl Pieces {
         Some(self.causes.swap_remove(place).1)
     }
 
-    /// A read into the payload was abandoned.
     pub(crate) fn leave(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(
@@ -179,7 +174,7 @@ impl Pieces {
         entry.is_left = true;
     }
 
-    /// Writing a part goes on after its answer.
+    /// A part goes on being written after its answer.
     pub(crate) fn keep(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(
@@ -200,12 +195,12 @@ impl Pieces {
         self.kept_sectors + more
     }
 
-    /// Sectors of pieces whose payload is kept: a piece counts whole as long as any of it does.
+    /// Sectors of pieces whose payload is kept: a piece counts whole until all of it is released.
     pub(crate) fn kept_sectors(&self) -> u64 {
         self.kept_sectors
     }
 
-    /// Notes that a part is done; the piece's answer, if it was the last part.
+    /// Notes that a part is done; returns the piece's answer after the last part.
     #[inline]
     pub(crate) fn part_done(
         &mut self,
@@ -267,8 +262,8 @@ impl Pieces {
         entry.held += 1;
     }
 
-    /// It has ended; the request whose payload this piece needs no longer, if that was the last of
-    /// it after its answer.
+    /// That write has ended; returns the request whose payload this piece no longer needs, after
+    /// its answer and last use.
     pub(crate) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.held > 0, "a payload is let go of as often as it was held");
@@ -277,7 +272,8 @@ impl Pieces {
         is_free.then(|| self.forget(key))
     }
 
-    /// The array needs it no longer. Its request, if nothing names the payload either.
+    /// The array no longer needs the piece. Returns its request, if its payload has no other use
+    /// either.
     #[inline]
     fn is_over(&mut self, key: PieceKey) -> Option<RequestId> {
         let is_held = self.entry(key).held > 0;
@@ -299,7 +295,7 @@ impl Pieces {
         self.entries.remove(key.0).expect("a piece under way").request
     }
 
-    /// Whether a part of this request was answered early, and is not on the members.
+    /// Whether a part of this request was acknowledged early, and is not on the members.
     pub(crate) fn keeps(&self, request: RequestId) -> bool {
         self.entries.iter().any(|(_, entry)| entry.request == request && entry.kept > 0)
     }
@@ -313,7 +309,6 @@ impl Pieces {
         self.writes
     }
 
-    /// Writes that wait for their intent.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting
     }

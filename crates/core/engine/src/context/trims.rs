@@ -18,17 +18,16 @@ use braid_sim_hooks::{Bug, planted};
 
 use super::pieces::{Extent, PieceKey};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Trims {
     /// Trims in flight, and whether a write to their marks has come since.
     under_way: Vec<(PieceKey, Extent, bool)>,
-    /// Marks of which the array was told something.
+    /// Marks in reports to the array.
     told: Option<Bits>,
 }
 
 impl Trims {
-    /// Nothing is under way, and the array was told of nothing: nearly always.
+    /// Whether no trim is in flight or reported, which is the usual case.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way.is_empty() && self.told.is_none()
     }
@@ -37,20 +36,20 @@ impl Trims {
         self.under_way.push((key, extent, false));
     }
 
-    /// A piece was answered: what is given up by that, if it was a trim that went well.
+    /// A piece was answered: returns its extent, if it was a successful trim.
     pub(crate) fn ended(&mut self, key: PieceKey, is_well: bool) -> Option<Extent> {
         let index = self.under_way.iter().position(|(of, ..)| *of == key)?;
         let (_, extent, is_written_again) = self.under_way.swap_remove(index);
         (is_well && !is_written_again).then_some(extent)
     }
 
-    /// The array is told of something under these marks.
+    /// Notes a report under these marks.
     pub(crate) fn tells(&mut self, marks: Range<u64>, none: impl FnOnce() -> Bits) {
         let told = self.told.get_or_insert_with(none);
         marks.for_each(|mark| told.set(mark));
     }
 
-    /// A write to these marks has come. True if the array was told otherwise.
+    /// A write to these marks has come. True if the array must take a trim back.
     pub(crate) fn writes(
         &mut self,
         marks: &Range<u64>,
@@ -73,7 +72,7 @@ impl Trims {
         true
     }
 
-    /// There is another bitmap, or none.
+    /// The array has another bitmap, or none.
     pub(crate) fn forget(&mut self) {
         self.told = None;
         self.under_way.iter_mut().for_each(|(.., is_written_again)| *is_written_again = true);

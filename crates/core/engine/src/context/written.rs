@@ -1,8 +1,8 @@
-//! The members that writes have reached since the array was last told: a flush must reach them,
-//! too.
+//! The members that writes have reached since the last report to the array: a flush must reach
+//! them, too.
 //!
-//! Noted by slot, which costs each write next to nothing, and kept by member: in the next view a
-//! slot may have another member, and there may be more slots or fewer
+//! Notes are by slot, which costs each write next to nothing, and are kept by member: in the next
+//! view a slot may have another member, and there may be more slots or fewer
 //! `[check: members_are_told_of_whatever_becomes_of_their_slots]`.
 
 use braid_geometry::Slot;
@@ -11,12 +11,11 @@ use braid_sim_hooks::{Bug, planted};
 use crate::array::ArrayView;
 use crate::ids::MemberId;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// By slot of the view that rules.
+    /// By slot of the ruling view.
     slots: Vec<bool>,
-    /// Members of which it is known already.
+    /// Members noted under earlier views.
     members: Vec<MemberId>,
 }
 
@@ -34,13 +33,13 @@ impl Written {
         self.slots.contains(&true) || !self.members.is_empty()
     }
 
-    /// Another view comes to rule; what is noted was written under this one.
+    /// A new view rules; notes so far were made under the one before.
     pub(super) fn turn(&mut self, before: &ArrayView, view: &ArrayView) {
         self.name_members(before);
         self.slots.resize(view.slots.len(), false);
     }
 
-    /// Gives the members, once each, and knows of none any more.
+    /// Takes the members, once each.
     pub(super) fn take(&mut self, view: &ArrayView) -> impl Iterator<Item = MemberId> {
         self.name_members(view);
         self.members.drain(..)
@@ -91,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Slots are the view's that rules: what was written under another is not asked of them.
+    /// Slots are those of the ruling view: notes under an older one must not be looked up in it.
     #[test]
     fn members_are_told_of_whatever_becomes_of_their_slots() {
         let (two, three) = (view(&[Some(5), Some(6)]), view(&[Some(8), None, Some(7)]));

@@ -14,7 +14,6 @@ use crate::ids::IoId;
 use crate::request::{Fault, Operation, Piece};
 use crate::slab::Slab;
 
-/// A member request that is out.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     key: PieceKey,
@@ -24,7 +23,6 @@ struct InFlight {
     written: Option<Slot>,
 }
 
-/// The machine of linear and RAID-0.
 #[derive(Debug)]
 pub(crate) struct Direct {
     geometry: DirectGeometry,

@@ -1,4 +1,4 @@
-//! Carrying decisions out: where work goes on, and its effects leave it. It begins, and its reads
+//! Carries decisions out: work continues here, and its effects leave here. It begins, and its reads
 //! are abandoned, in [`super::machine`].
 
 use braid_geometry::{MemberSector, Slot};
@@ -13,7 +13,6 @@ use crate::ids::IoId;
 use crate::request::{Fault, LockKey};
 
 impl Work {
-    /// A copy has answered a read.
     pub(super) fn note_read(
         &mut self,
         common: &mut Common,
@@ -36,7 +35,6 @@ impl Work {
         }
     }
 
-    /// A copy has answered a write.
     pub(super) fn note_written(
         &mut self,
         common: &mut Common,
@@ -52,7 +50,7 @@ impl Work {
             // The bad copy stays bad.
             Err(_) if self.stage == Stage::Mend => {}
             Err(fault) => {
-                // The member that was asked: another one may have come to its slot meanwhile.
+                // The requested member: another one may have come to its slot meanwhile.
                 let member = fault.cause.member;
                 if common.still_in(slot, member) {
                     self.is_full |= fault.kind == FaultKind::NoSpace;
@@ -65,14 +63,14 @@ impl Work {
 }
 
 impl Mirror {
-    /// Lets all work go on that can.
+    /// Continues all work that can go on.
     pub(super) fn settle(&mut self, common: &mut Common) {
         while let Some(key) = self.ready.pop_front() {
             self.step(common, key);
         }
     }
 
-    /// Lets the work on an extent go on until it waits for an event, or is over.
+    /// Continues the work on an extent until it waits for an event, or ends.
     fn step(&mut self, common: &mut Common, key: LockKey) {
         while let Some(work) = self.works.get(key.0) {
             let (facts, copy) = self.facts(common, work);
@@ -139,7 +137,7 @@ impl Mirror {
         self.submit(common, key, (slot, start), operation);
     }
 
-    /// Whether a copy of the extent is on a member that sits out: this read goes around it.
+    /// Whether a copy of the extent is on a member that sits out: this read avoids it.
     fn is_around(&self, common: &mut Common, extent: &Extent) -> bool {
         let mut is_around = false;
         for (slot, sector) in self.copies(extent) {
@@ -151,7 +149,7 @@ impl Mirror {
         is_around
     }
 
-    /// Some of it cannot be read, and the next copy may say something else of the rest.
+    /// Splits a read: some of it cannot be read, and the next copy may differ in the rest.
     fn halve(&mut self, common: &mut Common, key: LockKey) {
         reached(Mark::DoubtHalved);
         let extent = self.work_mut(key).extent;
@@ -204,7 +202,7 @@ impl Mirror {
         }
     }
 
-    /// Answers, and lets those in that wait for the range.
+    /// Answers, and admits work that waits for the range.
     fn end(&mut self, common: &mut Common, key: LockKey, result: Result<(), Fault>) {
         let work = self.works.remove(key.0).expect("the work is under way");
         assert_eq!(work.outstanding, 0, "nothing of it is under way when it ends");

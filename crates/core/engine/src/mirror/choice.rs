@@ -16,7 +16,7 @@ use crate::context::Common;
 use crate::effect::FaultKind;
 
 impl Mirror {
-    /// The best copy that has not failed, if there is one.
+    /// The best copy that has not failed.
     pub(super) fn choose_copy(&self, common: &Common, work: &Work) -> Option<(Slot, MemberSector)> {
         let sectors = u64::from(work.extent.sectors);
         let agree = copies_agree(common, &work.extent);
@@ -40,8 +40,8 @@ impl Mirror {
         copies.into_iter().min_by_key(cost)
     }
 
-    /// Where copies may differ, what is read at once comes from one of them: how many sectors of
-    /// the extent do.
+    /// Where copies may differ, one read must come from one copy: how many sectors of the extent
+    /// do.
     pub(super) fn cut_in_doubt(&self, common: &Common, extent: &Extent) -> u32 {
         if copies_agree(common, extent) {
             return extent.sectors;
@@ -55,8 +55,8 @@ impl Mirror {
 }
 
 impl Work {
-    /// Whether a read that failed is made again in halves: where copies may differ, until only what
-    /// cannot be read itself is left. A member that is gone has nothing.
+    /// Whether a failed read is repeated in halves: where copies may differ, until only unreadable
+    /// sectors are left. A member that is gone has no data at all.
     pub(super) fn is_to_be_halved(&self, common: &Common, fault: FaultKind) -> bool {
         let is_first = self.failed.is_empty();
         let may_have_some = fault == FaultKind::Media && self.extent.sectors > 1;

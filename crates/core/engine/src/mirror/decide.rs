@@ -31,11 +31,11 @@ pub(super) enum Stage {
     Read,
     /// A client's write, to every copy.
     Write,
-    /// The read went well; copies that could not be read get its bytes again.
+    /// The read succeeded; unreadable copies get its bytes again.
     Mend,
 }
 
-/// How the work stands to the lock on its range of sectors.
+/// The state of the lock on the work's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
     NotAsked,
@@ -43,20 +43,18 @@ pub(super) enum Range {
     Locked,
 }
 
-/// The work on an extent at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) stage: Stage,
-    /// Requests to members are out.
     pub(super) outstanding: bool,
     pub(super) range: Range,
-    /// Read: the payload holds what a copy says.
+    /// Read: the payload holds a copy's data.
     pub(super) was_read: bool,
-    /// Read: it is made again in halves.
+    /// Read: it is repeated in halves.
     pub(super) halves: bool,
-    /// Read: a copy failed, and the array lets it be written again.
+    /// Read: a copy failed, and the array allows to rewrite it.
     pub(super) mendable: bool,
-    /// Read: writing a copy that failed again may help, now.
+    /// Read: rewriting a failed copy may help, now.
     pub(super) to_mend: bool,
     /// Read: a copy that has not failed can be read.
     pub(super) has_copy: bool,

@@ -22,20 +22,19 @@ use crate::array::update::SuperblockState;
 use crate::array::waves::next_wave;
 use crate::ids::MemberId;
 
-/// The reason for an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Why {
     /// A step between clean and active.
     Activity,
     /// A member is out, or was away.
     Devices,
-    /// A job has come further, or a newcomer has failed.
+    /// A job has progressed, or a newcomer has failed.
     Changes,
-    /// They say the same a second time ([`crate::array::event_count`]).
+    /// The second time ([`crate::array::event_count`]).
     Again,
 }
 
-/// When a member's superblock is written in an update.
+/// A member's turn in an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     First,
@@ -43,7 +42,7 @@ enum Turn {
     Last,
 }
 
-/// How far the record of a loss is.
+/// The progress of a loss's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     No,
@@ -51,80 +50,77 @@ enum Kept {
     Done,
 }
 
-/// Superblocks that are being written, or are to be. `later` are when all of `missing` are durable.
+/// An update in flight. `later` follow when all of `missing` are durable.
 #[derive(Debug)]
 struct Update {
-    /// A superblock was asked for.
+    /// Its first superblock was submitted.
     has_begun: bool,
-    /// A power cut can tear them.
+    /// A power cut can tear its superblocks.
     may_tear: bool,
     missing: BTreeSet<MemberId>,
     later: BTreeSet<MemberId>,
     state: Arc<SuperblockState>,
     becomes: Activity,
-    /// Its news for logs, whatever changes while it is written.
+    /// Its subject for logs, fixed at its begin.
     news: News,
-    /// It says the same as the one before, with one event more.
+    /// It repeats the one before, with one event more.
     again: bool,
-    /// [`Outbox::changes`] when it was made.
+    /// [`Outbox::changes`] at its begin.
     changes: u64,
-    /// Whose turn comes before all others'.
+    /// The member that comes before all others.
     first: Option<MemberId>,
-    /// Members whose turn comes when all others have it.
+    /// Members that come after all others.
     last: BTreeSet<MemberId>,
-    /// Members that it says are in slots, and that shards do not know yet.
+    /// Members that it records in slots, and that shards do not know yet.
     newcomers: Vec<MemberId>,
-    /// The bitmap file was written no more when it was made: it counts beyond what the file has.
+    /// The bitmap file was no longer written at its begin: it counts beyond the file's events.
     leaves_file: bool,
     /// Whether the record beside the members has the update's loss, if there is a record.
     kept: Kept,
 }
 
-/// The contents of an update beside members and events.
+/// The content of an update beside members and events.
 #[derive(Debug)]
 pub(in crate::array) struct Telling {
     pub(in crate::array) becomes: Activity,
     pub(in crate::array) why: Why,
     pub(in crate::array) resync_offset: u64,
-    /// Bad-block logs that were written, and whether each names anything.
+    /// Bad-block logs that were written, and whether each names any range.
     pub(in crate::array) bad_blocks: Arc<[(MemberId, bool)]>,
     pub(in crate::array) consistency: Said,
     /// [`Outbox::changes`].
     pub(in crate::array) changes: u64,
 }
 
-/// The news of an update that is durable.
+/// The effects of an update that is durable.
 #[derive(Debug)]
 pub(in crate::array) struct Completed {
     pub(in crate::array) becomes: Activity,
     pub(in crate::array) losses: Vec<Unrecorded>,
     pub(in crate::array) newcomers: Vec<MemberId>,
-    /// It said nothing that the last one did not, but for losses and newcomers.
+    /// It repeated the last one, except for losses and newcomers.
     pub(in crate::array) is_again: bool,
     pub(in crate::array) leaves_file: bool,
-    /// Members that superblocks say hold all, since now.
+    /// Members that superblocks record as up to date, since now.
     pub(in crate::array) recovered: Vec<(MemberId, Slot)>,
 }
 
-/// The facts of the array on which an update's stage hangs.
+/// The array's facts for an update's stage.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct Standing {
     pub(in crate::array) broken: bool,
-    /// Bitmaps or logs are to say first what the update counts.
+    /// The update waits for bitmaps or logs.
     pub(in crate::array) is_held_up: bool,
-    /// The device of the journal, if there is one.
     pub(in crate::array) journal: Option<MemberId>,
 }
 
-/// See [`super`].
 #[derive(Debug)]
 pub(in crate::array) struct Superblocks {
-    /// The contents of every member's superblock, once an update of this run is through.
+    /// The content of every member's superblock, after the first update of this run.
     told: Option<Arc<SuperblockState>>,
     events: Events,
-    /// The word of durable superblocks.
+    /// The activity in durable superblocks.
     on_disk: Activity,
-    /// The update that is being written.
     update: Option<Update>,
     /// Superblocks take more than one sector, so that a power cut can tear them.
     tear: bool,
@@ -132,11 +128,11 @@ pub(in crate::array) struct Superblocks {
     keeps_record: bool,
     /// The last update of this run was written once; a second time is due.
     said_once: bool,
-    /// The array was found dirty without some of its members, and no superblock says so yet.
+    /// The array was found dirty without some of its members, and no superblock records it yet.
     absent: bool,
-    /// Changes that superblocks tell ([`Outbox::changes`]).
+    /// Changes that superblocks record ([`Outbox::changes`]).
     changes: u64,
-    /// Members that have been recovered in their slots, until superblocks say so.
+    /// Members that have been recovered in their slots, until superblocks record it.
     recovered: Vec<(MemberId, Slot)>,
 }
 
@@ -157,32 +153,30 @@ impl Superblocks {
         }
     }
 
-    /// The event count that superblocks carry, or are about to.
+    /// The event count of the superblocks, or of the update in flight.
     pub(in crate::array) fn events(&self) -> u64 {
         self.events.count()
     }
 
-    /// The word of durable superblocks.
     pub(in crate::array) fn on_disk(&self) -> Activity {
         self.on_disk
     }
 
-    /// Whether no superblock tells of members that were absent when the array was opened.
+    /// Whether no superblock records the members that were absent when the array was opened.
     pub(in crate::array) fn absent_untold(&self) -> bool {
         self.absent
     }
 
-    /// Whether they tell all these changes ([`Outbox::changes`]).
+    /// Whether superblocks record all these changes ([`Outbox::changes`]).
     pub(in crate::array) fn tell_all(&self, changes: u64) -> bool {
         self.changes == changes
     }
 
-    /// Whether no update is under way.
     pub(in crate::array) fn are_settled(&self) -> bool {
         self.update.is_none()
     }
 
-    /// The update whose first superblock is not written yet, if there is one.
+    /// The update whose first superblock is not written yet.
     pub(in crate::array) fn awaiting(&self) -> Option<Awaiting> {
         let update = self.update.as_ref().filter(|update| !update.has_begun)?;
         Some(Awaiting { events: update.state.events, news: update.news })
@@ -203,12 +197,12 @@ impl Superblocks {
         }
         let targets = roster.update_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);
-        // The lost member's own count must be passed: said once more.
+        // An update must pass the lost member's own count: it is written once more.
         let is_behind = roster.has_unrecorded() && !self.events.are_beyond_the_lost();
         match () {
             () if !is_last && !broken => Stage::WaveDurable,
-            // A member that holds data cannot be told, so nothing counts as recorded: a write that
-            // another member missed is never answered well (I4).
+            // A member with data cannot be recorded as lost, so nothing counts as recorded: a write
+            // that another member missed is never acknowledged (I4).
             () if broken || is_behind || !roster.records_all() => Stage::Outdated,
             () if self.keeps_record && roster.has_unrecorded() => match update.kept {
                 Kept::No => Stage::Unkept,
@@ -219,41 +213,40 @@ impl Superblocks {
         }
     }
 
-    /// Whether the last update is to be said a second time.
+    /// Whether the last update must be written a second time.
     pub(in crate::array) fn are_said_once(&self) -> bool {
         self.said_once
     }
 
-    /// A member has come whose superblock takes more than one sector, if it does.
+    /// Notes whether a new member's superblock takes more than one sector.
     pub(in crate::array) fn may_tear(&mut self, tears: bool) {
         self.tear |= tears;
     }
 
-    /// Whether a record is kept, beside members, of which of them are in.
+    /// Whether the driver keeps a record, beside the members, of which are in.
     pub(in crate::array) fn keep_record(&mut self, keeps: bool) {
         self.keeps_record = keeps;
     }
 
-    /// The record has the members that have the update of this count, durably.
+    /// The record is durable: the members that have the update of this count.
     pub(in crate::array) fn record_has(&mut self, events: u64) {
-        // Another member may have been lost meanwhile: then another update tells of that.
+        // Another member may have been lost meanwhile: then another update records that.
         if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
             update.kept = Kept::Done;
         }
     }
 
-    /// A member has written its superblock, or could not.
+    /// A member's superblock write has ended.
     pub(in crate::array) fn is_written(&mut self, member: MemberId) {
         let update = self.update.as_mut().expect("superblocks are being written");
         assert!(update.missing.remove(&member), "this superblock was not asked for");
     }
 
-    /// A member holds all in its slot; superblocks do not say so yet.
+    /// A member in its slot is up to date; superblocks do not record it yet.
     pub(in crate::array) fn is_recovered(&mut self, member: MemberId, slot: Slot) {
         self.recovered.push((member, slot));
     }
 
-    /// An update begins.
     pub(in crate::array) fn begin(&mut self, telling: Telling, roster: &mut Roster) {
         let Telling { becomes, why, resync_offset, bad_blocks, consistency: said, changes } =
             telling;
@@ -261,8 +254,7 @@ impl Superblocks {
         let clean = becomes == Activity::Clean;
         let degraded = roster.missing_count() > 0 || roster.recovering().next().is_some();
         let in_sync = resync_offset == u64::MAX;
-        // Where a journal has what is being written, nothing else is in doubt, and superblocks say
-        // so.
+        // With a journal of all writes no other sectors are in doubt, and superblocks say so.
         let says_clean = clean || in_sync && said.journal.is_some();
         // No superblock names a bitmap file: it is believed by its count. So its count must never
         // equal that of a time without it.
@@ -286,7 +278,7 @@ impl Superblocks {
             shape: None,
         });
         roster.update_begins();
-        // With the table as it was, only the first sector changes, and that is written whole.
+        // With the same table only the first sector changes, and that is written whole.
         let has_table = self.told.as_ref().is_some_and(|told| told.has_table_of(&state));
         let mut last = roster.told_last();
         last.retain(|member| Some(*member) != said.first);
@@ -336,7 +328,7 @@ impl Superblocks {
         let soonest = waiting().map(|member| turn(&member)).min().expect("there is a next wave");
         let (now, then): (Vec<_>, Vec<_>) = waiting().partition(|one| turn(one) == soonest);
         let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
-        // A member recovered a moment ago is missing to a reader of the superblocks before these.
+        // Older superblocks still lack a member that was recovered a moment ago.
         let was_lost = |slot: Slot| self.recovered.iter().any(|(_, recovered)| *recovered == slot);
         let is_lost = |slot: Slot| roster.is_lost(slot) || was_lost(slot);
         let wave: Vec<MemberId> = match update.may_tear {
@@ -354,7 +346,7 @@ impl Superblocks {
         soonest == Turn::First
     }
 
-    /// The update is durable. Its word on activity holds, whatever has happened meanwhile.
+    /// The update is durable. Its activity holds, whatever has happened meanwhile.
     fn end(&mut self, consistency: &mut Consistency) -> Update {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
@@ -366,12 +358,12 @@ impl Superblocks {
         update
     }
 
-    /// Nothing is published yet: the next update says the rest.
+    /// No view has been published: the next update records the rest.
     pub(in crate::array) fn drop_update(&mut self, consistency: &mut Consistency) {
         self.end(consistency);
     }
 
-    /// The members of the update are to be in the record before any write counts on it.
+    /// The record must have the update's members before any write relies on it.
     pub(in crate::array) fn ask_for_record(&mut self, out: &mut Outbox) {
         let update = self.update.as_mut().expect("an update is kept");
         assert_eq!(update.kept, Kept::No, "it is asked for once");
@@ -379,7 +371,7 @@ impl Superblocks {
         out.push(ArrayEffect::KeepRecord { events: update.state.events });
     }
 
-    /// The update is what is so.
+    /// The update is current: takes its effects.
     pub(in crate::array) fn complete(
         &mut self,
         roster: &mut Roster,
@@ -399,7 +391,7 @@ impl Superblocks {
         self.absent = false;
         let is_moved = changes != self.changes;
         self.changes = changes;
-        // An update that began before their recovery ended says that they do not hold all.
+        // An update that began before their recovery ended does not record them as up to date.
         let is_said = |(member, _): &mut (MemberId, Slot)| {
             state.recovered.iter().all(|(unfinished, _)| unfinished != member)
         };
