@@ -60,13 +60,12 @@ pub(super) struct Facts {
     pub(super) has_copy: bool,
     /// Write: superblocks say that its region may be written (I3).
     pub(super) intent: bool,
-    /// Write: the copies have been asked to take it.
+    /// Write: superblocks allow writes to its region (I3).
     pub(super) begun: bool,
-    /// Write: a copy has it.
+    /// Write: it has been sent to the copies.
     pub(super) written: bool,
-    /// Write: a copy that missed it still counts as good.
     pub(super) missed: bool,
-    /// The array takes no more writes, so nothing is recorded any more.
+    /// Write: a copy that missed it still counts as good.
     pub(super) broken: bool,
 }
 
@@ -74,15 +73,14 @@ pub(super) struct Facts {
 pub(super) enum Action {
     /// An event will come.
     Wait,
-    /// Take the range.
     Lock,
-    /// Read the chosen copy.
+    /// Lock the range.
     Read,
     /// Begin again, in two parts.
     Halve,
     /// Write the copies that failed from what was read.
     Mend,
-    /// Write every copy.
+    /// Write the copies that failed from the payload.
     Write,
     /// Answer: done.
     Finish,

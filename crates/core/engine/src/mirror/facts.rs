@@ -1,4 +1,4 @@
-//! Folding the work on an extent into the small value that decisions are made from.
+//! Folds the work on an extent into the small value that decisions are made from.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, spoiled};
@@ -11,7 +11,7 @@ use crate::context::Common;
 use crate::effect::FaultKind;
 
 impl Mirror {
-    /// The work at a glance, for the decision table; and the copy to be read, if one is.
+    /// The facts of the work, for the decision table; and the copy to read, if any.
     pub(super) fn facts(
         &self,
         common: &Common,
@@ -43,14 +43,15 @@ impl Mirror {
 }
 
 impl Work {
-    /// Whether a copy that missed the write still counts as good: no superblock says otherwise yet.
+    /// Whether a copy that missed the write still counts as good: no superblock records the loss
+    /// yet.
     pub(super) fn is_missed(&self, common: &Common) -> bool {
         self.missed.iter().any(|(slot, member)| common.still_in(*slot, *member))
     }
 
-    /// Copies that could not be read and may be readable once they are written again; none if the
-    /// array has come to take no writes while the range was waited for. The client waits for it: a
-    /// member that sits out is mended by a later read.
+    /// Unreadable copies that a rewrite may mend; none if the array has begun to refuse writes
+    /// while the work waited for the range. The client waits for it, so a member that sits out is
+    /// mended by a later read.
     pub(super) fn to_mend(&self, common: &Common) -> SmallVec<[Slot; 2]> {
         let may_help = |fault| fault == FaultKind::Media && common.may_repair();
         let bad = self.failed.iter().filter(|(_, fault)| may_help(*fault)).map(|(slot, _)| *slot);

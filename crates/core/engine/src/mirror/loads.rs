@@ -9,7 +9,7 @@ pub(super) struct Loads(Box<[Load]>);
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     reads: u32,
-    /// Where the last read ended: a read that goes on there is sequential.
+    /// The end of the last read: a read that goes on there is sequential.
     next_sector: u64,
 }
 
@@ -18,14 +18,12 @@ impl Loads {
         Self(vec![Load::default(); usize::from(slots)].into_boxed_slice())
     }
 
-    /// A read begins.
     pub(super) fn begin(&mut self, slot: Slot, start: MemberSector, sectors: u32) {
         let load = &mut self.0[usize::from(slot.0)];
         load.reads += 1;
         load.next_sector = start.0 + u64::from(sectors);
     }
 
-    /// A read has ended.
     pub(super) fn end(&mut self, slot: Slot) {
         self.0[usize::from(slot.0)].reads -= 1;
     }

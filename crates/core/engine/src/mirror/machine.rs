@@ -1,4 +1,4 @@
-//! The state of a mirror, and the events that change what is known.
+//! The state of a mirror, and its events.
 
 use std::collections::VecDeque;
 
@@ -42,21 +42,19 @@ pub(super) struct Work {
     pub(super) extent: Extent,
     pub(super) stage: Stage,
     pub(super) range: Range,
-    /// Requests to members that are out.
     pub(super) outstanding: u16,
     /// Read: copies that could not be read, and why.
     pub(super) failed: SmallVec<[(Slot, FaultKind); 2]>,
-    /// Read: the payload holds what a copy says.
+    /// Read: the payload holds a copy's data.
     pub(super) was_read: bool,
-    /// Read: it is made again in halves.
+    /// Read: it is repeated in halves.
     pub(super) halves: bool,
-    /// Write: it came while superblocks did not say that its region may be written.
+    /// Write: it came before superblocks allowed writes to its region.
     pub(super) lacks_intent: bool,
-    /// Write: the copies have been asked to take it.
+    /// Write: it has been sent to the copies.
     pub(super) begun: bool,
-    /// Write: copies that took it.
     pub(super) written: u16,
-    /// Write: copies that missed it: slot and the member that had it.
+    /// Write: copies that missed it: the slot, and its member then.
     pub(super) missed: SmallVec<[(Slot, MemberId); 2]>,
     /// Write: a copy had no space.
     pub(super) is_full: bool,
@@ -81,25 +79,24 @@ impl Work {
     }
 }
 
-/// Whose a member request is.
+/// The owner of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Work(LockKey),
-    /// A read that was abandoned.
+    /// An abandoned read.
     Abandoned,
     Probe,
     /// Background work, by its place.
     Background(u32),
 }
 
-/// The machine of RAID-1 and RAID-10.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     pub(super) geometry: MirrorGeometry,
     pub(super) works: Slab<Work>,
-    /// Work to be looked at, first come, first served.
+    /// Work to be continued, first come, first served.
     pub(super) ready: VecDeque<LockKey>,
-    /// Writes that came while superblocks did not say that their region may be written, in order.
+    /// Writes that came before superblocks allowed writes to their region, in order.
     gated: Vec<LockKey>,
     pub(super) in_flight: Slab<(Owner, Slot)>,
     pub(super) lock: RangeLock,
@@ -192,13 +189,13 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Writes that wait for superblocks, for their intent or with their answer, may go on.
+    /// Continues writes that waited for superblocks, for their intent or with their answer.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
         if self.geometry != *geometry {
             assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
             self.geometry = geometry.clone();
         }
-        // In the order in which they came: so they take their ranges.
+        // In order of arrival: so they take their ranges.
         self.ready.extend(&self.gated);
         let Self { gated, works, .. } = self;
         gated.retain(|key| {
@@ -211,8 +208,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Members begin to sit out, or come back: abandons reads of members that do, and reads other
-    /// copies instead, where there are any that may be believed.
+    /// Members begin to sit out, or return: abandons reads of those that sit out, and reads other
+    /// believed copies instead.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if !common.clocks.is_any_out() {
             return;
@@ -226,7 +223,7 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Members went: what is under way there ends for its owner. Gives the requests that are to.
+    /// Members left: their requests end for the owners. Returns these requests.
     pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
         let (mut left, mut reads) = (Vec::new(), Vec::new());
         for (name, (owner, slot)) in self.in_flight.iter() {
@@ -240,7 +237,7 @@ impl Mirror {
                             common.forget_pace_at(gone, (IoId(name), *slot));
                             continue;
                         }
-                        // A read's payload is given back with its answer.
+                        // The answer releases a read's payload.
                         Stage::Mend => continue,
                     }
                 }
@@ -267,7 +264,7 @@ impl Mirror {
         left
     }
 
-    /// A member that left has ended a request of background work.
+    /// A request of background work has ended at a member that left.
     pub(crate) fn let_go_of(&mut self, common: &mut Common, place: u32) {
         self.with_background(common, |background, around| background.let_go_of(around, place));
         self.settle(common);
@@ -310,7 +307,6 @@ impl Mirror {
         }
     }
 
-    /// Takes background work.
     pub(crate) fn handle_work(&mut self, common: &mut Common, work: work::Work) {
         self.with_background(common, |background, around| background.ask(around, work));
         self.settle(common);
@@ -329,8 +325,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Calls `act` with the background work, and what it uses; then lets those in that got a range
-    /// that it held.
+    /// Calls `act` with the background work and its surroundings; then admits work whose range it
+    /// released.
     fn with_background(
         &mut self,
         common: &mut Common,
@@ -345,7 +341,7 @@ impl Mirror {
         }
     }
 
-    /// A range that was waited for is held: by a client's work, or by background work.
+    /// A client's work, or background work, gets the range that it waited for.
     pub(super) fn grant(&mut self, common: &mut Common, key: LockKey) {
         match self.works.get_mut(key.0) {
             Some(work) => {
@@ -358,7 +354,7 @@ impl Mirror {
         }
     }
 
-    /// Reads a little, to see how long it takes.
+    /// Reads a little, to measure the latency.
     pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
         let io = IoId(self.in_flight.insert((Owner::Probe, slot)));
         let buffer = Buffer::Block { block: BlockIndex(u32::from(slot.0)), offset_sectors: 0 };

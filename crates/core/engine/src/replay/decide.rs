@@ -2,25 +2,19 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Between two steps.
     Between,
-    /// Columns of a step are read.
     Read,
-    /// Parity is computed.
     Compute,
-    /// Parity is written.
     Write,
-    /// Members are flushed.
     Flush,
-    /// Superblocks are to say clean.
+    /// Superblocks are written: clean.
     Record,
     /// Logs are made void.
     Void,
-    /// All is done, or has failed.
     Done,
 }
 
-/// How many there are, as far as it matters.
+/// A number, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     None,
@@ -42,25 +36,25 @@ impl Count {
 #[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
 pub(super) struct Facts {
     pub(super) phase: Phase,
-    /// Something was asked for, and not answered.
+    /// A request has no answer yet.
     pub(super) is_pending: bool,
     /// A write, a flush, a superblock or a log failed.
     pub(super) has_failed: bool,
-    /// There is a step to begin.
+    /// A step is left to begin.
     pub(super) has_step: bool,
-    /// More than one sector was read at once, and a column could not be.
+    /// A read of more than one sector failed.
     pub(super) may_split: bool,
-    /// Columns that were being written and are not there.
+    /// Missing columns that were being written.
     pub(super) lacks_written: Count,
-    /// Columns that were kept and are not there.
+    /// Missing columns that were kept.
     pub(super) lacks_kept: Count,
-    /// There is partial parity.
+    /// The log has partial parity for it.
     pub(super) has_partial: bool,
-    /// It is Q that is to fit, and P is there.
+    /// The step makes Q, and P is present.
     pub(super) has_p: bool,
-    /// In the log of P is partial parity of the same.
+    /// P's log has partial parity for the same columns.
     pub(super) has_p_partial: bool,
-    /// Parity has to be durable.
+    /// Parity must become durable.
     pub(super) is_durable: bool,
     /// Superblocks may say clean: all members are present, and the replay left no parity out.
     pub(super) may_settle: bool,
@@ -70,15 +64,15 @@ pub(super) struct Facts {
 pub(super) enum Decision {
     Wait,
     Begin,
-    /// Sector by sector instead.
+    /// Repeat the step sector by sector.
     Split,
     /// From all data.
     Recompute,
-    /// From what was being written, and partial parity.
+    /// From the columns that were being written, and partial parity.
     FromPartial,
     /// Q, with the missing column computed from P and the others.
     FromP,
-    /// The same, from what was being written and both partial parities.
+    /// The same, from the columns that were being written and both partial parities.
     FromPAndPartials,
     /// Parity stays as it is.
     Leave,
@@ -91,7 +85,6 @@ pub(super) enum Decision {
     Fail,
 }
 
-/// The table.
 pub(super) fn decide(facts: &Facts) -> Decision {
     if facts.is_pending {
         return Decision::Wait;
@@ -113,7 +106,7 @@ pub(super) fn decide(facts: &Facts) -> Decision {
     }
 }
 
-/// All columns have been read that can be.
+/// Every readable column has been read.
 fn of_columns(facts: &Facts) -> Decision {
     let lacks = (facts.lacks_written, facts.lacks_kept);
     match lacks {
@@ -143,7 +136,6 @@ mod tests {
         Phase::Done,
     ];
 
-    /// Every value that there is.
     fn all() -> impl Iterator<Item = Facts> {
         const COUNTS: [Count; 3] = [Count::None, Count::One, Count::More];
         let lacks = COUNTS.into_iter().flat_map(|one| COUNTS.map(|other| (one, other)));
@@ -183,7 +175,7 @@ mod tests {
                 Decision::FromPartial => {
                     assert!(lacks.0 == Count::None && facts.has_partial, "{facts:?}");
                 }
-                // P gives one column, and needs partial parity for those that were kept.
+                // P gives one column, and needs partial parity in place of the kept ones.
                 Decision::FromP => {
                     assert!(lacks == (Count::One, Count::None) && facts.has_p, "{facts:?}");
                 }

@@ -1,8 +1,7 @@
-//! The replay itself: steps one after the other, then what ends it.
+//! The replay itself: steps one after the other, then the end.
 //!
-//! A step is at most [`STEP_SECTORS`] of one part, cut where a member's sectors begin or end to be
-//! there: one that is logged as bad, or not recovered yet, costs itself and no more. Its columns
-//! are read at once.
+//! A step is at most [`STEP_SECTORS`] of one part, cut at the edges of members' readable ranges: so
+//! a bad or unrecovered sector costs itself and no more. Its columns are read at once.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -15,7 +14,7 @@ use rangemap::RangeSet;
 use super::decide::{Count, Decision, Facts, Phase, decide};
 use super::plan::{Column, EntryError, Part, parts};
 
-/// Sectors of a step at most: what is in memory at once is that for each slot.
+/// Sectors of a step at most: memory holds that for each slot.
 const STEP_SECTORS: u64 = 256;
 
 /// A member in a slot.
@@ -28,7 +27,6 @@ pub struct Member {
 }
 
 impl Member {
-    /// Whether it holds these sectors.
     pub(super) fn holds(&self, sectors: &Range<u64>) -> bool {
         let is_bad = |bad: &Range<u64>| bad.start < sectors.end && sectors.start < bad.end;
         sectors.end <= self.recovered_sectors && !self.bad_sectors.iter().any(is_bad)
@@ -53,34 +51,34 @@ impl Member {
 /// The log of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// Whose log it is.
+    /// The log's slot.
     pub slot: Slot,
-    /// Entries that are whole, by their numbers, from the oldest record on: of rows that several
-    /// name the last one counts.
+    /// Whole entries, by their numbers, from the oldest record on: for a row in several entries the
+    /// last one counts.
     pub entries: Vec<(u32, PplEntry)>,
 }
 
-/// How a replay ends.
+/// The end of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// With parity written, to a member or in memory.
+    /// Parity is written, to a member or in memory.
     Written,
-    /// With members flushed; superblocks and logs stay as they are.
+    /// Members are flushed; superblocks and logs stay as they are.
     Flushed,
-    /// With superblocks that say clean, and logs that are void, if that may be.
+    /// Superblocks say clean and logs are void, if that is allowed.
     Settled,
 }
 
 /// The input of a replay.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Of a level with parity.
+    /// The array's geometry.
     pub geometry: StripeGeometry,
     /// By slot.
     pub members: Vec<Option<Member>>,
     /// The readable logs.
     pub logs: Vec<Log>,
-    /// How it ends.
+    /// The wanted end.
     pub finish: Finish,
 }
 
@@ -89,63 +87,63 @@ pub struct Setup {
 pub enum Effect {
     /// Read a column.
     Read {
-        /// Of which slot.
+        /// The slot.
         slot: Slot,
         /// Sectors of the member's data.
         sectors: Range<u64>,
     },
-    /// Add columns to each other, and partial parity to them: that is parity.
+    /// Add columns, and partial parity, to make parity.
     Compute {
-        /// Which columns.
+        /// The columns.
         columns: Vec<Slot>,
         /// In the log of `parity`: the entry's place in the header, and sectors of its partial
         /// parity.
         partial: Option<(u32, Range<u64>)>,
-        /// The slot that it is for.
+        /// The slot of the parity.
         parity: Slot,
-        /// How Q has columns; none if it is P that is made.
+        /// Q's weights for the columns; none to make P.
         q: Option<Weights>,
-        /// How much.
+        /// The length.
         length_sectors: u64,
     },
     /// Write the parity.
     Write {
-        /// To which slot.
+        /// The slot.
         slot: Slot,
         /// Sectors of the member's data.
         sectors: Range<u64>,
     },
-    /// Make what was written to a member durable.
+    /// Flush a member.
     Flush {
-        /// Whose.
+        /// The slot.
         slot: Slot,
     },
-    /// Have a member's superblock say that the array is clean, durably.
+    /// Have a member's superblock say clean, durably.
     RecordClean {
-        /// Whose.
+        /// The slot.
         slot: Slot,
     },
     /// Put an empty header in the place of a log, durably.
     Void {
-        /// Whose.
+        /// The slot.
         slot: Slot,
     },
 }
 
-/// By which powers of the generator columns are multiplied before they are added to Q.
+/// The powers of the generator by which columns are multiplied in Q.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weights {
     /// One for each of the columns.
     pub exponents: Vec<u16>,
-    /// A column that is not there, which P gives.
+    /// A missing column that P gives.
     pub solved: Option<Solved>,
 }
 
-/// A column that is not there: P, the columns that Q is made of and, if it is named, partial parity
-/// of P are added up.
+/// A missing column: the sum of P, the columns that Q is made of and, if given, partial parity of
+/// P.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solved {
-    /// The power that it is multiplied by.
+    /// The power for it.
     pub exponent: u16,
     /// The slot of P.
     pub p_slot: Slot,
@@ -154,7 +152,7 @@ pub struct Solved {
 }
 
 impl Effect {
-    /// The slot that it is asked of; of a computation, whose parity it makes.
+    /// The effect's slot; of a computation, that of its parity.
     #[must_use]
     pub fn slot(&self) -> Slot {
         match self {
@@ -171,18 +169,18 @@ impl Effect {
 /// The result of an effect: each has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The slot that it was asked of.
+    /// The effect's slot.
     pub slot: Slot,
-    /// Whether it could be done.
+    /// Whether it succeeded.
     pub is_done: bool,
 }
 
 /// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Entries that were looked at.
+    /// Entries of the logs.
     pub entries: u64,
-    /// Member sectors whose parity was made anew.
+    /// Member sectors with new parity.
     pub written_sectors: u64,
     /// Ranges of the array whose write was in flight, and whose member is missing: parity gives
     /// their data, which may be neither old nor new. In order, disjoint.
@@ -194,24 +192,24 @@ pub struct Report {
     pub is_settled: bool,
 }
 
-/// Why a replay could not be done.
+/// A replay's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// A log has an entry that the array cannot have.
     #[error("entry {index} of the log of slot {slot} makes no sense: {cause}")]
     Entry {
-        /// Whose log.
+        /// The log's slot.
         slot: Slot,
         /// The place of the entry in the header.
         index: u32,
         /// The error.
         cause: EntryError,
     },
-    /// Parity could not be written, a member not flushed, a superblock or a log not written.
+    /// A member failed a request: to write parity, flush, or write a superblock or log.
     #[error("slot {slot} could not be {}", match .phase { Failed::Parity => "given its parity", Failed::Flush => "flushed",
         Failed::Superblock => "told that the array is clean", Failed::Log => "freed of its old log" })]
     Failed {
-        /// Which slot.
+        /// The slot.
         slot: Slot,
         /// The request that failed.
         phase: Failed,
@@ -221,13 +219,13 @@ pub enum ReplayError {
 /// A request that a member failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// Its parity was to be written.
+    /// A write of parity.
     Parity,
-    /// It was to be flushed.
+    /// A flush.
     Flush,
-    /// Its superblock was to be written.
+    /// A write of a superblock.
     Superblock,
-    /// Its log was to be made void.
+    /// A log that had to be made void.
     Log,
 }
 
@@ -239,18 +237,16 @@ enum Known {
     Lost,
 }
 
-/// The step that was begun.
 struct Step {
     part: Part,
     known: Vec<Known>,
-    /// P, where the part is about Q.
+    /// The state of P, if the part makes Q.
     known_p: Known,
-    /// A read failed, and the sectors beside may be readable.
+    /// A read failed whose other sectors may be readable.
     may_split: bool,
 }
 
-/// The machine: [`Self::poll`] until there is nothing, answer what was asked for, until
-/// [`Self::end`] says how it ended.
+/// The machine: [`Self::poll`] its effects and answer each, until [`Self::end`] returns the result.
 pub struct Replay {
     geometry: StripeGeometry,
     members: Vec<Option<Member>>,
@@ -262,21 +258,21 @@ pub struct Replay {
     of_p: Vec<Part>,
     /// Effects to be polled.
     effects: VecDeque<Effect>,
-    /// Slots that have not answered.
+    /// Slots whose answer is due.
     asked: BTreeSet<Slot>,
     failed: Option<ReplayError>,
     report: Report,
 }
 
 impl Replay {
-    /// Nothing is asked for yet.
+    /// Makes the machine; it has no effect yet.
     ///
     /// # Errors
     /// An entry that the array cannot have.
     ///
     /// # Panics
-    /// When there are not as many members as slots, or there is a log without its member: the
-    /// caller has both from assembly.
+    /// The number of members is not that of slots, or a log has no member: the caller has both from
+    /// assembly.
     pub fn new(setup: Setup) -> Result<Self, ReplayError> {
         let Setup { geometry, members, logs, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
@@ -294,8 +290,7 @@ impl Replay {
             all.extend(newest_of_rows(&found));
         }
         of_p.extend(all.iter().filter(|part| !part.is_q).cloned());
-        // Of some rows that Q was written with P may have a newer record, by itself: it was never
-        // durable on both.
+        // P alone may have a newer record of some rows: it was never durable on both.
         let borders = of_p.iter().flat_map(|part| [part.sectors.start, part.sectors.end]);
         let borders: BTreeSet<u64> = borders.collect();
         steps.extend(all.iter().flat_map(|part| steps_of(part, &members, &borders)));
@@ -351,7 +346,7 @@ impl Replay {
         }
     }
 
-    /// How it ended; none while it goes on.
+    /// The result, at the end.
     pub fn end(&mut self) -> Option<Result<Report, ReplayError>> {
         let is_over = self.phase == Phase::Done;
         is_over.then(|| match self.failed {
@@ -403,7 +398,7 @@ impl Replay {
         }
     }
 
-    /// A member that comes back brings a log of its own, and data that parity was left unfit for.
+    /// A member that comes back brings its own log, and data that does not fit the parity.
     fn may_settle(&self) -> bool {
         let is_whole = |member: &Option<Member>| {
             member.as_ref().is_some_and(|member| member.recovered_sectors == u64::MAX)
@@ -472,13 +467,11 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// The row of a part.
     fn map(&self, part: &Part) -> RowMap {
         self.geometry.row_map(self.geometry.row_of(MemberSector(part.sectors.start)))
     }
 
-    /// Partial parity of P for the sectors of a part that is about Q: the same was being written,
-    /// by the log of P.
+    /// Partial parity of P for the sectors of Q's part, if P's log has the same columns.
     fn p_partial(&self, part: &Part) -> Option<(u32, Range<u64>)> {
         let Range { start, end } = part.sectors;
         let is_of = |one: &&Part| {
@@ -542,7 +535,7 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Parity stays as it is.
+    /// Leaves parity as it is.
     fn leave(&mut self) {
         self.note_unsettled();
         self.step = None;
@@ -556,8 +549,7 @@ impl Replay {
             let member = self.members[slot.index()].as_ref();
             member.is_some_and(|member| member.holds(&part.sectors))
         };
-        // P that cannot be read gives nothing; should it be read later, it may give something else
-        // than Q.
+        // Unreadable P gives no column; if a later read of it succeeds, it may not agree with Q.
         let lacks_p = part.is_q && *known_p == Known::Lost && is_there(self.map(part).p_slot());
         let columns = part.columns.iter().zip(known);
         let lost = columns.filter(|(column, known)| column.is_written && **known == Known::Lost);
@@ -593,7 +585,7 @@ fn newest_of_rows(parts: &[Part]) -> Vec<Part> {
     newest
 }
 
-/// A part in steps, without those whose parity is not there.
+/// A part in steps, without those whose parity is missing.
 fn steps_of(part: &Part, members: &[Option<Member>], of_p: &BTreeSet<u64>) -> Vec<Part> {
     let Range { start, end } = part.sectors;
     let mut borders: BTreeSet<u64> = members.iter().flatten().flat_map(Member::borders).collect();
@@ -621,7 +613,7 @@ fn array_sectors(geometry: &StripeGeometry, slot: Slot, sectors: &Range<u64>) ->
     start..start + (sectors.end - sectors.start)
 }
 
-/// Adds a range to ranges that are in order and apart.
+/// Adds a range to ordered, disjoint ranges.
 pub(super) fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     let at = ranges.partition_point(|one| one.end < range.start);
     let to = ranges.partition_point(|one| one.start <= range.end);
@@ -638,7 +630,7 @@ mod tests {
 
     use crate::stripe::tests::geometry;
 
-    /// Sectors of a column of the first row of chunks; chunks have 64 sectors.
+    /// An entry for a column of the first row of chunks; chunks have 64 sectors.
     fn entry((column, offset): (u64, u64), sectors: u32, parity_slot: u32) -> PplEntry {
         let bytes = sectors * 512;
         let data_sector = column * 64 + offset;
@@ -659,8 +651,7 @@ mod tests {
         }
     }
 
-    /// Partial parities that are taken, with those of P for Q, where all that is asked for goes
-    /// well.
+    /// The partial parities that a successful replay uses, with those of P for Q.
     fn taken(geometry: StripeGeometry, logs: Vec<Log>, missing: &[usize]) -> Vec<String> {
         let member = |slot: usize| {
             let recovered_sectors = u64::MAX;
@@ -693,7 +684,7 @@ mod tests {
     #[test]
     fn a_newer_record_that_only_p_has_leaves_q_its_own() {
         // P is in slot 5, Q in slot 0, data from slot 1 on. P alone has a second record of some of
-        // the rows: power was cut before Q had it.
+        // the rows: a power cut came before Q had it.
         let of_p = vec![(0, entry((0, 0), 16, 5)), (148, entry((0, 4), 4, 5))];
         let of_q = vec![(0, entry((0, 0), 16, 0))];
         let log = |slot, entries| Log { slot: Slot(slot), entries };

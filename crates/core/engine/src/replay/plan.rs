@@ -20,22 +20,22 @@ use braid_ondisk::PplEntry;
 pub struct Column {
     /// Its slot.
     pub slot: Slot,
-    /// Whether it was being written.
+    /// Whether the write covers it.
     pub is_written: bool,
 }
 
-/// Sectors of rows in which the same columns were being written.
+/// Sectors of rows whose write covers the same columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// On every member, from the start of its data.
     pub sectors: Range<u64>,
-    /// The slot of the parity that it is about.
+    /// The slot of its parity.
     pub parity: Slot,
-    /// It is Q, not P.
+    /// Its parity is Q, not P.
     pub is_q: bool,
     /// All data columns, in the order of the array.
     pub columns: Vec<Column>,
-    /// Sectors into the partial parity of its entry; none if every column was being written.
+    /// Sectors into the partial parity of its entry; none if the write covers every column.
     pub partial_sector: Option<u64>,
     /// The place of its entry in the header.
     pub entry: u32,
@@ -54,7 +54,7 @@ impl Part {
 /// An error in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// Its two sizes do not go together, or not with the array's chunks.
+    /// Its two sizes do not fit each other, or the array's chunks.
     #[error(
         "{data_bytes} bytes of data with {parity_bytes} of partial parity are no part of a row"
     )]
@@ -73,9 +73,9 @@ pub enum EntryError {
     /// The slot has no parity of its row, or the log is of another member.
     #[error("it is about parity of slot {claimed}, and its row has it in slot {expected}")]
     ParitySlot {
-        /// As the entry says.
+        /// P's slot by the entry.
         claimed: u32,
-        /// As the array has P.
+        /// P's slot in the array.
         expected: u16,
     },
 }
@@ -108,8 +108,7 @@ impl Shape {
         Some(Self { first, chunks, height, end: first + (chunks - 1) * chunk + height })
     }
 
-    /// Sectors into the partial parity at which other columns are being written, or the range goes
-    /// round.
+    /// Sectors into the partial parity at which the columns change, or the range wraps round.
     fn next_border(&self, at: u64, chunk: u64) -> u64 {
         let round = chunk - self.first % chunk;
         let ends = (0..self.chunks).map(|one| self.end.saturating_sub(self.first + one * chunk));
@@ -164,7 +163,7 @@ pub fn parts(
     Ok(parts)
 }
 
-/// The row that all of it is in.
+/// The one row of the range.
 fn row_of(geometry: &StripeGeometry, shape: &Shape) -> Option<ChunkRow> {
     if shape.end > geometry.capacity_sectors() {
         return None;
@@ -217,7 +216,7 @@ mod tests {
         parts(&geometry(), slot, (0, entry))
     }
 
-    /// Sectors, columns that are written, and where their partial parity is.
+    /// Sectors, columns that are written, and the place of their partial parity.
     fn told(entry: &PplEntry) -> Vec<(Range<u64>, String, Option<u64>)> {
         let word = |column: &Column| if column.is_written { 'w' } else { '-' };
         let one = |part: Part| {
@@ -262,12 +261,12 @@ mod tests {
         let sizes = |data: u32, partial: u32| {
             Err(EntryError::Sizes { data_bytes: data * 512, parity_bytes: partial * 512 })
         };
-        // Of two rows, behind the array, and behind what numbers can say.
+        // Two rows, behind the array, and beyond the numbers' range.
         assert_eq!(of(&entry(64, 48, 24, 3)), range(64));
         assert_eq!(of(&entry(960, 8, 8, 3)), range(960));
         assert_eq!(of(&entry(956, 8, 8, 1)), range(956));
         assert_eq!(of(&entry(1 << 54, 8, 8, 3)), range(1 << 54));
-        // No data, parity that is no part of it, more chunks than there are, more than a chunk.
+        // No data, parity that is no divisor of it, more chunks than exist, more than a chunk.
         for (data, partial) in
             [(0, 0), (0, 8), (12, 8), (32, 8), (4, 8), (40, 40), (99, 0), (95, 0)]
         {

@@ -1,4 +1,4 @@
-//! The one interpreter of a replay's effects, over whatever holds the members.
+//! The one interpreter of a replay's effects, over any members.
 
 use std::ops::Range;
 
@@ -7,11 +7,10 @@ use braid_parity::kernel;
 
 use super::machine::{Effect, Event, Replay, ReplayError, Report, Weights};
 
-/// Bytes of a sector.
 const SECTOR_LENGTH: usize = 512;
 const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhere else");
 
-/// Members, by slot. Each call says whether it could be done; why not is the driver's to keep.
+/// Members, by slot. Each call returns whether it succeeded; the driver keeps the reason.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
@@ -27,7 +26,6 @@ pub trait Devices {
     fn void(&mut self, slot: Slot) -> bool;
 }
 
-/// Bytes of a step, by slot.
 #[derive(Default)]
 struct Blocks {
     columns: Vec<Vec<u8>>,
@@ -52,7 +50,7 @@ impl Blocks {
         kernel().xor(&mut self.parity, &sources);
     }
 
-    /// Q: what P gives of a column that is not there goes along.
+    /// Computes Q, with any missing column that P gives.
     fn compute_q(
         &mut self,
         (columns, weights): (&[Slot], &Weights),

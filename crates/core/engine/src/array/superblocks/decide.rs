@@ -70,7 +70,7 @@ pub(in crate::array) enum Action {
     RecordAbsent,
     /// Write the last update once more.
     SayAgain,
-    /// Write superblocks with what has changed beside losses: offsets that a job has moved.
+    /// Write superblocks with changes other than losses: jobs' offsets.
     RecordChanges,
 }
 
@@ -80,19 +80,19 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
     let Around { on_disk, closing, superblocks_free: free, log_change, .. } = *around;
     let may_write = around.may_write();
     let is_open = closing == Closing::No;
-    // No write begins between the last one before a change of logs and that. Where the last ones
-    // wait for others that came since, these are let in, and then the gate is closed again.
+    // No write begins between the last one and a change of logs. If the last ones wait for later
+    // ones, these are let in, and then the gate is closed again.
     let is_unheld = log_change == Changing::No || facts.held_up && on_disk == Activity::Active;
     let opens = free && write_wanted && is_unheld;
     let turns_active = opens && may_write && on_disk == Activity::Clean;
     let closes = free && around.may_be_clean && is_open;
     let closes_for_logs = closes && matches!(log_change, Changing::Wanted { .. });
-    // Said once only, an update leaves a member that missed it one event behind, as if it had
-    // missed no write. So no flush is answered before the second time (I8), which comes at once, or
-    // with the next update if that is near.
+    // An update that is written only once leaves a member that missed it one event behind, as if it
+    // had missed no write. So no flush is answered before the second time (I8). That comes at once,
+    // or with the next update if that is near.
     let is_followed = !is_open || around.stopping && on_disk == Activity::Active;
     let says_again = around.to_say_again && (around.flush_ended || !is_followed);
-    // Writes that drain may wait for room in the journal; the gate closes again then.
+    // Draining writes may wait for room in the journal; the gate closes again then.
     let frees_room = around.tail_unsaid && closing == Closing::Draining;
     let tells = facts.unsaved && may_write && (is_open || frees_room);
     let stops = around.stops && may_write && on_disk == Activity::Active;

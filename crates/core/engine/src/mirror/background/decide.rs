@@ -19,12 +19,10 @@
 
 use super::super::decide::Range;
 
-/// How far the run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Copies are being read.
     Read,
-    /// They were compared.
     Compared,
     /// Lacking copies were written.
     Written,
@@ -33,59 +31,54 @@ pub(super) enum Phase {
 /// The state of the copies to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
-    /// One or more are to be read.
+    /// Some copies must be read.
     Lacking,
-    /// A part of the one that is believed cannot be read, and another part may be.
+    /// Part of the believed copy cannot be read; another part may be readable.
     Divisible,
     /// None can be read.
     Unreadable,
-    /// One was, and the others need no look.
+    /// One was read, and the others need no comparison.
     One,
-    /// They are to be compared.
+    /// They must be compared.
     Several,
 }
 
-/// The work at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Requests or a computation are out.
     pub(super) outstanding: bool,
-    /// A member left that was asked something for it, and may still use its blocks.
+    /// A member left with requests of this work, and may still use its blocks.
     pub(super) left: bool,
     pub(super) range: Range,
     pub(super) phase: Phase,
     /// Only meaningful in [`Phase::Read`].
     pub(super) copies: Copies,
-    /// Copies that were wrong have been written, and not been looked at since. Only meaningful in
-    /// [`Phase::Written`].
+    /// Wrong copies have been written, and not read since. Only meaningful in [`Phase::Written`].
     pub(super) to_look: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// An event will come.
     Wait,
-    /// Take the range.
+    /// Lock the range.
     Lock,
-    /// Read the copies that are lacking.
+    /// Read the lacking copies.
     Read,
-    /// End, to be asked for again: it has other blocks then.
+    /// End, to be repeated by the job: then with other blocks.
     LeaveOff,
     /// Begin again with half of the run.
     Halve,
-    /// Nothing can be made of it.
+    /// The run cannot be made.
     Refuse,
-    /// Find out which copies differ.
+    /// Compare the copies.
     Compare,
     /// Write the copies that differ or lack data, if any do.
     Write,
     /// Read all copies again, and compare.
     Look,
-    /// Go on with the next run, or end.
+    /// Continue with the next run, or end.
     Next,
 }
 
-/// The table.
 pub(super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { outstanding: true, .. } => Action::Wait,
@@ -127,7 +120,7 @@ mod tests {
                     }
                     Action::Lock => assert_eq!(range, Range::NotAsked, "asked once: {facts:?}"),
                     Action::Next => assert!(!to_look, "what was written is seen: {facts:?}"),
-                    // Nothing is read, believed or changed that a client may be writing.
+                    // A client may be writing elsewhere, so all steps need the locked range.
                     _ => assert!(!outstanding && range == Range::Locked, "{facts:?}"),
                 }
             }

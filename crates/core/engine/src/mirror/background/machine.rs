@@ -1,4 +1,4 @@
-//! The work that is under way, and carrying its decisions out.
+//! The background work in progress, and its steps.
 
 use std::collections::VecDeque;
 
@@ -18,10 +18,10 @@ use crate::request::{LockKey, RangeLock};
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
 use crate::work::{Candidates, Class, Fate, Found, Outcome, RotKind, Task, Work};
 
-/// Works under way at once; more wait. Each has a block for every copy.
+/// Works in progress; more wait. Each has a block for every copy.
 const WORKS_MAX: usize = 4;
 
-/// Places for them: one that a member left with requests is not used before these end.
+/// Places for them: a place whose requests are at a member that left stays unused until these end.
 const PLACES: u32 = 8;
 
 /// One copy of the run.
@@ -41,18 +41,18 @@ struct Copy {
 enum State {
     /// It was not read, and need not be.
     Unread,
-    /// Its block holds what its member holds.
+    /// Its block holds the member's data.
     Read,
     /// It could not be read.
     Failed(FaultKind),
 }
 
-/// One place for work.
+/// A place for work.
 #[derive(Debug)]
 struct Place {
     /// None while it is free.
     work: Option<Work>,
-    /// First sector of the run, and how many.
+    /// First sector of the run, and its length.
     at: u64,
     sectors: u32,
     /// First sector behind the work.
@@ -63,18 +63,19 @@ struct Place {
     /// Requests at members that have left, which may still use its blocks.
     left: u32,
     copies: SmallVec<[Copy; 4]>,
-    /// Sectors of which another copy than the first that was read is right: which, and where.
+    /// Sectors where a later copy is right, not the first that was read: that copy, and the
+    /// sectors.
     right: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors on which copies differ, and the wrong one is unknown.
     tied: SectorSet,
-    /// The run is being read for the second time: its copies as they were found to be.
+    /// The run is being read for the second time: its copies keep their findings.
     is_again: bool,
     /// Sectors that were written, over all runs.
     written: u32,
     /// Sectors that differed, over all runs.
     differing: u32,
     is_missed: bool,
-    /// A run could not be made, as was reported.
+    /// A run could not be made, and was reported.
     is_unmade: bool,
 }
 
@@ -87,16 +88,15 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) submitted: &'a mut dyn FnMut(u32, Slot) -> IoId,
 }
 
-/// The background work of one mirror.
 #[derive(Debug)]
 pub(in super::super) struct Background {
     places: Box<[Place]>,
     asked: VecDeque<Work>,
-    /// The first block of its own in the arena, and how long each is.
+    /// Its first block in the arena, and the blocks' length.
     first_block: u32,
     block_sectors: u32,
     copies: u16,
-    /// Locks that ended work has given to others.
+    /// Locks that ended work has passed to others.
     pub(in super::super) granted: Vec<LockKey>,
 }
 
@@ -130,7 +130,7 @@ impl Place {
         self.copies.iter_mut().find(|copy| copy.slot == slot).expect("a copy of the run")
     }
 
-    /// Whether copies of the run are alike but for those that are being recovered.
+    /// Whether copies of the run agree, except those that are being recovered.
     fn agrees(&self, common: &Common) -> bool {
         let sectors = self.at..self.at + u64::from(self.sectors);
         common.view.agrees(sectors) && common.view.gate != Gate::Broken
@@ -147,7 +147,7 @@ impl Place {
         copy.state == State::Unread && can_be
     }
 
-    /// The copies to be read next: all that can be for a comparison, else one.
+    /// The copies to read next: all readable ones for a comparison, else one.
     fn to_read(&self, common: &Common) -> SmallVec<[Slot; 4]> {
         let can_be_read = self.copies.iter().filter(|copy| self.can_be_read(common, copy));
         let is_read = self.copies.iter().any(|copy| copy.state == State::Read);
@@ -164,8 +164,8 @@ impl Place {
         }
     }
 
-    /// Whether a copy that goes before those that were read could not be read as a whole: another
-    /// part of it may be.
+    /// Whether a copy before those that were read failed as a whole: another part of it may be
+    /// readable.
     fn is_divisible(&self, common: &Common) -> bool {
         let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
@@ -180,7 +180,7 @@ impl Place {
         }
     }
 
-    /// Sectors that two copies or more were read of, which are all alike.
+    /// Sectors read from two or more copies that all agree.
     fn vouched(&self, common: &Common) -> SectorSet {
         let read = self.copies.iter().filter(|copy| copy.state == State::Read).count();
         if read < 2 || !self.agrees(common) {
@@ -211,8 +211,8 @@ impl Place {
 }
 
 impl Place {
-    /// Says which members lack the run: those that are filled, or all whose copies cannot be made
-    /// to agree.
+    /// Reports the members that lack the run: those that are filled, or all whose copies cannot be
+    /// made to agree.
     fn report_unmade(&self, common: &mut Common) {
         let Some(work) = self.work else { return };
         let (id, sectors) = (work.id, self.sectors);
@@ -230,7 +230,7 @@ impl Place {
         }
     }
 
-    /// Copies have been voted on.
+    /// Notes the votes on copies.
     fn note_votes(&mut self, common: &Common, computation: &Computation) {
         let found = &computation.found;
         let differs = found.iter().fold(SectorSet::EMPTY, |set, one| set.union(*one));
@@ -244,7 +244,7 @@ impl Place {
         }
         self.differing += found.iter().map(|set| set.sectors()).sum::<u32>();
         if !self.agrees(common) {
-            // They were never known to be alike.
+            // They were never in agreement.
             return self.tied = differs;
         }
         let voted = computation.voted().expect("copies are voted on");
@@ -258,7 +258,7 @@ impl Place {
         }
     }
 
-    /// Says what is wrong with the run.
+    /// Reports the wrong sectors of the run.
     fn found(&self, common: &mut Common) {
         let Some(work) = self.work else { return };
         let id = work.id;
@@ -302,7 +302,6 @@ impl Background {
         }
     }
 
-    /// Blocks that it needs.
     pub(in super::super) fn blocks(&self) -> u32 {
         PLACES * u32::from(self.copies)
     }
@@ -337,7 +336,8 @@ impl Background {
         }
     }
 
-    /// The run begins at the place's sector, and is as long as it may be, at most `sectors`.
+    /// Sets the run: it begins at the place's sector, and is as long as possible, at most
+    /// `sectors`.
     fn aim(&mut self, around: &Around<'_>, number: u32, sectors: u32) {
         let view = &around.common.view;
         let place = &mut self.places[number as usize];
@@ -346,7 +346,7 @@ impl Background {
         let mut run = whole.min(u64::from(sectors));
         let copies = (0..around.geometry.copies()).map(|copy| around.geometry.copy(start, copy));
         let copies: SmallVec<[(Slot, MemberSector); 4]> = copies.collect();
-        // Up to where a bad block begins or ends: the next copy may be believed there.
+        // Up to the next edge of a bad range: beyond it another copy may be believed.
         for (slot, start) in &copies {
             run = view.readable_alike(*slot, *start, run);
         }
@@ -388,7 +388,7 @@ impl Background {
         }
     }
 
-    /// Nothing can be made of the run: says who lacks it. The others are still to be done.
+    /// The run cannot be made: reports the lacking members, and goes on with the next.
     fn refuse(&mut self, around: &mut Around<'_>, number: u32) {
         let place = &mut self.places[number as usize];
         if !place.task().makes() {
@@ -401,8 +401,7 @@ impl Background {
         self.next(around, number);
     }
 
-    /// The whole of the work is locked at once: it is short, and its runs are not told apart by a
-    /// client.
+    /// Locks the whole of the work at once: it is short.
     fn lock(&mut self, around: &mut Around<'_>, number: u32) {
         let place = &mut self.places[number as usize];
         let is_free =
@@ -410,7 +409,7 @@ impl Background {
         place.range = if is_free { Range::Locked } else { Range::Waiting };
     }
 
-    /// A range that was waited for is held by the place with this name.
+    /// The place with this name gets the range that it waited for.
     pub(in super::super) fn grant(&mut self, around: &mut Around<'_>, key: LockKey) {
         let number = u32::try_from(key.0).expect("places are numbered from 0");
         self.places[number as usize].range = Range::Locked;
@@ -460,7 +459,7 @@ impl Background {
         }
     }
 
-    /// The copy that is believed: the first, in the order of copies, that was read.
+    /// The believed copy: the first that was read, in the order of copies.
     fn believed(&self, number: u32) -> usize {
         let copies = &self.places[number as usize].copies;
         let is_read = |copy: &Copy| copy.state == State::Read;
@@ -493,7 +492,7 @@ impl Background {
         around.common.submit_computation(computation);
     }
 
-    /// A comparison has ended: `found` is what of each copy differs.
+    /// A comparison has ended: `found` has each copy's differences.
     pub(in super::super) fn computation_done(
         &mut self,
         around: &mut Around<'_>,
@@ -538,7 +537,7 @@ impl Background {
             let of_check = SectorSet::EMPTY;
             let of_check = spoiled(Bug::CheckRepairs, of_check, copy.wrong);
             let lacks = match (task, copy.state) {
-                // Copies that are alike say so of each other; one alone says nothing.
+                // Copies that agree confirm each other; a single one has no confirmation.
                 (Task::Retry, State::Read | State::Failed(FaultKind::Media))
                     if member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
                 {
@@ -548,7 +547,7 @@ impl Background {
                 (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
                     whole.without(place.tied)
                 }
-                // A log names it: it can be written, and is good again then.
+                // Its log names it: once written, it is good again.
                 (Task::Compare | Task::Repair, State::Unread)
                     if is_recovered
                         && member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
@@ -574,7 +573,7 @@ impl Background {
             self.places[number as usize].is_missed |= is_missed;
             return;
         }
-        // Where each sector comes from: the believed copy, unless it was outvoted.
+        // The source of each sector: the believed copy, unless it was outvoted.
         let outvoted = place.right.iter().map(|(_, set)| *set);
         let others = outvoted.fold(SectorSet::EMPTY, SectorSet::union);
         let mut sources: SmallVec<[(usize, SectorSet); 2]> = SmallVec::new();
@@ -606,7 +605,6 @@ impl Background {
         }
     }
 
-    /// A request has ended.
     pub(in super::super) fn io_done(
         &mut self,
         around: &mut Around<'_>,
@@ -656,18 +654,18 @@ impl Background {
         self.step(around, number);
     }
 
-    /// Whether the work at a place is done for the replacement of a member: what it writes.
+    /// Whether the work at a place writes to a member's replacement.
     pub(in super::super) fn is_copy(&self, number: u32) -> bool {
         let place = &self.places[number as usize];
         place.phase == Phase::Written && place.task() == Task::Replace
     }
 
-    /// A request of the work at a place is left.
+    /// A request of the work at a place stays at a member that left.
     pub(in super::super) fn hold(&mut self, number: u32) {
         self.places[number as usize].left += 1;
     }
 
-    /// And has ended.
+    /// That request has ended.
     pub(in super::super) fn let_go_of(&mut self, around: &mut Around<'_>, number: u32) {
         self.places[number as usize].left -= 1;
         self.begin(around);
@@ -706,7 +704,6 @@ impl Background {
     }
 }
 
-/// Whether the member in `slot` has a replacement.
 fn is_replaced(common: &Common, slot: Slot) -> bool {
     common.view.member(slot).is_some_and(|member| member.replacement.is_some())
 }

@@ -2,33 +2,21 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Between two jobs.
     Between,
-    /// The base of a pending stripe is read.
     Base,
     /// The missing part of the base is computed.
     Solve,
-    /// New data is laid over it.
     Take,
-    /// Its parity is made.
     Make,
-    /// Its parity goes into the journal.
     Keep,
-    /// All meta blocks but the first are written.
     Seal,
-    /// The first one is.
+    /// The first meta block is written.
     Commit,
-    /// A stripe is read from the journal.
     Load,
-    /// It is written to the members.
     Write,
-    /// Members are flushed.
     Flush,
-    /// An empty meta block is written at the end.
     Restart,
-    /// The tail is moved there.
     Tail,
-    /// All is done, or has failed.
     Done,
 }
 
@@ -36,9 +24,7 @@ pub(super) enum Phase {
 pub(super) enum Job {
     /// A pending stripe gets its parity.
     Settle,
-    /// The journal gets the meta blocks of those.
     Seal,
-    /// A stripe is written to the members.
     Copy,
 }
 
@@ -46,20 +32,20 @@ pub(super) enum Job {
 #[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
 pub(super) struct Facts {
     pub(super) phase: Phase,
-    /// Something was asked for, and not answered.
+    /// A request has no answer yet.
     pub(super) is_pending: bool,
-    /// Something failed that cannot be made up for.
+    /// A failure that redundancy does not make up for.
     pub(super) has_failed: bool,
     pub(super) job: Option<Job>,
     /// A column of the base is unknown, and can still be read.
     pub(super) wants_column: bool,
-    /// A column that is kept is not there.
+    /// A kept column is missing.
     pub(super) lacks_kept: bool,
     /// The known columns of the base suffice to compute it.
     pub(super) can_solve: bool,
-    /// Members have to be written, and not memory.
+    /// Members must be written, not memory.
     pub(super) is_durable: bool,
-    /// There was anything to replay.
+    /// The journal has stripes to replay.
     pub(super) has_stripes: bool,
     /// No server needs the journal any more once members are flushed.
     pub(super) may_restart: bool,
@@ -88,7 +74,6 @@ pub(super) enum Decision {
     Fail,
 }
 
-/// The table.
 pub(super) fn decide(facts: &Facts) -> Decision {
     if facts.is_pending {
         return Decision::Wait;
@@ -154,7 +139,6 @@ mod tests {
     ];
     const JOBS: [Option<Job>; 4] = [None, Some(Job::Settle), Some(Job::Seal), Some(Job::Copy)];
 
-    /// Every value that there is.
     fn all() -> impl Iterator<Item = Facts> {
         let kinds = PHASES.into_iter().flat_map(|phase| JOBS.map(|job| (phase, job)));
         kinds.flat_map(|(phase, job)| {

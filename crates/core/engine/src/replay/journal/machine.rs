@@ -1,5 +1,4 @@
-//! The replay itself: jobs one after the other, then what ends it. One thing is asked for at a
-//! time.
+//! The replay itself: jobs one after the other, then the end. One effect at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -17,16 +16,16 @@ use super::plan::{EntryError, Stripe, stripes};
 /// The input of a replay.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
-    /// Of a RAID-4, -5 or -6.
+    /// The array's geometry.
     pub geometry: StripeGeometry,
     /// By slot.
     pub members: Vec<Option<Member>>,
-    /// A member that is missing counts in the superblocks: if it comes back it is believed, and has
-    /// missed this replay.
+    /// A missing member counts in the superblocks: if it comes back it is believed, and has missed
+    /// this replay.
     pub may_return: bool,
     /// The journal's content.
     pub log: &'a JournalLog,
-    /// How it ends; [`Finish::Settled`] moves the tail if that may be.
+    /// The wanted end; [`Finish::Settled`] moves the tail if allowed.
     pub finish: Finish,
 }
 
@@ -35,14 +34,14 @@ pub struct Setup<'a> {
 pub enum Effect {
     /// Read a member's block into its buffer.
     Read {
-        /// Of which slot.
+        /// The slot.
         slot: Slot,
         /// Sectors of the member's data.
         sectors: Range<u64>,
     },
     /// Read a block of the journal into the buffer of a slot.
     Load {
-        /// Whose block it is.
+        /// The block's slot.
         slot: Slot,
         /// Position in the ring, in sectors.
         position: u64,
@@ -51,9 +50,9 @@ pub enum Effect {
     Solve {
         /// The row.
         row: ChunkRow,
-        /// All data slots whose buffers do not count.
+        /// All data slots whose buffers are not valid.
         lost: Vec<Slot>,
-        /// Parity slots whose buffers count.
+        /// Parity slots whose buffers are valid.
         parities: Vec<Slot>,
     },
     /// Make parity of all data, into the buffers of its slots.
@@ -83,23 +82,23 @@ pub enum Effect {
         /// Position in the ring, in sectors.
         position: u64,
     },
-    /// Make durable what was written to the journal.
+    /// Flush the journal.
     FlushJournal,
     /// Write part of a buffer to its member.
     Write {
-        /// To which slot.
+        /// The slot.
         slot: Slot,
         /// Sectors of the member's data.
         sectors: Range<u64>,
         /// Sectors into the buffer.
         from_sector: u64,
     },
-    /// Make what was written to a member durable.
+    /// Flush a member.
     Flush {
-        /// Whose.
+        /// The slot.
         slot: Slot,
     },
-    /// Have the journal's superblock say that its tail is there, durably.
+    /// Have the journal's superblock record this tail, durably.
     MoveTail {
         /// Position in the ring, in sectors.
         position: u64,
@@ -111,12 +110,12 @@ pub enum Effect {
 pub struct Report {
     /// Stripes of the journal.
     pub stripes: u64,
-    /// Those of which the journal had data alone.
+    /// Stripes of which the journal had only data.
     pub pending_stripes: u64,
     /// Sectors that were written to members, or laid over them.
     pub written_sectors: u64,
     /// Ranges of the array whose new data stays in the journal, as parity cannot be made: they read
-    /// as they were before. In order, apart from each other.
+    /// as before. In order, disjoint.
     pub unsettled: Vec<Range<u64>>,
     /// Whether the tail was moved.
     pub is_settled: bool,
@@ -125,15 +124,15 @@ pub struct Report {
 /// A request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failed {
-    /// A member was to be written.
+    /// A write of a member.
     Write(Slot),
-    /// A member was to be flushed.
+    /// A flush of a member.
     Flush(Slot),
-    /// The journal was to be read.
+    /// A read of the journal.
     JournalRead,
-    /// The journal was to be written or flushed.
+    /// A write or a flush of the journal.
     JournalWrite,
-    /// The journal's superblock was to be written.
+    /// A write of the journal's superblock.
     Tail,
 }
 
@@ -149,7 +148,7 @@ impl std::fmt::Display for Failed {
     }
 }
 
-/// Why a replay could not be done.
+/// A replay's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReplayError {
     /// The journal has an entry that the array cannot have.
@@ -158,12 +157,12 @@ pub enum ReplayError {
     /// Parity of pending stripes has no room in the journal.
     #[error("the journal has {free_sectors} sectors free, and parity needs {needed_sectors}")]
     NoRoom {
-        /// Sectors that are free.
+        /// Free sectors.
         free_sectors: u64,
-        /// Sectors that are needed.
+        /// Needed sectors.
         needed_sectors: u64,
     },
-    /// Something could not be done.
+    /// A request failed.
     #[error("{0}")]
     Failed(Failed),
 }
@@ -175,27 +174,26 @@ enum Known {
     Lost,
 }
 
-/// A meta block that is to be written, and the stripes whose parity it names.
+/// A meta block to be written, and the stripes whose parity it names.
 struct Group {
     position: u64,
     sequence: u64,
     stripes: Vec<u64>,
 }
 
-/// The machine: [`Self::poll`] until there is nothing, answer what was asked for, until
-/// [`Self::end`] says how it ended.
+/// The machine: [`Self::poll`] its effects and answer each, until [`Self::end`] returns the result.
 pub struct Replay {
     geometry: StripeGeometry,
     members: Vec<Option<Member>>,
     area: braid_ondisk::JournalArea,
     is_durable: bool,
     may_settle: bool,
-    /// Where the journal ends, and the sequence there.
+    /// The journal's end, and the sequence there.
     end: (u64, u64),
     groups: Vec<Group>,
     stripes: Vec<Stripe>,
     jobs: VecDeque<(Job, usize)>,
-    /// Index of the stripe that was begun.
+    /// Index of the current stripe.
     current: usize,
     known: BTreeMap<Slot, Known>,
     phase: Phase,
@@ -275,10 +273,10 @@ impl Replay {
         }
     }
 
-    /// Whether what was asked for could be done.
+    /// Takes whether the effect succeeded.
     ///
     /// # Panics
-    /// When nothing was asked for.
+    /// No effect is in flight.
     pub fn handle(&mut self, is_done: bool) {
         let effect = self.asked.take().expect("something was asked for");
         if let Effect::Read { slot, .. } = effect {
