@@ -43,14 +43,14 @@ pub enum ByteOperation {
     },
     /// Make the range read as zeroes.
     WriteZeroes {
-        /// The space may be given back to the members.
+        /// The members may deallocate the space.
         may_punch: bool,
         /// Refuse rather than write zeroes out.
         fast: bool,
         /// On stable storage before the answer.
         durable: bool,
     },
-    /// The content of the whole sectors inside the range is not needed any more.
+    /// The client no longer needs the content of the whole sectors inside the range.
     Trim {
         /// On stable storage before the answer.
         durable: bool,
@@ -68,7 +68,7 @@ pub struct ByteRequest {
     pub length: u64,
 }
 
-/// Why a request is not even tried.
+/// The reason why a request is refused at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// The range does not lie inside the array.
@@ -90,10 +90,10 @@ pub struct Allowed<'a> {
     pub zero_is_fast: bool,
 }
 
-/// Whether `request` may be tried.
+/// Whether the array can try `request`.
 ///
 /// # Errors
-/// The first reason why not.
+/// The first reason against it.
 pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> {
     let size_bytes = allowed.geometry.capacity_sectors() * SECTOR_BYTES;
     if request.offset.checked_add(request.length).is_none_or(|end| end > size_bytes) {
@@ -136,9 +136,9 @@ pub struct Patch {
     pub start: LogicalSector,
     /// How many sectors are around them.
     pub sectors: u64,
-    /// Where in these sectors they begin.
+    /// Offset of the bytes in these sectors.
     pub skip_bytes: u64,
-    /// How many they are.
+    /// Number of the bytes.
     pub length_bytes: u64,
 }
 
@@ -150,20 +150,20 @@ impl Patch {
         Self { start: LogicalSector(start), sectors, skip_bytes, length_bytes }
     }
 
-    /// Where the client's bytes are in the memory around them.
+    /// The client's bytes in the memory around them.
     #[must_use]
     pub fn middle(&self) -> std::ops::Range<usize> {
         to_usize(self.skip_bytes)..to_usize(self.skip_bytes + self.length_bytes)
     }
 
-    /// Where sectors that were fetched from `start` on are in the memory around.
+    /// The place of sectors fetched from `start` on in that memory.
     #[must_use]
     pub fn place(&self, start: LogicalSector, sectors: u64) -> std::ops::Range<usize> {
         let begin = (start.0 - self.start.0) * SECTOR_BYTES;
         to_usize(begin)..to_usize(begin + sectors * SECTOR_BYTES)
     }
 
-    /// The sectors of which it covers a part: to be read before it is written.
+    /// The sectors that it covers in part: they are read before it is written.
     fn edges(&self) -> impl Iterator<Item = (LogicalSector, u64)> {
         let end_bytes = self.skip_bytes + self.length_bytes;
         let cuts_first = self.skip_bytes > 0;
@@ -182,7 +182,7 @@ impl Patch {
     }
 }
 
-/// One thing to do.
+/// A step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The engine does this; bytes go to or come from the client's payload itself.
@@ -203,15 +203,15 @@ pub enum Step {
         /// How many.
         sectors: u64,
     },
-    /// Lay the payload (zeroes, if there is none) over [`Patch::middle`] and write all that is
-    /// around.
+    /// Lay the payload (zeroes without one) over [`Patch::middle`] and write the whole
+    /// surroundings.
     Store {
         /// The bytes to write.
         patch: Patch,
         /// On stable storage before the step is done.
         durable: bool,
     },
-    /// Copy [`Patch::middle`] of what was fetched to the payload; done at once.
+    /// Copy [`Patch::middle`] of the fetched bytes to the payload; done at once.
     Take {
         /// The fetched bytes.
         patch: Patch,
@@ -223,9 +223,9 @@ pub enum Step {
 /// The next step, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
-    /// Carry this out, then ask again.
+    /// Carry this out, then call again.
     Step(Step),
-    /// Leave the write admission, if that has not been done, then answer this.
+    /// Leave the write admission, if not done yet, then answer this.
     Answer(Result<(), E>),
 }
 
@@ -236,7 +236,7 @@ pub struct RequestPlan {
     steps: Steps,
 }
 
-/// Steps in order. The one of an aligned request stands here; the heap is for others.
+/// Steps in order. An aligned request's single step is stored inline; others use the heap.
 #[derive(Clone, Debug, Default)]
 struct Steps {
     first: Option<Step>,
@@ -309,7 +309,7 @@ impl RequestPlan {
         Self { way, steps }
     }
 
-    /// How it goes through the write admission; nothing if it does not change anything.
+    /// Its way through the write admission; none for a request without changes.
     #[must_use]
     pub fn way(&self) -> Option<Way> {
         self.way
@@ -339,7 +339,7 @@ fn store(steps: &mut Steps, offset: u64, length: u64, durable: bool) {
     }
 }
 
-/// Edges are patched, what is between them is zeroed. A flush at the end makes all of it durable.
+/// Patches the edges, zeroes the sectors between them. A flush at the end makes all of it durable.
 fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64)) {
     let (start, end) = inside(offset, length);
     if start >= end {
@@ -350,8 +350,7 @@ fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64))
     whole(steps, operation, start, end - start);
 }
 
-/// The whole sectors inside a range, in bytes; the end may lie before the start when there are
-/// none.
+/// The whole sectors inside a range, in bytes; without any, the end may lie before the start.
 fn inside(offset: u64, length: u64) -> (u64, u64) {
     (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES)
 }

@@ -1,9 +1,9 @@
-//! Client requests: what may be asked, what may come of it, and how a request is cut into pieces.
+//! Client requests: their operations and faults, and how a request is cut into pieces.
 //!
 //! A request covers any range of the array. [`Split`] cuts it where ownership changes (a region
 //! belongs to one shard); each [`Piece`] is answered by its shard with one reply, and [`Progress`]
-//! folds the replies into the one answer that the client gets. Requests in bytes are plans of such
-//! requests ([`RequestPlan`]), and go through a [`WriteAdmission`].
+//! folds the replies into the client's one answer. Requests in bytes are plans of such requests
+//! ([`RequestPlan`]), and pass a [`WriteAdmission`].
 
 mod edges;
 mod operation;

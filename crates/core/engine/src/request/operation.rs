@@ -16,17 +16,18 @@ pub enum Operation {
     },
     /// Make the range read as zeroes.
     WriteZeroes {
-        /// The space may be given back to the members.
+        /// The members may deallocate the space.
         may_punch: bool,
         /// On stable storage before the answer.
         durable: bool,
     },
-    /// The content is not needed any more; afterwards it may be anything, the same at each read.
+    /// The client no longer needs the content; afterwards it may be anything, the same at each
+    /// read.
     Trim,
 }
 
 impl Operation {
-    /// Whether this may change the array's content.
+    /// Whether it may change the array's content.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::Read)
@@ -51,25 +52,25 @@ pub struct Request {
     pub sectors: u64,
 }
 
-/// Why a request could not be served. Ordered from mild to grave; of several, the gravest is told.
+/// The reason why a request failed. Ordered from mild to grave; of several, the gravest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{}", self.words())]
 pub enum Fault {
-    /// The array, or the way it was opened, does not allow writes.
+    /// The array does not allow writes, by its state or its opening.
     ReadOnly,
-    /// More members cannot be read here than the level can make up for.
+    /// More members cannot be read here than the level makes up for.
     Unreadable,
     /// An acknowledged write to these sectors could not be carried out. The members hold older data
     /// there, so it is not read until it is written again.
     Lost,
     /// The file system below a member is full.
     NoSpace,
-    /// More members missed the write than the level can make up for; the array takes no more.
+    /// More members missed the write than the level makes up for; the array takes no more.
     Unwritable,
 }
 
 impl Fault {
-    /// In words, for a person.
+    /// In words, for the operator.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -93,23 +94,23 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Notes that a piece has been given to a shard.
+    /// Notes that a shard has got a piece.
     pub fn issue(&mut self) {
         assert!(!self.issued_all, "no piece comes after the last");
         self.outstanding += 1;
     }
 
-    /// Notes that no further piece will be issued; the answer, if all replies are in already.
+    /// Notes that no further piece follows; returns the answer, if all replies are in already.
     #[must_use]
     pub fn issued_all(&mut self) -> Option<Result<(), Fault>> {
         self.issued_all = true;
         self.answer()
     }
 
-    /// Notes a reply; the request's answer, if this was the last one.
+    /// Notes a reply; returns the request's answer after the last one.
     ///
     /// # Panics
-    /// When there are more replies than pieces: a shard answered twice.
+    /// More replies than pieces: a shard answered twice.
     #[must_use]
     pub fn reply(&mut self, result: Result<(), Fault>) -> Option<Result<(), Fault>> {
         assert!(self.outstanding > 0, "a piece was answered twice");
@@ -120,13 +121,13 @@ impl Progress {
         self.answer()
     }
 
-    /// How many pieces are with the shards.
+    /// The number of pieces with the shards.
     #[must_use]
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// Whether a piece has failed, so that issuing more is pointless.
+    /// Whether a piece has failed, so that further pieces are pointless.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.worst.is_some()

@@ -1,8 +1,8 @@
 //! Order among overlapping writes: a first-come, first-served lock on ranges of sectors.
 //!
 //! Two copies of a mirror must not see two overlapping writes in different orders, and a repair
-//! must not put old bytes over new ones. Work that changes copies holds the range meanwhile; work
-//! that comes later and overlaps waits, also behind what waits already, so that none starves
+//! must not put old bytes over new ones. Work that changes copies holds its range meanwhile. Later
+//! work that overlaps waits, also behind waiting work, so that none starves
 //! [check: waiters_are_served_in_order].
 
 use braid_sim_hooks::{Bug, spoiled};
@@ -25,7 +25,7 @@ impl Entry {
     }
 }
 
-/// The ranges that are locked, and those waited for.
+/// Locked ranges, and those that work waits for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeLock {
     locked: Vec<Entry>,
@@ -33,7 +33,7 @@ pub(crate) struct RangeLock {
 }
 
 impl RangeLock {
-    /// Takes `sectors` sectors from `start` for `key`, or queues it. True when it is locked now.
+    /// Locks `sectors` sectors from `start` for `key`, or queues it. True if it is locked now.
     pub(crate) fn acquire(&mut self, key: LockKey, start: u64, sectors: u64) -> bool {
         assert!(sectors > 0, "a range has sectors");
         let entry = Entry { key, start, end: start + sectors };
@@ -51,7 +51,7 @@ impl RangeLock {
         free
     }
 
-    /// Gives up what `key` holds; those that hold their range from now on are returned in order.
+    /// Releases the range of `key`; returns, in order, the work that holds its range from now on.
     pub(crate) fn release(&mut self, key: LockKey) -> Vec<LockKey> {
         let position = self.locked.iter().position(|entry| entry.key == key);
         self.locked.swap_remove(position.expect("only a holder releases"));

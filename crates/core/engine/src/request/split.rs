@@ -15,7 +15,7 @@ const REGION_SECTORS: u64 = 2048;
 /// Part of a request, inside one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose piece.
+    /// The request.
     pub request: RequestId,
     /// The operation.
     pub operation: Operation,
@@ -23,11 +23,11 @@ pub struct Piece {
     pub start: LogicalSector,
     /// How many sectors; at least one.
     pub sectors: u32,
-    /// Where in the request's payload this piece starts.
+    /// Offset of this piece in the request's payload.
     pub payload_offset_sectors: u32,
 }
 
-/// How the array's sectors are dealt out to shards.
+/// The distribution of the array's sectors over shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regions {
     sectors: u64,
@@ -35,10 +35,10 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// The dealing for `geometry` over `shards` shards.
+    /// The distribution for `geometry` over `shards` shards.
     ///
     /// # Panics
-    /// When there are no shards.
+    /// `shards` is zero.
     #[must_use]
     pub fn new(geometry: &Geometry, shards: u16) -> Self {
         assert!(shards > 0, "an array has at least one shard");
@@ -53,20 +53,20 @@ impl Regions {
         Self { sectors, shards }
     }
 
-    /// The owner of a sector.
+    /// The shard that owns a sector.
     #[must_use]
     pub fn shard_of(&self, sector: LogicalSector) -> ShardIndex {
         let index = (sector.0 / self.sectors) % u64::from(self.shards);
         ShardIndex(u16::try_from(index).expect("below the number of shards, which is a u16"))
     }
 
-    /// Sectors from this one on that have the same owner, up to the end of its region.
+    /// Sectors from this one to the end of its region.
     #[must_use]
     pub fn left_in_region(&self, sector: LogicalSector) -> u64 {
         self.sectors - sector.0 % self.sectors
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
         self.shards
@@ -79,7 +79,7 @@ impl Regions {
     }
 }
 
-/// Iterator over the pieces of a request with the shard that each goes to.
+/// Iterator over the pieces of a request, each with its shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Split {
     regions: Regions,
@@ -88,7 +88,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// The request that is being cut.
+    /// The request.
     #[must_use]
     pub fn request(&self) -> Request {
         self.request
@@ -106,7 +106,7 @@ impl Iterator for Split {
         }
         let start = LogicalSector(self.request.start.0 + self.done_sectors);
         let sectors = left.min(self.regions.sectors - start.0 % self.regions.sectors);
-        // Operations without a payload may be longer than 2^32 sectors; they never look.
+        // Operations without a payload may be longer than 2^32 sectors; they never use the offset.
         let payload_offset_sectors = u32::try_from(self.done_sectors).unwrap_or(u32::MAX);
         let payload_offset_sectors = spoiled(Bug::PieceFromStart, payload_offset_sectors, 0);
         let piece = Piece {

@@ -1,4 +1,4 @@
-//! Which writes may change the array now: many that are aligned, shared, or one that is not,
+//! Admits writes that change the array: many aligned ones, shared, or a single unaligned one,
 //! exclusive.
 //!
 //! A write that covers part of a sector reads the sector, lays its bytes over it and writes it
@@ -6,21 +6,20 @@
 //! aligns), so each has the array to itself. First come, first served: no write overtakes another,
 //! so neither kind starves the other [check: no_write_overtakes_or_starves].
 //!
-//! Where it stands: pure, like the rest of the engine. A driver asks with
-//! [`WriteAdmission::enter`], lets the write begin once [`WriteAdmission::is_admitted`], and says
-//! [`WriteAdmission::leave`] when nothing of it is under way any more. Neither the runtime nor the
-//! simulator waits: they keep what may not begin yet.
+//! It is pure, like the rest of the engine. A driver calls [`WriteAdmission::enter`], begins the
+//! write once [`WriteAdmission::is_admitted`], and calls [`WriteAdmission::leave`] at its end.
+//! Neither the runtime nor the simulator blocks: they queue writes that may not begin yet.
 //!
 //! ```text
 //!   enter ─▶ waiting: shared, exclusive, shared, ... ─▶ admitted: many shared, or one exclusive ─▶ leave
 //! ```
 //!
 //! # Invariants
-//! - An exclusive write that is admitted is the only one [check: no_write_overtakes_or_starves].
+//! - An admitted exclusive write is the only one [check: no_write_overtakes_or_starves].
 
 use std::collections::VecDeque;
 
-/// How a write goes through.
+/// A write's way through the admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// With others of its kind; the engine orders those that overlap.
@@ -40,7 +39,7 @@ enum Admitted {
     Exclusive,
 }
 
-/// Many aligned writes, or one that is not.
+/// Many aligned writes, or a single unaligned one.
 #[derive(Clone, Debug)]
 pub struct WriteAdmission {
     admitted: Admitted,
@@ -56,7 +55,7 @@ impl Default for WriteAdmission {
 }
 
 impl WriteAdmission {
-    /// Takes a place at the end of the queue; it may be admitted at once.
+    /// Takes a place at the end of the queue, and is perhaps admitted at once.
     pub fn enter(&mut self, way: Way) -> Ticket {
         let ticket = Ticket(self.next_in + self.waiting.len() as u64);
         self.waiting.push_back(way);

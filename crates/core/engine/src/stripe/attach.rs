@@ -12,7 +12,6 @@ use crate::context::Common;
 use crate::sectors::BLOCK_SECTORS;
 
 impl Stripes {
-    /// Gives a piece's work to its band's stripe.
     pub(super) fn attach(&mut self, common: &mut Common, band: Band, work: Attachment) {
         common.add_part(work.piece);
         common.counters.cache.lookups += 1;

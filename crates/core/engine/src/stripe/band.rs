@@ -142,12 +142,10 @@ impl Band {
         Self { key, row, start, chunk_sectors, offset_in_chunk, unit_sectors }
     }
 
-    /// Sectors into the chunk at which the band begins.
     pub(super) fn offset_in_chunk(&self) -> u32 {
         self.offset_in_chunk
     }
 
-    /// First sector behind the band, on every member.
     pub(super) fn end(&self) -> MemberSector {
         MemberSector(self.start.0 + u64::from(self.unit_sectors))
     }
@@ -207,7 +205,6 @@ impl Band {
         })
     }
 
-    /// Sectors of `run` in the band, over all columns.
     pub(super) fn sectors_of(&self, run: &Run, data_slots: u16) -> u32 {
         let segments = (0..data_slots).filter_map(|index| self.segment(run, index));
         segments.map(|segment| segment.sectors).sum()

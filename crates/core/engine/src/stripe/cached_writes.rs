@@ -28,7 +28,6 @@ use crate::context::Common;
 use crate::effect::{CacheRecord, CachedContent, CachedRun, cached_blocks};
 use crate::ids::CachedWriteId;
 
-/// One write that has a copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct CachedWrite {
     blocks: u32,
@@ -36,17 +35,14 @@ struct CachedWrite {
     parts: u32,
 }
 
-/// The writes of one shard that have copies.
 #[derive(Debug, Default)]
 pub(super) struct CachedWrites {
     /// Blocks that the file has room for; `None` without a file.
     blocks_max: Option<u32>,
-    /// Blocks in use.
     blocks: u32,
     /// Writes that have joined a stripe.
     joined: u64,
     writes: Vec<CachedWrite>,
-    /// Free names.
     free: Vec<u32>,
     /// Writes that the joining one has covered. The allocation is reused.
     covered: Vec<CachedWriteId>,

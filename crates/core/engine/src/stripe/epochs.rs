@@ -21,13 +21,9 @@ const FEW: u64 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct DirtyEpochs {
-    /// The epoch of new references.
     epoch: u64,
-    /// References of older epochs.
     older: u64,
-    /// References of the current epoch.
     current: u64,
-    /// The write-back round that is under way.
     round: Option<u64>,
     /// References that the newest round found.
     found: u64,

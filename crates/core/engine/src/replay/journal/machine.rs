@@ -296,7 +296,7 @@ impl Replay {
         }
     }
 
-    /// How it ended; none while it goes on.
+    /// The result, at the end.
     pub fn end(&mut self) -> Option<Result<Report, ReplayError>> {
         let is_over = self.phase == Phase::Done;
         is_over.then(|| match self.failed {
@@ -353,7 +353,7 @@ impl Replay {
         std::iter::once(map.p_slot()).chain(map.q_slot()).collect()
     }
 
-    /// Data that the pending blocks leave as it is.
+    /// Whether the slot has data that the pending blocks keep.
     fn is_kept(&self, slot: Slot) -> bool {
         !self.stripe().pending.contains_key(&slot)
     }
@@ -362,18 +362,18 @@ impl Replay {
         self.known.get(&slot) == Some(&Known::Lost)
     }
 
-    /// Data of the base that is not there.
+    /// Missing data of the base.
     fn lost(&self) -> Vec<Slot> {
         self.data_slots().into_iter().filter(|slot| self.is_lost(*slot)).collect()
     }
 
-    /// Parity of the base that is there.
+    /// Known parity of the base.
     fn parities(&self) -> Vec<Slot> {
         let is_read = |slot: &Slot| self.known.get(slot) == Some(&Known::Read);
         self.parity_slots().into_iter().filter(is_read).collect()
     }
 
-    /// The next column of the base that is wanted: what is kept; if that is not there, everything.
+    /// The next column of the base to read: a kept one; if one is missing, any.
     fn wanted(&self) -> Option<Slot> {
         let all = self.data_slots();
         let lacks_kept = all.iter().any(|slot| self.is_kept(*slot) && self.is_lost(*slot));
@@ -433,7 +433,7 @@ impl Replay {
         self.known.clear();
     }
 
-    /// The base is what was committed, over what the member has.
+    /// Reads the base: committed blocks from the journal, the others from members.
     fn fetch(&mut self) {
         let slot = self.wanted().expect("a column is wanted");
         let sectors = self.sectors();
@@ -463,7 +463,7 @@ impl Replay {
         self.ask(Phase::Take, loads);
     }
 
-    /// Its new data stays in the journal, and the stripe is as it was committed.
+    /// Leaves its new data in the journal, and the stripe as it was committed.
     fn leave(&mut self) {
         let pending = std::mem::take(&mut self.stripes[self.current].pending);
         let (row, map) = self.row();
@@ -480,7 +480,7 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Parity goes behind the end, with room for a meta block before the first of each group.
+    /// Writes parity behind the end, with room for a meta block before the first of each group.
     fn keep(&mut self) {
         let sector = self.stripe().sector;
         let most = stripes_of_meta(&self.geometry);
@@ -557,7 +557,7 @@ impl Replay {
         self.ask(Phase::Write, writes);
     }
 
-    /// Old meta blocks behind the new start do not follow it.
+    /// Makes sure that old meta blocks behind the new start do not follow it.
     fn restart(&mut self) {
         let (position, sequence) = self.end;
         let sequence = sequence.wrapping_add(JOURNAL_SEQUENCE_GAP);
@@ -573,14 +573,14 @@ impl Group {
     }
 }
 
-/// Stripes whose parity one meta block can name.
+/// The number of stripes whose parity one meta block can name.
 fn stripes_of_meta(geometry: &StripeGeometry) -> usize {
     let checksums = vec![0; usize::from(geometry.parity_slots())];
     let payload = Replay::payload(0, checksums);
     JournalMeta::PAYLOAD_BYTES / payload.meta_bytes()
 }
 
-/// Sectors that parity of stripes takes, with its meta blocks, and the block behind them.
+/// Sectors of stripes' parity, with its meta blocks, and the block behind them.
 fn needed_sectors(stripes: u64, geometry: &StripeGeometry) -> u64 {
     let metas = stripes.div_ceil(stripes_of_meta(geometry) as u64);
     let blocks = stripes * u64::from(geometry.parity_slots()) + metas + 1;
@@ -637,7 +637,7 @@ mod tests {
         Replay::new(Setup { geometry: geometry(), members, may_return, log, finish })
     }
 
-    /// Carries out everything but what `fails`, and says what was asked for.
+    /// Carries out all effects except those that `fails`, and lists them.
     fn told(
         mut replay: Replay,
         fails: impl Fn(&Effect) -> bool,
@@ -703,7 +703,7 @@ mod tests {
 
     #[test]
     fn new_data_whose_parity_cannot_be_made_stays_in_the_journal() {
-        // Of the stripe slot 2 is kept and cannot be read, and slot 0 is missing.
+        // The stripe keeps slot 2, which is unreadable, and slot 0 is missing.
         let two = |effect: &Effect| matches!(effect, Effect::Read { slot: Slot(2), .. });
         for finish in [Finish::Settled, Finish::Written] {
             let (told, ended) = told(replay(&log(9, data()), &[0], finish).unwrap(), two);

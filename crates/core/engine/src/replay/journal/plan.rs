@@ -14,7 +14,7 @@ use braid_ondisk::{JOURNAL_BLOCK_SECTORS, JournalEntry};
 pub struct Stripe {
     /// First sector on every member, from the start of its data.
     pub sector: u64,
-    /// Blocks that belong together, parity among them: their positions in the journal.
+    /// Blocks committed together, parity among them: their positions in the journal.
     pub committed: BTreeMap<Slot, u64>,
     /// Blocks of data without parity, written after those.
     pub pending: BTreeMap<Slot, u64>,
@@ -49,7 +49,7 @@ pub enum EntryError {
     },
 }
 
-/// The stripes of a journal, in order of sectors; those of which it only has parity are left out.
+/// The stripes of a journal, in order of sectors, without those of which it has only parity.
 ///
 /// # Errors
 /// An entry that this array cannot have.
@@ -104,7 +104,6 @@ fn data(geometry: &StripeGeometry, location: u64) -> Result<(u64, Slot), EntryEr
     Ok((geometry.row_start(address.row).0 + u64::from(address.offset_sectors), slot))
 }
 
-/// The row of a stripe.
 fn row(geometry: &StripeGeometry, sector: u64) -> Result<ChunkRow, EntryError> {
     let end = sector.checked_add(JOURNAL_BLOCK_SECTORS);
     let is_stripe = sector.is_multiple_of(JOURNAL_BLOCK_SECTORS)
@@ -155,7 +154,7 @@ mod tests {
         assert_eq!(of(&again), [one(8, &[(0, 80), (3, 88)], &[(0, 104), (1, 96)])]);
         let both = [&again[..], &[parity(8, 112)]].concat();
         assert_eq!(of(&both), [one(8, &[(0, 104), (1, 96), (3, 112)], &[])]);
-        // That it was flushed changes nothing.
+        // A flush changes nothing.
         let flushed = [&again[..], &[JournalEntry::Flush { location: 8 }]].concat();
         assert_eq!(of(&flushed), of(&again));
     }

@@ -1,5 +1,4 @@
-//! The one interpreter of the effects of a journal's replay, over whatever holds the members and
-//! the journal.
+//! The one interpreter of the effects of a journal's replay, over any members and journal.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,13 +9,11 @@ use braid_parity::kernel;
 
 use super::machine::{Effect, Replay, ReplayError, Report};
 
-/// Bytes of a block.
 const BLOCK_BYTES: usize = JOURNAL_META_BYTES;
-/// Bytes of a sector.
 const SECTOR_BYTES: usize = 512;
 
-/// Members, by slot, and the journal. Each call says whether it could be done; why not is the
-/// driver's to keep.
+/// Members, by slot, and the journal. Each call returns whether it succeeded; the driver keeps the
+/// reason.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
@@ -28,13 +25,13 @@ pub trait Devices {
     fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool;
     /// Writes a block of the journal.
     fn write_journal(&mut self, position: u64, bytes: &[u8]) -> bool;
-    /// Makes what was written to the journal durable.
+    /// Flushes the journal.
     fn flush_journal(&mut self) -> bool;
-    /// Has the journal's superblock say where its tail is, durably.
+    /// Has the journal's superblock record its tail, durably.
     fn move_tail(&mut self, position: u64) -> bool;
 }
 
-/// One block of each slot, and checksums of parity that was kept in the journal, by stripe.
+/// One block of each slot, and checksums of parity in the journal, by stripe.
 struct Blocks<'a> {
     geometry: StripeGeometry,
     array_uuid: &'a [u8; 16],
@@ -51,7 +48,7 @@ impl Blocks<'_> {
         self.geometry.row_map(row)
     }
 
-    /// Data by its exponent in Q, without what is lost.
+    /// Data by its exponent in Q, without lost columns.
     fn sources(&self, map: &RowMap, lost: &[Slot]) -> Vec<Option<&[u8]>> {
         let mut sources = vec![None; usize::from(map.exponents_count())];
         for index in 0..map.data_slots() {
@@ -140,7 +137,7 @@ pub fn run(
     }
 }
 
-/// Does it; whether it could be done.
+/// Carries the effect out; returns whether it succeeded.
 fn done(effect: &Effect, blocks: &mut Blocks<'_>, devices: &mut impl Devices) -> bool {
     match effect {
         Effect::Read { slot, sectors } => {
