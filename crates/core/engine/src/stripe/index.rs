@@ -31,7 +31,6 @@ use braid_prefetch::prefetch;
 /// Marks a free place. A member has fewer sectors than this.
 const NO_BAND: u64 = u64::MAX;
 
-/// Places in a line.
 const PLACES: usize = 4;
 
 /// A table of at least this many lines (256 KiB) may not fit the processor's caches.

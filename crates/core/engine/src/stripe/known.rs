@@ -8,8 +8,8 @@ use super::plan::ColumnFacts;
 use crate::array::ArrayView;
 use crate::sectors::{Extent, SectorSet};
 
-/// By slot, whether the member holds all that it should: then no range needs a lookup in the view.
-/// Nearly always true of all members, and in a degraded array of all but the missing.
+/// By slot, whether the member is up to date in full: then no range needs a lookup in the view.
+/// Mostly true of all members, and in a degraded array of all but the missing.
 #[derive(Debug)]
 pub(super) struct EntireSlots(Box<[bool]>);
 

@@ -67,7 +67,6 @@ pub(super) struct Pool {
     resting: List,
     /// By frame, the stripe that has it.
     frames: Vec<Option<u32>>,
-    /// Frames without a stripe.
     free: Vec<u32>,
     /// Frames that members which left the array may still access. Each has a substitute.
     apart: BTreeSet<u32>,

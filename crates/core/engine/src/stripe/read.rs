@@ -86,7 +86,6 @@ impl Stripes {
         self.read_direct(common, DirectRead { key, piece: *piece, slot, insists: false }, start);
     }
 
-    /// Reads from the member into the payload.
     pub(super) fn read_direct(
         &mut self,
         common: &mut Common,

@@ -224,7 +224,6 @@ mod tests {
     use crate::stripe::band::{Attachment, Bands};
     use crate::stripe::tests::geometry;
 
-    /// Pseudorandom numbers.
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed;
         move |below| {

@@ -47,7 +47,6 @@ use super::super::scheduler::Admission;
 use super::log::Logged;
 use super::stripe::Phase;
 
-/// The facts of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     pub(super) phase: Phase,
@@ -81,7 +80,6 @@ pub(in super::super) struct Facts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Action {
-    /// Wait for an event.
     Wait,
     /// Free the stripe.
     Release,
@@ -101,7 +99,6 @@ pub(in super::super) enum Action {
     Restart,
     /// Make background work give the band up.
     TakeBand,
-    /// Log the batch.
     Log,
     /// Write dirty sectors.
     Write,

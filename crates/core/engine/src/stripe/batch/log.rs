@@ -28,11 +28,9 @@ pub(in super::super) enum Logged {
     /// The batch needs no entries.
     #[default]
     Needless,
-    /// The entries are to be submitted.
+    /// Ready to be submitted.
     Due,
-    /// The entries are submitted.
     Asked,
-    /// The entries are durable.
     Durable,
 }
 

@@ -44,11 +44,8 @@ pub(in super::super) enum Phase {
 /// Requests in flight with a column's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum ColumnState {
-    /// Nothing.
     Still,
-    /// Reads.
     Reading,
-    /// Writes.
     Writing,
 }
 
@@ -60,7 +57,6 @@ pub(super) enum Fresh {
     Zeroes {
         may_punch: bool,
     },
-    /// In the column's block.
     Block,
 }
 
@@ -104,7 +100,6 @@ impl Column {
     }
 }
 
-/// The batch of a stripe: a number of entries from the front of its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     /// It writes every data column whole.

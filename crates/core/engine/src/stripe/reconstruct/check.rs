@@ -14,7 +14,6 @@ pub(super) struct Check {
     /// Whether P, or Q, is a witness for these: it was read, and none of them was computed from it.
     pub(super) p_speaks: bool,
     pub(super) q_speaks: bool,
-    /// Wrong columns.
     pub(super) rot: SmallVec<[Rot; 1]>,
     /// Sectors that disagree, and the columns that may be wrong.
     pub(super) unknown: SmallVec<[(SectorSet, Candidates); 1]>,
@@ -22,7 +21,6 @@ pub(super) struct Check {
     pub(super) is_again: bool,
 }
 
-/// A column that is wrong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rot {
     pub(super) slot: Slot,
@@ -31,7 +29,6 @@ pub(super) struct Rot {
 }
 
 impl Check {
-    /// Whether any column is wrong.
     pub(super) fn has_rot(&self) -> bool {
         !self.rot.is_empty()
     }

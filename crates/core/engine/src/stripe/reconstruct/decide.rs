@@ -28,7 +28,6 @@ use super::super::plan::Need;
 pub(super) enum Phase {
     /// Reading the columns that it needs.
     Fill,
-    /// Computing.
     Compute,
     /// Rewriting unreadable sectors.
     Repair,
@@ -39,7 +38,6 @@ pub(super) enum Phase {
 /// Remaining work after a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// Nothing.
     Nothing,
     /// Columns are wrong or unreadable, and must be computed from the others.
     Columns,
@@ -52,7 +50,6 @@ pub(super) enum Rest {
     Look,
 }
 
-/// The facts of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// Member requests or a computation are in flight.
@@ -72,7 +69,6 @@ pub(super) struct Facts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Wait for an event.
     Wait,
     /// Free the read's place.
     Release,

@@ -51,7 +51,6 @@ impl Nature {
     }
 }
 
-/// One kind of read.
 pub(super) trait Kind {
     fn nature(&self) -> Nature {
         Nature::default()

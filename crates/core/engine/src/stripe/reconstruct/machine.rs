@@ -90,7 +90,6 @@ pub(in super::super) struct Reconstruct {
     pub(super) wanted: usize,
     /// New reads, waiting for room.
     pub(super) arrived: VecDeque<(Band, Want)>,
-    /// New background work.
     asked: VecDeque<(Band, Work)>,
     /// Reads that wait for the batch of their band.
     pub(super) kept_out: VecDeque<(Band, Origin, Waits)>,
