@@ -25,7 +25,7 @@ fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
     Array::new(setup(level, slots, recovered))
 }
 
-/// A write that the member failed; no two members fail alike.
+/// A write that the member failed; every member's cause differs.
 fn cause_of(member: MemberId) -> Cause {
     let (sector, answer) = (1000 + u64::from(member.0), Answer::Os(i32::from(member.0)));
     Cause { member, asked: cause::Asked::Write, sector, sectors: 8, answer }
@@ -40,7 +40,7 @@ fn outcome(member: MemberId, fails: bool) -> Result<(), MemberFault> {
     if fails { Err(MemberFault { kind: FaultKind::Media, cause }) } else { Ok(()) }
 }
 
-/// A clean array, whole but for what is `recovered` of a slot.
+/// A clean array, with these `recovered` sectors in each slot.
 pub(crate) fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup {
     let shape = Shape {
         level,
@@ -85,7 +85,6 @@ pub(crate) fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) ->
     }
 }
 
-/// As [`array`], found dirty and without its last member.
 fn dirty_and_degraded(level: Level, slots: u16) -> Array {
     let mut setup = setup(level, slots, |_| u64::MAX);
     setup.resync_offset = 0;
@@ -93,8 +92,8 @@ fn dirty_and_degraded(level: Level, slots: u16) -> Array {
     Array::new(setup)
 }
 
-/// A killed process left writes in the cache of a member that was away at the next start. A flush
-/// was answered without it; then it lost power, came back with the same count, and was read.
+/// A killed process left writes in the cache of a member that was away at the next start. Once, a
+/// flush was answered without it; then it lost power, came back with the same count, and was read.
 #[test]
 fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
@@ -119,7 +118,7 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     );
     write(&mut array, &again, &[]);
     assert_eq!(asked(&mut array).answers, [RequestId(7)]);
-    // Once is enough.
+    // One update suffices.
     for member in [0, 1].map(MemberId) {
         array.handle_report(NOW, SHARD, Report::MemberWritten { member });
     }
@@ -184,7 +183,7 @@ pub(crate) fn asked(array: &mut Array) -> Asked {
     asked
 }
 
-/// Lets every superblock asked for be written, except those of `failing`.
+/// Writes every superblock of `asked`, except those of `failing`.
 pub(crate) fn write(array: &mut Array, asked: &Asked, failing: &[MemberId]) {
     for (member, _) in &asked.superblocks {
         let written = outcome(*member, failing.contains(member));
@@ -199,7 +198,7 @@ fn activate(array: &mut Array) {
     write(array, &update, &[]);
     let open = asked(array);
     assert_eq!(open.views.last().expect("a view").1, Gate::Open);
-    // The same once more, unless a spare sleeps; writes go on meanwhile.
+    // The second time, unless a spare sleeps; writes go on meanwhile.
     write(array, &open, &[]);
     assert!(asked(array).views.is_empty(), "which changes nothing for shards");
 }
@@ -234,7 +233,7 @@ fn a_recovering_member_is_no_survivor() {
     }
 }
 
-/// The recovering member itself may fail: the array is then as it was before its recovery.
+/// The recovering member itself may fail: the array is then as before its recovery.
 #[test]
 fn a_recovering_member_may_fail() {
     let mut array = array(Level::Raid5, 3, |slot| if slot == 1 { 100 } else { u64::MAX });
@@ -247,7 +246,7 @@ fn a_recovering_member_may_fail() {
     assert!(matches!(told[..], [Notice::MemberOut { member: MemberId(1), .. }]), "{told:?}");
 }
 
-/// A member missed the step back to "clean" and kept the higher count with its own table; the
+/// A member missed the step back to "clean" and kept the higher count with its own table. Once, the
 /// survivors recorded its loss under the same count, and the next start found two newest tables.
 #[test]
 fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
@@ -276,8 +275,8 @@ fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
     assert!(matches!(notices[..], [Notice::MemberOut { member: MemberId(3), .. }, ..]));
 }
 
-/// A loss after a step back was told two events above the survivors; a power cut in the middle left
-/// some of them two behind, and they counted as stale though they had missed nothing.
+/// Once, a loss after a step back was recorded two events above the survivors. A power cut in the
+/// middle left some of them two behind, and they counted as stale though they had missed nothing.
 #[test]
 fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
     let mut array = array_with_spare(Level::Raid5, 4);
@@ -298,12 +297,12 @@ fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
         write(&mut array, &update, &[]);
     }
     let is_one_at_a_time = events.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    // The step back; the loss, twice to be beyond the lost; and once more, for every change is said
-    // twice.
+    // The step back; the loss, twice to exceed the lost member's count; and a second time, as for
+    // every change.
     assert!(events.len() == 4 && is_one_at_a_time, "{events:?}");
 }
 
-/// As above, while the array is at rest: every member was told of the step back, so once is enough.
+/// As above, while the array is at rest: every member has the step back, so one update suffices.
 #[test]
 fn a_loss_at_rest_is_told_once_and_one_event_above() {
     let mut array = array_with_spare(Level::Raid5, 4);
@@ -327,7 +326,7 @@ fn a_loss_at_rest_is_told_once_and_one_event_above() {
     assert!(matches!(after.notices[..], [Notice::MemberOut { member: MemberId(3), .. }]));
 }
 
-/// The members that are asked to write superblocks together, until none is.
+/// The members of each wave of superblock writes, until no wave follows.
 fn waves(array: &mut Array) -> Vec<Vec<u16>> {
     let mut waves = Vec::new();
     loop {
@@ -340,8 +339,8 @@ fn waves(array: &mut Array) -> Vec<Vec<u16>> {
     }
 }
 
-/// A power cut while superblocks of several sectors were written tore all of them, and no member
-/// was left to start from.
+/// Once, a power cut during writes of superblocks of several sectors tore all of them, and no
+/// member was left to start from.
 #[test]
 fn long_superblocks_are_never_all_written_at_once() {
     for (level, slots, mut all, mut less_one) in [
@@ -349,7 +348,7 @@ fn long_superblocks_are_never_all_written_at_once() {
         (Level::Raid1, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0, 1], vec![2]]),
         (Level::Raid6, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0], vec![1], vec![2]]),
     ] {
-        // Said again only the first sector changes.
+        // The second time changes only the first sector.
         all.push((0..slots).collect());
         less_one.push((0..slots - 1).collect());
         let mut array = array_that_tears(level, slots);
@@ -368,8 +367,8 @@ fn long_superblocks_are_never_all_written_at_once() {
     }
 }
 
-/// The rest of the waves is written all the same, without the member that failed meanwhile: else
-/// they were two events behind the first after the next update.
+/// The remaining waves are written all the same, without the member that failed meanwhile.
+/// Otherwise their members would be two events behind the first after the next update.
 #[test]
 fn a_member_that_fails_between_two_waves_leaves_no_member_two_behind() {
     let mut array = array_that_tears(Level::Raid1, 4);
@@ -421,8 +420,8 @@ fn a_full_file_system_costs_no_member() {
     assert_eq!(asked(&mut array).notices, [Notice::Stopped { clean: false }]);
 }
 
-/// A disk behind a write blocker was put out at the first superblock that it did not take, and cost
-/// a sound array its redundancy.
+/// Once, a disk behind a write blocker was put out at the first superblock that it refused, and
+/// cost a sound array its redundancy.
 #[test]
 fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     let mut array = array(Level::Raid5, 3, |_| u64::MAX);
@@ -447,7 +446,7 @@ fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     assert_eq!(array.missing_count(), 1);
 }
 
-/// A device was added that failed its first superblock; it was forgotten without a word.
+/// Once, a new device failed its first superblock, and was forgotten without a notice.
 #[test]
 fn nothing_that_joins_goes_without_a_notice() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
@@ -472,9 +471,9 @@ fn nothing_that_joins_goes_without_a_notice() {
     assert_eq!(array.missing_count(), 1);
 }
 
-/// A clean run that wrote ended with the count that it began with, so that a member put back from
-/// before it had the newest count; and after a killed run it was one behind, like a member that an
-/// update had not reached.
+/// Once, a clean run with writes ended with the count that it began with, so that a member put back
+/// from before it had the newest count. After a killed run that member was one behind, as if it had
+/// only missed an update.
 #[test]
 fn every_change_is_said_twice() {
     let mut array = array(Level::Raid5, 4, |_| u64::MAX);
@@ -513,13 +512,13 @@ fn every_change_is_said_twice() {
     assert_eq!(events, [(41, 0), (42, 0), (43, u64::MAX), (44, u64::MAX)]);
 }
 
-/// Notices said which member was out, and not why.
+/// Once, notices named the member that was out, but no cause.
 #[test]
 fn each_loss_is_told_with_its_own_cause() {
     let mut array = array(Level::Raid6, 5, |_| u64::MAX);
     activate(&mut array);
     array.handle_report(NOW, SHARD, failed(MemberId(3)));
-    // It fails again, at something else: what put it out stays what is told.
+    // It fails again, in another way: the notice keeps the first cause.
     let again = Cause { sector: 7, ..cause_of(MemberId(3)) };
     array.handle_report(NOW, SHARD, Report::MemberFailed { cause: again });
     let update = asked(&mut array);
@@ -563,8 +562,8 @@ fn a_loss_too_many_is_told_with_its_cause() {
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
 }
 
-/// The half of a mirror that had failed was served alone after a kill: the record of who is in was
-/// a second behind.
+/// Once, the failed half of a mirror was served alone after a kill: the record of present members
+/// was a second behind.
 #[test]
 fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     let mut array = Array::new(setup(Level::Raid1, 2, |_| u64::MAX));
@@ -593,7 +592,7 @@ fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     assert!(!counted_on.is_empty() && counted_on.iter().all(|is_kept| *is_kept), "{seen:?}");
 }
 
-/// All that the array asks members for goes well; the last view.
+/// All of the array's requests to members succeed; returns the last view.
 fn all_goes_well(array: &mut Array) -> Option<Arc<ArrayView>> {
     let mut last = None;
     while let Some(effect) = array.poll_effect() {
@@ -686,8 +685,8 @@ fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
     told
 }
 
-/// Order: what was begun is on the members, superblocks say clean, members have logs, superblocks
-/// say so, and then writes go on.
+/// Order: earlier writes are on the members, superblocks say clean, members have logs, superblocks
+/// record them, and then writes go on.
 #[test]
 fn logs_are_made_and_given_up_between_two_writes() {
     let own = LogPlace::Own(OwnLogPlace::of(512));
@@ -704,11 +703,11 @@ fn logs_are_made_and_given_up_between_two_writes() {
         array.handle_log_request(NOW, Some(places)).expect("it can have them");
         let again = array.handle_log_request(NOW, None);
         assert_eq!(again, Err(LogRefusal::Busy));
-        // A shard has a write under way; another comes, and waits.
+        // A shard has a write in flight; another arrives, and waits.
         assert_eq!(told(&mut array, false, &mut epoch), ["Closed"]);
         array.handle_report(NOW, SHARD, Report::WantWrite);
         assert_eq!(told(&mut array, false, &mut epoch), [""; 0]);
-        // It waits for the one that came: that is let in, and the gate closes again.
+        // It waits for the later one: that is let in, and the gate closes again.
         array.handle_report(NOW, SHARD, Report::HeldUp { epoch });
         assert_eq!(told(&mut array, false, &mut epoch), ["Open", "Closed"]);
         array.handle_report(NOW, SHARD, Report::WantWrite);
@@ -747,7 +746,7 @@ fn logging(place: impl Into<LogPlace>) -> (Array, u64) {
     (array, epoch)
 }
 
-/// A chunk of a row is logged and written; what the array did for that.
+/// Logs and writes a chunk of a row; returns the array's actions for that.
 fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<String> {
     let parity_slot = u32::try_from(2 - row % 3).expect("one of three");
     let data_sector = row * 16 + column * 8;
@@ -763,7 +762,7 @@ fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<Strin
 
 #[test]
 fn members_are_flushed_once_a_lap_of_the_log() {
-    // Half of the ring has room for 16 records of a header and a chunk; for 15 where the lap goes
+    // Half of the ring has room for 16 records of a header and a chunk; for 15 if the lap wraps
     // round the end of the ring.
     let mut array = logging(OwnLogPlace::of(512));
     let mut flushed = Vec::new();
@@ -777,7 +776,7 @@ fn members_are_flushed_once_a_lap_of_the_log() {
         }
     }
     assert_eq!(flushed, [16, 31, 46, 62, 77]);
-    // Logs of others have room of their own, and then have all of it again.
+    // Other members' logs have room of their own, and then have all of it again.
     assert_eq!(logged(&mut array, 1, 0), ["log"]);
 }
 
@@ -808,8 +807,8 @@ fn rows_are_logged_with_other_columns_after_a_flush() {
     assert_eq!(logged(&mut array, 3, 0), ["log"], "another row");
 }
 
-/// A member that could not be read in the replay leaves the array to be resynced. A log that is
-/// emptied in part ends with an older record: the next start would replay it, and believe that
+/// A member that was unreadable in the replay leaves the array to be resynced. A log that is
+/// emptied in part ends with an older record. Once, the next start replayed that, and believed that
 /// parity agrees everywhere.
 #[test]
 fn a_log_that_counts_is_not_emptied() {
@@ -833,8 +832,8 @@ fn a_log_that_counts_is_not_emptied() {
     assert_eq!(writes[..2], ["active", "Open"], "superblocks say first that no log counts");
 }
 
-/// A resync ends while superblocks are written that say active, and that no log counts. They say
-/// what was so when they were begun.
+/// A resync ends during an update that says active, and that no log counts. The update records the
+/// state at its begin.
 #[test]
 fn a_resync_that_ends_while_the_array_turns_active_turns_no_log_on() {
     let place = LogPlace::Own(OwnLogPlace::of(512));
@@ -880,7 +879,7 @@ fn a_resync_that_ends_while_the_array_turns_active_turns_no_log_on() {
     for member in std::mem::take(&mut flushes) {
         array.handle_flushed(NOW, member, Ok(()));
     }
-    // Superblocks are written one after the other, and nothing else happens.
+    // Superblocks are written one after the other, without any other event.
     for _ in 0..8 {
         for (member, state) in std::mem::take(&mut superblocks) {
             counts = state.log_counts.is_some();

@@ -35,7 +35,7 @@ fn opened(setup: ArraySetup) -> Array {
     array
 }
 
-/// All superblocks and bitmaps are written, until the array wants no more.
+/// Writes all superblocks and bitmaps, until the array wants no more.
 fn settle(array: &mut Array) -> Vec<Notice> {
     let mut notices = Vec::new();
     loop {
@@ -85,7 +85,7 @@ fn only_a_member_that_can_come_back_goes_away() {
     assert!(!is_away(&patient));
 }
 
-/// A controller that resets holds up all of its disks: none of them is to blame.
+/// A controller that resets holds up all of its disks: the disks are not to blame.
 #[test]
 fn where_most_are_silent_nobody_goes() {
     let mut array = opened(with_bitmap(Level::Raid6, 5));
@@ -98,7 +98,7 @@ fn where_most_are_silent_nobody_goes() {
     assert!(!is_away(&array), "if the other went as well, too many would be missing");
 }
 
-/// A superblock of a disk that hung held all writes up for as long as it hung.
+/// Once, a superblock of a disk that hung held all writes up for as long as it hung.
 #[test]
 fn an_update_does_not_wait_for_a_member_that_is_away() {
     let mut array = opened(with_bitmap(Level::Raid5, 4));
@@ -120,7 +120,7 @@ fn an_update_does_not_wait_for_a_member_that_is_away() {
     assert!(asked(&mut array).views.is_empty(), "it is waited for");
     array.handle_silence(NOW, &[(SECOND, 8000)]);
     assert_eq!(asked(&mut array).left, [SECOND]);
-    // Its driver says so, and nothing when it ends.
+    // Its driver reports that, and nothing when the request ends.
     let cause = Cause::silent(SECOND);
     let failed = Err(MemberFault { kind: FaultKind::Gone, cause });
     array.handle_metadata_written(NOW, (SECOND, MetadataArea::Superblock), failed);

@@ -13,7 +13,7 @@ fn view(epoch: u64, gate: Gate) -> Arc<ArrayView> {
     view_of(epoch, gate, [Some((0, u64::MAX)), Some((1, u64::MAX))])
 }
 
-/// By slot: the member, and how much of it is recovered.
+/// By slot: the member, and its recovered sectors.
 fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayView> {
     let shape = Shape {
         level: Level::Raid1,
@@ -53,8 +53,8 @@ fn ios(shard: &mut Shard) -> Vec<MemberIo> {
     std::iter::from_fn(|| shard.poll_member_io()).collect()
 }
 
-/// They were woken in the order of the places that they had, so that the first of two that overlap
-/// was written last.
+/// Once, waiting writes were woken in the order of their places, so that the first of two that
+/// overlap was written last.
 #[test]
 fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
@@ -90,7 +90,7 @@ fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     }
 }
 
-/// A member can come while the array runs: it takes writes, and is not read.
+/// A member that comes while the array runs takes writes, and is not read.
 #[test]
 fn a_member_that_comes_is_written_and_not_read() {
     let cache = CacheConfig {
@@ -125,7 +125,7 @@ fn a_member_that_comes_with_content_is_refused() {
     shard.handle_view(Instant(1), view(2, Gate::Open));
 }
 
-/// Reads went to either copy, though one was marked: a slow disk, or one far away.
+/// Once, reads went to either copy, though one was marked: a slow disk, or a distant one.
 #[test]
 fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
@@ -151,8 +151,9 @@ fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     assert_eq!(read, [MemberId(0)], "no other is left");
 }
 
-/// A write that the view itself had let begin, to the replacement that stepped in with it, was
-/// taken for one to the member that went: it was answered before that copy had it.
+/// A view let a write begin, also to the replacement that stepped in with that view. Once, that
+/// write was taken for one to the member that left, and was acknowledged before the replacement had
+/// it.
 #[test]
 fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };

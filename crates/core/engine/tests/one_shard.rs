@@ -16,7 +16,7 @@ use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A shard, and what it has asked for.
+/// A shard, and its effects.
 struct Driver {
     shard: Shard,
     view: Arc<ArrayView>,
@@ -34,7 +34,7 @@ impl Driver {
     fn new(tuning: Tuning) -> Self {
         Self::with_file(tuning, None)
     }
-    /// With a file for answered writes.
+    /// With a file for acknowledged writes.
     fn with_file(tuning: Tuning, cached_blocks_max: Option<u32>) -> Self {
         let shape = Shape {
             level: Level::Raid5,
@@ -198,7 +198,7 @@ fn no_more_payload_is_kept_than_the_dirty_limit_allows() {
     }
 }
 
-/// A driver that serves readers and the flusher in turns must know which reads are whose.
+/// A driver that serves readers and the flusher in turns needs the purpose of each read.
 #[test]
 fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
     let mut d = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
@@ -224,8 +224,7 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
     d.run();
 }
 
-/// A read of which every request fails, as `answer` says; what was asked of members, and the
-/// answer.
+/// A read whose requests all fail with `answer`: returns the requests, their causes, and the reply.
 fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
     let mut d = Driver::new(tuning());
     let request = d.ask(Operation::Read, 0, 8);
@@ -242,7 +241,7 @@ fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
     (asked, causes, *reply)
 }
 
-/// A client's error said nothing of the member, the sector and the error behind it.
+/// Once, a client's error did not name the member, the sector and the error behind it.
 #[test]
 fn a_read_that_fails_is_answered_with_what_failed() {
     let (asked, causes, reply) = read_that_fails(Answer::Os(5));
@@ -277,8 +276,8 @@ fn a_cause_changes_nothing_but_what_is_said() {
     }
 }
 
-/// The first and the count of sectors of each copy that was put, in order, and names of those that
-/// were erased.
+/// The first sector and the length of each copy that was put, in order, and the names of erased
+/// ones.
 fn records(driver: &mut Driver) -> Vec<Result<(u64, u32), CachedWriteId>> {
     let record = |record| match record {
         CacheRecord::Put(run) => Ok((run.start.0, run.sectors)),
@@ -334,8 +333,8 @@ fn without(driver: &Driver, slot: usize) -> Arc<ArrayView> {
     Arc::new(ArrayView { epoch: driver.view.epoch + 1, slots, ..(*driver.view).clone() })
 }
 
-/// A disk that hung held the clients of its array up, and its stripes, for as long as it hung; also
-/// once a person had put it out.
+/// Once, a disk that hung held up clients of its array, and stripes, for as long as it hung, even
+/// after the operator had put it out.
 #[test]
 fn a_write_does_not_wait_for_a_member_that_has_left() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
@@ -394,7 +393,7 @@ fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
     assert!(driver.shard.is_idle());
 }
 
-/// A check kept its bands from clients for as long as a member that had stalled kept it waiting.
+/// Once, a check kept its bands from clients for as long as a stalled member kept it waiting.
 #[test]
 fn background_work_gives_its_band_up_when_a_member_sits_out() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });

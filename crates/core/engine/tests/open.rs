@@ -89,7 +89,7 @@ fn assembled(superblocks: &[Superblock]) -> AssembledArray {
     assemble(&members, &Options::default()).array.expect("it can be started")
 }
 
-/// By wave, who is written and to which count.
+/// By wave, the members that are written, and their counts.
 fn waves(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<(usize, u64)>> {
     let waves = levelling(array, |index| superblocks.get(index)).into_iter();
     let told = |(index, superblock): braid_engine::open::Levelled| (index, superblock.state.events);
@@ -118,7 +118,7 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
     assert!(level.iter().all(|one| one.state.update_time == time), "of one update");
 }
 
-/// A power cut tore every superblock that was being levelled, and left nothing to start from.
+/// Once, a power cut tore every superblock of a levelling, and left none to start from.
 #[test]
 fn long_superblocks_are_levelled_one_half_after_the_other() {
     let of = |first_number| array_of(Level::Raid1, first_number, &[40, 41, 40, 40]);
@@ -131,8 +131,8 @@ fn long_superblocks_are_levelled_one_half_after_the_other() {
     assert!(tears(&long) && !tears(&short));
 }
 
-/// A member whose levelling failed was believed, as if the next update would put it out; that
-/// update went well on it, but for a power cut in the middle, and it was two behind, and stale.
+/// Once, a member whose levelling failed was believed, as if the next update would put it out. That
+/// update succeeded on it; after a power cut in the middle it was two behind, and stale.
 #[test]
 fn a_member_that_cannot_be_told_is_missed_or_needed() {
     let of = |level, events: &[u64]| assembled(&array_of(level, 0, events));

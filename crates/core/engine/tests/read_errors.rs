@@ -1,4 +1,4 @@
-//! Members that err again and again, by what shards tell of sectors that they wrote again.
+//! Members that err again and again, by shards' reports of rewritten sectors.
 
 use std::collections::BTreeSet;
 
@@ -135,7 +135,7 @@ fn a_member_that_errs_is_warned_of_once_until_it_was_well() {
     assert_eq!(told.notices(), [says(3, 21, Erring::Replaced(SPARE))], "a spare that comes later");
 }
 
-/// Once the level cannot do without it, it stays, whatever is set.
+/// If the level cannot do without it, it stays, whatever the setting.
 #[test]
 fn a_member_that_errs_is_not_put_out_where_it_is_needed() {
     let mut told = Told::new(Level::Raid5, 4, Some(0), OnReadErrors::Fail);

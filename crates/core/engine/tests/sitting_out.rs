@@ -189,7 +189,7 @@ fn no_more_sit_out_than_the_level_can_lose() {
                     );
                     told.drain();
                 }
-                // Each much worse than those before, who may have to stay.
+                // Each much slower than those before, which may have to stay.
                 let mut oldest_ns = 1000 * MS;
                 for member in order.into_iter().filter(|member| *member < slots) {
                     told.note_pace(0, member, Pace { completed: 0, mean_ns: 0, oldest_ns });
@@ -216,7 +216,6 @@ fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
     Geometry::new(&shape).expect("a plain shape")
 }
 
-/// Whether no member can be done without.
 fn may_none(geometry: &Geometry, gone: Option<u16>) -> bool {
     (0..geometry.slots())
         .filter(|slot| Some(*slot) != gone)

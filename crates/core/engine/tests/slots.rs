@@ -1,4 +1,4 @@
-//! A view with more slots than the one before, for a family that has nothing laid out by slot.
+//! A view with more slots than the one before, for a family without state by slot.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn view(epoch: u64, slots: u16) -> Arc<ArrayView> {
         slots,
         member_sectors: vec![MEMBER_SECTORS; usize::from(slots)],
     });
-    // A member that comes holds nothing.
+    // A new member is still to be filled.
     let recovered = |slot| if slot < 2 { u64::MAX } else { 0 };
     Arc::new(ArrayView {
         epoch,
@@ -38,7 +38,7 @@ fn view(epoch: u64, slots: u16) -> Arc<ArrayView> {
     })
 }
 
-/// Writes to the array's member at this place, and gives what the next flush must reach.
+/// Writes to the array's member at this place; returns the members that the next flush must reach.
 fn written(shard: &mut Shard, slot: u16) -> Vec<MemberId> {
     let now = Instant(u64::from(slot) + 1);
     shard.handle_piece(

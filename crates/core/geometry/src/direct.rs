@@ -34,7 +34,7 @@ use crate::units::narrow;
 use crate::words::{RAID0_ALTERNATE, RAID0_ORIGINAL, RAID0_UNSPECIFIED};
 use crate::{GeometryError, Level, LogicalSector, MemberSector, Shape, Slot};
 
-/// Where a logical sector lives, and how far the place goes on.
+/// The place of a logical sector, and its contiguous length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectExtent {
     /// The slot.
@@ -45,7 +45,6 @@ pub struct DirectExtent {
     pub length_sectors: u64,
 }
 
-/// The map of a linear or raid0 array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectGeometry {
     level: Level,
@@ -57,7 +56,7 @@ pub struct DirectGeometry {
     zone_slots: Vec<Slot>,
     /// Sectors used per slot, rounded to chunks where md rounds.
     used: Vec<u64>,
-    /// Sectors that a client sees: all that is laid out, or a little less (see [`seen_sectors`]).
+    /// The array's size for clients: the whole layout, or a little less (see [`seen_sectors`]).
     capacity_sectors: u64,
 }
 
@@ -66,7 +65,7 @@ struct Zone {
     /// First sector of the array in this zone, and the first after it.
     start: u64,
     end: u64,
-    /// Where the zone begins and ends on each of its slots.
+    /// The zone's first sector, and its end, on each of its slots.
     member_start: u64,
     member_end: u64,
     /// Its slots: `width` entries of `zone_slots` from `first`.
@@ -148,7 +147,7 @@ impl DirectGeometry {
     }
 
     /// The two layouts agree where the second zone, if any, has a single slot; elsewhere the
-    /// superblock must say.
+    /// superblock must name one.
     fn check_layout_said(&self) -> Result<(), GeometryError> {
         let ambiguous = self.zones.get(1).is_some_and(|zone| zone.width > 1);
         if ambiguous && self.layout == RAID0_UNSPECIFIED {
@@ -182,7 +181,7 @@ impl DirectGeometry {
         narrow(self.used.len() as u64)
     }
 
-    /// Sectors that a client sees.
+    /// Sectors that clients see.
     #[must_use]
     pub fn capacity_sectors(&self) -> u64 {
         self.capacity_sectors
@@ -194,7 +193,7 @@ impl DirectGeometry {
         self.used[slot.index()]
     }
 
-    /// Where a sector lives. Panics if it is not below the capacity.
+    /// The place of a sector. Panics if it is not below the capacity.
     #[must_use]
     pub fn locate(&self, sector: LogicalSector) -> DirectExtent {
         assert!(sector.0 < self.capacity_sectors(), "sector {sector} is beyond the array");
@@ -219,7 +218,7 @@ impl DirectGeometry {
         }
     }
 
-    /// Which sector of the array a member sector holds; `None` beyond what the layout uses.
+    /// The array's sector at a member sector; `None` beyond the layout.
     #[must_use]
     pub fn logical(&self, slot: Slot, sector: MemberSector) -> Option<LogicalSector> {
         if sector.0 >= *self.used.get(slot.index())? {

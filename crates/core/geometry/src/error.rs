@@ -1,14 +1,14 @@
-//! Everything that can be wrong with a shape or a word, each with the numbers that make it wrong.
+//! The errors of shapes and words, each with the numbers that make it wrong.
 //!
-//! These are refusals of input (a superblock's, a person's). Asking a valid geometry for a sector
-//! it does not have is a mistake of the caller and an assertion. Each variant is provoked in
+//! They refuse input (a superblock's, an operator's). Asking a valid geometry for a sector that it
+//! does not have is a bug of the caller and an assertion. Each variant is provoked in
 //! `tests/refusals.rs` or `tests/words.rs`.
 
 use core::fmt;
 
 use crate::{Level, Slot};
 
-/// Why a shape is no geometry, or a word is no level or layout.
+/// The reason why a shape is no geometry, or a word is no level or layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
@@ -26,7 +26,7 @@ pub enum GeometryError {
         /// md's layout number.
         layout: u32,
     },
-    /// raid0 with members of unequal size, and no word on which of the two layouts wrote it.
+    /// raid0 with members of unequal size, and no statement which of the two layouts wrote it.
     Raid0LayoutUnspecified {
         /// Zones that these member sizes make.
         zones: u16,
@@ -38,42 +38,42 @@ pub enum GeometryError {
     },
     /// raid10 needs at least two copies and at least as many slots as copies.
     Raid10Copies {
-        /// Near copies asked for.
+        /// Requested near copies.
         near: u16,
-        /// Far or offset copies asked for.
+        /// Requested far or offset copies.
         far: u16,
-        /// Slots there are.
+        /// Slots of the array.
         slots: u16,
     },
     /// raid10 with near and offset copies at once where near does not divide the slots: under md's
     /// own rule copies of different chunks then fall on the same sector.
     Raid10OffsetOverlap {
-        /// Near copies asked for.
+        /// Requested near copies.
         near: u16,
-        /// Slots there are.
+        /// Slots of the array.
         slots: u16,
     },
     /// Too few or too many slots for the level.
     SlotsOutOfRange {
-        /// The level asked for.
+        /// The requested level.
         level: Level,
-        /// Slots asked for.
+        /// Requested slots.
         slots: u16,
         /// Fewest md allows.
         min: u16,
-        /// Most that are possible.
+        /// The most that are possible.
         max: u16,
     },
     /// The list of member sizes is not one per slot.
     SizesNotPerSlot {
-        /// Slots there are.
+        /// Slots of the array.
         slots: u16,
-        /// Sizes there are.
+        /// Given sizes.
         sizes: usize,
     },
     /// The chunk is zero, or (raid4, 5, 6, 10) no power of two of at least 4 KiB.
     ChunkInvalid {
-        /// The level asked for.
+        /// The requested level.
         level: Level,
         /// Sectors in a chunk.
         chunk_sectors: u32,

@@ -1,9 +1,9 @@
-//! From unverified numbers to a geometry: the one place where a shape is judged.
+//! From unverified numbers to a geometry: the one place that judges a shape.
 //!
-//! Called by `assembly` with a superblock's numbers and by `create` with a person's. After it,
+//! `assembly` calls it with a superblock's numbers, and `create` with an operator's. After it,
 //! every map of the three families is total over its range and cannot overflow.
 //!
-//! Does not judge members against each other beyond their sizes; that is `assembly`.
+//! It does not judge members against each other beyond their sizes; that is `assembly`.
 //!
 //! Bounds. Sectors stay below 2^54, so that byte offsets fit a signed 64-bit number (`off_t`);
 //! slots stay at or below 1920, the entries that fit a 4 KiB version-1 superblock. Products of the
@@ -18,7 +18,7 @@ const RAID6_SLOTS_MAX: u16 = 255;
 /// The smallest chunk md takes where parity or copies are kept: one 4 KiB page.
 const CHUNK_SECTORS_MIN: u32 = 8;
 
-/// Where an array's bytes live.
+/// The layout of an array's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Geometry {
     /// linear and raid0.
@@ -33,7 +33,7 @@ impl Geometry {
     /// Validates a shape and prepares its maps.
     ///
     /// # Errors
-    /// The first thing found wrong, see [`GeometryError`].
+    /// The first error found, see [`GeometryError`].
     pub fn new(shape: &Shape) -> Result<Geometry, GeometryError> {
         check_slots(shape)?;
         check_chunk(shape)?;
@@ -85,7 +85,7 @@ impl Geometry {
         }
     }
 
-    /// Sectors that a client sees; md's array size.
+    /// Sectors that clients see; md's array size.
     #[must_use]
     pub fn capacity_sectors(&self) -> u64 {
         match self {
@@ -95,8 +95,8 @@ impl Geometry {
         }
     }
 
-    /// Sectors of the slot's data area in which the layout may place something: whole chunks,
-    /// except for raid1 and for linear without rounding. Sectors beyond are never touched.
+    /// Sectors of the slot's data area that the layout may use: whole chunks, except for raid1 and
+    /// for linear without rounding. Sectors beyond are never touched.
     #[must_use]
     pub fn used_sectors(&self, slot: Slot) -> u64 {
         match self {

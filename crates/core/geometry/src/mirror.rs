@@ -134,7 +134,7 @@ impl MirrorGeometry {
         self.slots
     }
 
-    /// Sectors that a client sees.
+    /// Sectors that clients see.
     #[must_use]
     pub fn capacity_sectors(&self) -> u64 {
         self.capacity_sectors
@@ -167,7 +167,7 @@ impl MirrorGeometry {
         chunk - sector.0 % chunk
     }
 
-    /// Where a copy of a sector lives. Panics beyond the capacity or the copies.
+    /// The place of a copy of a sector. Panics beyond the capacity or the copies.
     #[must_use]
     pub fn copy(&self, sector: LogicalSector, copy: u16) -> (Slot, MemberSector) {
         self.assert_inside(sector);
@@ -190,7 +190,7 @@ impl MirrorGeometry {
         (slot, MemberSector(member_row * chunk + sector.0 % chunk))
     }
 
-    /// Which sector, and which copy of it, a member sector holds; `None` where no copy lies.
+    /// The sector, and the copy of it, at a member sector; `None` where no copy lies.
     #[must_use]
     pub fn logical(&self, slot: Slot, sector: MemberSector) -> Option<(LogicalSector, u16)> {
         if slot.0 >= self.slots || sector.0 >= self.used_sectors() {
@@ -215,8 +215,8 @@ impl MirrorGeometry {
         Some((LogicalSector(logical), narrow(dealt % near * far + far_copy)))
     }
 
-    /// Whether every chunk keeps a copy. A chunk's copies stand on `copies` successive slots, from
-    /// any slot that a chunk of the deal can start on.
+    /// Whether every chunk keeps a copy. A chunk's copies are on `copies` successive slots, from
+    /// any slot where a chunk of the deal can start.
     pub(crate) fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
         if self.is_identical {
             return (0..self.slots).any(|slot| !is_lost(Slot(slot)));

@@ -99,7 +99,7 @@ pub(crate) struct Placement {
     exponents: Exponents,
 }
 
-/// One chunk row: which slot holds what.
+/// One chunk row: the role of each slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowMap {
     slots: u16,
@@ -257,8 +257,7 @@ impl RowMap {
         }
     }
 
-    /// One more than the greatest exponent there can be: the data chunks, or in ddf layouts the
-    /// slots.
+    /// One more than the greatest possible exponent: the data chunks, or in ddf layouts the slots.
     #[must_use]
     pub fn exponents_count(&self) -> u16 {
         match self.exponents {

@@ -1,4 +1,4 @@
-//! The numbers that describe an array, not yet believed, and the bounds that they are held against.
+//! The numbers that describe an array, not yet validated, and their bounds.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ pub const SECTORS_MAX: u64 = 1 << 54;
 /// The most slots a version-1 superblock of 4 KiB can list.
 pub const SLOTS_MAX: u16 = 1920;
 
-/// The numbers that describe an array, not yet believed.
+/// The numbers that describe an array, not yet validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The level.

@@ -1,8 +1,8 @@
 //! raid4, raid5 and raid6: chunk rows of data with one or two parities.
 //!
-//! Serves the engine's stripe family and everything that walks rows (resync, recovery, check).
-//! Finds a sector's row and its place among the row's data; which slot that is, [`RowMap`] says.
-//! Computes no parity.
+//! Serves the engine's stripe family and all code that walks rows (resync, recovery, check). Finds
+//! a sector's row and its place among the row's data; [`RowMap`] gives the slot. Computes no
+//! parity.
 //!
 //! ```text
 //!   logical sector s
@@ -19,12 +19,12 @@ use crate::shape::capacity;
 use crate::units::narrow;
 use crate::{ChunkRow, GeometryError, Level, LogicalSector, MemberSector, RowMap, Shape, Slot};
 
-/// Where a logical sector stands among the data of a chunk row.
+/// The place of a logical sector among the data of a chunk row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeAddress {
     /// The chunk row.
     pub row: ChunkRow,
-    /// Which of the row's data chunks, below `data_slots`, in the order of the array.
+    /// The row's data chunk, below `data_slots`, in the order of the array.
     pub data_index: u16,
     /// Sectors into the chunk.
     pub offset_sectors: u32,
@@ -98,7 +98,7 @@ impl StripeGeometry {
         self.rows
     }
 
-    /// Sectors that a client sees.
+    /// Sectors that clients see.
     #[must_use]
     pub fn capacity_sectors(&self) -> u64 {
         self.capacity_sectors
@@ -110,7 +110,7 @@ impl StripeGeometry {
         self.rows << self.chunk_shift()
     }
 
-    /// Where a sector stands. Panics if it is not below the capacity.
+    /// The place of a sector. Panics if it is not below the capacity.
     #[must_use]
     pub fn locate(&self, sector: LogicalSector) -> StripeAddress {
         assert!(sector.0 < self.capacity_sectors, "sector {sector} is beyond the array");
@@ -123,8 +123,7 @@ impl StripeGeometry {
         }
     }
 
-    /// The sector that stands here; the inverse of [`locate`](Self::locate). Panics outside the
-    /// array.
+    /// The sector at this place; the inverse of [`locate`](Self::locate). Panics outside the array.
     #[must_use]
     pub fn logical(&self, row: ChunkRow, data_index: u16, offset_sectors: u32) -> LogicalSector {
         assert!(row.0 < self.rows, "row {row} is beyond the array");
@@ -133,7 +132,7 @@ impl StripeGeometry {
         LogicalSector((chunk << self.chunk_shift()) + u64::from(offset_sectors))
     }
 
-    /// Which slot has which part in a row. Panics if the row is not below `rows`.
+    /// The roles of the slots in a row. Panics if the row is not below `rows`.
     #[must_use]
     pub fn row_map(&self, row: ChunkRow) -> RowMap {
         assert!(row.0 < self.rows, "row {row} is beyond the array");

@@ -13,7 +13,7 @@ pub const SECTOR_BYTES: u64 = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u16);
 
-/// A 512-byte sector of the array as a client sees it, from 0.
+/// A 512-byte sector of the array as clients see it, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogicalSector(pub u64);
 

@@ -1,9 +1,9 @@
 //! md's layout numbers, and mdadm's words for them and for levels.
 //!
-//! The numbers are on-disk format; the words are what people type and what `mdadm --examine` prints
-//! (checked against mdadm 4.2 on made-up superblocks). Linear, raid1 and raid4 have no layout: md
-//! ignores the number. Does not judge whether a layout fits a slot count; that is `Geometry::new`.
-//! Guarded by `tests/words.rs`.
+//! The numbers are on-disk format; the words are those that operators type and that `mdadm
+//! --examine` prints (checked against mdadm 4.2 on made-up superblocks). Linear, raid1 and raid4
+//! have no layout: md ignores the number. `Geometry::new` judges whether a layout fits a slot
+//! count, not this file. Guarded by `tests/words.rs`.
 //!
 //! ```text
 //!   raid5, raid6   0 left-asymmetric   1 right-asymmetric   2 left-symmetric   3 right-symmetric

@@ -131,8 +131,8 @@ fn the_sector_after_the_last_is_refused() {
     let _ = geometry.locate(LogicalSector(160));
 }
 
-/// All sectors one by one: each has its own place, all used sectors are taken, extents are as long
-/// as said.
+/// Checks all sectors one by one: each has its own place, all used sectors are taken, and extents
+/// have their length.
 fn check_bijection(geometry: &DirectGeometry) {
     let mut places = HashMap::new();
     let mut sector = 0;

@@ -36,7 +36,7 @@ fn every_copy_has_its_own_place_and_comes_back() {
                 assert_eq!(before, None, "{geometry:?}: {slot} {member} twice");
             }
         }
-        // The inverse agrees everywhere, also where nothing lies.
+        // The inverse agrees everywhere, also where no copy lies.
         for slot in (0..=geometry.slots()).map(Slot) {
             for member in (0..geometry.used_sectors() + 9).map(MemberSector) {
                 let expected = places.get(&(slot, member)).copied();
@@ -53,8 +53,8 @@ fn deal(near: u16, far: u16, is_offset: bool, slots: u16, deal_rows: u64) -> Vec
     let mut chunks = Vec::new();
     while row < deal_rows {
         let mut places = Vec::new();
-        // With offset copies a chunk that wraps goes on in the next row of the member, which is one
-        // of copies: the flaw for which such layouts are refused.
+        // With offset copies a chunk that wraps goes on in the next row of the member, which is a
+        // row of copies: the flaw for which such layouts are refused.
         let mut member_row = if is_offset { row * u64::from(far) } else { row };
         for _ in 0..near {
             let (mut far_slot, mut far_row) = (slot, member_row);

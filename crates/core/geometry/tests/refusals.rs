@@ -1,5 +1,5 @@
-//! Shapes that are no geometry, and the words each refusal has; and that no numbers at all make it
-//! panic.
+//! Shapes that are no geometry, and the words of each refusal; and a test that no numbers at all
+//! make it panic.
 
 use crate::support::{even, uneven};
 use braid_geometry::{
@@ -168,7 +168,7 @@ fn sizes_that_no_device_has() {
     // The bound is where byte offsets leave a signed 64-bit number.
     assert!((SECTORS_MAX - 1).checked_mul(512).and_then(|at| i64::try_from(at).ok()).is_some());
     assert!(i64::try_from(SECTORS_MAX * 512).is_err());
-    // As large as it gets: every sector has an address still.
+    // The largest array: every sector still has an address.
     let geometry = Geometry::new(&even(Level::Raid1, 0, 4, SECTORS_MAX - 1)).unwrap();
     assert_eq!(geometry.capacity_sectors(), SECTORS_MAX - 1);
 }
@@ -205,7 +205,7 @@ fn any_chunk() -> impl Strategy<Value = u32> {
 proptest! {
     #![proptest_config(crate::support::cases(4096))]
 
-    /// Any numbers give a refusal or a geometry whose first and last sector can be asked for.
+    /// Any numbers give a refusal, or a geometry with a first and a last sector.
     #[test]
     fn no_numbers_panic(
         level in any_level(),

@@ -39,27 +39,27 @@ impl Latencies {
         bucket(latency_ns)
     }
 
-    /// So many requests of one bucket.
+    /// Adds so many requests of one bucket.
     ///
     /// # Panics
-    /// When there is no such bucket.
+    /// The bucket does not exist.
     pub fn record_counted(&mut self, bucket: usize, requests: u32) {
         let before = self.counts[bucket];
         self.counts[bucket] = before.saturating_add(requests);
         self.total += u64::from(self.counts[bucket] - before);
     }
 
-    /// One request that took so long.
+    /// Adds one request of this latency.
     pub fn record(&mut self, latency_ns: u64) {
         let count = &mut self.counts[bucket(latency_ns)];
-        // A bucket that is full has long said all that it can say.
+        // A full bucket has enough weight.
         if let Some(more) = count.checked_add(1) {
             *count = more;
             self.total += 1;
         }
     }
 
-    /// All of another's.
+    /// Adds all of another's.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count = count.saturating_add(more);
@@ -72,14 +72,14 @@ impl Latencies {
         *self = Self::default();
     }
 
-    /// How many requests.
+    /// The number of requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
     /// The nanoseconds that so many thousandths of the requests did not exceed, as if those of a
-    /// bucket lay evenly in it; none without requests.
+    /// bucket were spread evenly in it; `None` without requests.
     #[must_use]
     pub fn quantile_ns(&self, permille: u32) -> Option<u64> {
         let rank = (u128::from(self.total) * u128::from(permille.min(1000))).div_ceil(1000).max(1);
@@ -96,7 +96,7 @@ impl Latencies {
         None
     }
 
-    /// How many took longer than `limit_ns`, or may have: those in its own bucket are counted.
+    /// How many took longer than `limit_ns`, or may have: those in its own bucket count.
     #[must_use]
     pub fn beyond(&self, limit_ns: u64) -> u64 {
         self.counts[bucket(limit_ns)..].iter().map(|count| u64::from(*count)).sum()
@@ -116,7 +116,7 @@ fn bucket(latency_ns: u64) -> usize {
     (top - SUB_BITS + 1) as usize * SUB + within
 }
 
-/// Where a bucket begins, and the one before it ends.
+/// The start of a bucket, and the end of the one before.
 fn start_ns(bucket: usize) -> u64 {
     let (doubling, within) = (bucket / SUB, bucket % SUB);
     let units = match doubling.checked_sub(1) {
@@ -157,7 +157,7 @@ mod tests {
         (1..=1000).for_each(|us| latencies.record(us * 1000));
         for (permille, us) in [(0, 1_u64), (500, 500), (990, 990), (1000, 1000), (9999, 1000)] {
             let found = latencies.quantile_ns(permille).unwrap();
-            // They do not lie quite evenly.
+            // They are not spread quite evenly.
             assert!(
                 found >= (us - 1) * 1000 && found <= us * 1000 * 17 / 16 + 64,
                 "{permille}: {found}"

@@ -46,48 +46,47 @@
 //! Fractions are floats: they steer nothing, and are only added, multiplied and divided (the same
 //! on every machine). A relative error of 1e-15 is too small to be seen.
 
-/// Points that are kept.
 const POINTS_MAX: usize = 128;
-/// Nothing is said before the job has come on so many times.
+/// A job has no figure before so many steps of progress.
 const ADVANCES_MIN: u32 = 4;
-/// And has run for so long.
+/// And before it has run for so long.
 const ACTIVE_MIN_NS: u64 = 1_000_000_000;
-/// Without progress for so long, and for a quarter of the time so far, nothing is known of the end.
+/// Without progress for so long, and for a quarter of the time so far, the end is unknown.
 const STILL_NS: u64 = 30_000_000_000;
 /// Longer times get no figure: a hundred days.
 const LEFT_MAX_SECONDS: u64 = 100 * 86_400;
-/// Falls of the rate smaller than this part are none.
+/// Falls of the rate smaller than this part do not count.
 const FALL_MIN: f64 = 0.03;
-/// And no disk falls by more than this part over the whole of it.
+/// No disk falls by more than this part over its whole length.
 const FALL_MAX: f64 = 0.65;
 /// No step is more than this part of the whole fall.
 const STEP_MAX: f64 = 0.6;
-/// Inner tracks give at least this part of what outer ones do.
+/// Inner tracks give at least this part of outer ones.
 const INNER: f64 = 0.4;
-/// Parts in which what is left is added up.
+/// Parts in which the remaining time is summed up.
 const PARTS: u32 = 64;
 
-/// How long it will take.
+/// The remaining time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// So many seconds.
     Seconds(u64),
     /// More than a hundred days.
     Long,
-    /// It stands still.
+    /// Unknown: the job stands still.
     Unknown,
 }
 
-/// How fast, and how long yet.
+/// A job's rate and remaining time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Bytes for each second of late.
+    /// Recent bytes for each second.
     pub bytes_per_second: u64,
-    /// Until it is done.
+    /// The remaining time.
     pub left: Left,
 }
 
-/// How far a job had come, and when, pauses left out.
+/// A job's progress at a time, without pauses.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     active_ns: u64,
@@ -102,7 +101,7 @@ pub struct Progress {
     points: Vec<Point>,
     spacing_ns: u64,
     last: Point,
-    /// When it last came on.
+    /// The last time of progress.
     advanced_ns: u64,
     advances: u32,
     now_ns: u64,
@@ -110,7 +109,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a job that goes on at `now_ns` with `done_bytes` of `total_bytes` done before.
+    /// The progress of a job that goes on at `now_ns`, with `done_bytes` of `total_bytes` done
+    /// before.
     #[must_use]
     pub fn new(now_ns: u64, done_bytes: u64, total_bytes: u64) -> Self {
         let start = Point { active_ns: 0, bytes: done_bytes };
@@ -142,7 +142,7 @@ impl Progress {
         }
     }
 
-    /// It is paused, or goes on. Time in between does not count.
+    /// Pauses or resumes it. Time in between does not count.
     pub fn set_paused(&mut self, now_ns: u64, is_paused: bool) {
         self.advance(now_ns);
         self.is_paused = is_paused;
@@ -154,7 +154,7 @@ impl Progress {
         (self.last.bytes.min(self.total_bytes), self.total_bytes)
     }
 
-    /// How fast, and how long yet; nothing as long as that is not known.
+    /// The estimate, if it is known.
     pub fn estimate(&mut self, now_ns: u64) -> Option<Estimate> {
         self.advance(now_ns);
         let now = self.last;
@@ -203,13 +203,13 @@ impl Progress {
         self.points.push(self.last);
     }
 
-    /// Where the window begins.
+    /// The start of the window.
     fn window(&self) -> (f64, f64) {
         let half_ns = self.last.active_ns / 2;
         (half_ns as f64, self.along(half_ns as f64, |point| point.active_ns, |point| point.bytes))
     }
 
-    /// Bytes for each nanosecond in the window.
+    /// The rate in the window, in bytes for each nanosecond.
     fn rate(&self) -> f64 {
         let (start_ns, start_bytes) = self.window();
         let ns = self.last.active_ns as f64 - start_ns;
@@ -220,7 +220,7 @@ impl Progress {
         whole(self.rate() * 1e9 + 0.5)
     }
 
-    /// Of the curve through the points: the value of `value` where `key` is `at`.
+    /// On the curve through the points: the value of `value` where `key` is `at`.
     fn along(&self, at: f64, key: impl Fn(&Point) -> u64, value: impl Fn(&Point) -> u64) -> f64 {
         let after = self.points.partition_point(|point| (key(point) as f64) <= at);
         let before = &self.points[after.max(1) - 1];
@@ -271,7 +271,7 @@ impl Progress {
     }
 }
 
-/// The whole part of a number that is not below zero; what is too large is the largest.
+/// The whole part of a number, at least zero; a number that is too large becomes the largest.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn whole(number: f64) -> u64 {
     number as u64

@@ -20,14 +20,13 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
 const DAY: u64 = 86_400;
 
-/// A left time with the time at which it is said.
 struct Words {
     left: Left,
     utc_seconds: u64,
 }
 
 impl Left {
-    /// In words; `utc_seconds` are those since 1970 now.
+    /// In words; `utc_seconds` are the present seconds since 1970.
     #[must_use]
     pub fn words(self, utc_seconds: u64) -> impl fmt::Display {
         Words { left: self, utc_seconds }

@@ -11,7 +11,7 @@ use bench::{
 
 const DISKS: [Disk; 5] = [TURNING, TURNING_FIFO, SMALL, FLASH, MEMORY];
 
-/// Loads that a member can stand, from light to heavy.
+/// Loads that a member can bear, from light to heavy.
 fn loads(disk: Disk) -> [Load; 4] {
     let (least_ns, more_ns) = disk.client_ns;
     let most = disk.channels as f64 * SECOND as f64 / (least_ns + more_ns / 2) as f64;
@@ -24,7 +24,7 @@ fn loads(disk: Disk) -> [Load; 4] {
     ]
 }
 
-/// How long a test looks at a load: so many requests, or a few seconds.
+/// The time of a test of a load: so many requests, or a few seconds.
 fn span_ns(disk: Disk, load: Load) -> u64 {
     let per_second = match load {
         Load::None => 0.0,
@@ -122,7 +122,7 @@ fn clients_stay_within_the_target() {
     }
 }
 
-/// Clients that leave a member nothing, and a target that cannot be met beside the floor.
+/// Clients that leave a member no time, and a target that cannot be met beside the floor.
 #[test]
 fn the_floor_is_always_given() {
     for disk in DISKS {

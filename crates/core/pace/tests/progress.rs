@@ -1,4 +1,4 @@
-//! Time left of simulated rebuilds whose speed changes, and that nothing is said that is not known.
+//! Time left of simulated rebuilds whose speed changes; and no figure while it is unknown.
 
 use braid_pace::{Estimate, Left, Progress};
 
@@ -6,7 +6,7 @@ const SECOND: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Chance that repeats, from 0 up to, and without, 1 (SplitMix64).
+/// Pseudorandom numbers from 0 up to, and without, 1 (SplitMix64).
 struct Chance(u64);
 
 impl Chance {
@@ -45,7 +45,7 @@ fn zoned_in_steps(part: f64, _: f64, _: &mut Chance) -> f64 {
     240.0 * (1.0 - (part * 16.0).floor() / 32.0)
 }
 
-/// One second in a hundred begins half a minute of nothing.
+/// One second in a hundred begins a stall of half a minute.
 fn stalls(_: f64, seconds: f64, chance: &mut Chance) -> f64 {
     let is_stalled = seconds % 97.0 < 30.0 * chance.part().round();
     if is_stalled { 0.0 } else { 200.0 }
@@ -154,16 +154,16 @@ fn nothing_is_said_that_is_not_known() {
     let mut progress = Progress::new(5 * SECOND, 0, 1000 * GIB);
     assert_eq!(progress.estimate(6 * SECOND), None);
     assert_eq!(progress.estimate(100 * SECOND), None);
-    // One jump is no speed.
+    // One jump is no rate.
     progress.handle_done(101 * SECOND, 5 * GIB);
     assert_eq!(progress.estimate(101 * SECOND), None);
-    // Four times within a moment is none either.
+    // Four within a moment are none either.
     let mut progress = Progress::new(0, 0, 1000 * GIB);
     (1..9).for_each(|step| progress.handle_done(step, step * GIB));
     assert_eq!(progress.estimate(9), None);
     assert!(progress.estimate(SECOND).is_some());
 
-    // Next to nothing each second: no number of minutes with twelve digits.
+    // Almost no progress each second: no minutes with twelve digits.
     let mut progress = Progress::new(0, 0, u64::MAX);
     (1..100).for_each(|second| progress.handle_done(second * SECOND, second));
     let estimate = progress.estimate(100 * SECOND);

@@ -73,7 +73,7 @@ pub fn power(exponent: u16) -> u8 {
     POWERS[usize::from(exponent % ORDER)]
 }
 
-/// The inverse. Zero has none: asking for it is a mistake of ours.
+/// The inverse. Zero has none: asking for it is a bug of the caller.
 #[must_use]
 pub fn inverse(a: u8) -> u8 {
     assert!(a != 0, "zero has no inverse");

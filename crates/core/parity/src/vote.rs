@@ -16,9 +16,9 @@
 /// The verdict of a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
-    /// All are alike.
+    /// All agree.
     Agree,
-    /// More than half are like this one; every other is wrong.
+    /// More than half agree with this one; every other is wrong.
     Outvoted {
         /// One of the majority.
         right: usize,
@@ -30,7 +30,7 @@ pub enum Vote {
 /// Votes among `copies`, 0 and up. `alike` compares two of them; it is asked at most two times for
 /// each copy.
 pub fn vote(copies: usize, mut alike: impl FnMut(usize, usize) -> bool) -> Vote {
-    // Boyer and Moore: strike out pairs that differ; a majority survives that, if there is one.
+    // Boyer and Moore: strike out pairs that differ; a majority survives that, if one exists.
     let (mut right, mut lead) = (0, 0_usize);
     for copy in 0..copies {
         if lead == 0 {

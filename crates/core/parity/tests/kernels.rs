@@ -136,7 +136,7 @@ fn check_update(kernel: &Kernel, case: &Case, exponent: u16) {
     assert!(q_found.finish() == q, "{kernel:?} multiply_into, g^{exponent}");
 }
 
-/// Recovers the data columns `lost`, from stored P and Q, and compares with what was there.
+/// Recovers the data columns `lost`, from stored P and Q, and compares them with the originals.
 fn check_recovery(kernel: &Kernel, case: &Case, lost: (u16, u16)) {
     let data = case.data();
     let stored = sources(&data);
@@ -284,7 +284,7 @@ fn kernels_have_names() {
     assert!(kernel_named("mmx").is_none());
 }
 
-/// Whether the call panics, as it must on a mistake of ours.
+/// Whether the call panics, as it must on a bug of the caller.
 fn refused(call: impl FnOnce(&'static Kernel) + std::panic::UnwindSafe) -> bool {
     std::panic::catch_unwind(|| call(kernel())).is_err()
 }

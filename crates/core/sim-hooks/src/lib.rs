@@ -41,12 +41,12 @@ pub use on::{forget, plant, planted, reached, shake, sometimes, spoiled, steady,
 /// Whether this build has hooks.
 pub const ARE_HERE: bool = cfg!(braid_sim_hooks);
 
-/// How often hooks were passed since [`forget`].
+/// Counts of hooks since [`forget`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// Times that the planted bug was met.
+    /// How often the planted bug was met.
     pub planted: u64,
-    /// For each of [`Point::ALL`], times that it said yes.
+    /// For each of [`Point::ALL`], how often it said yes.
     pub points: Vec<u64>,
     /// For each of [`Mark::ALL`].
     pub marks: Vec<u64>,

@@ -1,8 +1,8 @@
-//! Every build but the simulator's own: constants, which leave nothing behind.
+//! Every build but the simulator's own: constants, which leave no code behind.
 
 use crate::{Bug, Mark, Point, Visits};
 
-/// Whether this bug is planted: no.
+/// Whether this bug is planted: never.
 #[inline(always)]
 #[must_use]
 pub const fn planted(_: Bug) -> bool {
@@ -16,27 +16,27 @@ pub const fn spoiled<T: Copy>(_: Bug, right: T, _wrong: T) -> T {
     right
 }
 
-/// Whether to choose what is rare but legal: no.
+/// Whether to make a rare, legal choice: never.
 #[inline(always)]
 #[must_use]
 pub const fn sometimes(_: Point) -> bool {
     false
 }
 
-/// Notes that a path was taken: not here.
+/// Notes nothing.
 #[inline(always)]
 pub const fn reached(_: Mark) {}
 
-/// Plants a bug, or none: not here.
+/// Plants nothing.
 pub const fn plant(_: Option<Bug>) {}
 
-/// Lets a seed make rare choices: not here.
+/// Makes no rare choices.
 pub const fn shake(_: u64) {}
 
-/// No rare choices any more.
+/// Ends rare choices.
 pub const fn steady() {}
 
-/// Starts counting anew.
+/// Forgets all counts.
 pub const fn forget() {}
 
 /// No counts.

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 
 use crate::{Bug, Mark, Point, Visits};
 
-/// One world in this many has a point switched on at all, so that points meet alone, too.
+/// One world in this many has a point switched on at all, so that points also meet alone.
 const POINT_OF: u64 = 4;
 /// A point that is switched on says yes once in so many times.
 const YES_OF: u64 = 4;
 
-/// Where the stream of choices stands, and which points it may say yes to.
+/// The state of the stream of choices, and the points that it may say yes to.
 #[derive(Clone, Copy)]
 struct Stream {
     state: u64,
@@ -59,7 +59,7 @@ pub fn spoiled<T: Copy>(bug: Bug, right: T, wrong: T) -> T {
     if planted(bug) { wrong } else { right }
 }
 
-/// Whether to choose what is rare but legal.
+/// Whether to make a rare, legal choice.
 #[inline]
 #[must_use]
 pub fn sometimes(point: Point) -> bool {
@@ -87,7 +87,7 @@ pub fn plant(bug: Option<Bug>) {
     HARM.set(0);
 }
 
-/// Lets a seed make rare choices, at some points, from now on.
+/// Makes rare choices from a seed, at some points, from now on.
 pub fn shake(seed: u64) {
     let mut stream = Stream { state: seed, points: 0 };
     for point in 0..Point::ALL.len() {
@@ -96,12 +96,12 @@ pub fn shake(seed: u64) {
     STREAM.set(Some(stream));
 }
 
-/// No rare choices any more.
+/// Ends rare choices.
 pub fn steady() {
     STREAM.set(None);
 }
 
-/// Starts counting anew.
+/// Forgets all counts.
 pub fn forget() {
     HARM.set(0);
     POINTS.with_borrow_mut(|points| points.fill(0));

@@ -17,17 +17,17 @@ use crate::latencies::Latencies;
 
 /// Gathered slices are weighed when they have so many requests.
 const WEIGHED: u64 = 64;
-/// A generation.
+/// Requests of a generation.
 const GENERATION: u64 = 500;
-/// From so many requests on p99 is said.
+/// From so many requests on, p99 is known.
 const KNOWN: u64 = 20;
-/// From so many on it is not urgent to learn more.
+/// From so many on, more are not urgent.
 const WELL_KNOWN: u64 = 200;
 
-/// Requests that are like those that are known.
+/// Requests like those of the baseline.
 const SAME: (Ordering, Ordering) = (Ordering::Equal, Ordering::Equal);
 
-/// Requests, and in how much time.
+/// Requests, and their time.
 #[derive(Clone, Debug, Default)]
 struct Lot {
     latencies: Latencies,
@@ -64,22 +64,22 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    /// Nanoseconds that one request in a hundred exceeds; none before enough is known.
+    /// Nanoseconds that one request in a hundred exceeds; `None` before it is known.
     pub(super) fn p99_ns(&self) -> Option<u64> {
         self.p99_ns
     }
 
-    /// Whether there is enough to go by.
+    /// Whether more requests are not urgent.
     pub(super) fn is_well_known(&self) -> bool {
         self.known.requests >= WELL_KNOWN && self.doubted.is_none()
     }
 
-    /// A slice without the job. Gives whether what was known is forgotten.
+    /// Adds a slice without the job. True if the old baseline is forgotten.
     pub(super) fn gather(&mut self, slice: &Latencies, slice_ns: u64) -> bool {
         self.gathered.add(slice, slice_ns);
         let gathered = self.gathered.latencies.total();
         let is_known = self.known.requests >= KNOWN;
-        // At first anything helps.
+        // At first a few suffice.
         if gathered < if is_known { WEIGHED } else { KNOWN } {
             return false;
         }
@@ -112,7 +112,7 @@ impl Baseline {
         is_other
     }
 
-    /// How requests are other than those that are known: by their median, by how many there are.
+    /// How requests differ from the baseline: by their median, and by their rate.
     fn differs(&self, lot: &Lot) -> (Ordering, Ordering) {
         let (new, known) = (u128::from(lot.median_ns()), u128::from(self.median_ns));
         let by_median = match new.cmp(&known) {
@@ -130,7 +130,7 @@ mod tests {
 
     const US: u64 = 1000;
 
-    /// Latencies that repeat over `scale_us`.. four times that, the largest one in fifty.
+    /// Latencies that repeat over `scale_us` to four times that, with the largest one in fifty.
     fn slice(requests: u64, scale_us: u64, turn: u64) -> Latencies {
         let mut latencies = Latencies::default();
         for index in 0..requests {

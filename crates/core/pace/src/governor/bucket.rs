@@ -4,10 +4,8 @@
 //! a rate times nanoseconds is exact, and rounding loses nothing however often it is asked
 //! `[check: the_rate_is_exact_however_often_it_is_asked]`.
 
-/// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
 
-/// Bytes that may be taken.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     bytes_per_second: u64,
@@ -32,27 +30,25 @@ impl Bucket {
         self.tokens = (self.tokens + more).min(i128::from(self.depth_bytes) * SECOND);
     }
 
-    /// Takes; what is more than there was is owed.
+    /// Takes bytes; a shortage becomes a debt.
     pub(super) fn take(&mut self, bytes: u64) {
         self.tokens -= i128::from(bytes) * SECOND;
     }
 
-    /// Nothing is owed.
     pub(super) fn forgive(&mut self) {
         self.tokens = self.tokens.max(0);
     }
 
-    /// Whole bytes that are there.
+    /// Whole bytes in the bucket.
     pub(super) fn bytes(&self) -> u64 {
         u64::try_from(self.tokens.max(0) / SECOND).unwrap_or(u64::MAX)
     }
 
-    /// Whether it can hold no more.
     pub(super) fn is_full(&self) -> bool {
         self.bytes() >= self.depth_bytes
     }
 
-    /// Nanoseconds until `bytes` are there; none if that never comes.
+    /// Nanoseconds until it has `bytes`; `None` if it never will.
     pub(super) fn wait_ns(&self, bytes: u64) -> Option<u64> {
         let lacking = i128::from(bytes) * SECOND - self.tokens;
         if lacking <= 0 {

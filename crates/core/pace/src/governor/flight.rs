@@ -54,12 +54,12 @@ impl Flight {
         self.bytes = self.bytes.checked_sub(bytes).expect("what is done was begun");
     }
 
-    /// Byte-nanoseconds that were in flight since it was last asked.
+    /// Byte-nanoseconds in flight since the last call.
     pub(super) fn take_used(&mut self) -> u128 {
         std::mem::take(&mut self.used)
     }
 
-    /// How many bytes may begin: whole pieces.
+    /// The bytes that may begin: whole pieces.
     pub(super) fn room(&self, allowance_bytes: u64, piece_bytes: u64) -> u64 {
         if self.credit < 0 {
             return 0;
@@ -69,7 +69,7 @@ impl Flight {
         room - room % piece_bytes
     }
 
-    /// Nanoseconds until rest is over; none if it does not end before something in flight does.
+    /// Nanoseconds until the rest is over; `None` if that needs an end of something in flight.
     pub(super) fn wait_ns(&self, allowance_bytes: u64) -> Option<u64> {
         if self.credit >= 0 {
             return None;
@@ -87,7 +87,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const WINDOW: u64 = 1 << 20;
 
-    /// Runs windows that take `window_ns` each for ten minutes; gives the mean in flight.
+    /// Runs windows of `window_ns` each for ten minutes; returns the mean in flight.
     fn mean(allowance: u64, window_ns: u64) -> f64 {
         let mut flight = Flight::default();
         let mut ends = std::collections::VecDeque::new();

@@ -109,9 +109,9 @@ const SECOND: u64 = 1_000_000_000;
 const SILENCE_NS: u64 = 300 * MS;
 /// Then the limit in flight doubles every so often, up to its maximum.
 const DOUBLING_NS: u64 = 100 * MS;
-/// The silence that it takes when requests have been beyond the target more often than they may.
+/// The silence needed when requests have missed the target too often.
 const LONG_SILENCE_NS: u64 = 5 * SECOND;
-/// A probe has seen enough after so many requests, or so much quiet time.
+/// A probe ends after so many requests, or so much quiet time.
 const PROBE_REQUESTS: u64 = 100;
 const PROBE_QUIET_NS: u64 = 400 * MS;
 /// A probe ends so long after requests that waited behind the job should have been served, whether
@@ -127,18 +127,17 @@ const PROBE_EVERY_MIN_NS: u64 = SECOND;
 const SETTLE_MAX_NS: u64 = SECOND;
 /// Until the first request has ended.
 const SETTLE_AT_FIRST_NS: u64 = 100 * MS;
-/// The floor is owed for at most so long: more than a probe takes.
+/// The most debt of the floor, in time: more than a probe takes.
 const FLOOR_SAVED_NS: u64 = 2_200 * MS;
 const _: () = assert!(FLOOR_SAVED_NS > SETTLE_MAX_NS + PROBE_MAX_NS);
-/// A ceiling may be used late by so much.
+/// An unused ceiling stays good for so long.
 const CEILING_SAVED_NS: u64 = 50 * MS;
 /// Time between two calls counts for at most so much: the job wanted nothing meanwhile.
 const STEP_MAX_NS: u64 = SECOND;
-/// To be asked again at the latest.
+/// The longest time until the next poll.
 const ASK_MAX_NS: u64 = 100 * MS;
-/// A thousandth of a window is the smallest allowance.
+/// The smallest allowance is this part of a window.
 const ALLOWANCE_PARTS: u64 = 1000;
-/// The smallest window.
 const WINDOW_MIN_BYTES: u64 = 64 << 10;
 
 /// Settings that can be tuned live.
@@ -149,9 +148,9 @@ pub struct GovernorSettings {
     /// Clients' p99 beside the job is at most so many thousandths of their p99 without it; at least
     /// 1000, or [`Self::ANY_LATENCY`] if it does not matter.
     pub latency_factor_permille: u32,
-    /// The job gets so much at least, whatever clients feel.
+    /// The least rate of the job, whatever clients' latency.
     pub floor_bytes_per_second: u64,
-    /// The job gets so much at most; 0 is a pause.
+    /// The highest rate of the job; 0 is a pause.
     pub ceiling_bytes_per_second: u64,
     /// The job's unit without clients, and its largest beside them; at least 64 KiB.
     pub window_bytes: u64,
@@ -212,7 +211,7 @@ fn saved_bytes(bytes_per_second: u64, ns: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// How the job's requests stand to those of clients. Elevators know both.
+/// The priority of the job's requests against clients'. Elevators know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// They go when no client's request waits.
@@ -224,11 +223,10 @@ pub enum Class {
 /// The bytes that the job may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// So many bytes may begin now in class idle: whole pieces of a window, of which the job's last
+    /// Bytes that may begin now in class idle: whole pieces of a window, of which the job's last
     /// may be short.
     pub idle_bytes: u64,
-    /// So many may begin besides in class best effort, since they are owed by the floor: whole
-    /// pieces, too.
+    /// Bytes that may also begin in class best effort, as the floor's debt: whole pieces, too.
     pub owed_bytes: u64,
     /// The nanosecond at which to ask again at the latest. Ask again also when some of the job is
     /// done.
@@ -242,11 +240,11 @@ pub enum Phase {
     Idle,
     /// Clients and the job share the members.
     Shared,
-    /// The job is stopped for a moment, to see what clients feel without it.
+    /// The job is stopped for a moment, to measure clients without it.
     Probe,
 }
 
-/// How things are, for people who look.
+/// The governor's state, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// The phase.
@@ -264,7 +262,7 @@ pub struct Look {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     start_ns: u64,
-    /// Without the job and what it left behind.
+    /// Time without the job and its after-effects.
     quiet_ns: u64,
     requests: u64,
 }
@@ -287,36 +285,36 @@ pub struct Governor {
     now_ns: u64,
     /// In both classes.
     flight: Flight,
-    /// How much begins at a time beside clients.
+    /// The size of pieces beside clients.
     piece: Piece,
-    /// Of what is in flight, in class best effort.
+    /// The part in flight in class best effort.
     owed_in_flight_bytes: u64,
     floor: Bucket,
     ceiling: Bucket,
     share: Share,
     baseline: Baseline,
-    /// When the slice of latencies began that runs.
+    /// The start of the current slice of latencies.
     slice_start_ns: u64,
-    /// Since when nothing of the job is in flight.
+    /// Since when no bytes of the job are in flight.
     quiet_since_ns: Option<u64>,
     /// Requests that waited behind the job have been served.
     is_drained: bool,
-    /// Requests under way when there were fewest of late, without the job.
+    /// The recent minimum of requests in flight without the job.
     low_under_way: u64,
     /// The latency of the slowest requests beside the job lately.
     beside_ns: Option<u64>,
-    /// When there was a client last; none before the first.
+    /// The last time with a client; `None` before the first.
     client_ns: Option<u64>,
     probe: Option<Probe>,
     next_probe_ns: u64,
-    /// When it may be at the earliest.
+    /// The earliest time for a hurried probe.
     hurried_probe_ns: u64,
     hurry: Hurry,
     pulse: Pulse,
 }
 
 impl Governor {
-    /// One for a job that begins at `now_ns`.
+    /// A governor for a job that begins at `now_ns`.
     #[must_use]
     pub fn new(settings: GovernorSettings, now_ns: u64) -> Self {
         let window = settings.window_bytes();
@@ -344,7 +342,7 @@ impl Governor {
         }
     }
 
-    /// Sets it anew, at once.
+    /// Changes the settings, at once.
     pub fn set(&mut self, settings: GovernorSettings, now_ns: u64) {
         self.advance(now_ns);
         if settings.latency_factor_permille != self.settings.latency_factor_permille {
@@ -362,7 +360,7 @@ impl Governor {
         self.ceiling.set(settings.ceiling_bytes_per_second, settings.ceiling_depth_bytes());
     }
 
-    /// A client's request came and there was none under way. More often does no harm.
+    /// A client's request came while none was in flight. More calls do no harm.
     pub fn handle_client(&mut self, now_ns: u64) {
         self.advance(now_ns);
         if self.settings.minds_clients() {
@@ -477,7 +475,7 @@ impl Governor {
         Allowance { idle_bytes, owed_bytes, ask_at_ns: self.now_ns.saturating_add(wait_ns) }
     }
 
-    /// How things are.
+    /// The current state.
     #[must_use]
     pub fn look(&self) -> Look {
         Look {
@@ -527,7 +525,8 @@ impl Governor {
         self.share.allowance_bytes().saturating_mul(times).min(most)
     }
 
-    /// Without clients a window, and beside them so much of it that none is held up for too long.
+    /// The size of a piece: without clients a window; beside them a part that holds no request up
+    /// for too long.
     fn piece_bytes(&self) -> u64 {
         let window = self.settings.window_bytes();
         match self.phase() {
@@ -536,8 +535,8 @@ impl Governor {
         }
     }
 
-    /// A request may be held up for as long as the target leaves beside what the slowest take
-    /// without the job.
+    /// Fits pieces to the target: a request may be held up for the difference between the target
+    /// and the slowest requests without the job.
     fn fit_piece(&mut self) {
         if let (Some(target_ns), Some(alone_ns)) = (self.target_ns(), self.baseline.p99_ns()) {
             let is_smallest = self.piece_bytes() <= WINDOW_MIN_BYTES;
@@ -554,18 +553,17 @@ impl Governor {
         Some(u64::try_from(target_ns).unwrap_or(u64::MAX))
     }
 
-    /// Whether nothing of the job, nor what waited behind it, was in clients' way.
+    /// Whether neither the job, nor requests that waited behind it, were in clients' way.
     fn was_quiet_since(&self, start_ns: u64) -> bool {
         let settle_ns = self.settle_ns();
         self.quiet_since_ns.is_some_and(|quiet_ns| quiet_ns.saturating_add(settle_ns) <= start_ns)
     }
 
-    /// How long what was under way beside the job may be so after it.
+    /// How long requests beside the job may still be in flight after it.
     fn settle_ns(&self) -> u64 {
         self.beside_ns.unwrap_or(SETTLE_AT_FIRST_NS).min(SETTLE_MAX_NS)
     }
 
-    /// Begins or ends a probe.
     fn turn_probe(&mut self) {
         let has_clients = !matches!(self.phase(), Phase::Idle);
         if let Some(probe) = self.probe {
@@ -573,7 +571,7 @@ impl Governor {
             let has_seen = probe.requests >= PROBE_REQUESTS || probe.quiet_ns >= PROBE_QUIET_NS;
             if has_seen || took_ns >= self.settle_ns() + PROBE_MAX_NS || !has_clients {
                 self.probe = None;
-                // The fewest of late are forgotten little by little: clients may have become more.
+                // The minimum rises little by little: clients may have become more.
                 let more = self.low_under_way / 8 + 1;
                 self.low_under_way = self.low_under_way.saturating_add(more);
                 self.hurry = match self.hurry {
@@ -608,7 +606,7 @@ impl Governor {
         if owed < piece || may_wait {
             return 0;
         }
-        // One more for each eighth of a second that it is behind.
+        // One more for each eighth of a second of delay.
         let eighth = (self.settings.floor_bytes_per_second / 8).max(1);
         let at_a_time = match self.floor.is_full() {
             true => owed / 4,

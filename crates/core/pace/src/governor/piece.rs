@@ -28,37 +28,36 @@
 //!   `[check: a_wait_behind_clients_is_no_reason]`.
 //! - A piece grows if several may be in flight `[check: what_is_never_alone_grows]`.
 
-/// Pieces that were seen before a division or a doubling; and before a division where each took
-/// more than four times what it may.
+/// Pieces to see before a division or a doubling; also before a division if each took more than
+/// four times its limit.
 const SEEN_MIN: u32 = 12;
 const SEEN_MIN_FAR: u32 = 3;
 const FAR: u64 = 4;
-/// The least of late rises by this part with each piece that took longer.
+/// The minimum rises by this part with each piece that took longer.
 const RISE: u64 = 16;
-/// After so many slices in a row in which four pieces and more could be in flight, they are
-/// doubled.
+/// After so many slices in a row with four pieces or more in flight, pieces are doubled.
 const ROOMY_SLICES: u32 = 50;
 const ROOMY_PIECES: u64 = 4;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Piece {
-    /// The window is halved so many times.
+    /// How often the window is halved.
     halvings: u32,
     /// Begin and size of the piece that is alone in flight.
     alone: Option<(u64, u64)>,
-    /// How long one of this size takes, the least of late; and how many were seen.
+    /// The shortest recent time of a piece of this size; and how many were seen.
     took_ns: u64,
     seen: u32,
     /// The time of a piece of twice the size, if the last change was a halving.
     before_ns: Option<u64>,
-    /// Pieces that were halved so many times and took so long were divided in vain.
+    /// The halvings, and the time, of pieces whose division was in vain.
     in_vain: Option<(u32, u64)>,
     /// Slices in a row in which several could be in flight.
     roomy: u32,
 }
 
 impl Piece {
-    /// Bytes, of a window of so many: as many times `least_bytes` as that has, or the window.
+    /// The size of a piece, by halvings: a multiple of `least_bytes`, or the window.
     pub(super) fn bytes(&self, window_bytes: u64, least_bytes: u64) -> u64 {
         if self.halvings == 0 || window_bytes <= least_bytes {
             return window_bytes;
@@ -67,15 +66,15 @@ impl Piece {
         (part - part % least_bytes).max(least_bytes)
     }
 
-    /// So much began, beside so much that was in flight.
+    /// So much began, beside so much in flight.
     pub(super) fn begin(&mut self, now_ns: u64, bytes: u64, in_flight_bytes: u64) {
         self.alone = (in_flight_bytes == 0).then_some((now_ns, bytes));
     }
 
-    /// Nothing is in flight any more; `piece_bytes` is the size of a piece.
+    /// The last bytes in flight have ended; `piece_bytes` is the size of a piece.
     pub(super) fn end(&mut self, now_ns: u64, piece_bytes: u64) {
         let Some((began_ns, bytes)) = self.alone.take() else { return };
-        // A clock that stood still says nothing.
+        // A clock that stood still gives no time.
         let took_ns = now_ns.saturating_sub(began_ns);
         if bytes != piece_bytes || took_ns == 0 {
             return;
@@ -85,8 +84,8 @@ impl Piece {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// A request may take so much longer beside the job. Whether pieces are smaller from now on
-    /// that were far too large.
+    /// Fits pieces to `slack_ns`, the extra time of a request beside the job. True if far too large
+    /// pieces become smaller.
     pub(super) fn fit(&mut self, slack_ns: u64, is_smallest: bool) -> bool {
         let is_far = self.took_ns / FAR > slack_ns;
         if self.seen < if is_far { SEEN_MIN_FAR } else { SEEN_MIN } {
@@ -131,7 +130,6 @@ impl Piece {
     }
 }
 
-/// Whether a time is more than seven eighths of another.
 fn is_most_of(time_ns: u64, other_ns: u64) -> bool {
     time_ns > other_ns - other_ns / 8
 }
@@ -144,7 +142,7 @@ mod tests {
     const LEAST: u64 = 64 << 10;
     const MS: u64 = 1_000_000;
 
-    /// Runs pieces one after the other that take `takes_ns` of their bytes; gives the size at the
+    /// Runs pieces one after the other that take `takes_ns` of their bytes; returns the size at the
     /// end.
     fn run(piece: &mut Piece, slack_ns: u64, takes_ns: impl Fn(u64, u64) -> u64) -> u64 {
         let mut now_ns = 0;
@@ -163,7 +161,7 @@ mod tests {
         for seek_ns in [0, MS / 10, 4 * MS] {
             let takes = |_, bytes: u64| seek_ns + bytes * 20;
             let mut piece = Piece::default();
-            // It finds its size again, whichever it had.
+            // It finds its size again, from any size.
             for slack_ms in [100, 1, 9, 3, 40, 15, 2, 6] {
                 let slack_ns = slack_ms * MS;
                 let bytes = run(&mut piece, slack_ns, takes);

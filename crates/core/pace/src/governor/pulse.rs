@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-/// Requests that are compared with as many before, or so much time.
+/// Requests of a sample, or so much time.
 const REQUESTS: u64 = 64;
 const SPAN_NS: u64 = 5_000_000_000;
 
@@ -47,7 +47,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// A slice beside the job. Gives whether there is a change.
+    /// Adds a slice beside the job. True if the load has changed.
     pub(super) fn slice(&mut self, requests: u64, ns: u64) -> bool {
         self.now.add(requests, ns);
         if self.now.requests < REQUESTS && self.now.ns < SPAN_NS {

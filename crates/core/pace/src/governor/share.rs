@@ -35,29 +35,29 @@
 /// Thousandths of a request that each request earns. A hundredth would put p99 at the target; less
 /// leaves room for requests just after a cut.
 const EARNED_PERMILLE: i64 = 8;
-/// Requests beyond the target cost so much each.
+/// The cost of each request beyond the target.
 const COST: i64 = 1000;
-/// The most that is saved up.
+/// The most credit.
 const CREDIT_MAX: i64 = 3 * COST;
-/// From here on it grows.
+/// Credit from which the allowance grows.
 const CREDIT_TO_GROW: i64 = CREDIT_MAX / 2;
 /// A loss of so much is a whole cut.
 const WHOLE_CUT: i64 = 4 * COST;
-/// The most that is owed is what so many slices earn, and what may be saved up.
+/// The most debt: the earnings of so many slices, and the most credit.
 const DEBT_SLICES: i64 = 100;
 /// A whole cut, in thousandths, for the first bad slice in a row, the second, and any later one.
 const CUTS_PERMILLE: [u64; 3] = [300, 600, 800];
-/// Growth for each request's worth that was earned, in thousandths.
+/// Growth for each earned request, in thousandths.
 const GROWTH_PERMILLE: i64 = 50;
 /// After so many requests without one beyond, growth is four times that: at the set point one comes
 /// for every 125.
 const CLEAN_REQUESTS: u64 = 500;
 /// Growth in one slice, at most.
 const GROWTH_MAX_PERMILLE: u64 = 120;
-/// Growth in one slice, at most, near where it was cut last.
+/// Growth in one slice, at most, near the last cut.
 const GROWTH_NEAR_PERMILLE: u64 = 20;
 
-/// The allowance, and what speaks for and against it.
+/// The allowance, and the evidence for and against it.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     least_bytes: u64,
@@ -65,11 +65,11 @@ pub(super) struct Share {
     allowance_bytes: u64,
     /// Thousandths of requests.
     budget: i64,
-    /// Requests since the last that was beyond.
+    /// Requests since the last one beyond.
     clean: u64,
-    /// Cuts that followed each other.
+    /// Cuts in a row.
     cuts: usize,
-    /// Slices in which what was in flight before the last cut is still being felt.
+    /// Slices that still feel the bytes in flight before the last cut.
     draining: u64,
     /// The allowance before the last cut.
     knee_bytes: u64,
@@ -89,7 +89,7 @@ impl Share {
         }
     }
 
-    /// Other bounds.
+    /// Sets other bounds.
     pub(super) fn set(&mut self, least_bytes: u64, most_bytes: u64) {
         (self.least_bytes, self.most_bytes) = (least_bytes, most_bytes);
         self.allowance_bytes = self.allowance_bytes.clamp(least_bytes, most_bytes);
@@ -99,7 +99,7 @@ impl Share {
         self.allowance_bytes
     }
 
-    /// Whether more requests were beyond the target than may be.
+    /// Whether more requests were beyond the target than allowed.
     pub(super) fn is_in_debt(&self) -> bool {
         self.budget < 0
     }
@@ -166,7 +166,6 @@ impl Share {
     }
 }
 
-/// So many thousandths.
 fn part_of(bytes: u64, permille: u64) -> u64 {
     u64::try_from(u128::from(bytes) * u128::from(permille) / 1000).unwrap_or(u64::MAX)
 }
@@ -203,7 +202,7 @@ mod tests {
     fn the_share_beyond_is_what_is_earned() {
         for requests in [10, 100, 1000, 10_000] {
             for full in [0.001, 0.05, 2.0] {
-                // A slope: what is earned is beyond at `full` windows.
+                // A slope: the earned share is beyond at `full` windows.
                 let (beyond, least, most) = settle(requests, |allowance| 0.008 * allowance / full);
                 assert!(beyond <= 0.009, "{beyond} of slope {full}, {requests}");
                 let band = (0.6 * full..1.5 * full).contains(&least) && most < 1.5 * full;

@@ -23,7 +23,7 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const MIB: u64 = 1 << 20;
 const SLICE_NS: u64 = 100 * MS;
 
-/// Chance that repeats (SplitMix64).
+/// Pseudorandom numbers (SplitMix64).
 pub(crate) struct Chance(pub u64);
 
 impl Chance {
@@ -49,7 +49,6 @@ impl Chance {
     }
 }
 
-/// A member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disk {
     pub(crate) name: &'static str,
@@ -140,9 +139,9 @@ pub(crate) struct Bench {
     pub(crate) disk: Disk,
     pub(crate) governor: Governor,
     pub(crate) now_ns: u64,
-    /// When a client's request ended, and how long it took.
+    /// The end of a client's request, and its latency.
     pub(crate) latencies: Vec<(u64, u64)>,
-    /// When something of the job began, and when it ended; and its bytes.
+    /// Begin and end of the job's requests, and their bytes.
     pub(crate) begun: Vec<(u64, u64)>,
     pub(crate) ended: Vec<(u64, u64)>,
     /// (Time, allowance), ten times a second.
@@ -152,7 +151,7 @@ pub(crate) struct Bench {
     pub(crate) has_job: bool,
     chance: Chance,
     load: Load,
-    /// Closed clients of another epoch end with the request that they have.
+    /// Closed clients of an older epoch stop after their current request.
     epoch: u64,
     under_way: u64,
     busy: usize,
@@ -193,7 +192,7 @@ impl Bench {
         bench
     }
 
-    /// Clients do something else from now on.
+    /// Changes clients' load.
     pub(crate) fn load(&mut self, load: Load) {
         self.load = load;
         self.epoch += 1;
@@ -204,7 +203,6 @@ impl Bench {
         }
     }
 
-    /// Lets time pass.
     pub(crate) fn run(&mut self, for_ns: u64) {
         let end_ns = self.now_ns + for_ns;
         while let Some(Reverse((at_ns, _, event))) = self.events.peek().copied() {
@@ -226,7 +224,7 @@ impl Bench {
         sorted.get((sorted.len() * 99).div_ceil(100).max(1) - 1).copied().unwrap_or(0)
     }
 
-    /// Bytes that the job did for each second since.
+    /// The job's bytes for each second since.
     pub(crate) fn rate_since(&self, from_ns: u64) -> f64 {
         let since = self.ended.partition_point(|(at_ns, _)| *at_ns < from_ns);
         let bytes: u64 = self.ended[since..].iter().map(|(_, bytes)| bytes).sum();
@@ -306,7 +304,7 @@ impl Bench {
         self.serve();
     }
 
-    /// Asks the governor, and begins what it allows.
+    /// Polls the governor, and begins the allowed bytes.
     pub(crate) fn ask(&mut self) {
         if !self.has_job {
             return;
@@ -365,7 +363,7 @@ fn class(is_owed: bool) -> Class {
     if is_owed { Class::BestEffort } else { Class::Idle }
 }
 
-/// The whole part of a number that is not below zero.
+/// The whole part of a number, at least zero.
 #[allow(clippy::cast_possible_truncation, reason = "it saturates")]
 pub(crate) fn whole(number: f64) -> u64 {
     number as u64

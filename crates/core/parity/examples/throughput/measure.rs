@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-/// How many data columns a stripe has, and how many of parity.
+/// The numbers of a stripe's data and parity columns.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub data: usize,
@@ -27,7 +27,7 @@ pub struct Place {
     pub block_bytes: usize,
     /// The stripes together are at least this big, and at least one.
     pub working_set_bytes: usize,
-    /// How much data a contender reads in one round.
+    /// The data that a contender reads in one round.
     pub sample_bytes: usize,
 }
 
@@ -47,7 +47,7 @@ pub const PLACES: [Place; 2] = [
 ];
 
 impl Place {
-    /// The same place, small enough for a test: what is measured then means nothing.
+    /// The same place, small enough for a test; its figures mean nothing.
     pub fn quick(self) -> Place {
         Place {
             working_set_bytes: self.working_set_bytes.min(2 << 20),
@@ -60,7 +60,7 @@ impl Place {
 /// One stripe's blocks.
 pub struct Stripe<'a> {
     pub data: Vec<&'a [u8]>,
-    /// The same, as P and Q generation takes it.
+    /// `data`, as P and Q generation takes it.
     pub columns: Vec<Option<&'a [u8]>>,
     /// One or two blocks.
     pub parity: Vec<&'a mut [u8]>,
@@ -69,7 +69,7 @@ pub struct Stripe<'a> {
 /// A contender.
 pub struct Contender<'a> {
     pub name: &'static str,
-    /// How much of the data it reads.
+    /// The bytes of data that it reads.
     pub bytes_read: usize,
     pub work: Box<dyn Fn(&mut Stripe<'_>) + 'a>,
 }

@@ -98,7 +98,7 @@ impl Kernel {
         unsafe { (self.0.xor)(target, sources) }
     }
 
-    /// The same in turns, so that no turn reads from more places than the processor can follow.
+    /// `xor` in turns, so that no turn reads from more places than the processor can follow.
     fn xor_in_turns(&self, target: &mut [u8], sources: &[&[u8]], first: table::Xor) {
         for start in (0..target.len()).step_by(PIECE_BYTES) {
             let end = target.len().min(start + PIECE_BYTES);

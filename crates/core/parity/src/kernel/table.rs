@@ -10,7 +10,7 @@ use super::lanes::Lanes;
 /// The blocks of a stripe by exponent, with gaps.
 type Sources<'a> = &'a [Option<&'a [u8]>];
 
-/// A result, and what is added up in it.
+/// Takes a result, and the sources to be added up in it.
 pub(super) type Xor = unsafe fn(&mut [u8], &[&[u8]]);
 
 /// Stored P and Q; the factors of their residues; P' and Q', which become the lost columns.

@@ -48,20 +48,20 @@ impl ColumnSet {
         self
     }
 
-    /// Whether the column is in it.
+    /// Whether the set has the column.
     #[must_use]
     pub fn contains(&self, column: Column) -> bool {
         let index = column.index();
         self.0[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// How many columns it has.
+    /// The number of columns.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether it has none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::EMPTY
@@ -80,15 +80,14 @@ impl std::fmt::Debug for ColumnSet {
 }
 
 impl Column {
-    /// How many columns there can be.
+    /// The number of possible columns.
     pub(super) const COUNT: usize = COLUMNS;
 
-    /// Every column that a stripe can have, by [`Column::index`].
+    /// Every possible column of a stripe, by [`Column::index`].
     pub(super) fn all() -> impl Iterator<Item = Self> {
         (0..).take(crate::COLUMNS_MAX).map(Self::Data).chain([Self::P, Self::Q])
     }
 
-    /// Its place among all columns.
     pub(super) fn index(self) -> usize {
         match self {
             Self::Data(exponent) => {

@@ -26,7 +26,6 @@ impl Evidence {
         evidence
     }
 
-    /// One error more.
     fn add(&mut self, error: u8) {
         let count = usize::from(self.count);
         if count < VALUES_ENOUGH && !self.values[..count].contains(&error) {
@@ -41,13 +40,13 @@ impl Evidence {
         self
     }
 
-    /// How many different errors, at most [`VALUES_ENOUGH`].
+    /// The number of different errors, at most [`VALUES_ENOUGH`].
     #[must_use]
     pub fn values(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether the name may be believed whatever else is rotten.
+    /// Whether the name can be believed whatever else is rotten.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.values() >= VALUES_ENOUGH

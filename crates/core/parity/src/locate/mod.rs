@@ -113,7 +113,7 @@ pub enum Verdict {
     One {
         /// The column.
         column: Column,
-        /// How much speaks for it.
+        /// The evidence for it.
         evidence: Evidence,
     },
     /// No single column explains the residues: at least two are wrong.
@@ -147,7 +147,7 @@ impl Verdict {
         }
     }
 
-    /// Columns to tell a person about: the one that is named, or those that stand out.
+    /// Columns to report to the operator: the named one, or those that stand out.
     #[must_use]
     pub fn suspects(&self) -> ColumnSet {
         match self {
@@ -176,10 +176,9 @@ pub fn locate(kernel: &Kernel, p_residue: &[u8], q_residue: &[u8], data: &Column
     }
 }
 
-/// The bytes that are looked at together, at most.
+/// Bytes that are compared together, at most.
 const STEP_BYTES: usize = 512;
 
-/// The first byte in which a residue is not zero.
 fn first_difference(p: &[u8], q: &[u8]) -> Option<usize> {
     let mut steps = p.chunks(STEP_BYTES).zip(q.chunks(STEP_BYTES));
     let step = steps.position(|(p, q)| !is_zero(p) || !is_zero(q))? * STEP_BYTES;
@@ -187,12 +186,13 @@ fn first_difference(p: &[u8], q: &[u8]) -> Option<usize> {
     Some(step + within.expect("a step that is not zero has a byte that is not"))
 }
 
-/// A sum without an early way out, which the compiler makes vectors of.
+/// A sum without an early exit, which the compiler vectorizes.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |sum, byte| sum | byte) == 0
 }
 
-/// The column that one byte's residues name, if the stripe has it. Not both are zero.
+/// The column that one byte's residues name, if the stripe has it. At least one residue is not
+/// zero.
 fn name(p: u8, q: u8, data: &ColumnSet) -> Option<Column> {
     match (p, q) {
         (_, 0) => Some(Column::P),

@@ -5,10 +5,9 @@ use super::*;
 use crate::gf256::{multiply, power};
 use crate::{kernel, kernels};
 
-/// Bytes of a sector.
 const SECTOR: usize = 512;
 
-/// Chance that repeats (SplitMix64).
+/// Pseudorandom numbers (SplitMix64).
 struct Chance(u64);
 
 impl Chance {
@@ -33,7 +32,7 @@ impl Chance {
         u8::try_from(1 + self.below(255)).unwrap()
     }
 
-    /// One of the columns of a stripe with so many data columns.
+    /// A column of a stripe with so many data columns.
     fn column(&mut self, data: u16) -> Column {
         match u16::try_from(self.below(usize::from(data) + 2)).unwrap() {
             index if index < data => Column::Data(index),
@@ -99,7 +98,7 @@ fn every_single_error_is_located() {
     }
 }
 
-/// A gap in the exponents names nothing, though its neighbours do.
+/// A gap in the exponents names no column, though its neighbours do.
 #[test]
 fn a_gap_is_no_column() {
     let data = [0, 1, 3, 7].map(Column::Data).into_iter().fold(ColumnSet::EMPTY, ColumnSet::with);
@@ -112,7 +111,7 @@ fn a_gap_is_no_column() {
     }
 }
 
-/// How a chunk rots.
+/// The ways in which a chunk rots.
 #[derive(Clone, Copy, Debug)]
 enum Rot {
     Bit,
@@ -195,10 +194,10 @@ fn one_rotten_column_of_a_real_stripe_is_located() {
     }
 }
 
-/// How two columns of a sector rot: how many bytes, and whether in the same ones.
+/// The ways in which two columns of a sector rot: how many bytes, and whether the same ones.
 #[derive(Clone, Copy, Debug)]
 enum Pair {
-    /// These many bytes in both, by errors that have nothing to do with each other.
+    /// These many bytes in both, by unrelated errors.
     Same(usize),
     /// One byte each, in different places.
     Apart,
@@ -227,7 +226,7 @@ fn two_rotten(chance: &mut Chance, pair: Pair, (x, y): (Column, Column)) -> Resi
         }
         Pair::Filled => {
             let (e, f) = (chance.error(), chance.error());
-            // Equal errors are `equal_errors_look_like_q`.
+            // `equal_errors_look_like_q` has equal errors.
             let f = if e == f { e ^ 1 | 2 } else { f };
             (0..SECTOR).for_each(|at| {
                 residues.add(x, at, e);
@@ -273,7 +272,7 @@ fn two_rotten_columns_are_never_named_on_enough_evidence() {
         *expected += f64::from(width) / 255.0;
         *named += usize::from(name_of(found).is_some());
         *believed += usize::from(found.believed().is_some());
-        // Where one of the two stands out, it is the one that is rotten alone somewhere.
+        // If one of the two stands out, it is rotten alone in some byte.
         if let Pair::Within(1) = pairs[row] {
             assert_eq!(found.suspects(), ColumnSet::EMPTY.with(x), "{x:?} and {y:?} of {width}");
         }
