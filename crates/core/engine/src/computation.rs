@@ -196,7 +196,7 @@ pub enum Step {
         sectors: u32,
     },
     /// Notes in [`Computation::found`] which sectors are not all zeroes: in the sum of a parity and
-    /// its data, these are the sectors that differ.
+    /// its data, these sectors differ.
     Find {
         /// Their place, from the start of a stripe unit; offsets of the result count from it.
         unit: Buffer,

@@ -471,8 +471,8 @@ fn nothing_that_joins_goes_without_a_notice() {
     assert_eq!(array.missing_count(), 1);
 }
 
-/// Once, a clean run with writes ended with the count that it began with, so that a member put back
-/// from before it had the newest count. After a killed run that member was one behind, as if it had
+/// Once, a clean run with writes ended with the count of its begin. A member put back from before
+/// the run then had the newest count. After a killed run that member was one behind, as if it had
 /// only missed an update.
 #[test]
 fn every_change_is_said_twice() {

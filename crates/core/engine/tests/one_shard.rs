@@ -333,8 +333,8 @@ fn without(driver: &Driver, slot: usize) -> Arc<ArrayView> {
     Arc::new(ArrayView { epoch: driver.view.epoch + 1, slots, ..(*driver.view).clone() })
 }
 
-/// Once, a disk that hung held up clients of its array, and stripes, for as long as it hung, even
-/// after the operator had put it out.
+/// Once, a disk that hung held up clients and stripes of its array for as long as it hung. It did
+/// even after the operator had put it out.
 #[test]
 fn a_write_does_not_wait_for_a_member_that_has_left() {
     let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });

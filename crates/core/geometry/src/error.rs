@@ -1,7 +1,7 @@
 //! The errors of shapes and words, each with the numbers that make it wrong.
 //!
-//! They refuse input (a superblock's, an operator's). Asking a valid geometry for a sector that it
-//! does not have is a bug of the caller and an assertion. Each variant is provoked in
+//! They refuse input (a superblock's, an operator's). A request to a valid geometry for a sector
+//! beyond it is a bug of the caller, and an assertion. Each variant is provoked in
 //! `tests/refusals.rs` or `tests/words.rs`.
 
 use core::fmt;

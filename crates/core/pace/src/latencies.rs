@@ -116,7 +116,7 @@ fn bucket(latency_ns: u64) -> usize {
     (top - SUB_BITS + 1) as usize * SUB + within
 }
 
-/// The start of a bucket, and the end of the one before.
+/// The start of a bucket, which ends the bucket before.
 fn start_ns(bucket: usize) -> u64 {
     let (doubling, within) = (bucket / SUB, bucket % SUB);
     let units = match doubling.checked_sub(1) {

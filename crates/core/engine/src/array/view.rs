@@ -207,7 +207,7 @@ impl ArrayView {
         own.or_else(|| is_replacement.then_some(&*member.replacement_bad_blocks))
     }
 
-    /// The length of the longest run from `start` on that is all readable in `slot`, or all not.
+    /// The longest run from `start` on that is wholly readable in `slot`, or wholly unreadable.
     #[must_use]
     pub fn readable_alike(&self, slot: Slot, start: MemberSector, sectors: u64) -> u64 {
         let Some(member) = self.member(slot) else { return sectors };

@@ -271,7 +271,7 @@ impl Replay {
     /// An entry that the array cannot have.
     ///
     /// # Panics
-    /// The number of members is not that of slots, or a log has no member: the caller has both from
+    /// Members and slots differ in number, or a log has no member: the caller has both from
     /// assembly.
     pub fn new(setup: Setup) -> Result<Self, ReplayError> {
         let Setup { geometry, members, logs, finish } = setup;

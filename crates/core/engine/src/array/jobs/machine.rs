@@ -44,7 +44,7 @@ struct Choice {
     targets: SmallVec<[MemberId; 2]>,
 }
 
-/// A sector that could not be made, and the members that lack it.
+/// A sector that a job could not make, and the lacking members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Unmade {
     /// Its place in the job's sectors.
@@ -572,7 +572,7 @@ impl Jobs {
         self.job.as_ref().is_some_and(|job| job.saving == Saving::Wanted)
     }
 
-    /// A flush for the job begins: returns the members that it has written, if that is not all.
+    /// A flush for the job begins. Returns the members that it has written; `None` for all.
     pub(in super::super) fn flush_begins(&mut self) -> Option<SmallVec<[MemberId; 2]>> {
         let job = self.job.as_mut().expect("a job is flushed");
         assert_eq!(job.saving, Saving::Wanted, "it was asked for");
