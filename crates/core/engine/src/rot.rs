@@ -54,7 +54,6 @@ impl Default for Whole {
 }
 
 impl Located {
-    /// The verdict on the sector at `at`.
     pub(crate) fn add(&mut self, at: u32, verdict: Verdict) {
         let set = SectorSet::run(at, 1);
         self.whole = Whole(self.whole.0.and(verdict));

@@ -112,7 +112,6 @@ fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
     assert_eq!(told.errs(2, 21), [says(2, 21, Erring::Stays)]);
 }
 
-/// The spare is needed for the slot without a member.
 #[test]
 fn a_spare_is_for_the_slot_without_a_member_first() {
     let mut told = Told::new(Level::Raid6, 5, Some(4), OnReadErrors::Replace);

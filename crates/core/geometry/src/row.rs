@@ -85,7 +85,6 @@ enum QPlace {
 enum Exponents {
     /// From the slot after Q, data only.
     AfterQ,
-    /// The slot number.
     SlotNumber,
 }
 

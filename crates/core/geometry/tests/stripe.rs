@@ -154,7 +154,6 @@ fn the_row_after_the_last_has_no_map() {
     let _ = geometry.row_map(ChunkRow(geometry.rows()));
 }
 
-/// Whether `ask` panics.
 fn refuses<T>(ask: impl Fn() -> T + std::panic::UnwindSafe) -> bool {
     std::panic::catch_unwind(ask).is_err()
 }

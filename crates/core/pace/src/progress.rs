@@ -203,7 +203,6 @@ impl Progress {
         self.points.push(self.last);
     }
 
-    /// The start of the window.
     fn window(&self) -> (f64, f64) {
         let half_ns = self.last.active_ns / 2;
         (half_ns as f64, self.along(half_ns as f64, |point| point.active_ns, |point| point.bytes))

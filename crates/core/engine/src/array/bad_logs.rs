@@ -34,7 +34,6 @@ struct Log {
     /// `named` as it lies on the disk. Without sectors if the array keeps no log, or leaves it
     /// untouched.
     on_disk: BadLog,
-    /// The write in flight.
     out: Option<Arc<BadLogWrite>>,
     /// The state of the sectors behind the log's last.
     tail: Tail,

@@ -30,7 +30,6 @@ pub(super) struct ArrayFacts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Wait for an event.
     Wait,
     Publish,
     Superblocks(SuperblocksAction),

@@ -52,10 +52,8 @@ pub(super) enum Activity {
     Active,
 }
 
-/// The purpose of a flush of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlushPurpose {
-    /// For clients' flushes.
     Clients,
     /// Before the superblocks turn clean, or at the end of an array that keeps no intent.
     Last,

@@ -54,12 +54,10 @@ impl Outbox {
         self.is_unpublished = false;
     }
 
-    /// Counts a change for superblocks if `is_news`.
     pub(super) fn change_if(&mut self, is_news: bool) {
         self.changes += u64::from(is_news);
     }
 
-    /// Counts a change for superblocks.
     pub(super) fn change(&mut self) {
         self.changes += 1;
     }

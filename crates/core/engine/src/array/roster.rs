@@ -44,7 +44,6 @@ pub(super) struct Unrecorded {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhyOut {
-    /// It failed.
     Failed(Cause),
     /// This member is up to date, and has its place.
     Replaced(MemberId),
@@ -62,7 +61,6 @@ pub struct Wish {
 /// A member that came into a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Come {
-    /// It is the slot's member.
     Member(Slot),
     /// It replaces this member.
     Replacement(Slot, MemberId),
@@ -141,7 +139,6 @@ impl Roster {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// Whether a spare exists.
     pub(super) fn has_spares(&self) -> bool {
         !self.spares.is_empty()
     }
@@ -210,7 +207,6 @@ impl Roster {
         ones.find(|(_, one)| one.id == member).map(|(slot, _)| *slot)
     }
 
-    /// Replacements, and their progress.
     pub(super) fn replacements(&self) -> impl Iterator<Item = (Slot, MemberId, u64)> {
         self.replacements.iter().map(|(slot, one)| (*slot, one.id, one.recovered_sectors))
     }
@@ -466,7 +462,6 @@ impl Roster {
         slots.filter_map(|(slot, view)| Some((slot, &*view.as_ref()?.bad_blocks)))
     }
 
-    /// The number of those sectors.
     pub(super) fn named_sectors(&self) -> u64 {
         self.named().map(|(_, bad)| bad.sectors()).sum()
     }
@@ -578,7 +573,6 @@ impl Roster {
         recovering.chain(replacements.filter(|(_, sectors)| *sectors != u64::MAX))
     }
 
-    /// The role table.
     pub(super) fn device_roles(&self) -> Vec<DeviceRole> {
         let role = |member: MemberId, slot, is_replacement| {
             let device_number = self.device_numbers[&member];

@@ -113,7 +113,6 @@ impl Watched {
         }
     }
 
-    /// Milliseconds that it has to be well for.
     fn well_for_ms(&self) -> u64 {
         WELL_FOR_MS << self.returns.0.min(DOUBLINGS_MAX)
     }

@@ -124,7 +124,6 @@ impl Pieces {
         granted
     }
 
-    /// The extents of waiting writes.
     pub(crate) fn waiting_extents(&self) -> impl Iterator<Item = Extent> {
         self.unanswered.iter().map(|(_, extent)| *extent)
     }

@@ -19,7 +19,6 @@ struct InFlight {
     key: PieceKey,
     /// The fault that the client gets if it fails.
     fault: Fault,
-    /// The slot, if it is a write.
     written: Option<Slot>,
 }
 

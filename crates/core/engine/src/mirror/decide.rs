@@ -88,7 +88,6 @@ pub(super) enum Action {
     Refuse,
 }
 
-/// The table.
 pub(super) fn decide(facts: &Facts) -> Action {
     match (facts.stage, facts.range) {
         _ if facts.outstanding => Action::Wait,

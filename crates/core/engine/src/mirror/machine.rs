@@ -83,7 +83,6 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Work(LockKey),
-    /// An abandoned read.
     Abandoned,
     Probe,
     /// Background work, by its place.

@@ -535,7 +535,6 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Leaves parity as it is.
     fn leave(&mut self) {
         self.note_unsettled();
         self.step = None;

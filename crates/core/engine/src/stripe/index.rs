@@ -232,7 +232,6 @@ mod tests {
 
     use super::*;
 
-    /// Pseudorandom numbers.
     fn numbers(seed: u64) -> impl Iterator<Item = u64> {
         let mix = |n: u64| (n ^ (n >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (seed..).map(move |n| mix(mix(n.wrapping_mul(0x94d0_49bb_1331_11eb)) ^ n) >> 7)

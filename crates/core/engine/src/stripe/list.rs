@@ -63,7 +63,6 @@ impl List {
         self.last = number;
     }
 
-    /// Removes a number that is in this list.
     pub(super) fn remove(&mut self, links: &mut Links, number: u32) {
         let Link { before, after } = *links.link(number);
         match before {

@@ -36,7 +36,6 @@ use super::list::{Links, List};
 /// The use of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Usage {
-    /// It has no band.
     Blank,
     /// It has no work, but what its blocks hold may be of use to its band.
     Idle,
@@ -104,7 +103,6 @@ impl Pool {
         self.frames_max
     }
 
-    /// The numbers of all stripes.
     pub(super) fn numbers(&self) -> std::ops::Range<u32> {
         0..u32::try_from(self.stripes.len()).expect("stripes are counted so")
     }

@@ -17,7 +17,6 @@ use crate::latencies::Latencies;
 
 /// Gathered slices are weighed when they have so many requests.
 const WEIGHED: u64 = 64;
-/// Requests of a generation.
 const GENERATION: u64 = 500;
 /// From so many requests on, p99 is known.
 const KNOWN: u64 = 20;

@@ -110,7 +110,6 @@ pub(crate) const SMALL: Disk = Disk {
     window_ns: 37 * MS,
 };
 
-/// Clients' load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
     None,

@@ -103,7 +103,6 @@ impl Caches {
         }
     }
 
-    /// A member has ended its flush.
     pub(in crate::array) fn is_flushed(&mut self, member: MemberId) {
         assert!(self.missing.remove(&member), "this flush was not asked for");
     }

@@ -30,7 +30,6 @@ pub(in crate::array) enum Ask {
     Flush(FlushPurpose),
     /// A device becomes the array's journal.
     JournalComes(JournalSetup),
-    /// It leaves.
     JournalGoes,
 }
 

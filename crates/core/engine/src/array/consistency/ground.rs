@@ -34,7 +34,6 @@ pub(in crate::array) struct Ground<'a> {
 /// An update of superblocks that waits for bitmaps and logs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct Awaiting {
-    /// Its event count.
     pub(in crate::array) events: u64,
     pub(in crate::array) news: News,
 }

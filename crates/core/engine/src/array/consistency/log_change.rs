@@ -35,13 +35,11 @@ use crate::ids::MemberId;
 /// The logs after the change.
 #[derive(Clone, Debug)]
 pub(super) enum LogWish {
-    /// Logs at these places.
     Logs(BTreeMap<MemberId, LogPlace>),
     Journal(JournalSetup),
     Nothing,
 }
 
-/// The progress of the change.
 #[derive(Clone, Debug)]
 pub(super) enum LogChange {
     Settled,

@@ -67,7 +67,6 @@ impl Left {
         self.left = self.left.map(|_| JobAllowance::default());
     }
 
-    /// Whether some is left.
     pub(super) fn is_some(&self) -> bool {
         self.left.is_none_or(|left| left != JobAllowance::default())
     }

@@ -25,7 +25,6 @@ pub(in super::super) struct Ground<'a> {
     pub(in super::super) lazy: Option<(&'a Bits, &'a Bits)>,
     /// Members and superblocks may be written, and the array goes on.
     pub(in super::super) may_run: bool,
-    /// Progress may be saved.
     pub(in super::super) may_save: bool,
     /// Bad-block logs have their wanted content.
     pub(in super::super) are_logs_settled: bool,

@@ -68,7 +68,6 @@ pub(super) struct Job {
     /// Ranges that such a resync failed to do, in its own unit.
     pub(super) failed: Vec<Range<u64>>,
     pub(super) axis: Axis,
-    /// Sectors of a band.
     pub(super) band_sectors: u32,
     pub(super) cursor: Cursor,
     pub(super) from: u64,
@@ -148,7 +147,6 @@ impl Job {
             && (self.cursor.done() > self.saved || is_over && !self.is_saved_whole)
     }
 
-    /// Whether it fills members.
     pub(super) fn fills(&self) -> bool {
         matches!(self.kind, JobKind::Recovery | JobKind::Replace)
     }

@@ -74,7 +74,6 @@ pub(in crate::array) enum Action {
     RecordChanges,
 }
 
-/// The table.
 pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
     let Facts { stage, write_wanted, .. } = *facts;
     let Around { on_disk, closing, superblocks_free: free, log_change, .. } = *around;

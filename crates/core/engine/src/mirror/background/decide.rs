@@ -59,7 +59,6 @@ pub(super) struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Wait,
-    /// Lock the range.
     Lock,
     /// Read the lacking copies.
     Read,
@@ -69,7 +68,6 @@ pub(super) enum Action {
     Halve,
     /// The run cannot be made.
     Refuse,
-    /// Compare the copies.
     Compare,
     /// Write the copies that differ or lack data, if any do.
     Write,

@@ -24,7 +24,6 @@ const WORKS_MAX: usize = 4;
 /// Places for them: a place whose requests are at a member that left stays unused until these end.
 const PLACES: u32 = 8;
 
-/// One copy of the run.
 #[derive(Clone, Copy, Debug)]
 struct Copy {
     slot: Slot,
@@ -47,7 +46,6 @@ enum State {
     Failed(FaultKind),
 }
 
-/// A place for work.
 #[derive(Debug)]
 struct Place {
     /// None while it is free.
@@ -230,7 +228,6 @@ impl Place {
         }
     }
 
-    /// Notes the votes on copies.
     fn note_votes(&mut self, common: &Common, computation: &Computation) {
         let found = &computation.found;
         let differs = found.iter().fold(SectorSet::EMPTY, |set, one| set.union(*one));
@@ -306,7 +303,6 @@ impl Background {
         PLACES * u32::from(self.copies)
     }
 
-    /// The class of the work at a place.
     pub(in super::super) fn class_of(&self, place: u32) -> Option<Class> {
         self.places[place as usize].work.map(|work| work.class)
     }

@@ -680,7 +680,6 @@ mod tests {
         assert_eq!(told.last(), Some(&Effect::MoveTail { position: 40 }));
     }
 
-    /// Whether an effect is one that fails.
     type Fails = fn(&Effect) -> bool;
 
     #[test]

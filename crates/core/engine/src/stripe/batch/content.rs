@@ -314,7 +314,6 @@ mod tests {
         assert!(gathered > 1000 && side_by_side > 1000, "{gathered} {side_by_side}");
     }
 
-    /// Slices cover the extent, and in each of them every column is in one place.
     #[test]
     fn a_slice_is_in_one_place_in_every_column() {
         let mut random = numbers(6);

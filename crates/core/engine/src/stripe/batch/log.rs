@@ -129,7 +129,6 @@ mod tests {
 
     const UNIT: u32 = 16;
 
-    /// Pseudorandom numbers.
     fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
         move |below| {
             state = state

@@ -192,7 +192,6 @@ impl Stripe {
         self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
     }
 
-    /// Assigns it to a band.
     pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) {
         assert!(self.queue.is_empty() && self.batch.is_none(), "a blank stripe has no work");
         assert!(self.outstanding == 0 && self.copies == 0, "nothing of the old band is under way");
@@ -393,7 +392,6 @@ impl Stripe {
         (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
     }
 
-    /// Queues work.
     pub(in super::super) fn join(&mut self, work: Attachment) {
         assert!(!(work.is_answered && work.lacks_intent), "I3: no answer before the intent");
         assert!(

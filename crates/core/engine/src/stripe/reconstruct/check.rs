@@ -38,7 +38,6 @@ impl Check {
         self.rot.iter().any(|rot| rot.fate == Fate::Unverified)
     }
 
-    /// Sectors of a slot that are wrong.
     pub(super) fn wrong(&self, slot: Slot) -> SectorSet {
         let rot = self.rot.iter().filter(|rot| rot.slot == slot);
         rot.fold(SectorSet::EMPTY, |set, rot| set.union(rot.set))

@@ -23,7 +23,6 @@
 
 use super::super::plan::Need;
 
-/// The phase of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Reading the columns that it needs.

@@ -25,7 +25,6 @@ pub(in super::super) struct Want {
     pub(in super::super) insists: bool,
 }
 
-/// The origin of a read.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Origin {
     Client(Want),
@@ -104,7 +103,6 @@ pub(super) struct Read {
 /// The progress of background work.
 #[derive(Debug, Default)]
 pub(super) struct WorkState {
-    /// Sectors that differ.
     pub(super) found: Difference,
     /// Sectors to write, by slot.
     pub(super) targets: SmallVec<[(Slot, SectorSet); 2]>,
@@ -176,7 +174,6 @@ impl Read {
         self.column(slot).valid.contains(self.window)
     }
 
-    /// The slots that are to be written.
     pub(super) fn target_slots(&self) -> impl Iterator<Item = Slot> {
         self.work.targets.iter().map(|(slot, _)| *slot)
     }

@@ -86,7 +86,6 @@ pub(super) enum Admission {
 pub(super) enum Width {
     /// Every data column whole.
     Full,
-    /// A part.
     Part,
 }
 

@@ -54,7 +54,6 @@ pub(in super::super) struct Facts {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Action {
-    /// Wait for an event.
     #[default]
     Wait,
     /// Let shards write where bits are durable.

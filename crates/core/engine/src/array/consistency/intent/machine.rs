@@ -153,7 +153,6 @@ impl Intent {
         IntentView { bitmap, open: Arc::clone(&self.open), revocation, is_lockless, unsynced }
     }
 
-    /// Sectors of its area on a member.
     pub(in super::super) fn area_sectors(&self) -> u64 {
         self.head.area_sectors()
     }

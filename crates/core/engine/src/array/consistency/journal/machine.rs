@@ -108,7 +108,6 @@ impl Journal {
         self.member
     }
 
-    /// The tail for the next superblocks.
     pub(in super::super) fn next_tail(&self) -> u64 {
         self.next_tail
     }

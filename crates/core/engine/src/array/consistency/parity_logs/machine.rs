@@ -25,7 +25,6 @@ type Ticket = (ShardIndex, LogTicket);
 /// The content of a log's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
-    /// Unknown bytes.
     Unknown,
     /// No record: no server believes it.
     Nothing,
@@ -121,7 +120,6 @@ impl Log {
     }
 }
 
-/// Sectors of a record.
 fn sectors_of(entries: &[LoggedEntry]) -> u64 {
     let bytes: u64 = entries.iter().map(|one| u64::from(one.entry.parity_bytes)).sum();
     PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
