@@ -187,8 +187,8 @@ pub enum Notice {
         /// The cause.
         cause: Cause,
     },
-    /// The bitmap file failed a write: the array goes on without it. After a crash a whole resync
-    /// replaces it.
+    /// The bitmap file failed a write: the array goes on without it. After a crash the array is
+    /// resynced as a whole.
     BitmapFileLost {
         /// The file, by its name as a member.
         member: MemberId,

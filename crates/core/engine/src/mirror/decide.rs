@@ -58,33 +58,34 @@ pub(super) struct Facts {
     pub(super) to_mend: bool,
     /// Read: a copy that has not failed can be read.
     pub(super) has_copy: bool,
-    /// Write: superblocks say that its region may be written (I3).
-    pub(super) intent: bool,
     /// Write: superblocks allow writes to its region (I3).
-    pub(super) begun: bool,
+    pub(super) intent: bool,
     /// Write: it has been sent to the copies.
+    pub(super) begun: bool,
+    /// Write: a copy has it.
     pub(super) written: bool,
-    pub(super) missed: bool,
     /// Write: a copy that missed it still counts as good.
+    pub(super) missed: bool,
+    /// The array refuses writes, so superblocks record no more losses.
     pub(super) broken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// An event will come.
     Wait,
-    Lock,
     /// Lock the range.
+    Lock,
+    /// Read the chosen copy.
     Read,
     /// Begin again, in two parts.
     Halve,
-    /// Write the copies that failed from what was read.
-    Mend,
     /// Write the copies that failed from the payload.
+    Mend,
+    /// Write every copy.
     Write,
-    /// Answer: done.
+    /// Answer: success.
     Finish,
-    /// Answer: impossible.
+    /// Answer: failure.
     Refuse,
 }
 

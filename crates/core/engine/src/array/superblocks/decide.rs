@@ -66,7 +66,7 @@ pub(in crate::array) enum Action {
     OpenGate,
     /// Let no write begin, until superblocks have turned clean.
     CloseGate,
-    /// Let no write begin until superblocks have turned clean.
+    /// Write superblocks without the absent members.
     RecordAbsent,
     /// Write the last update once more.
     SayAgain,
