@@ -131,7 +131,6 @@ fn array_that_tears(level: Level, slots: u16) -> Array {
     Array::new(ArraySetup { superblocks_tear: true, ..setup(level, slots, |_| u64::MAX) })
 }
 
-/// The array's effects, by kind.
 pub(crate) struct Asked {
     pub(crate) superblocks: Vec<(MemberId, std::sync::Arc<SuperblockState>)>,
     pub(crate) flushes: Vec<MemberId>,

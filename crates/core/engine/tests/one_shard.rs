@@ -16,7 +16,6 @@ use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A shard, and its effects.
 struct Driver {
     shard: Shard,
     view: Arc<ArrayView>,

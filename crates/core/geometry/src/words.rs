@@ -56,7 +56,6 @@ const PARITY_WORDS: [(&str, u32); 6] = [
     ("parity-last", PARITY_LAST),
 ];
 
-/// The layouts of raid6 alone.
 const RAID6_WORDS: [(&str, u32); 8] = [
     ("ddf-zero-restart", DDF_ZERO_RESTART),
     ("ddf-N-restart", DDF_N_RESTART),

@@ -17,7 +17,6 @@ pub(super) struct ArrayFacts {
     /// The shards' view is out of date.
     pub(super) unpublished: bool,
     pub(super) writes: Writes,
-    /// The activity in durable superblocks.
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
     pub(super) stopping: bool,

@@ -82,7 +82,6 @@ impl Array {
         (consistency, ground(setup, roster, superblocks, caches, *condition), out)
     }
 
-    /// The state that jobs read.
     pub(super) fn ground(&self) -> Ground<'_> {
         let Self { setup, roster, condition, .. } = self;
         let may_save = !condition.read_only

@@ -28,7 +28,6 @@ pub(super) struct Gatekeeper {
     delay_ms: u64,
     shards: u16,
     epoch: u64,
-    /// A shard waits for the gate.
     write_wanted: bool,
     next_look: Option<Instant>,
     /// Shards that have not yet reported their activity; none if no shard was asked.

@@ -40,12 +40,10 @@ pub(super) enum Turn {
     Stop,
 }
 
-/// The activity in durable superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// No redundancy: superblocks record no activity.
+    /// The level has no redundancy.
     NotKept,
-    /// No write is in flight.
     #[default]
     Clean,
     /// Writes may be in flight.
@@ -65,12 +63,10 @@ pub(super) enum FlushPurpose {
     Logs,
 }
 
-/// Whether writes may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Writes {
     #[default]
     Allowed,
-    /// The array was opened read-only.
     ReadOnly,
     /// More members are lost than the level bears.
     Broken,
@@ -79,7 +75,6 @@ pub(super) enum Writes {
 /// The gate's progress from open to closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Closing {
-    /// It stays open or closed.
     #[default]
     No,
     /// Shards still have writes under way.
@@ -91,12 +86,10 @@ pub(super) enum Closing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Around {
     pub(super) writes: Writes,
-    /// The activity in durable superblocks.
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
     /// Superblocks may be written: no update is under way, nor the flush before they turn clean.
     pub(super) superblocks_free: bool,
-    /// No flush is under way.
     pub(super) caches_free: bool,
     /// A member is out, and no durable superblock says so.
     pub(super) unrecorded: bool,

@@ -40,7 +40,6 @@ impl Outbox {
         self.is_unpublished |= is_news;
     }
 
-    /// Asks for a new view.
     pub(super) fn publish(&mut self) {
         self.is_unpublished = true;
     }
@@ -49,7 +48,6 @@ impl Outbox {
         self.is_unpublished
     }
 
-    /// The new view is out.
     pub(super) fn is_published(&mut self) {
         self.is_unpublished = false;
     }

@@ -59,7 +59,6 @@ impl Count {
     }
 }
 
-/// The read errors of all members.
 #[derive(Debug)]
 pub(super) struct Errors {
     pub(super) limit: ReadErrorLimit,

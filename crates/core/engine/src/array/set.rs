@@ -1,6 +1,5 @@
 //! A small ordered set that keeps its memory: a flush must not allocate each time.
 
-/// A set as a sorted list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Set<T>(Vec<T>);
 

@@ -54,15 +54,12 @@ const CALM_MS: u64 = 60_000;
 /// Without figures of siblings, the limit is `min_ms` and this part of it more: a half.
 const LONE_PART: u64 = 2;
 
-/// Older figures do not count.
 const FRESH_MS: u64 = 2000;
 
 pub(super) const MS: u64 = 1_000_000;
 
-/// The measurements of one member.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// The smoothed mean, and its time.
     mean_ns: Option<(u64, Instant)>,
     /// By shard: the reported age of its oldest request in flight.
     oldest: BTreeMap<ShardIndex, u64>,

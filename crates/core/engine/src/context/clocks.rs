@@ -21,7 +21,7 @@ use crate::array::ArrayView;
 use crate::effect::{MemberOperation, Pace, SlowMembers};
 use crate::ids::IoId;
 
-/// Between two reports.
+/// Time between two reports.
 const REPORT_MS: u64 = 50;
 
 /// Between two probes of a member that sits out.
@@ -30,7 +30,6 @@ const PROBE_MS: u64 = 100;
 /// Sectors of a probe, at most; the same on every disk with sectors of 4 KiB.
 pub(crate) const PROBE_SECTORS: u32 = 8;
 
-/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
     since: Instant,
@@ -48,7 +47,6 @@ impl Stamp {
     }
 }
 
-/// The latencies of a slot's member.
 #[derive(Clone, Copy, Debug, Default)]
 struct Latencies {
     completed: u32,

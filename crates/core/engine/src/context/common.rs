@@ -66,7 +66,6 @@ pub(crate) struct Common {
     wanted: Option<Bits>,
     /// Bits under which writes began since the array's last query.
     touched: Option<Bits>,
-    /// Clients' trims, for a lockless bitmap.
     trims: Trims,
     /// Bits were taken back, and the array does not know yet that earlier writes have ended.
     undrained: Option<(BitmapId, u64)>,
@@ -185,7 +184,6 @@ impl Common {
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
     }
 
-    /// A request has ended.
     #[inline]
     pub(crate) fn note_done(&mut self, done: &MemberIoDone) {
         assert!(self.in_flight > 0, "more results than requests");

@@ -23,7 +23,6 @@ use crate::ids::{IoId, MemberId};
 pub(crate) enum Held {
     /// None, or memory that is never reused.
     Nothing,
-    /// The payload of a client's write.
     Payload(PieceKey),
     /// The blocks of a batch, and its payloads: by the frame's number.
     Frame(u32),
@@ -82,7 +81,6 @@ impl Gone {
         gone
     }
 
-    /// Whether no member left.
     pub(crate) fn is_none(&self) -> bool {
         self.members.is_empty() && self.replacements.is_empty()
     }

@@ -25,7 +25,6 @@ use crate::ids::{IoId, MemberId};
 /// families are those of a [`crate::slab::Slab`], which counts uses up to 2^31.
 const OF_REPLACEMENT: u64 = 1 << 63;
 
-/// Both writes, and their results.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     slot: Slot,

@@ -2,7 +2,6 @@
 
 use braid_geometry::{MemberSector, Slot};
 
-/// Members' loads, by slot.
 #[derive(Debug)]
 pub(super) struct Loads(Box<[Load]>);
 

@@ -25,7 +25,6 @@ use crate::work::{self, Purpose};
 pub(super) struct Extent {
     pub(super) key: PieceKey,
     pub(super) piece: Piece,
-    /// Sectors into the piece.
     pub(super) done: u32,
     pub(super) sectors: u32,
 }
@@ -79,7 +78,6 @@ impl Work {
     }
 }
 
-/// The owner of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Work(LockKey),
@@ -311,7 +309,6 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Takes a comparison back.
     pub(crate) fn handle_computation_done(
         &mut self,
         common: &mut Common,

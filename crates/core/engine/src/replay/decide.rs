@@ -7,9 +7,7 @@ pub(super) enum Phase {
     Compute,
     Write,
     Flush,
-    /// Superblocks are written: clean.
     Record,
-    /// Logs are made void.
     Void,
     Done,
 }
@@ -36,11 +34,9 @@ impl Count {
 #[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
 pub(super) struct Facts {
     pub(super) phase: Phase,
-    /// A request has no answer yet.
     pub(super) is_pending: bool,
     /// A write, a flush, a superblock or a log failed.
     pub(super) has_failed: bool,
-    /// A step is left to begin.
     pub(super) has_step: bool,
     /// A read of more than one sector failed.
     pub(super) may_split: bool,

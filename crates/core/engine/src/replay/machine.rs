@@ -229,7 +229,6 @@ pub enum Failed {
     Log,
 }
 
-/// A column's state in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Asked,

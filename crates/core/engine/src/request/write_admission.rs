@@ -32,7 +32,6 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// The writes that are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admitted {
     Shared(usize),

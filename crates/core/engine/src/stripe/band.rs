@@ -30,7 +30,6 @@ pub(super) struct BandKey(pub(super) u64);
 pub(super) struct Band {
     pub(super) key: BandKey,
     pub(super) row: ChunkRow,
-    /// First sector on every member.
     pub(super) start: MemberSector,
     chunk_sectors: u32,
     offset_in_chunk: u32,
@@ -99,7 +98,6 @@ pub(super) struct Attachment {
     pub(super) request: RequestId,
     pub(super) want: Want,
     pub(super) run: Run,
-    /// The client has its answer already.
     pub(super) is_answered: bool,
     /// Superblocks do not yet say that its region may be written (I3).
     pub(super) lacks_intent: bool,
@@ -226,7 +224,6 @@ pub(super) struct Bands<'a> {
 }
 
 impl<'a> Bands<'a> {
-    /// Bands of sectors `from..to` of `piece`.
     pub(super) fn new(
         geometry: &'a StripeGeometry,
         unit_sectors: u32,

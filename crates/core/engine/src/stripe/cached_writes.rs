@@ -31,7 +31,6 @@ use crate::ids::CachedWriteId;
 #[derive(Clone, Copy, Debug, Default)]
 struct CachedWrite {
     blocks: u32,
-    /// Queued parts of it.
     parts: u32,
 }
 

@@ -33,7 +33,6 @@ use crate::request::Piece;
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     inconsistent: BTreeSet<BandKey>,
-    /// Array sectors.
     lost: RangeSet<u64>,
 }
 

@@ -7,7 +7,6 @@ use crate::context::PieceKey;
 use crate::request::Piece;
 use crate::sectors::Extent;
 
-/// The owner of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoOwner {
     Column(ColumnIo),

@@ -53,7 +53,6 @@ pub(super) struct Known<'a> {
     pub(super) touched: SectorSet,
     /// Sectors that are in the column's block.
     pub(super) valid: SectorSet,
-    /// Sectors that could not be read.
     pub(super) unreadable: SectorSet,
     /// Reads sectors even if the member's bad-block log names them.
     pub(super) tries_named: bool,

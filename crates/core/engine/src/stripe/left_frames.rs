@@ -11,7 +11,6 @@ pub(super) struct LeftFrames(BTreeMap<u32, LeftFrame>);
 
 #[derive(Debug)]
 struct LeftFrame {
-    /// Requests that have not ended.
     out: u32,
     /// Payloads that these requests write from.
     payloads: Vec<PieceKey>,

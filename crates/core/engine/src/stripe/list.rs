@@ -31,7 +31,6 @@ impl Links {
     }
 }
 
-/// First and last of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     first: u32,

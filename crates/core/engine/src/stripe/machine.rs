@@ -332,7 +332,6 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Whether answered sectors were lost.
     pub(crate) fn has_lost(&self) -> bool {
         self.damage.has_lost()
     }

@@ -41,7 +41,6 @@ type Few<T> = SmallVec<[T; COLUMNS]>;
 pub(super) struct ColumnFacts {
     /// Sectors that its member can be asked for.
     pub(super) readable: SectorSet,
-    /// Its member takes writes.
     pub(super) writable: bool,
     /// Where its old content is in memory.
     pub(super) loaded: SectorSet,
@@ -69,7 +68,6 @@ impl ColumnFacts {
     }
 }
 
-/// Everything a plan depends on.
 #[derive(Clone, Debug)]
 pub(super) struct StripeFacts {
     pub(super) window: SectorSet,
@@ -134,7 +132,6 @@ pub(super) enum Need {
     Impossible,
 }
 
-/// How new parity is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Method {
     /// Not at all: a read, or no parity column takes writes.
@@ -284,7 +281,6 @@ impl Planner {
         Self { facts: StripeFacts::blank(), rcw: Plan::blank(), rmw: Plan::blank(), chosen: None }
     }
 
-    /// Forgets the plan.
     pub(super) fn clear(&mut self) {
         self.chosen = None;
     }

@@ -33,7 +33,6 @@ use super::batch::Stripe;
 use super::index::Index;
 use super::list::{Links, List};
 
-/// The use of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Usage {
     Blank,

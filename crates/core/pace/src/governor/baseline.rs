@@ -26,7 +26,6 @@ const WELL_KNOWN: u64 = 200;
 /// Requests like those of the baseline.
 const SAME: (Ordering, Ordering) = (Ordering::Equal, Ordering::Equal);
 
-/// Requests, and their time.
 #[derive(Clone, Debug, Default)]
 struct Lot {
     latencies: Latencies,
@@ -50,7 +49,6 @@ impl Lot {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Baseline {
-    /// Gathered and not yet weighed.
     gathered: Lot,
     now: Lot,
     before: Lot,

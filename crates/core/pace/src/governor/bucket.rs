@@ -39,7 +39,6 @@ impl Bucket {
         self.tokens = self.tokens.max(0);
     }
 
-    /// Whole bytes in the bucket.
     pub(super) fn bytes(&self) -> u64 {
         u64::try_from(self.tokens.max(0) / SECOND).unwrap_or(u64::MAX)
     }

@@ -26,7 +26,6 @@ const SAVED_NS: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     bytes: u64,
-    /// Byte-nanoseconds.
     credit: i128,
     /// Byte-nanoseconds since [`Flight::take_used`].
     used: u128,

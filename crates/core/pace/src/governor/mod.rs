@@ -272,9 +272,9 @@ struct Probe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hurry {
     May,
-    /// The next probe is.
+    /// The next probe is hurried.
     Hurried,
-    /// The last one was.
+    /// The last probe was hurried.
     Spent,
 }
 

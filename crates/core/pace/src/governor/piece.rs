@@ -41,7 +41,6 @@ const ROOMY_PIECES: u64 = 4;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Piece {
-    /// How often the window is halved.
     halvings: u32,
     /// Begin and size of the piece that is alone in flight.
     alone: Option<(u64, u64)>,

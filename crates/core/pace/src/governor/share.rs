@@ -37,7 +37,6 @@
 const EARNED_PERMILLE: i64 = 8;
 /// The cost of each request beyond the target.
 const COST: i64 = 1000;
-/// The most credit.
 const CREDIT_MAX: i64 = 3 * COST;
 /// Credit from which the allowance grows.
 const CREDIT_TO_GROW: i64 = CREDIT_MAX / 2;
@@ -67,7 +66,6 @@ pub(super) struct Share {
     budget: i64,
     /// Requests since the last one beyond.
     clean: u64,
-    /// Cuts in a row.
     cuts: usize,
     /// Slices that still feel the bytes in flight before the last cut.
     draining: u64,
@@ -89,7 +87,6 @@ impl Share {
         }
     }
 
-    /// Sets other bounds.
     pub(super) fn set(&mut self, least_bytes: u64, most_bytes: u64) {
         (self.least_bytes, self.most_bytes) = (least_bytes, most_bytes);
         self.allowance_bytes = self.allowance_bytes.clamp(least_bytes, most_bytes);

@@ -191,7 +191,6 @@ impl Bench {
         bench
     }
 
-    /// Changes clients' load.
     pub(crate) fn load(&mut self, load: Load) {
         self.load = load;
         self.epoch += 1;

@@ -80,7 +80,6 @@ impl std::fmt::Debug for ColumnSet {
 }
 
 impl Column {
-    /// The number of possible columns.
     pub(super) const COUNT: usize = COLUMNS;
 
     /// Every possible column of a stripe, by [`Column::index`].

@@ -14,7 +14,6 @@ pub(in crate::array) enum Stage {
 /// A round in which every shard brings its acknowledged writes to the members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Round {
-    /// No round has begun.
     #[default]
     None,
     UnderWay,
@@ -41,7 +40,6 @@ pub(in crate::array) enum Action {
     Wait,
     /// Flush again, without the member that failed.
     FlushAgain,
-    /// Answer the clients of the flush.
     Answer,
     /// Write superblocks that say clean.
     TurnClean,
@@ -62,7 +60,6 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
     settle(facts, around).map(|action| (Turn::Settle, action)).or_else(|| begin(facts, around))
 }
 
-/// Uses ended flushes.
 fn settle(facts: &Facts, around: &Around) -> Option<Action> {
     let flush_again = around.unrecorded && around.writes != Writes::Broken;
     match facts.stage {

@@ -65,7 +65,6 @@ enum Stage {
 pub(super) struct BitmapChange {
     stage: Stage,
     names: Option<bool>,
-    /// The newest bitmap's name.
     newest: BitmapId,
 }
 
@@ -95,7 +94,6 @@ impl BitmapChange {
         matches!(self.stage, Stage::ToBeLeft(_))
     }
 
-    /// It has not begun.
     pub(super) fn is_wanted(&self) -> bool {
         matches!(self.stage, Stage::Wanted(_))
     }

@@ -16,7 +16,6 @@ pub(in crate::array) struct Ground<'a> {
     pub(in crate::array) shards: u16,
     /// The event count of superblocks, or of the update in flight.
     pub(in crate::array) events: u64,
-    /// The activity in durable superblocks.
     pub(in crate::array) on_disk: Activity,
     /// Redundancy agrees below this.
     pub(in crate::array) resync_offset: u64,

@@ -32,7 +32,6 @@ use braid_ondisk::LogPlace;
 use crate::array::setup::JournalSetup;
 use crate::ids::MemberId;
 
-/// The logs after the change.
 #[derive(Clone, Debug)]
 pub(super) enum LogWish {
     Logs(BTreeMap<MemberId, LogPlace>),
@@ -58,7 +57,6 @@ pub(super) enum LogChange {
     Left,
 }
 
-/// The progress, for the array's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Changing {
     #[default]

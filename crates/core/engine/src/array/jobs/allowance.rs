@@ -50,7 +50,6 @@ impl JobFlow {
     }
 }
 
-/// The rest of the allowance.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     /// `None` without a driver that sets it: then there is no limit.

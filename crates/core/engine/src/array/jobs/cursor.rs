@@ -33,7 +33,6 @@ impl Cursor {
         }
     }
 
-    /// A run that came back undone.
     pub(super) fn to_repeat(&self) -> Option<Run> {
         let (&start, &end) = self.again.first_key_value()?;
         Some(Run { start, end })

@@ -20,9 +20,7 @@
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
-    /// A job is due, and allowed.
     pub(in super::super) is_due: bool,
-    /// A job exists.
     pub(in super::super) is_there: bool,
     /// The job is still the due one, and allowed.
     pub(in super::super) goes_on: bool,
@@ -49,7 +47,6 @@ pub(in super::super) struct Facts {
 pub(in super::super) enum Action {
     #[default]
     Wait,
-    /// Begin the due job.
     Begin,
     Ask,
     /// Flush members, and have superblocks record the job's progress.

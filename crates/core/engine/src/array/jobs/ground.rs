@@ -6,7 +6,6 @@ use braid_ondisk::Bits;
 use crate::array::roster::Roster;
 use crate::request::Regions;
 
-/// The array's state that jobs read.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Ground<'a> {
     pub(in super::super) geometry: &'a Geometry,

@@ -24,12 +24,10 @@ const WORKS_MAX: usize = 128;
 /// A job reports each such part of its way: a fifth, as md's monitor does.
 pub(super) const PARTS: u64 = 5;
 
-/// The unit of the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
     /// Sectors of each member, by bands.
     Bands,
-    /// Sectors of the array.
     Array,
     /// Sectors of the member in this slot.
     Member(Slot),
@@ -43,7 +41,6 @@ pub(super) struct Out {
     pub(super) class: Class,
 }
 
-/// The progress of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Saving {
     No,
@@ -78,7 +75,6 @@ pub(super) struct Job {
     /// Its end was saved.
     pub(super) is_saved_whole: bool,
     pub(super) save_at: Instant,
-    /// When undone work is repeated.
     pub(super) repeat_at: Option<Instant>,
     pub(super) differing: u64,
     pub(super) written: u64,
@@ -99,7 +95,6 @@ pub(super) struct Job {
     /// Ranges that could not be made, and that logs name or are about to; or named, before a client
     /// wrote them.
     pub(super) marked: BTreeMap<MemberId, BadBlocks>,
-    /// Findings that were reported.
     pub(super) told: u32,
     /// Parts of its way whose end was reported.
     pub(super) passed: u64,

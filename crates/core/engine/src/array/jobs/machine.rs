@@ -69,7 +69,7 @@ pub(in super::super) enum Saved {
     },
     /// These members are up to date below this offset; `u64::MAX` for everywhere.
     Recovery(SmallVec<[MemberId; 2]>, u64),
-    /// The same for replacements.
+    /// Like `Recovery`, for replacements.
     Replacement(SmallVec<[MemberId; 2]>, u64),
 }
 
@@ -206,7 +206,6 @@ impl Jobs {
         self.job.as_ref().is_some_and(|job| job.is_quiet)
     }
 
-    /// Whether a job must begin.
     pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
         let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
         // Until superblocks say that a member is out, shards see it instead of the member that

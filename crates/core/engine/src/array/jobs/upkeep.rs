@@ -17,7 +17,6 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) replaces: bool,
     /// A bad-block log differs from its wanted content, and may be written.
     pub(in crate::array) log_due: bool,
-    /// A log write is in flight.
     pub(in crate::array) log_out: bool,
     pub(in crate::array) job_flush: bool,
     pub(in crate::array) job: JobAction,

@@ -7,7 +7,6 @@ use crate::array::order::{Activity, Around, Closing, Turn};
 /// The progress of an update of superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Stage {
-    /// No update is in flight.
     #[default]
     Free,
     /// The update waits: members' bitmaps must first have its event count, or new members an empty
@@ -38,7 +37,6 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) said_once: bool,
     /// A job has moved an offset, or a newcomer has failed, and no superblock records it yet.
     pub(in crate::array) unsaved: bool,
-    /// A shard waits for the gate.
     pub(in crate::array) write_wanted: bool,
     /// Writes in flight in shards wait for others that wait for the gate.
     pub(in crate::array) held_up: bool,

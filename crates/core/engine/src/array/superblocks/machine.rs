@@ -34,7 +34,6 @@ pub(in crate::array) enum Why {
     Again,
 }
 
-/// A member's turn in an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     First,
@@ -88,7 +87,6 @@ pub(in crate::array) struct Telling {
     /// Bad-block logs that were written, and whether each names any range.
     pub(in crate::array) bad_blocks: Arc<[(MemberId, bool)]>,
     pub(in crate::array) consistency: Said,
-    /// [`Outbox::changes`].
     pub(in crate::array) changes: u64,
 }
 
@@ -119,7 +117,6 @@ pub(in crate::array) struct Superblocks {
     /// The content of every member's superblock, after the first update of this run.
     told: Option<Arc<SuperblockState>>,
     events: Events,
-    /// The activity in durable superblocks.
     on_disk: Activity,
     update: Option<Update>,
     /// Superblocks take more than one sector, so that a power cut can tear them.
@@ -236,7 +233,6 @@ impl Superblocks {
         }
     }
 
-    /// A member's superblock write has ended.
     pub(in crate::array) fn is_written(&mut self, member: MemberId) {
         let update = self.update.as_mut().expect("superblocks are being written");
         assert!(update.missing.remove(&member), "this superblock was not asked for");

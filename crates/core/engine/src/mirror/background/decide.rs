@@ -19,7 +19,6 @@
 
 use super::super::decide::Range;
 
-/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Read,
@@ -50,7 +49,6 @@ pub(super) struct Facts {
     pub(super) left: bool,
     pub(super) range: Range,
     pub(super) phase: Phase,
-    /// Only meaningful in [`Phase::Read`].
     pub(super) copies: Copies,
     /// Wrong copies have been written, and not read since. Only meaningful in [`Phase::Written`].
     pub(super) to_look: bool,
@@ -60,13 +58,11 @@ pub(super) struct Facts {
 pub(super) enum Action {
     Wait,
     Lock,
-    /// Read the lacking copies.
     Read,
     /// End, to be repeated by the job: then with other blocks.
     LeaveOff,
     /// Begin again with half of the run.
     Halve,
-    /// The run cannot be made.
     Refuse,
     Compare,
     /// Write the copies that differ or lack data, if any do.

@@ -42,13 +42,11 @@ enum State {
     Unread,
     /// Its block holds the member's data.
     Read,
-    /// It could not be read.
     Failed(FaultKind),
 }
 
 #[derive(Debug)]
 struct Place {
-    /// None while it is free.
     work: Option<Work>,
     /// First sector of the run, and its length.
     at: u64,

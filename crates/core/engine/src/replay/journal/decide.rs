@@ -10,7 +10,6 @@ pub(super) enum Phase {
     Make,
     Keep,
     Seal,
-    /// The first meta block is written.
     Commit,
     Load,
     Write,
@@ -32,7 +31,6 @@ pub(super) enum Job {
 #[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
 pub(super) struct Facts {
     pub(super) phase: Phase,
-    /// A request has no answer yet.
     pub(super) is_pending: bool,
     /// A failure that redundancy does not make up for.
     pub(super) has_failed: bool,

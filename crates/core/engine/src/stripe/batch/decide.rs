@@ -51,12 +51,10 @@ use super::stripe::Phase;
 pub(in super::super) struct Facts {
     pub(super) phase: Phase,
     pub(super) queued: bool,
-    /// Only meaningful in [`Phase::Ready`].
     pub(super) admission: Admission,
     /// Requests or computations are in flight; or, once the batch has begun, copies from its
     /// payloads.
     pub(super) outstanding: bool,
-    /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
     /// Only meaningful in [`Phase::Fill`]: a member left while it was being read, and may still
     /// write to the frame.
@@ -81,13 +79,10 @@ pub(in super::super) struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Action {
     Wait,
-    /// Free the stripe.
     Release,
     /// Queue the stripe: it may not begin yet.
     PutOff(Admission),
-    /// Wait for memory.
     StandInLine,
-    /// Begin the next batch.
     Begin,
     /// Read missing sectors.
     Read,
@@ -100,7 +95,6 @@ pub(in super::super) enum Action {
     /// Make background work give the band up.
     TakeBand,
     Log,
-    /// Write dirty sectors.
     Write,
     /// Wait until superblocks record the loss of a member.
     AwaitRecord,

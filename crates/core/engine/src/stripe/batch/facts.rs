@@ -23,15 +23,10 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) is_synced: bool,
     /// No write to the band was interrupted.
     pub(in super::super) is_consistent: bool,
-    /// When its next batch may begin.
     pub(in super::super) admission: Admission,
-    /// See [`Facts::intent`].
     pub(in super::super) intent: bool,
-    /// See [`Facts::memory`].
     pub(in super::super) memory: bool,
-    /// See [`Facts::read`].
     pub(in super::super) read: bool,
-    /// See [`Facts::read_idly`].
     pub(in super::super) read_idly: bool,
 }
 

@@ -26,7 +26,6 @@ const QUEUE_KEPT: usize = 16;
 /// Queued writes behind the batch that are searched for one that a later write covers.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
 
-/// The phase of a stripe's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Phase {
     /// Between batches.
@@ -35,7 +34,6 @@ pub(in super::super) enum Phase {
     Fill,
     /// Copies and parity are being computed.
     Compute,
-    /// Members are being written.
     Write,
     /// Written, but a member missed it, and no superblock records that yet.
     AwaitRecord,
@@ -144,7 +142,6 @@ pub(in super::super) struct Stripe {
     pub(super) rows: Vec<JournalRow>,
     /// Member requests and computations in flight.
     pub(super) outstanding: u32,
-    /// Copies from its payloads in flight.
     pub(super) copies: u32,
     /// A member left while the batch was reading it, and may still fill a block of the frame.
     pub(super) is_left: bool,
@@ -203,7 +200,6 @@ impl Stripe {
         self.columns.fill(Column::EMPTY);
     }
 
-    /// Removes it from its band.
     pub(in super::super) fn leave_band(&mut self) -> BandKey {
         assert!(self.queue.is_empty() && self.batch.is_none(), "a band with work has its stripe");
         // Stripes are never freed, so free the memory of a long queue.

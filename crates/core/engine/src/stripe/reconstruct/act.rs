@@ -257,7 +257,6 @@ impl Reconstruct {
         }
     }
 
-    /// Ends a read.
     fn end(&mut self, around: &mut Around<'_>, place: u32, end: End) {
         let origin = self.let_go(place);
         by_kind!(origin, kind => kind.end(self, around, place, end));

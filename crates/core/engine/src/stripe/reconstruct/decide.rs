@@ -69,11 +69,9 @@ pub(super) struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Wait,
-    /// Free the read's place.
     Release,
     /// Rewrite unreadable sectors.
     Repair,
-    /// Read missing sectors.
     Read,
     /// Solve, and copy out.
     Compute,

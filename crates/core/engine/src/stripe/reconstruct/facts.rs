@@ -11,7 +11,6 @@ use super::machine::Around;
 use super::read::{Column, Origin, Read};
 
 impl Origin {
-    /// The properties of its kind.
     #[inline]
     pub(super) fn nature(&self) -> Nature {
         by_kind!(self, kind => kind.nature())

@@ -35,7 +35,6 @@ pub(super) struct Nature {
     pub(super) repairs: bool,
     /// It fills members, and can leave out a member that sits out.
     pub(super) fills: bool,
-    /// It writes to replacements.
     pub(super) copies: bool,
     /// It reads a range block by block after a medium error.
     pub(super) reads_in_parts: bool,
@@ -89,7 +88,6 @@ pub(super) trait Kind {
     fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End);
 }
 
-/// How a read ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
     /// Its bytes are in memory, and written.

@@ -76,7 +76,6 @@ impl Around<'_> {
     }
 }
 
-/// The reconstructing reads of one shard.
 #[derive(Debug)]
 pub(in super::super) struct Reconstruct {
     pub(super) geometry: StripeGeometry,
@@ -220,7 +219,6 @@ impl Reconstruct {
         self.kept_out.iter().any(|(band, ..)| band.key == key)
     }
 
-    /// The next outcome, in order.
     pub(in super::super) fn poll(&mut self) -> Option<Outcome> {
         self.outcomes.pop_front()
     }

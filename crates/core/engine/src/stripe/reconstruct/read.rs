@@ -60,12 +60,9 @@ impl Origin {
     }
 }
 
-/// One slot's part of a read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Column {
-    /// Requests in flight with its member.
     pub(super) out: u32,
-    /// Sectors that the client wants.
     pub(super) touched: SectorSet,
     /// Sectors of the block that hold what the member holds, or would hold if it could be read.
     pub(super) valid: SectorSet,
@@ -76,7 +73,6 @@ pub(super) struct Column {
 /// One read, or the place for one.
 #[derive(Debug)]
 pub(super) struct Read {
-    /// `None` while the place is free.
     pub(super) band: Option<Band>,
     pub(super) map: RowMap,
     /// `None` once it is answered or abandoned.
@@ -91,7 +87,6 @@ pub(super) struct Read {
     pub(super) window: SectorSet,
     /// The sector of the stripe unit at which its blocks begin.
     pub(super) shift_sectors: u32,
-    /// Member requests and computations in flight.
     pub(super) outstanding: u32,
     /// Requests at members that have left, which may still access its blocks.
     pub(super) left: u32,
@@ -108,13 +103,11 @@ pub(super) struct WorkState {
     pub(super) targets: SmallVec<[(Slot, SectorSet); 2]>,
     /// Wrong columns were computed again.
     pub(super) is_remade: bool,
-    /// Sectors that members have taken.
     pub(super) written: u32,
     /// A member did not take a write.
     pub(super) is_missed: bool,
     /// Some of it cannot be computed; that is reported.
     pub(super) is_unmade: bool,
-    /// The state of a comparison.
     pub(super) check: Check,
 }
 

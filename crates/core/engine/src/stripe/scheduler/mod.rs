@@ -84,7 +84,6 @@ pub(super) enum Admission {
 /// How much of its stripe a batch writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// Every data column whole.
     Full,
     Part,
 }
@@ -202,7 +201,6 @@ impl Scheduler {
         }
     }
 
-    /// Makes room for this many stripes.
     pub(super) fn grow(&mut self, stripes: usize) {
         if self.standings.len() < stripes {
             self.standings.resize(stripes, Standing::NEW);

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Work with all its properties.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     full: bool,

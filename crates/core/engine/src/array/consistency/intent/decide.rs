@@ -20,12 +20,12 @@
 /// The progress of a sweep: the search for bits that no write needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Sweep {
-    /// There is none.
+    /// No sweep runs.
     #[default]
     Rest,
     /// Shards say where they wrote since the last one.
     Asking,
-    /// They have said so.
+    /// Shards have answered.
     Asked,
     /// Shards finish what they began under bits that are closing.
     Draining,
@@ -44,7 +44,6 @@ pub(in super::super) struct Facts {
     /// there.
     pub(in super::super) is_due: bool,
     pub(in super::super) sweep: Sweep,
-    /// The next sweep is due.
     pub(in super::super) is_time: bool,
     /// Every member is up to date, and superblocks record every loss.
     pub(in super::super) may_clear: bool,
@@ -58,13 +57,11 @@ pub(in crate::array) enum Action {
     Wait,
     /// Let shards write where bits are durable.
     Open,
-    /// Have members write their bitmaps.
     Write,
     /// Ask shards for the bits that they touched.
     Ask,
     /// Close bits that no write needed.
     Revoke,
-    /// Flush members, before bits are cleared.
     Flush,
     /// No bits can be cleared for now.
     Forget,

@@ -31,7 +31,6 @@ pub(in super::super) struct Ground {
     pub(in super::super) takes_writes: bool,
     /// The array stops, and superblocks say clean.
     pub(in super::super) is_over: bool,
-    /// Redundancy agrees below this.
     pub(in super::super) resync_offset: u64,
 }
 
@@ -94,7 +93,6 @@ pub(in super::super) struct Intent {
     /// How often bits were taken back from shards.
     revocation: u64,
     next_sweep: Option<Instant>,
-    /// The marks of a lockless bitmap.
     lockless: Option<Lockless>,
 }
 

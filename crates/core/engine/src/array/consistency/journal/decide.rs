@@ -28,7 +28,6 @@ pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     /// Superblocks wait for an empty block.
     pub(super) lacks_blank: bool,
-    /// Batches wait.
     pub(super) is_wanted: bool,
     /// The first waiting batch has room.
     pub(super) has_room: bool,

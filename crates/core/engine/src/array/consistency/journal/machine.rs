@@ -158,7 +158,6 @@ impl Journal {
         }
     }
 
-    /// Whether a write is in flight.
     pub(in super::super) fn is_out(&self) -> bool {
         self.out.is_some()
     }

@@ -33,7 +33,6 @@ pub(in super::super) enum Stage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     pub(super) stage: Stage,
-    /// Batches wait.
     pub(super) is_wanted: bool,
     /// The first of them can be logged before a flush.
     pub(super) has_room: bool,

@@ -287,7 +287,6 @@ impl ParityLogs {
         !self.out.is_empty() || !self.blanks.is_empty()
     }
 
-    /// Whether shards must log every write.
     pub(in super::super) fn is_on(&self) -> bool {
         self.is_on
     }
@@ -453,7 +452,6 @@ impl ParityLogs {
         records
     }
 
-    /// A member's log write has ended.
     pub(in super::super) fn is_written(&mut self, member: MemberId, is_well: bool) {
         if let Some(holds) = self.blanks.remove(&member) {
             let log = self.logs.get_mut(&member).expect("it was being made");
