@@ -12,17 +12,17 @@
 //! # A payload's shadow buffer
 //!
 //! A read that goes from a member straight into a payload may be *abandoned*: the member has
-//! stalled, and the range is made from the others. The device may still write the range, at any
-//! later time, so nothing else may. Hence a request has a *shadow buffer* of the same length, which
-//! comes to be when it is first named: what is made instead goes there, at the same place. Offsets
-//! from [`SHADOW_BUFFER`] on name it.
+//! stalled, and the range is made from the others. The device may still write the range at any
+//! later time, so no other request may. Hence a request has a *shadow buffer* of the same length,
+//! which exists from its first use on. The bytes made in place of the abandoned read go there, at
+//! the same place. Offsets from [`SHADOW_BUFFER`] on name it.
 //!
-//! - A range of the shadow buffer is written by computations and reads that were handed out after
-//!   the abandoned one, and never by it [check: a_late_read_changes_no_answer].
-//! - A range is named there at most once in a request's life: what was made for it counts.
-//! - When the request is answered, its good bytes are the shadow buffer's where something was
-//!   written there, and the client's own elsewhere. The client's own stays for as long as something
-//!   may write it.
+//! - Only computations and reads submitted after the abandoned read write to the shadow buffer,
+//!   never that read itself [check: a_late_read_changes_no_answer].
+//! - Each range of it is used at most once in a request's life: its bytes count.
+//! - When the request is answered, the shadow buffer has the good bytes of its written ranges, the
+//!   client's own buffer all others. The client's own stays allocated as long as a member may write
+//!   to it.
 
 use crate::ids::RequestId;
 

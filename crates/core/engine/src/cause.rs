@@ -1,9 +1,8 @@
-//! Why a member failed: what it was asked, where, and what it answered.
+//! The cause of a member's failure: the request, its place, and the answer.
 //!
 //! The executor makes a [`Cause`] when an operation fails and gives it with the result. The machine
-//! goes by the member and the [`FaultKind`](crate::effect::FaultKind): it carries the cause along,
-//! to the notice that says what became of the failure, and decides nothing by where it was and what
-//! was answered [check: a_cause_changes_nothing_but_what_is_said].
+//! decides by the member and the [`FaultKind`](crate::effect::FaultKind) alone. It carries the
+//! cause along to the notice about the failure [check: a_cause_changes_nothing_but_what_is_said].
 
 use crate::ids::MemberId;
 

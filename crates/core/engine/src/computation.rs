@@ -143,7 +143,7 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Q, and P with it if asked for, from every data column.
+    /// Q, and P if wanted, from every data column.
     Generate {
         /// Data columns by exponent.
         sources: Sources,

@@ -70,9 +70,9 @@ counters! {
 counters! {
     /// Counts since the shard was made. They only grow.
     struct Counters {
-        /// Member reads asked for.
+        /// Submitted member reads.
         member_reads,
-        /// Member writes asked for, zeroing included.
+        /// Submitted member writes, zeroing included.
         member_writes,
         /// Extents read straight from one member into the client's payload.
         direct_reads,

@@ -1,4 +1,4 @@
-//! Background work: what no client asked for, and what came of it.
+//! Background work, which no client asked for, and its outcomes.
 //!
 //! A job asks a shard for one band at a time: a stripe unit of every member. The shard orders it
 //! with the client's writes of the same band, takes it on when clients leave room, and answers with

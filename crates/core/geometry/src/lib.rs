@@ -16,9 +16,9 @@
 //!   one place   several copies    data plus P, or P and Q, per chunk row
 //! ```
 //!
-//! Three kinds of sector must never be confused, so each is a type: [`LogicalSector`] (what a
-//! client counts), [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. All
-//! are 512 bytes based.
+//! Three kinds of sector must never be confused, so each is a type: [`LogicalSector`] (as clients
+//! count), [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. All are 512
+//! bytes based.
 //!
 //! Invariants:
 //! * forward and inverse maps agree, and no two logical sectors share a member sector

@@ -209,8 +209,8 @@ impl RowMap {
         match self.data {
             DataOrder::Following { start, ring } => {
                 let slot = start + data_index;
-                // Round once at most; a division is what many loops over columns would spend most
-                // of their time on.
+                // It wraps round once at most; a division would take most of the time of many loops
+                // over columns.
                 Slot(if slot < ring { slot } else { slot - ring })
             }
             DataOrder::Ascending => {

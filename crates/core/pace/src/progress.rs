@@ -40,7 +40,7 @@
 //! Invariants
 //! - Right within 15 % (median) at 25, 50 and 75 % of jobs whose speed changes
 //!   `[check: right_within_15_percent_in_the_median]`.
-//! - No figure is nonsense, whatever comes `[check: nothing_is_said_that_is_not_known]`.
+//! - No input leads to a nonsensical figure `[check: nothing_is_said_that_is_not_known]`.
 //! - A pause changes nothing `[check: a_pause_is_no_time]`.
 //!
 //! Fractions are floats: they steer nothing, and are only added, multiplied and divided (the same

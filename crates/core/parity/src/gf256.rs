@@ -53,8 +53,8 @@ pub static POWERS: [u8; 255] = {
     table
 };
 
-/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. There is none for zero: that entry is 255 and
-/// may not be used.
+/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. Zero has no logarithm: its entry is 255 and
+/// must not be used.
 pub static LOGARITHMS: [u8; 256] = {
     let mut table = [255; 256];
     let mut element: u8 = 1;

@@ -10,8 +10,8 @@
 //! 1 in 256 for each wrong byte; with one cause for both it is not chance at all, and no count of
 //! copies tells.
 //!
-//! Invariants: one that is different among three or more is named, and never another; without a
-//! majority no copy is named (`tests::every_way_in_which_six_copies_can_differ`).
+//! Invariants: of three or more copies a single different one is named, and never another; without
+//! a majority no copy is named (`tests::every_way_in_which_six_copies_can_differ`).
 
 /// The verdict of a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

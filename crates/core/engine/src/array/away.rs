@@ -1,10 +1,9 @@
 //! Members that do not answer: they go *away* for a while, and come back by themselves.
 //!
-//! A member that is slow sits out: it is read around, and takes every write
-//! ([`super::sitting_out`]). One from which nothing has come for longer holds every write up. It is
-//! put out like a member that failed, where the others can do without it and the bitmap tells what
-//! it misses. Its driver keeps it open, and adds it again under a new name once it has answered all
-//! that it was asked.
+//! A slow member sits out: reads avoid it, and it takes every write ([`super::sitting_out`]). A
+//! member that is silent for longer holds every write up. It is put out like a failed one, if the
+//! level bears that and the bitmap records the writes that it misses. Its driver keeps it open, and
+//! adds it again under a new name once it has answered all its requests.
 //!
 //! ```text
 //!   in ──slow──▶ sits out ──silent for [`Patience::silence_ms`]──▶ away ──it has answered──▶ in,
@@ -15,8 +14,8 @@
 //! ```
 //!
 //! # Invariants
-//! - No member goes away that the level cannot do without, or of which no bitmap tells what it
-//!   misses [check: only_a_member_that_can_come_back_goes_away].
+//! - No member goes away that the level needs, or whose missed writes no bitmap records
+//!   [check: only_a_member_that_can_come_back_goes_away].
 //! - No spare takes the slot of such a member before its time [check: a_slot_waits_for_its_member].
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The array's next action: the tables of its machines, and the written order among them.
 //!
-//! Each machine folds itself into facts of its own and has a table of at most fifteen rows; what a
-//! table sees of the others is [`Around`]. The array does what has the earliest [`Turn`], again and
+//! Each machine folds itself into facts of its own and has a table of at most fifteen rows; a table
+//! sees the others as [`Around`]. The array takes the action with the earliest [`Turn`], again and
 //! again, until that is Wait. [check: the_tables_keep_their_promises]
 
 use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches};

@@ -482,8 +482,7 @@ impl Roster {
         is_more
     }
 
-    /// A member that is being recovered holds a range beyond its offset. True if shards are to hear
-    /// of it.
+    /// A member in recovery has got a range beyond its offset. True if shards need a new view.
     pub(super) fn holds_ahead(&mut self, member: MemberId, range: MemberRange) -> bool {
         let views = self.slots.iter_mut().flatten();
         let mut lacking =

@@ -137,13 +137,13 @@ impl SuperblockState {
         self.roles == other.roles && is_alike
     }
 
-    /// Members that do not hold all yet.
+    /// Members that are still being filled.
     fn unfinished(&self) -> impl Iterator<Item = MemberId> {
         self.recovered.iter().map(|(member, _)| *member)
     }
 }
 
-/// The times that updates carry.
+/// The times of superblock updates.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateTimes {
     events: u64,
@@ -233,7 +233,7 @@ pub fn apply_to(
     if let Some((_, says)) = log {
         superblock.set_bad_blocks(*says);
     }
-    // One takes the other's place.
+    // One replaces the other.
     if state.ppls.is_empty() {
         superblock.name_ppl(None);
     }
@@ -270,8 +270,8 @@ pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, 
 
 /// The update of one member's superblock for `state`.
 ///
-/// Devices that the array lists get their role; devices that were active, or had the journal, and
-/// are not listed any more are faulty; what was never used stays as it was.
+/// Listed devices get their role. Devices that were active, or had the journal, and are no longer
+/// listed become faulty. Unused indices stay unchanged.
 #[must_use]
 pub fn update_for(
     superblock: &Superblock,
@@ -306,8 +306,8 @@ pub fn update_for(
             role_of_this = Role::Journal;
         }
     }
-    // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and
-    // so do we. Nor can it say that two devices have one slot.
+    // Version 0.90 has no recovery offset: md calls a member a spare there until it is filled, and
+    // so do we. Nor can it give one slot to two devices.
     let has_offsets = superblock.version != Version::V0_90;
     let holds_all = |member: MemberId| state.unfinished().all(|id| id != member);
     for device in state.roles.iter() {

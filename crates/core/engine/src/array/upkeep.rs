@@ -38,7 +38,7 @@ impl Array {
         }
     }
 
-    /// Superblocks say what a job has done: it counts from now on.
+    /// A flush for a job has ended: the flushed progress counts from now on.
     pub(super) fn note_offsets(&mut self, now: Instant) {
         let Some(saved) = self.jobs.flush_ended(now) else { return };
         let is_news = match saved {
@@ -51,12 +51,11 @@ impl Array {
                 if to == u64::MAX {
                     self.consistency.is_resynced();
                 }
-                // Superblocks that say active say that all is to be resynced: the next that say
-                // clean tell.
+                // Active superblocks request a resync of all: only clean ones record the offset.
                 self.out.publish_if(!is_said);
                 is_said
             }
-            // Superblocks say nothing of it; the bitmap will.
+            // The bitmap records it, not superblocks.
             Saved::Lazy { to, failed } => {
                 self.consistency.is_synced(to, &failed, &mut self.out);
                 false
@@ -83,7 +82,7 @@ impl Array {
         self.out.change_if(is_news);
     }
 
-    /// Every log that does not say what it is to.
+    /// Writes every log that differs from its wanted content.
     fn write_bad_blocks(&mut self) {
         let due: SmallVec<[MemberId; 2]> = self.due_bad_blocks().collect();
         assert!(!due.is_empty(), "one is to be written");
@@ -93,7 +92,7 @@ impl Array {
         }
     }
 
-    /// Members whose log is to be written: of those that are in the array.
+    /// Members of the array whose log must be written.
     pub(super) fn due_bad_blocks(&self) -> impl Iterator<Item = MemberId> {
         self.roster.superblock_targets(false).filter(|member| self.bad_logs.is_due(*member))
     }

@@ -55,8 +55,8 @@ pub(crate) struct Pieces {
     /// generation and the one before.
     generation: bool,
     writes_before: u32,
-    /// Of those that wait, or are refused, with their extents: one part of each stands for the
-    /// answer ([`Self::hold_answer`]).
+    /// Writes that wait, or are refused, with their extents: one part of each stands for the answer
+    /// ([`Self::hold_answer`]).
     unanswered: Vec<(PieceKey, Extent)>,
     kept_sectors: u64,
 }

@@ -2,7 +2,7 @@
 //!
 //! A piece is cut where the place changes member, and each extent goes straight between the
 //! client's payload and the member. Overlapping writes need no order here: one member sees them
-//! all, and what a client overlaps in flight may end either way.
+//! all, and a client's overlapping writes in flight may end in any order.
 
 use braid_sim_hooks::{Bug, spoiled};
 

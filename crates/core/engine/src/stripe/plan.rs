@@ -39,7 +39,7 @@ type Few<T> = SmallVec<[T; COLUMNS]>;
 /// The facts about one column. All sets are parts of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ColumnFacts {
-    /// Sectors that its member can be asked for.
+    /// Sectors that its member can return.
     pub(super) readable: SectorSet,
     pub(super) writable: bool,
     /// Where its old content is in memory.
@@ -242,7 +242,7 @@ impl Plan {
         self.sets().map(SectorSet::runs).sum()
     }
 
-    /// In sectors: those that are read, and as many more as the requests count.
+    /// Its cost in sectors: the sectors read, and the requests at their worth in sectors.
     fn cost(&self) -> u32 {
         let asked = self.sets().filter(|set| !set.is_empty());
         asked.map(|set| set.sectors() + set.runs() * BLOCK_SECTORS).sum()

@@ -4,7 +4,7 @@
 //! these functions that was compiled with that kernel's instructions. Nothing here knows an
 //! instruction set.
 //!
-//! Each operation is a [`Pass`]: what to do with W registers' worth of bytes at one offset. [`run`]
+//! Each operation is a [`Pass`]: the work on W registers' worth of bytes at one offset. [`run`]
 //! walks the offsets once, wide, then narrow, then byte by byte, so every source byte is read once
 //! and every result byte written once.
 //!

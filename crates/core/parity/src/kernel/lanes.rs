@@ -39,7 +39,7 @@ pub(super) trait Lanes: Copy {
     /// `BYTES` bytes can be written at `target`, which is a multiple of `BYTES`.
     #[inline(always)]
     unsafe fn stream(self, target: *mut u8) {
-        // SAFETY: the caller's promise is stronger than what an ordinary store needs.
+        // SAFETY: the caller promises more than an ordinary store needs.
         unsafe { self.store(target) }
     }
 

@@ -94,7 +94,8 @@ impl Kernel {
         if sources.len() > STREAMS_MAX {
             return self.xor_in_turns(target, sources, self.0.xor);
         }
-        // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+        // checked.
         unsafe { (self.0.xor)(target, sources) }
     }
 
@@ -122,7 +123,8 @@ impl Kernel {
         if sources.len() > STREAMS_MAX {
             return self.xor_in_turns(target, sources, self.0.xor_into);
         }
-        // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+        // checked.
         unsafe { (self.0.xor_into)(target, sources) }
     }
 
@@ -130,21 +132,24 @@ impl Kernel {
     pub fn pq(&self, sources: &[Option<&[u8]>], p: &mut [u8], q: &mut [u8]) {
         check(q.len(), &[p]);
         check_columns(q.len(), sources);
-        // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+        // checked.
         unsafe { (self.0.pq)(sources, p, q) }
     }
 
     /// `q` of `sources`.
     pub fn q(&self, sources: &[Option<&[u8]>], q: &mut [u8]) {
         check_columns(q.len(), sources);
-        // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+        // checked.
         unsafe { (self.0.q)(sources, q) }
     }
 
     /// `target` += g^`exponent` `source`: Q's side of a read-modify-write.
     pub fn multiply_into(&self, target: &mut [u8], source: &[u8], exponent: u16) {
         check(target.len(), &[source]);
-        // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+        // checked.
         unsafe { (self.0.multiply_into)(target, source, power(exponent)) }
     }
 
@@ -182,7 +187,8 @@ impl Kernel {
         check_lost(sources, lost);
         self.q(sources, out);
         let lost = spoiled(Bug::QSolvedWrong, lost, lost.wrapping_add(1));
-        // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+        // checked.
         unsafe { (self.0.solve_one)(q, inverse(power(lost)), out) }
     }
 
@@ -204,7 +210,8 @@ impl Kernel {
         // + g^y).
         let divisor = inverse(power(lost.0) ^ power(lost.1));
         let factors = (multiply(power(lost.1), divisor), divisor);
-        // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
+        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
+        // checked.
         unsafe { (self.0.solve_two)((p, q), factors, out) }
     }
 }
@@ -223,7 +230,7 @@ pub fn kernels() -> &'static [Kernel] {
     &choose::USABLE
 }
 
-/// The kernel of that name, if this processor has it and it passed its self-test.
+/// The kernel of that name, if this processor can run it and it passed its self-test.
 #[must_use]
 pub fn kernel_named(name: &str) -> Option<&'static Kernel> {
     kernels().iter().find(|kernel| kernel.name() == name)

@@ -237,8 +237,8 @@ fn two_rotten(chance: &mut Chance, pair: Pair, (x, y): (Column, Column)) -> Resi
     residues
 }
 
-/// A million sectors with two rotten columns. None is believed; how many come near it is what the
-/// algebra says.
+/// A million sectors with two rotten columns. None is believed; the number that come near it is
+/// that of the algebra.
 #[test]
 fn two_rotten_columns_are_never_named_on_enough_evidence() {
     const CASES: usize = 1_000_000;

@@ -210,7 +210,7 @@ impl Array {
         self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)
     }
 
-    /// Its write journal, if it is written.
+    /// Its write journal, if the array writes it.
     #[must_use]
     pub fn journal(&self) -> Option<JournalLook> {
         self.consistency.logs.journal().map(Journal::look)

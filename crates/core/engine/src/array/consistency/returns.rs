@@ -5,15 +5,15 @@ use braid_ondisk::Bits;
 
 use crate::ranges::{MemberRange, MemberRanges};
 
-/// Ranges of the member in `slot` that these bits do not stand for, within what the array uses of
-/// it.
+/// Ranges of the member in `slot` without any of these bits, within the sectors that the array
+/// uses.
 pub(super) fn held_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
     let used = geometry.used_sectors(slot);
     let mut lacking: Vec<MemberRange> = Vec::new();
     for sectors in bits.iter().map(|bit| bits.sectors_of(bit)) {
         match geometry {
             Geometry::Mirror(mirror) if geometry.level() == Level::Raid10 => {
-                // Bits stand for sectors of the array there.
+                // On this level bits stand for sectors of the array.
                 let mut at = sectors.start;
                 while at < sectors.end.min(mirror.capacity_sectors()) {
                     let start = LogicalSector(at);

@@ -1,4 +1,4 @@
-//! Carrying decisions out: a batch advances, and its effects leave it. [`super::steps`] builds its
+//! Carries decisions out: a batch advances, and its effects leave it. [`super::steps`] builds its
 //! computation and notes the new state of the blocks. [`super::stripe`] changes the queue between
 //! two batches.
 
@@ -554,8 +554,8 @@ impl Stripe {
                     let range = self.range(extent);
                     return common.report_unmended(slot, fault, range);
                 }
-                // Of several failed requests, one that says more than that it was not taken names
-                // the fault.
+                // Of several failed requests, the fault of a failed member counts more than that of
+                // a healthy one.
                 let is_said = column.missed.is_some() && fault.kind.spares_member();
                 let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !is_said {

@@ -1,4 +1,4 @@
-//! Folding a stripe and the array's view into the small values that decisions need.
+//! Folds a stripe and the array's view into the small values that decisions need.
 
 use braid_geometry::Slot;
 

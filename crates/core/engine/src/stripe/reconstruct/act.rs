@@ -1,4 +1,4 @@
-//! Carrying a read's decisions out, whatever its kind: its effects leave it here, and events reach
+//! Carries a read's decisions out, whatever its kind: its effects leave it here, and events reach
 //! it.
 
 use braid_geometry::Slot;

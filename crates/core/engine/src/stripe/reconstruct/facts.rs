@@ -1,4 +1,4 @@
-//! Folding a read, its band and the view into facts for the table, and planning it.
+//! Folds a read, its band and the view into facts for the table, and plans it.
 
 use braid_geometry::Slot;
 

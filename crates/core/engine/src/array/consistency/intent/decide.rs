@@ -23,11 +23,11 @@ pub(in super::super) enum Sweep {
     /// No sweep runs.
     #[default]
     Rest,
-    /// Shards say where they wrote since the last one.
+    /// Shards are reporting their writes since the last sweep.
     Asking,
     /// Shards have answered.
     Asked,
-    /// Shards finish what they began under bits that are closing.
+    /// Shards are finishing writes under closing bits.
     Draining,
     Drained,
     Flushing,
