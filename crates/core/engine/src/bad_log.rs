@@ -1,9 +1,7 @@
-//! The records of a member's bad-block log, sector by sector, and the order of writes that changes
-//! them.
+//! The records of a member's bad-block log, by sector, and the order of writes that changes them.
 //!
 //! The log has no checksum, and a power cut tears a write between sectors: each sector holds its
-//! old or its new content. So a range that the log names before and after a write stays in the same
-//! sector.
+//! old or its new content. So a range that stays in the log stays in its sector.
 //!
 //! ```text
 //!   before   │ a b c . │ d e . . │         a is taken out, f comes: into a sector with room
@@ -65,8 +63,8 @@ pub(crate) enum Tail {
 }
 
 impl BadLog {
-    /// A log of so many sectors with these records, each in a sector. A record of another sector is
-    /// left out.
+    /// A log of so many sectors with these records, each in a sector. Records of other sectors are
+    /// dropped.
     #[must_use]
     pub fn new(sectors: u16, records: impl IntoIterator<Item = (u16, BadRange)>) -> Self {
         let mut ranges = vec![Vec::new(); usize::from(sectors)];
@@ -210,8 +208,7 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// The sector where `record` costs the least room: a sector with a record that it joins, or the
-    /// first with room.
+    /// The sector where `record` costs the least room: by joining another, or the first with room.
     fn place_for(&self, record: BadRange) -> Option<(usize, BadBlocks)> {
         let record = BadBlocks::new(vec![record]);
         let may_be = (0..self.within).filter(|sector| !self.stuck.contains(sector));
@@ -227,8 +224,7 @@ impl<'a> Step<'a> {
         named_by(before.iter().chain(behind))
     }
 
-    /// Moves records of sectors that lack room for their remaining records into others. True if any
-    /// moved.
+    /// Moves records out of sectors that lack room for the remaining ones. True if any moved.
     fn make_room(&mut self, wanted: &BadBlocks) -> bool {
         let mut is_moved = false;
         for sector in self.stuck.clone() {

@@ -13,8 +13,7 @@ pub struct Cause {
     pub member: MemberId,
     /// The request to the member.
     pub asked: Asked,
-    /// First sector, counted from the start of the member and not of its data area; 0 if `sectors`
-    /// is.
+    /// First sector, from the start of the member, not of its data area; 0 if `sectors` is.
     pub sector: u64,
     /// How many sectors; 0 for a request to the whole member.
     pub sectors: u32,
@@ -152,8 +151,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// One word for it, for programs; never changes. The error number is separate:
-    /// [`Self::os_error`].
+    /// One word for it, for programs; never changes. [`Self::os_error`] has the error number.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -22,8 +22,7 @@ pub struct ComputationId(pub u64);
 /// Steps in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Computation {
-    /// Its name; it returns whole in [`crate::Shard::handle_computation_done`], so that its memory
-    /// is reused.
+    /// Its name; it returns in [`crate::Shard::handle_computation_done`], for its memory's reuse.
     pub id: ComputationId,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -133,8 +132,8 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// `target ^= xor of sources`: the difference between old and new content, or P that follows it
-    /// in one pass.
+    /// `target ^= xor of sources`: the difference of old and new content, or P following it in one
+    /// pass.
     XorInto {
         /// Target.
         target: Buffer,

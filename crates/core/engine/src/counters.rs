@@ -53,8 +53,7 @@ counters! {
         holds,
         /// Full-width writes that went ahead of a held stripe.
         bypasses,
-        /// Held stripes that went on because they had been passed often enough, or no full-width
-        /// write was ahead.
+        /// Held stripes that went on: passed often enough, or with no full-width write ahead.
         hold_promotions,
         /// Delayed or held stripes that went on because they had become full.
         filled_promotions,

@@ -154,8 +154,7 @@ pub struct PieceReply {
     /// until it completes, which is after this answer. The bytes made in its place are in the
     /// shadow buffer ([`crate::buffer`]).
     pub leaves_payload: bool,
-    /// The last member failure that hit the piece, if the answer is an error and a member caused
-    /// it.
+    /// The last member failure that hit the piece, if that caused an error.
     pub cause: Option<Cause>,
 }
 
@@ -169,14 +168,12 @@ pub enum CacheRecord {
     Erase(CachedWriteId),
 }
 
-/// A run of sectors of an acknowledged write. A later process writes back the runs that it finds,
-/// in their order.
+/// A run of sectors of an acknowledged write. A later process writes runs back, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedRun {
     /// The write; it may have a run for each data column.
     pub id: CachedWriteId,
-    /// Grows with each write of the shard. Of two runs that overlap the greater is the newer; both
-    /// are of one shard.
+    /// Grows with each write of the shard. Of two overlapping runs the greater is newer.
     pub order: u64,
     /// First sector of the array.
     pub start: LogicalSector,
@@ -224,8 +221,7 @@ pub enum CachedContent {
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
-    /// The gate is closed by this view, and writes that began before wait for others that wait for
-    /// it to open.
+    /// This view closed the gate, and earlier writes wait for others that wait for it to open.
     HeldUp {
         /// Its epoch.
         epoch: u64,
@@ -239,8 +235,7 @@ pub enum Report {
         /// Behind the last.
         to: u64,
     },
-    /// Answer to [`crate::Shard::handle_touched_query`]: writes began under these bits since the
-    /// last query.
+    /// Answer to [`crate::Shard::handle_touched_query`]: bits of writes since the last query.
     Touched {
         /// The bitmap.
         bitmap: BitmapId,
@@ -266,16 +261,14 @@ pub enum Report {
         /// Behind the last.
         to: u64,
     },
-    /// Bits were taken back ([`crate::array::IntentView::revocation`]), and all earlier writes have
-    /// ended.
+    /// All writes before a revocation ([`crate::array::IntentView::revocation`]) have ended.
     Drained {
         /// The bitmap.
         bitmap: BitmapId,
         /// The revocation.
         revocation: u64,
     },
-    /// Before a write of a band, the members with its parity must have these entries in their
-    /// parity logs.
+    /// Before a write of a band, its parity's members must have these entries in their parity logs.
     WantLog {
         /// The shard's name for it, until [`Report::LogOver`].
         ticket: LogTicket,
@@ -306,8 +299,8 @@ pub enum Report {
         /// The failure, and the member.
         fault: MemberFault,
     },
-    /// Writes have reached this member since the last [`Report::WrittenBack`]; sent right before
-    /// the next.
+    /// Writes have reached this member since the last [`Report::WrittenBack`]; sent before the
+    /// next.
     MemberWritten {
         /// The member.
         member: MemberId,
@@ -341,8 +334,8 @@ pub enum Report {
         /// First sector of it, of the member.
         start: MemberSector,
     },
-    /// Answer to [`crate::Shard::handle_write_back`]: all writes acknowledged at the query are on
-    /// the members.
+    /// Answer to [`crate::Shard::handle_write_back`]: all writes acknowledged by then are on
+    /// members.
     WrittenBack {
         /// The round of the query.
         round: u64,

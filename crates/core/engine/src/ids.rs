@@ -8,8 +8,7 @@ pub struct MemberId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardIndex(pub u16);
 
-/// A bitmap of an array. A bitmap made while it runs has a new name, and its bits are not those of
-/// the old one.
+/// A bitmap of an array. One made while it runs has a new name and other bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitmapId(pub u64);
 

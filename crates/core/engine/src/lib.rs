@@ -14,8 +14,8 @@
 //! A driver (the runtime, a simulator, a benchmark, a unit test) feeds events in and polls effects
 //! until none is left. It carries them out, and reports their results as further events. The
 //! machine never touches a byte of payload: buffers are names ([`buffer::Buffer`]), and parity and
-//! copies are effects ([`computation::Computation`]). [`computation::run`] carries them out over
-//! the driver's memory.
+//! copies are effects ([`computation::Computation`]). [`computation::run`] executes them over the
+//! driver's memory.
 //!
 //! Control and data talk by epoch: the array publishes an immutable [`array::ArrayView`]; a shard
 //! that has received one acts on nothing older. They share no state.

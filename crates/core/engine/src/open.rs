@@ -1,5 +1,4 @@
-//! Makes the setup of an array's machine from an assembled array, and the superblocks to write
-//! before it starts.
+//! Makes an array machine's setup from an assembled array, and its first superblock writes.
 //!
 //! Every driver starts an array this way. It opens and flushes the members, so that every
 //! superblock it read is durable. It carries out [`levelling`] round by round and wave by wave.
@@ -169,8 +168,7 @@ pub fn opening<'a>(
         Ok((id, file.parity_log))
     });
     let file = file.transpose()?;
-    // Superblocks say clean while a journal is written: entries show that it was not stopped
-    // cleanly.
+    // With a journal superblocks always say clean: entries show an unclean stop.
     let has_entries = written.is_some_and(|journal| !journal.log.entries.is_empty());
     let ids: Vec<(usize, MemberId)> =
         (0..).map(MemberId).zip(&members).map(|(id, joined)| (joined.index, id)).collect();
@@ -294,8 +292,7 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
     MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_log }
 }
 
-/// Whether superblocks shall name a bitmap. The newest superblock decides: a change may not have
-/// reached the others.
+/// Whether superblocks shall name a bitmap. The newest one decides: others may lack a change.
 fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
     let names = assembled.newest.intent.bitmap_offset_sectors.is_some();
     let is_on_members = assembled.bitmap.is_some() && assembled.bitmap_file.is_none();

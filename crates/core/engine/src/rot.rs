@@ -96,8 +96,7 @@ fn note(sets: &mut SmallVec<[(Column, SectorSet); 1]>, column: Column, set: Sect
 pub struct Voted {
     /// Sectors that are wrong, by copy.
     pub wrong: SmallVec<[(u16, SectorSet); 1]>,
-    /// Sectors where a later copy is right, not the first that was read: that copy, and the
-    /// sectors.
+    /// Sectors where a later copy is right, not the first that was read; with that copy.
     pub right: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors on which copies differ, and none has a majority.
     pub tied: SectorSet,

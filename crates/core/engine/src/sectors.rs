@@ -1,8 +1,7 @@
 //! Sets of the sectors of a stripe unit, and the extents that they are made of.
 //!
 //! A unit has at most 128 sectors, so a set is one number with a bit for each. Every question of a
-//! batch about its sectors (written, to be read, in memory) is a bit operation over all of them at
-//! once.
+//! batch about its sectors (written, to be read, in memory) is a bit operation over all at once.
 //!
 //! # When a gap is closed
 //!

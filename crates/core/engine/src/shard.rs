@@ -26,8 +26,8 @@ use crate::stripe::Stripes;
 use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
 use crate::work::{Purpose, Work};
 
-/// How many pieces ahead a driver calls [`Shard::prefetch`]: about as many lines as a processor
-/// fetches at once.
+/// How far ahead a driver calls [`Shard::prefetch`]: about the lines that a processor fetches at
+/// once.
 pub const PREFETCH_PIECES: usize = 16;
 
 /// The machine of one shard.
@@ -290,8 +290,7 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Superblocks allow writes now. Returns the pieces whose answer waited for that, and not for
-    /// bits of the bitmap.
+    /// Superblocks allow writes now. Returns the pieces whose answer waited for that, not for bits.
     fn grant_intent(&mut self) -> Vec<PieceKey> {
         if planted(Bug::GatedLost) {
             return Vec::new();
@@ -306,8 +305,7 @@ impl Shard {
         self.common.has_bits(piece)
     }
 
-    /// The log entries of [`Report::WantLog`] are durable, or no longer needed: the parity's
-    /// members have left.
+    /// The log entries of [`Report::WantLog`] are durable, or their members have left.
     pub fn handle_logged(&mut self, now: Instant, ticket: LogTicket) {
         self.common.now = now;
         match &mut self.family {
@@ -332,8 +330,8 @@ impl Shard {
         self.common.report(Report::Activity { last_write, writing });
     }
 
-    /// Brings all acknowledged writes to the members; [`Report::WrittenBack`] reports the end. One
-    /// round at a time.
+    /// Writes all acknowledged data back; [`Report::WrittenBack`] reports the end. One round at a
+    /// time.
     pub fn handle_write_back(&mut self, now: Instant, round: u64) {
         self.common.now = now;
         match &mut self.family {

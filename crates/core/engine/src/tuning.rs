@@ -1,5 +1,4 @@
-//! Settings of the engine, and their defaults: of the stripe cache, and of when a slow member sits
-//! out.
+//! The engine's settings, with defaults: the stripe cache, and when a slow member sits out.
 
 use braid_geometry::Geometry;
 
@@ -23,7 +22,7 @@ pub struct Tuning {
     pub stripes: u32,
     /// When writes are acknowledged.
     pub mode: CacheMode,
-    /// How often full-width writes may go ahead of a stripe that must read first; 0: always
+    /// How often full-width writes may pass a stripe that must read first; 0: always
     /// ([`crate::Bypass`]).
     pub bypass_threshold: u32,
     /// Sectors of pieces that may be acknowledged with a part not on the members yet. A write
@@ -33,8 +32,7 @@ pub struct Tuning {
     /// behind full-width writes for at most twice that.
     pub age_max_ms: u64,
     /// Whether a write begins at once if a flush came after every few writes before it. For members
-    /// that do not seek: an arm that goes to each write by itself loses more time than the flush
-    /// saves.
+    /// that do not seek: an arm that goes to each write by itself costs more than the flush saves.
     pub expects_flushes: bool,
 }
 
@@ -44,8 +42,8 @@ pub const UNIT_SECTORS_MAX: u32 = 128;
 /// The dimensions of one shard's stripe cache, and its first settings (levels 4, 5, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// Sectors of a stripe unit, at most: a power of two up to [`UNIT_SECTORS_MAX`]; the chunk, if
-    /// that is smaller.
+    /// Sectors of a stripe unit, at most: a power of two up to [`UNIT_SECTORS_MAX`], or the smaller
+    /// chunk.
     pub unit_sectors_max: u32,
     /// The most that [`Tuning::stripes`] may ask for; at least one. The driver's arena has room for
     /// them ([`crate::Shard::arena_blocks`]); unused memory need not exist.
@@ -59,8 +57,7 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// Sectors of a block of the arena, and of background work at most: the stripe unit on levels
-    /// with parity.
+    /// Sectors of a block, and of background work at most: the stripe unit on levels with parity.
     #[must_use]
     pub fn block_sectors(&self, geometry: &Geometry) -> u32 {
         match geometry {

@@ -47,11 +47,9 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Read the band. Report where its parity does not match its data, or its copies differ, and
-    /// the wrong member if the algebra names it. Write only sectors that are unreadable or in a
-    /// bad-block log.
+    /// the wrong member if the algebra names it. Write only unreadable or logged sectors.
     Compare,
-    /// [`Task::Compare`], and rewrite sectors that are known to be wrong from the others. Unknown
-    /// ones stay as they are.
+    /// [`Task::Compare`], and rewrite sectors known to be wrong from the others. Unknown ones stay.
     Repair,
     /// Read one sector that no member can give, because bad-block logs name too much of it, in
     /// spite of the logs. If all agree, and more than one member confirms it, rewrite as it is each
@@ -98,8 +96,8 @@ pub enum Outcome {
         differing: u32,
     },
     /// All of it was read, or made from the others; errors were reported
-    /// ([`crate::effect::Report::Found`]). Ends a [`Task::Repair`], and a [`Task::Compare`] that
-    /// has written something.
+    /// ([`crate::effect::Report::Found`]). Ends a [`Task::Repair`], or a [`Task::Compare`] with
+    /// writes.
     Checked {
         /// Sectors found wrong or in disagreement, over all members.
         differing: u32,
@@ -120,8 +118,7 @@ pub enum Outcome {
     },
     /// The task made nothing: some sectors were unreadable, or have no member.
     Unreadable,
-    /// A needed member sits out, or began to: the band would hold up clients. The job repeats it
-    /// later.
+    /// A needed member sits out: the band would hold up clients. The job repeats it later.
     SitsOut,
     /// A member failed a write, which was reported.
     Unwritten,
@@ -156,8 +153,7 @@ pub enum Found {
     },
     /// Sectors are wrong, in an unknown place. They stay as they are.
     Ambiguous {
-        /// First sector, of the data area of each member (of the first copy, on levels with
-        /// copies).
+        /// First sector, of each member's data area (on levels with copies: the first copy's).
         start: MemberSector,
         /// How many.
         sectors: u32,
@@ -190,8 +186,7 @@ pub enum Fate {
     Repaired,
 }
 
-/// The most slots named. Most arrays have no more; in larger ones a few stand out, or any may be
-/// wrong.
+/// The most slots named. In larger arrays a few stand out, or any may be wrong.
 pub const CANDIDATES_MAX: usize = 16;
 
 /// Slots some of which are wrong.

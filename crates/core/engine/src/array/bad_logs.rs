@@ -31,8 +31,7 @@ struct Log {
     wanted: BadBlocks,
     /// The ranges that the log names, durably.
     named: BadBlocks,
-    /// `named` as it lies on the disk. Without sectors if the array keeps no log, or leaves it
-    /// untouched.
+    /// `named` on the disk. Without sectors if the array keeps no log, or leaves it untouched.
     on_disk: BadLog,
     out: Option<Arc<BadLogWrite>>,
     /// The state of the sectors behind the log's last.
@@ -104,8 +103,7 @@ impl BadLogs {
             return; // It keeps none, or one that is left as it is.
         };
         let wanted = log.wanted.without(range);
-        // A hole in a range takes one record more. A full log has no room for it: then the range
-        // stays.
+        // A hole in a range takes one more record: in a full log the range stays.
         if wanted != log.wanted && log.wants(wanted) {
             reached(Mark::BadBlockCleared);
         }
@@ -158,8 +156,7 @@ impl BadLogs {
         Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }
 
-    /// The logs written since the array was opened, and whether they name any range: for
-    /// superblocks.
+    /// Logs written since the array was opened, and whether they name any range.
     pub(super) fn written(&self) -> impl Iterator<Item = (MemberId, bool)> {
         let is_told = |(_, log): &(&MemberId, &Log)| log.is_told && log.on_disk.is_kept();
         let written = self.logs.iter().filter(is_told);

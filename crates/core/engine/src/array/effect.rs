@@ -187,8 +187,7 @@ pub enum Notice {
         /// The cause.
         cause: Cause,
     },
-    /// The bitmap file failed a write: the array goes on without it. After a crash the array is
-    /// resynced as a whole.
+    /// The bitmap file failed a write: the array goes on without it. A crash means a whole resync.
     BitmapFileLost {
         /// The file, by its name as a member.
         member: MemberId,
@@ -221,8 +220,7 @@ pub enum Notice {
         /// The write that it refused.
         cause: Cause,
     },
-    /// A spare failed, or a member that no superblock yet names in its slot: it leaves. It held no
-    /// data of the array.
+    /// A spare failed, or a member without data whose slot no superblock names yet: it leaves.
     SpareLost {
         /// The member.
         member: MemberId,
@@ -249,8 +247,7 @@ pub enum Notice {
         /// Milliseconds that it sat out.
         after_ms: u64,
     },
-    /// A member has had more read errors lately than the limit allows. All were corrected from the
-    /// others.
+    /// A member has had more read errors lately than the limit allows. All were corrected.
     Errs {
         /// The member.
         member: MemberId,
@@ -281,8 +278,7 @@ pub enum Notice {
         member: MemberId,
         /// The slot.
         slot: Slot,
-        /// Sectors of its data area that it holds from before, by the bitmap: they are not
-        /// recovered.
+        /// Sectors that it holds from before, by the bitmap: they need no recovery.
         kept_sectors: u64,
     },
     /// A spare replaces a present member; superblocks record it, and it is going to be filled.
@@ -294,8 +290,7 @@ pub enum Notice {
         /// The slot's member.
         old: MemberId,
     },
-    /// A member has been replaced: the other is up to date, and has its place; superblocks record
-    /// it.
+    /// A member has been replaced by an up-to-date one; superblocks record it.
     Replaced {
         /// The member in the slot now.
         member: MemberId,

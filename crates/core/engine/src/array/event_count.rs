@@ -2,8 +2,7 @@
 //!
 //! Every update adds one to `events`, and is written twice: the second time with one more event, as
 //! soon as nothing else has to be done [check: every_change_is_said_twice]. So a member that is one
-//! behind missed an update during which no write began. A member that was away during a write is
-//! two behind:
+//! behind missed an update during which no write began. One away during a write is two behind:
 //!
 //! ```text
 //!   events   40 clean ─▶ 41 active ─▶ 42 active ─▶ 43 clean ─▶ 44 clean

@@ -1,5 +1,4 @@
-//! The gate through which shards' writes begin: shards that wait for it, and its way from open to
-//! closed.
+//! The gate through which shards' writes begin: waiting shards, and the way from open to closed.
 //!
 //! ```text
 //!        no shard has written for a while,
@@ -140,8 +139,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Opens the gate: superblocks still say active (it was closing), or are never written. The
-    /// view shows it.
+    /// Opens the gate: superblocks still say active (it was closing), or are never written.
     pub(super) fn open(&mut self) {
         if self.unconfirmed.is_some() {
             reached(Mark::CloseCrossed);

@@ -90,8 +90,7 @@ impl Array {
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         roster.write_mostly = setup.write_mostly;
-        // As md does: a later start must not replay the journal again, with a member missing that
-        // is here now.
+        // As md does: a later start, with a member missing, must not replay the journal again.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
         if let Some(journal) = setup.journal {
             roster.has_journal(journal.member, journal.device_number);
@@ -112,8 +111,7 @@ impl Array {
         );
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
-        // Superblocks say active, and nothing is in doubt any more: the next start must not replay
-        // the journal again.
+        // Active, and without doubt: the next start must not replay the journal again.
         let is_settled = is_dirty && setup.resync_offset == u64::MAX;
         let absent = is_dirty && is_degraded && !setup.read_only;
         let on_disk = if has_intent { Activity::Clean } else { Activity::NotKept };
@@ -244,8 +242,7 @@ impl Array {
         self.roster.spares.iter().copied().collect()
     }
 
-    /// The array's members: in a slot, about to get one, or spare. A failed member is none of them
-    /// from its failure on.
+    /// The array's members: in a slot, about to get one, or spare. A failed member leaves at once.
     #[must_use]
     pub fn members(&self) -> Vec<MemberId> {
         self.roster.all().collect()

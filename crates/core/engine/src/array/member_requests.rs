@@ -108,8 +108,7 @@ impl Array {
     /// Fails a member, as if it had failed a write.
     ///
     /// # Errors
-    /// It is no member, the array takes no writes, or the level does not bear its loss: nothing is
-    /// changed.
+    /// As for [`Self::may_fail`]: nothing is changed.
     pub fn handle_fail_request(
         &mut self,
         now: Instant,
@@ -136,8 +135,7 @@ impl Array {
         self.may_change_members()
     }
 
-    /// Makes a member write-mostly, or not, from now on. The next update records it in its
-    /// superblock.
+    /// Makes a member write-mostly, or not. The next update records it in its superblock.
     ///
     /// # Errors
     /// See [`Self::may_set_write_mostly`].

@@ -1,5 +1,4 @@
-//! The priorities among the array's machines, and the state that each one's table sees of the
-//! others.
+//! The priorities among the array's machines, and the others' state as each one's table sees it.
 //!
 //! Superblocks, members' caches, jobs and consistency have a table each. A table returns its first
 //! row that fits, and that row's turn; the array takes the action with the earliest turn. So

@@ -1,8 +1,7 @@
 //! The outbox of the array's machines: effects in order, whether shards need a new view, and how
 //! many changes superblocks must record.
 //!
-//! All machines of the array write here, and none reads it: so each does its part without the
-//! others' state.
+//! All machines of the array write here, and none reads: so none needs the others' state.
 
 use std::collections::VecDeque;
 
@@ -13,8 +12,7 @@ pub(super) struct Outbox {
     effects: VecDeque<ArrayEffect>,
     /// The shards' view is out of date.
     is_unpublished: bool,
-    /// Changes so far that superblocks must record and that no shard waits for: a job's offset, a
-    /// failed newcomer.
+    /// Changes to record that no shard waits for: a job's offset, a failed newcomer.
     changes: u64,
 }
 

@@ -17,8 +17,7 @@ pub struct ParityLogRecord {
     pub entries: Vec<LoggedEntry>,
     /// The area's old content is useless, but may look like records: the write covers all of it.
     pub is_whole: bool,
-    /// The array keeps no log any more: the head of our own is wiped out, and nothing else is
-    /// written.
+    /// The array keeps no log any more: the write only wipes out the head of our own.
     pub is_end: bool,
 }
 

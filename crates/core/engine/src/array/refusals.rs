@@ -1,5 +1,4 @@
-//! Reasons for which the array refuses an operator's request. The caller that shows them adds words
-//! and a way out.
+//! Reasons for refusing an operator's request. The caller adds words and a way out.
 
 /// Reasons for which members stay unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,8 +50,8 @@ pub enum BitmapRefusal {
     /// Redundancy does not agree everywhere yet, and only the bitmap knows where.
     #[error("it is being resynced, and only its bitmap tells where")]
     InDoubt,
-    /// A member is out, or still being filled, and only the bitmap knows which writes a returning
-    /// member has missed.
+    /// A member is out, or being filled, and only the bitmap knows a returning member's missed
+    /// writes.
     #[error(
         "a member is missing or being recovered, and only its bitmap tells what one lacks that comes back"
     )]

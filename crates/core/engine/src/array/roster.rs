@@ -78,8 +78,7 @@ pub(super) struct Roster {
     journal: Option<MemberId>,
     /// Members with a slot that no durable superblock records yet: no shard knows them.
     newcomers: BTreeSet<MemberId>,
-    /// Members that came while the array ran, and that some older members' superblocks do not name
-    /// yet.
+    /// Members that came while the array ran, and that some older superblocks do not name yet.
     unnamed: BTreeSet<MemberId>,
     /// Members that became up to date, and shards do not know yet.
     untold: BTreeSet<MemberId>,
@@ -349,7 +348,7 @@ impl Roster {
     }
 
     /// Takes the member out of `slot`; the loss is unrecorded from now on. Its replacement steps
-    /// in, with its progress.
+    /// in.
     pub(super) fn take_out(&mut self, slot: Slot, why: WhyOut) {
         let view = self.shown(slot).expect("only a member can be taken out");
         let member =
@@ -551,8 +550,7 @@ impl Roster {
         slots
     }
 
-    /// Every member that is written when the array's superblocks change, by slot, replacements, and
-    /// then the spares.
+    /// Members whose superblocks an update writes: by slot, replacements, and then the spares.
     pub(super) fn superblock_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
         let slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);

@@ -65,8 +65,7 @@ pub struct ReplacementSetup {
 pub struct BitmapSetup {
     /// Its superblock; the event count is written anew.
     pub head: BitmapSuperblock,
-    /// Bits that must stay set for now: the members' bits, or all if their bitmaps are not
-    /// believed.
+    /// Bits that must stay set for now: the members', or all if these are not believed.
     pub says: Bits,
     /// Bits beyond the resync offset whose sectors are in doubt; `None` if bits are not believed.
     pub doubt: Option<Bits>,
@@ -84,8 +83,7 @@ pub struct ParityLogSetup {
     pub newest: Option<(u64, u64)>,
 }
 
-/// The write journal of an array. Its content has been replayed to the present members, and
-/// flushed.
+/// The write journal of an array, replayed to the present members and flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSetup {
     /// Its device, by its name as a member.
@@ -125,23 +123,19 @@ pub struct ArraySetup {
     pub replacements: Vec<ReplacementSetup>,
     /// Members without a slot.
     pub spares: Vec<SpareSetup>,
-    /// Members, with a slot or without, that are read only if no other copy exists: md calls them
-    /// *write-mostly*.
+    /// Members that are read only if no other copy exists: md calls them *write-mostly*.
     pub write_mostly: BTreeSet<MemberId>,
     /// The newest event count.
     pub events: u64,
-    /// The offset below which redundancy agrees; `u64::MAX` for everywhere. Zero for an array left
-    /// active.
+    /// Redundancy agrees below this; `u64::MAX` for everywhere. Zero for an array left active.
     pub resync_offset: u64,
     /// The risk that the operator accepted, if a member is missing.
     pub accepted_risk: Option<AcceptedRisk>,
     /// Its bitmap. An array without redundancy has none.
     pub bitmap: Option<BitmapSetup>,
-    /// Whether superblocks shall name a bitmap. `None` leaves each as it is: this opener keeps no
-    /// bitmap.
+    /// Whether superblocks shall name a bitmap. `None` leaves each as it is: the opener keeps none.
     pub names_bitmap: Option<bool>,
-    /// The file with the bitmap, and with our own parity log if the array keeps one, by its name as
-    /// a member.
+    /// The file with the bitmap, and perhaps our own parity log, by its name as a member.
     pub bitmap_file: Option<MemberId>,
     /// The partial parity logs of members and spares, if the array keeps such logs; only that of
     /// the bitmap file, if the array has one. Their records are replayed.
@@ -151,8 +145,8 @@ pub struct ArraySetup {
     /// Its write journal, if it is to be written; none beside other logs, or a bitmap.
     pub journal: Option<JournalSetup>,
     /// Whether superblocks do not say clean, or the journal has entries. That may have been settled
-    /// since. But a missing member may hold part of those writes, and must not come back as if it
-    /// had missed none.
+    /// since. But a missing member may hold part of those writes, and must not come back as up to
+    /// date.
     pub is_unclean: bool,
     /// Whether writes are refused.
     pub read_only: bool,

@@ -113,8 +113,8 @@ impl Array {
         let is_alone = self.roster.replacement_of(slot).is_none();
         let is_lost = |other: Slot| is_suspect(other) || self.roster.is_lost(other);
         // Sectors in doubt may read as another copy, or as zeroes. This member may be the only one
-        // that holds sectors that another's log names. A member whose own log names ranges comes
-        // back blank.
+        // that holds sectors that another's log names. One whose own log names ranges comes back
+        // blank.
         let agrees = self.condition.resync_offset == u64::MAX;
         let is_whole = self.roster.named_sectors() == 0;
         let may_be = self.may_change_members().is_ok() && !self.roster.is_newcomer(member);

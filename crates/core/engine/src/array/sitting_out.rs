@@ -1,5 +1,4 @@
-//! Decides which members sit out: a member whose latency has left its siblings' band is read around
-//! for a while.
+//! Decides which members sit out: reads avoid a member much slower than its siblings for a while.
 //!
 //! # Theory
 //!

@@ -104,8 +104,7 @@ impl ShapeState {
 pub struct SuperblockState {
     /// The event counter.
     pub events: u64,
-    /// Zero while active; otherwise the offset below which redundancy agrees (`u64::MAX`:
-    /// everywhere).
+    /// Zero while active; else redundancy agrees below this (`u64::MAX`: everywhere).
     pub resync_offset: u64,
     /// Every device of the array.
     pub roles: Arc<[DeviceRole]>,

@@ -84,8 +84,7 @@ pub struct IntentView {
     pub bitmap: BitmapId,
     /// Bits that are durable on every member.
     pub open: Arc<Bits>,
-    /// Grows when bits are taken back: [`crate::effect::Report::Drained`] reports that all earlier
-    /// writes have ended.
+    /// Grows when bits are taken back; [`crate::effect::Report::Drained`] ends earlier writes.
     pub revocation: u64,
     /// Its marks record where no client has written, so the array needs clients' trims.
     pub is_lockless: bool,
@@ -126,8 +125,7 @@ pub struct ArrayView {
 }
 
 impl ArrayView {
-    /// Whether redundancy agrees with the data in all of these sectors, in the unit of the resync
-    /// offset.
+    /// Whether redundancy agrees with the data in these sectors, in the resync offset's unit.
     #[must_use]
     pub fn agrees(&self, sectors: Range<u64>) -> bool {
         self.is_synced(&sectors) && self.may_solve(sectors)
@@ -150,8 +148,7 @@ impl ArrayView {
         beyond.is_empty() || self.doubt.as_ref().is_some_and(is_out_of_doubt)
     }
 
-    /// Whether the member in `slot` may be made from parity in doubt: the operator accepted the
-    /// risk.
+    /// Whether the operator accepted that the member in `slot` is made from parity in doubt.
     #[must_use]
     pub fn accepts_risk_of(&self, slot: Slot) -> bool {
         self.accepted_risk.as_ref().is_some_and(|risk| risk.slots.contains(&slot))

@@ -198,8 +198,8 @@ impl Clocks {
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
             let (completed, sum_ns) = (known.completed, known.sum_ns);
             (known.completed, known.sum_ns) = (0, 0);
-            // One report follows when no request is old any more, so that the array does not go on
-            // counting the last one.
+            // One more report when no request is old any more, so that the array stops counting the
+            // last.
             let was_old = std::mem::replace(&mut known.was_old, oldest.is_some());
             if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
@@ -209,8 +209,7 @@ impl Clocks {
         self.next_report = is_any.then(|| now.plus_milliseconds(REPORT_MS));
     }
 
-    /// Time in which the shard did not run says nothing about members: a stopped process, a machine
-    /// that slept.
+    /// Time in which the shard did not run does not count: a stopped process, a sleeping machine.
     fn forgive_pause(&mut self, now: Instant) {
         let late_ns = self.next_report.map_or(0, |due| now.0.saturating_sub(due.0));
         if late_ns <= REPORT_MS * 1_000_000 {

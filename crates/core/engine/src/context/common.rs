@@ -103,8 +103,7 @@ impl Common {
         }
     }
 
-    /// Adopts a new view, and returns the old one. All state by slot follows the new one from now
-    /// on.
+    /// Adopts a new view, and returns the old one. All state by slot follows the new one.
     pub(crate) fn turn_view(&mut self, view: Arc<ArrayView>) -> Arc<ArrayView> {
         self.written.turn(&self.view, &view);
         self.clocks.look(&view);
@@ -399,8 +398,7 @@ impl Common {
         }
     }
 
-    /// Whether `member` is still in `slot` by the view, or its replacement: its missed write is
-    /// unrecorded.
+    /// Whether `member` still is in `slot`, or the replacement: its missed write is unrecorded.
     pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
         self.view.has(slot, member)
     }
@@ -482,8 +480,7 @@ impl Common {
         let Some(intent) = &self.view.intent else { return };
         let open = Arc::clone(&intent.open);
         let wanted = self.wanted.get_or_insert_with(|| empty_like(&open));
-        // An open bit may be taken back before the others are open: then the shard requests it
-        // again.
+        // An open bit may be taken back before the others open: then it is requested again.
         let lacking = || bits.clone().filter(|bit| !open.is_set(*bit));
         if lacking().any(|bit| !wanted.is_set(bit)) {
             reached(Mark::WriteWaitsForBits);
@@ -493,8 +490,8 @@ impl Common {
         }
     }
 
-    /// Bits that pieces wait for may have been taken back before they had all of theirs: requests
-    /// them once more.
+    /// Requests bits again: some may have been taken back before a waiting piece had all of its
+    /// own.
     pub(crate) fn want_bits_again(&mut self) {
         self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
     }
@@ -506,8 +503,7 @@ impl Common {
         self.report(Report::Touched { bitmap: intent.bitmap, bits: Arc::new(touched) });
     }
 
-    /// A new view rules; `before` had the old bits. Returns the pieces whose answer was held until
-    /// now.
+    /// A new view rules. Returns the pieces whose answer was held until now.
     pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
         let view = Arc::clone(&self.view);
         let open = view.intent.as_ref().map(|intent| &intent.open);
@@ -552,8 +548,8 @@ impl Common {
         }
     }
 
-    /// Whether `piece` can be written to members: superblocks record durably that its region may
-    /// need a resync (I3).
+    /// Whether `piece` can be written: durable superblocks say that its region may need a resync
+    /// (I3).
     pub(crate) fn has_intent(&self, piece: PieceKey) -> bool {
         self.pieces.has_intent(piece)
     }
@@ -636,8 +632,7 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Reports that the view rules, if it does by now; and that writes before a revocation have
-    /// ended.
+    /// Reports, if so, that the view rules, and that writes before a revocation have ended.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
         if !is_drained && self.undrained.is_some() {

@@ -45,8 +45,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     entries: Slab<Entry>,
-    /// The last failure of each unanswered piece; kept apart from the entries, which are many and
-    /// seldom fail.
+    /// The last failure of each unanswered piece; apart from the entries, as it is rare.
     causes: Vec<(PieceKey, Cause)>,
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
@@ -62,8 +61,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Takes a piece in, with one part. A write without intent can be prepared, but is not sent to
-    /// members.
+    /// Takes a piece in, with one part. A write without intent is prepared, not sent to members.
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
@@ -271,8 +269,7 @@ impl Pieces {
         is_free.then(|| self.forget(key))
     }
 
-    /// The array no longer needs the piece. Returns its request, if its payload has no other use
-    /// either.
+    /// The array no longer needs the piece. Returns its request, if its payload is free, too.
     #[inline]
     fn is_over(&mut self, key: PieceKey) -> Option<RequestId> {
         let is_held = self.entry(key).held > 0;

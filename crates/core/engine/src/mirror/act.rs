@@ -163,8 +163,7 @@ impl Mirror {
         self.begin(Work::new(second, Stage::Read));
     }
 
-    /// The payload holds good bytes and the range is locked: writes them over the copies that
-    /// failed.
+    /// The payload has good bytes and the range is locked: writes them to the copies that failed.
     fn mend(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
         assert!(

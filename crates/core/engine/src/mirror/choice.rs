@@ -40,8 +40,7 @@ impl Mirror {
         copies.into_iter().min_by_key(cost)
     }
 
-    /// Where copies may differ, one read must come from one copy: how many sectors of the extent
-    /// do.
+    /// How many sectors of the extent come from one copy, where copies may differ.
     pub(super) fn cut_in_doubt(&self, common: &Common, extent: &Extent) -> u32 {
         if copies_agree(common, extent) {
             return extent.sectors;

@@ -43,8 +43,7 @@ impl Mirror {
 }
 
 impl Work {
-    /// Whether a copy that missed the write still counts as good: no superblock records the loss
-    /// yet.
+    /// Whether a copy that missed the write still counts as good: its loss is unrecorded.
     pub(super) fn is_missed(&self, common: &Common) -> bool {
         self.missed.iter().any(|(slot, member)| common.still_in(*slot, *member))
     }

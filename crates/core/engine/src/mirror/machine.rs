@@ -321,8 +321,7 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Calls `act` with the background work and its surroundings; then admits work whose range it
-    /// released.
+    /// Calls `act` with the background work; then admits work whose range that released.
     fn with_background(
         &mut self,
         common: &mut Common,

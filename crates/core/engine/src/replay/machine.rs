@@ -53,8 +53,7 @@ impl Member {
 pub struct Log {
     /// The log's slot.
     pub slot: Slot,
-    /// Whole entries, by their numbers, from the oldest record on: for a row in several entries the
-    /// last one counts.
+    /// Whole entries, by number, from the oldest record on: the last one that has a row counts.
     pub entries: Vec<(u32, PplEntry)>,
 }
 
@@ -96,8 +95,7 @@ pub enum Effect {
     Compute {
         /// The columns.
         columns: Vec<Slot>,
-        /// In the log of `parity`: the entry's place in the header, and sectors of its partial
-        /// parity.
+        /// In `parity`'s log: the entry's place in the header, and sectors of its partial parity.
         partial: Option<(u32, Range<u64>)>,
         /// The slot of the parity.
         parity: Slot,
@@ -139,8 +137,7 @@ pub struct Weights {
     pub solved: Option<Solved>,
 }
 
-/// A missing column: the sum of P, the columns that Q is made of and, if given, partial parity of
-/// P.
+/// A missing column: the sum of P, Q's columns and, if given, partial parity of P.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solved {
     /// The power for it.
@@ -270,8 +267,7 @@ impl Replay {
     /// An entry that the array cannot have.
     ///
     /// # Panics
-    /// Members and slots differ in number, or a log has no member: the caller has both from
-    /// assembly.
+    /// Members and slots differ in number, or a log has no member.
     pub fn new(setup: Setup) -> Result<Self, ReplayError> {
         let Setup { geometry, members, logs, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");

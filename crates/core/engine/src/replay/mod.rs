@@ -1,13 +1,11 @@
-//! Replay of a partial parity log, md's (PPL) or our own: makes parity fit again after writes that
-//! were cut short.
+//! Replay of a partial parity log, md's (PPL) or our own: makes parity fit after cut-short writes.
 //!
 //! It runs before an array is served. Assembly says that the array was being written and which logs
 //! count ([`braid_assembly::AssembledArray::replay`]). This machine decides the reads, computations
 //! and writes, and a driver does them ([`run()`] is the one interpreter). No machine of the array
 //! exists yet, and no client.
 //!
-//! It does not read the logs (`braid_ondisk::ppl_log`), nor choose the members that count
-//! (assembly).
+//! It does not read logs (`braid_ondisk::ppl_log`), nor choose the members that count (assembly).
 //!
 //! # Algebra
 //!

@@ -1,5 +1,4 @@
-//! Turns an entry of a log into runs of sectors on every member, with the columns that were being
-//! written.
+//! Turns an entry of a log into runs of sectors on every member, with the columns being written.
 //!
 //! Entries come from a disk: each number is a claim about the array, and is checked here before
 //! anything is made of it.
@@ -190,8 +189,7 @@ mod tests {
     use super::*;
     use braid_geometry::{Geometry, Level, Shape as ArrayShape};
 
-    /// Four slots, chunks of 32 sectors, left-symmetric: row 0 has data on slots 0, 1, 2 and parity
-    /// on slot 3.
+    /// Four slots, chunks of 32 sectors, left-symmetric: row 0 has parity on slot 3.
     fn geometry() -> StripeGeometry {
         let shape = ArrayShape {
             level: Level::Raid5,

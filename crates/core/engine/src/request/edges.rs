@@ -109,8 +109,7 @@ pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> 
     Ok(())
 }
 
-/// The best unit to write, zero and discard as a whole: a row of chunks on levels with parity, else
-/// a sector.
+/// The best unit to write, zero or discard: a row of chunks on levels with parity, else a sector.
 #[must_use]
 pub fn unit_bytes(geometry: &Geometry) -> u64 {
     match geometry {
@@ -203,8 +202,7 @@ pub enum Step {
         /// How many.
         sectors: u64,
     },
-    /// Lay the payload (zeroes without one) over [`Patch::middle`] and write the whole
-    /// surroundings.
+    /// Lay the payload (zeroes without one) over [`Patch::middle`] and write all around it.
     Store {
         /// The bytes to write.
         patch: Patch,

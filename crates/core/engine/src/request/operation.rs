@@ -21,8 +21,7 @@ pub enum Operation {
         /// On stable storage before the answer.
         durable: bool,
     },
-    /// The client no longer needs the content; afterwards it may be anything, the same at each
-    /// read.
+    /// The client no longer needs the content: any is allowed, the same at each read.
     Trim,
 }
 

@@ -1,5 +1,4 @@
-//! Admits writes that change the array: many aligned ones, shared, or a single unaligned one,
-//! exclusive.
+//! Admits writes: many aligned ones, shared, or a single unaligned one, exclusive.
 //!
 //! A write that covers part of a sector reads the sector, lays its bytes over it and writes it
 //! back; meanwhile no other write may touch that sector. Such writes are rare (every common client

@@ -50,8 +50,7 @@ impl Stripes {
         let dirty_sectors = common.kept_sectors_with(work.piece).max(self.least_dirty());
         let is_durable = work.want.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
-        // Bytes that the journal lacks are lost with the cache device, even if every member is
-        // present.
+        // Bytes that the journal lacks are lost with the cache device, even in a whole array.
         let may = !is_durable
             && !work.lacks_intent
             && !common.view.keeps_journal
@@ -111,8 +110,7 @@ impl Stripes {
             && self.damage.parity_solves(&common.view, band)
     }
 
-    /// Drops answered writes that a later one covers. The later one takes over their dirty
-    /// references.
+    /// Drops answered writes that a later one covers. It takes over their dirty references.
     fn supersede(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
         if !self.cached.has_room(self.pool.stripe(number).band(), work) {
             return;
@@ -142,8 +140,8 @@ impl Stripes {
         self.pool.put_back(number, is_worth_keeping);
     }
 
-    /// A stripe's batch has ended, or did not begin. Its frame goes to the head of the line, if any
-    /// stripe waits.
+    /// A stripe's batch has ended, or did not begin. Its frame goes to the head of the line, if
+    /// any.
     pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
         let frame = self.pool.frame(number).expect("it is held");
         match self.left_frames.has(frame) {

@@ -1,5 +1,4 @@
-//! Bands: the sectors that one stripe covers, and the part of them that a client's write or read
-//! touches.
+//! Bands: the sectors that one stripe covers, and the part of them in a client's request.
 //!
 //! ```text
 //!                data 0      data 1      data 2        a chunk row, here two bands to a chunk

@@ -33,8 +33,7 @@ pub(in crate::array) struct Caches {
     missing: Set<MemberId>,
     /// The final flush of an array that keeps no intent is done.
     last_flush_done: bool,
-    /// The last write-back round of a broken array was requested: it comes before the array reports
-    /// that it has stopped.
+    /// The last write-back round of a broken array was requested: the stop's report waits for it.
     last_round: bool,
 }
 
@@ -149,8 +148,8 @@ impl Caches {
         self.flushing = Some(purpose);
     }
 
-    /// Begins a round of writing back. It is no task: a shard may need a view, hence superblocks,
-    /// to finish.
+    /// Begins a write-back round. It is no task: a shard may need superblocks, for a view, to
+    /// finish.
     pub(in crate::array) fn write_back(&mut self, shards: u16, out: &mut Outbox) {
         let Self { queue, written_back, unwritten, round, .. } = self;
         assert!(written_back.is_empty() && unwritten.is_empty(), "one round at a time");

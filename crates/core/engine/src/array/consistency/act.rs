@@ -314,8 +314,8 @@ impl Consistency {
         out.notice(Notice::BitmapFileLost { member: cause.member, cause });
     }
 
-    /// The journal's device has failed. True if no member's superblock names it: then it is dropped
-    /// without a change.
+    /// The journal's device has failed. True if no member's superblock names it: then it is
+    /// dropped.
     pub(in crate::array) fn journal_fails(&mut self, out: &mut Outbox) -> bool {
         let is_untold = self.log_change.is_journal_untold();
         if is_untold {
@@ -328,8 +328,8 @@ impl Consistency {
         is_untold
     }
 
-    /// The bitmap of this name, unless it was dropped since: a shard that waits for bits requests
-    /// those of the new one.
+    /// The bitmap of this name, unless it was dropped since: shards request bits of the new one
+    /// again.
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
         let is_this = intent.id() == name;
@@ -378,8 +378,7 @@ impl Consistency {
                 };
                 match self.logs.parity_mut() {
                     Some(logs) => logs.wants((shard, ticket), &entries, members),
-                    // The log was lost with its file, and the shard does not know yet: superblocks
-                    // say so.
+                    // Superblocks record the loss of the log's file; the shard does not know yet.
                     None => out.push(ArrayEffect::Logged { shard, ticket }),
                 }
             }

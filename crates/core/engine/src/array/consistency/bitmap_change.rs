@@ -69,8 +69,7 @@ pub(super) struct BitmapChange {
 }
 
 impl BitmapChange {
-    /// `names`: whether superblocks name a bitmap from the first update on; `None` keeps each one's
-    /// statement.
+    /// `names`: whether updates name a bitmap; `None` keeps each superblock's statement.
     pub(super) fn new(names: Option<bool>) -> Self {
         Self { stage: Stage::Settled, names, newest: BitmapId::default() }
     }
@@ -141,8 +140,7 @@ impl BitmapChange {
     }
 }
 
-/// The first bits of a new bitmap: where writes may be in flight, and where redundancy does not
-/// agree yet.
+/// A new bitmap's first bits: where writes may be in flight, or redundancy does not agree yet.
 pub(super) fn first_bits(head: &BitmapSuperblock, on_disk: Activity, resync_offset: u64) -> Bits {
     let sectors = head.sync_size_sectors;
     let agrees = resync_offset == u64::MAX;

@@ -16,8 +16,7 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) bits_out: bool,
     /// A bitmap is going to be made or dropped.
     pub(in crate::array) bitmap_change: bool,
-    /// No superblock names the bitmap any more, and neither shards nor members have requests for
-    /// it.
+    /// No superblock names the bitmap any more, and no request for it is in flight.
     pub(in crate::array) bitmap_left: bool,
     pub(in crate::array) log_change: Changing,
     pub(in crate::array) logs: LogAction,

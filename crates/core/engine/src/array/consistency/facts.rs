@@ -84,8 +84,7 @@ impl Consistency {
         }
     }
 
-    /// Whether an update waits for new members' parity logs, or for the block that it names as the
-    /// journal's tail.
+    /// Whether an update waits for new members' parity logs, or for the journal's new tail block.
     fn lacks_logs(&self, ground: &Ground<'_>) -> bool {
         let Some(Awaiting { news, .. }) = ground.awaiting else { return false };
         let lacks = |logs: &ParityLogs| logs.lacks(self.targets(ground).into_iter(), news);

@@ -1,5 +1,4 @@
-//! The rest of the array as consistency sees it, as a small value: durable superblocks, members,
-//! and waiting updates.
+//! The rest of the array as consistency sees it: durable superblocks, members, waiting updates.
 
 use std::sync::Arc;
 

@@ -137,8 +137,7 @@ impl Consistency {
         self.intent.as_ref().and_then(Intent::doubt)
     }
 
-    /// For a lockless bitmap: the bits that a job must make agree, and the bits that no check
-    /// compares.
+    /// For a lockless bitmap: bits that a job must make agree, and bits that no check compares.
     pub(in crate::array) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         self.intent.as_ref().and_then(Intent::lazy)
     }

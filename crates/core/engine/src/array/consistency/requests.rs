@@ -42,8 +42,8 @@ impl Array {
         self.consistency.file
     }
 
-    /// The place of our own parity log on each of its members, if it keeps such logs there, and the
-    /// sectors of its bitmap.
+    /// The place of our own parity log on its members, if kept there, and the sectors of its
+    /// bitmap.
     #[must_use]
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
         let place = self.consistency.logs.parity()?.own_place()?;
@@ -73,8 +73,7 @@ impl Array {
     /// Makes or replaces the bitmap, or drops it. It is done when [`Self::is_bitmap_settled`].
     ///
     /// # Errors
-    /// The array has none to drop, takes no writes, keeps another log, or needs the bitmap: nothing
-    /// is changed.
+    /// None to drop, no writes, another log, or the bitmap is needed: nothing is changed.
     pub fn handle_bitmap_request(
         &mut self,
         now: Instant,
@@ -116,8 +115,7 @@ impl Array {
     /// It is done when [`Self::are_logs_settled`].
     ///
     /// # Errors
-    /// The array has none to drop, takes no writes, keeps another log, or needs its log: nothing is
-    /// changed.
+    /// None to drop, no writes, another log, or the log is needed: nothing is changed.
     pub fn handle_log_request(
         &mut self,
         now: Instant,
@@ -135,8 +133,7 @@ impl Array {
     }
 
     /// Adds a write journal, on a device that is not in the array. It is done when
-    /// [`Self::are_logs_settled`], unless the device has failed meanwhile: then nothing was
-    /// changed.
+    /// [`Self::are_logs_settled`], unless the device has failed meanwhile.
     ///
     /// # Errors
     /// The array takes no writes, keeps another log, or is not whole: nothing is changed.
@@ -200,8 +197,7 @@ impl Array {
         self.consistency.are_logs_settled()
     }
 
-    /// Whether shards log every write, or will once parity agrees everywhere; `None` without parity
-    /// logs.
+    /// Whether shards log every write, or will once parity agrees; `None` without parity logs.
     #[must_use]
     pub fn parity_logs(&self) -> Option<bool> {
         // They are made before the first write: no write goes without them while parity agrees.

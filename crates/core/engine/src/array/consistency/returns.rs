@@ -5,8 +5,7 @@ use braid_ondisk::Bits;
 
 use crate::ranges::{MemberRange, MemberRanges};
 
-/// Ranges of the member in `slot` without any of these bits, within the sectors that the array
-/// uses.
+/// Ranges of the member in `slot` without any of these bits, within its used sectors.
 pub(super) fn held_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
     let used = geometry.used_sectors(slot);
     let mut lacking: Vec<MemberRange> = Vec::new();
@@ -65,8 +64,7 @@ mod tests {
         assert!(held_of(&raid5, Slot(1), &Bits::all(1024, 100)).is_empty());
     }
 
-    /// On level 10 a bit stands for sectors of the array: the member lacks each of its copies of
-    /// them.
+    /// On level 10 a bit stands for sectors of the array: the member lacks all its copies of them.
     #[test]
     fn copies_of_what_a_bit_names_are_not_held() {
         for layout in [0x102, 0x201, 0x1_0201] {

@@ -11,8 +11,7 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     let ConsistencyFacts { bits, bits_out, bitmap_change, bitmap_left, .. } = facts.consistency;
     let ConsistencyFacts { log_change, logs, logs_out, .. } = facts.consistency;
     let is_behind = facts.superblocks.stage == SuperblocksStage::Behind;
-    // Superblocks wait for a write in flight, or about to be; a broken array waits for no write
-    // before them.
+    // Superblocks wait for a write in flight, or about to be; those of a broken array never wait.
     let is_awaited =
         bits_out || logs_out || bits == IntentAction::Write || logs == LogAction::Blank;
     let is_behind = !is_behind || is_awaited && facts.writes == Writes::Allowed;
@@ -22,8 +21,7 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     );
     // No superblock is written from the last flush on, until they turn clean.
     let is_last = !is_last || facts.superblocks.stage == SuperblocksStage::Free;
-    // One write of bitmaps at a time, and one change. A bitmap is kept as long as members or shards
-    // have requests for it.
+    // One write of bitmaps at a time, and one change. A bitmap with requests is kept.
     let is_once = bits != IntentAction::Write || !bits_out;
     let is_left = !bitmap_left || !bitmap_change && !bits_out;
     // An array without redundancy keeps none.
@@ -355,8 +353,7 @@ fn a_bit_is_not_forgotten() {
     });
 }
 
-/// A job's offsets reach superblocks beside any other work, and a job continues when no other
-/// action is due.
+/// A job's offsets reach superblocks beside any work; a job goes on when no other action is due.
 #[test]
 fn a_job_is_not_forgotten() {
     for_all_of_jobs(&mut |facts| {

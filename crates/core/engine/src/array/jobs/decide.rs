@@ -31,15 +31,13 @@ pub(in super::super) struct Facts {
     /// The allowance is not used up ([`super::JobAllowance`]).
     pub(in super::super) is_allowed: bool,
     pub(in super::super) is_over: bool,
-    /// It has written ranges that bad-block logs name, or failed to, and the logs do not have that
-    /// yet.
+    /// It has written logged bad ranges, or failed to, and the logs do not have that yet.
     pub(in super::super) awaits_logs: bool,
     /// The job has progress to save.
     pub(in super::super) has_unsaved: bool,
     /// The last save is long enough ago.
     pub(in super::super) save_is_due: bool,
-    /// A flush for it is wanted or in flight, or superblocks do not record yet the progress that it
-    /// flushed.
+    /// A flush for it is wanted or in flight, or superblocks lack the flushed progress.
     pub(in super::super) is_saving: bool,
 }
 

@@ -84,16 +84,14 @@ pub(super) struct Job {
     pub(super) unmade: u64,
     /// Sectors that bad-block logs named at the last look.
     pub(super) named: u64,
-    /// Bands that clients have read and that the job has not reached; every other work is one of
-    /// them.
+    /// Bands that clients read ahead of the job; every other work is one of them.
     pub(super) wanted: VecDeque<u64>,
     pub(super) takes_wanted: bool,
     /// The range that was made last, ahead of its turn.
     pub(super) ahead: Option<MemberRange>,
     /// Ranges that works in flight could not make so far.
     pub(super) lacks: BTreeMap<WorkId, Vec<(MemberId, BadRange)>>,
-    /// Ranges that could not be made, and that logs name or are about to; or named, before a client
-    /// wrote them.
+    /// Ranges that could not be made: logs name them, or will, or did until a client wrote them.
     pub(super) marked: BTreeMap<MemberId, BadBlocks>,
     pub(super) told: u32,
     /// Parts of its way whose end was reported.
@@ -152,8 +150,7 @@ impl Job {
         self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
     }
 
-    /// A band that a client has read. Every second work at most is one, so that the job reaches its
-    /// end.
+    /// A band that a client has read: at most every second work, so that the job reaches its end.
     pub(super) fn wanted(&mut self) -> Option<u64> {
         self.takes_wanted = !self.takes_wanted && !self.wanted.is_empty();
         if !self.takes_wanted {
@@ -262,8 +259,7 @@ impl Job {
         self.has_room(ground.regions.shards()) && is_left
     }
 
-    /// The sector of the array at `at`, and how many follow in one work. `None` where the array has
-    /// no data.
+    /// The array's sector at `at`, and how many follow in one work. `None` where it has no data.
     pub(super) fn place(&self, ground: &Ground<'_>, at: u64) -> Option<(LogicalSector, u64)> {
         let work_sectors = u64::from(ground.work_sectors);
         let (first, sectors) = match (ground.geometry, self.axis) {

@@ -208,8 +208,8 @@ impl Jobs {
 
     pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
         let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
-        // Until superblocks say that a member is out, shards see it instead of the member that
-        // takes its place.
+        // Shards see a lost member, and not the next in its slot, until superblocks record the
+        // loss.
         may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
     }
 
@@ -408,8 +408,8 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
-        // A client's data there can be made from parity: it must not be called lost because the
-        // rest does not agree.
+        // Parity gives a client's data there: it must not be called lost because the rest
+        // disagrees.
         let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
         if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
             reached(Mark::LazyLeavesOut);

@@ -93,8 +93,7 @@ impl JobKind {
 pub enum JobEnd {
     /// All of it is done.
     Completed,
-    /// An operator ended it, or the array stops or takes no writes; the next job continues where it
-    /// was.
+    /// An operator ended it, or the array stops or takes no writes; the next job continues there.
     Interrupted,
     /// The job's target member is lost, or no longer wanted.
     TargetLost,

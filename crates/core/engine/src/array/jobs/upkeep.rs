@@ -27,8 +27,7 @@ pub(in crate::array) struct Facts {
 pub(in crate::array) enum Action {
     /// Warn of a member that errs again and again, have it replaced, or put it out.
     TreatErring,
-    /// Let a spare fill a slot without a member, or begin to replace one: superblocks record it
-    /// first.
+    /// Let a spare fill an empty slot, or replace a member: superblocks record it first.
     TakeSpare,
     /// Let a filled replacement take its place: that loses the old member.
     Replace,

@@ -9,8 +9,7 @@ use crate::array::order::{Activity, Around, Closing, Turn};
 pub(in crate::array) enum Stage {
     #[default]
     Free,
-    /// The update waits: members' bitmaps must first have its event count, or new members an empty
-    /// parity log.
+    /// Members' bitmaps must first have its event count, or new members an empty parity log.
     Behind,
     /// Members are writing, or the record is.
     Out,
@@ -19,8 +18,7 @@ pub(in crate::array) enum Stage {
     /// All are durable, but the update is out of date: another member was lost, the lost one's own
     /// count is not passed, or the array has broken.
     Outdated,
-    /// All are durable; a record beside the members must get the update's loss before any write
-    /// relies on it.
+    /// All are durable; the record must get the update's loss before any write relies on it.
     Unkept,
     /// All are durable, and so is the record.
     Durable,

@@ -59,8 +59,7 @@ struct Place {
     /// Requests at members that have left, which may still use its blocks.
     left: u32,
     copies: SmallVec<[Copy; 4]>,
-    /// Sectors where a later copy is right, not the first that was read: that copy, and the
-    /// sectors.
+    /// Sectors where a later copy is right, not the first that was read; with that copy.
     right: SmallVec<[(u16, SectorSet); 1]>,
     /// Sectors on which copies differ, and the wrong one is unknown.
     tied: SectorSet,
@@ -160,8 +159,7 @@ impl Place {
         }
     }
 
-    /// Whether a copy before those that were read failed as a whole: another part of it may be
-    /// readable.
+    /// Whether a copy before those that were read failed, but may be readable in part.
     fn is_divisible(&self, common: &Common) -> bool {
         let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
@@ -207,8 +205,7 @@ impl Place {
 }
 
 impl Place {
-    /// Reports the members that lack the run: those that are filled, or all whose copies cannot be
-    /// made to agree.
+    /// Reports members that lack the run: those being filled, or all whose copies cannot agree.
     fn report_unmade(&self, common: &mut Common) {
         let Some(work) = self.work else { return };
         let (id, sectors) = (work.id, self.sectors);
@@ -330,8 +327,7 @@ impl Background {
         }
     }
 
-    /// Sets the run: it begins at the place's sector, and is as long as possible, at most
-    /// `sectors`.
+    /// Sets the run: from the place's sector on, as long as possible, at most `sectors`.
     fn aim(&mut self, around: &Around<'_>, number: u32, sectors: u32) {
         let view = &around.common.view;
         let place = &mut self.places[number as usize];

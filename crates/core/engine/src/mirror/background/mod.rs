@@ -1,5 +1,4 @@
-//! Background work on copies: compares them, makes them agree after a crash, and makes copies that
-//! a member lacks.
+//! Background work on copies: compares them, makes them agree after a crash, makes missing ones.
 //!
 //! # Theory
 //!

@@ -20,8 +20,7 @@ pub struct Setup<'a> {
     pub geometry: StripeGeometry,
     /// By slot.
     pub members: Vec<Option<Member>>,
-    /// A missing member counts in the superblocks: if it comes back it is believed, and has missed
-    /// this replay.
+    /// A missing member counts in superblocks: it would come back as valid, without this replay.
     pub may_return: bool,
     /// The journal's content.
     pub log: &'a JournalLog,
@@ -60,8 +59,7 @@ pub enum Effect {
         /// The row.
         row: ChunkRow,
     },
-    /// Write buffers of parity slots into the journal, and keep their checksums for the stripe's
-    /// meta block.
+    /// Write parity buffers into the journal, and keep their checksums for the stripe's meta block.
     Keep {
         /// First sector of the stripe.
         stripe: u64,
@@ -534,8 +532,7 @@ impl Replay {
         self.ask(Phase::Load, loads);
     }
 
-    /// Writes blocks to the members that are present, except for logged bad sectors and those that
-    /// a recovery will write.
+    /// Writes blocks to present members, without bad sectors and those that a recovery will write.
     fn write(&mut self) {
         let sectors = self.sectors();
         let stripe = self.stripe();

@@ -1,5 +1,4 @@
-//! Replay of a write journal: brings the members of a RAID-4, -5 or -6 to the state that its
-//! journal records.
+//! Replay of a write journal: brings the members of a RAID-4, -5 or -6 to its journal's state.
 //!
 //! It stands beside the replay of partial parity logs. `braid_ondisk::JournalLog` has followed the
 //! journal. This machine decides the reads, computations and writes, and a driver does them

@@ -1,5 +1,4 @@
-//! Turns the entries of a journal into stripes of 4 KiB of each member, with the places of their
-//! blocks in the journal.
+//! Turns a journal's entries into stripes of 4 KiB of each member, with their blocks' places.
 //!
 //! Entries come from a disk: each number is a claim about the array, and is checked here before
 //! anything is made of it.

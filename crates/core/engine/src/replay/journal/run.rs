@@ -12,8 +12,7 @@ use super::machine::{Effect, Replay, ReplayError, Report};
 const BLOCK_BYTES: usize = JOURNAL_META_BYTES;
 const SECTOR_BYTES: usize = 512;
 
-/// Members, by slot, and the journal. Each call returns whether it succeeded; the driver keeps the
-/// reason.
+/// Members, by slot, and the journal. Calls return success; the driver keeps the reason.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;

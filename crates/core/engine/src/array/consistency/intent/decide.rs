@@ -40,8 +40,7 @@ pub(in super::super) struct Facts {
     /// Bits that shards wait for are durable; so is the loss of members that failed to write them.
     pub(in super::super) is_granted: bool,
     pub(in super::super) is_out: bool,
-    /// Shards or superblocks wait for bits that members' bitmaps lack, or bits must be cleared
-    /// there.
+    /// Shards or superblocks wait for bits in members' bitmaps, or bits must be cleared there.
     pub(in super::super) is_due: bool,
     pub(in super::super) sweep: Sweep,
     pub(in super::super) is_time: bool,

@@ -15,8 +15,7 @@
 //! *Unsynced* is durable before the first write to a run, as a bit is. From then on redundancy
 //! agrees wherever a client has written: parity is made of all columns, never by rmw. So the loss
 //! of a member loses no data. Elsewhere in the run redundancy means nothing until a resync has
-//! passed. Runs due for a sync are gathered until a sweep, so that a job finds more than one run to
-//! do.
+//! passed. Runs due for a sync are gathered until a sweep, so that a job finds several.
 //!
 //! # Invariants
 //! - No run is both unwritten and unsynced, and an unsynced one keeps its bit
@@ -51,8 +50,7 @@ pub(super) struct Lockless {
 }
 
 impl Lockless {
-    /// `says` are the set bits, none of which is unwritten. Those beyond the resync offset are
-    /// resynced.
+    /// `says` are the set bits: none is unwritten. Those beyond the resync offset are resynced.
     pub(super) fn new(marks: LocklessMarks, says: &Bits, resync_offset: u64) -> Self {
         let none = Bits::none(says.sectors(), says.sectors_each());
         let mut marks = marks;
@@ -101,8 +99,7 @@ impl Lockless {
         self.marks.unsynced.set(bit);
     }
 
-    /// A sweep begins: unsynced runs are synced together from now on, unless a job still works on
-    /// earlier ones.
+    /// A sweep begins: unsynced runs become due together, unless a job still works on earlier ones.
     pub(super) fn gather(&mut self) {
         if self.due.is_empty() {
             self.due = self.marks.unsynced.clone();
@@ -162,8 +159,8 @@ impl Lockless {
         self.given_up.marks()
     }
 
-    /// These bits are cleared: no write is in flight there. Trimmed ones become unwritten, and are
-    /// returned.
+    /// These bits are cleared, without writes in flight. Trimmed ones become unwritten: returns
+    /// them.
     pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
         let mut marks = self.given_up.marks().clone();
         marks.intersect(cleared);

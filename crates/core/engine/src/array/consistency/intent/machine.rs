@@ -131,7 +131,7 @@ impl Intent {
         self.open = Arc::new(self.says.clone());
     }
 
-    /// Superblocks count beyond the bitmap's file, so no server believes it, and shards write
+    /// Superblocks count beyond the bitmap's file: no server believes it, and shards write
     /// everywhere.
     pub(in super::super) fn holds_nobody_up(&mut self) {
         self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
@@ -161,8 +161,7 @@ impl Intent {
         BitmapLook { bit_bytes: u64::from(self.head.chunk_bytes), bits, bits_set, unwritten }
     }
 
-    /// Whether redundancy was made to agree everywhere, except for writes in flight: no run is
-    /// unwritten or unsynced.
+    /// Whether redundancy was made to agree everywhere: no run is unwritten or unsynced.
     pub(in super::super) fn is_made(&self) -> bool {
         self.lockless.as_ref().is_none_or(|lockless| lockless.shown().is_empty())
     }
@@ -221,8 +220,7 @@ impl Intent {
             is_leaving: ground.is_leaving,
             is_granted: self.granted.is_some() && is_recorded,
             is_out: self.out.is_some(),
-            // Until superblocks allow writes, requested bits go with the write that superblocks
-            // wait for.
+            // Until superblocks allow writes, requested bits go with the write for superblocks.
             is_due: is_awaited || !self.wanted.is_empty() && ground.takes_writes || self.is_stale,
             sweep: self.sweep,
             is_time: self.next_sweep.is_some_and(|at| at <= now),
@@ -269,8 +267,7 @@ impl Intent {
         self.out.is_some()
     }
 
-    /// Whether a write of members' bitmaps is in flight, or shards are finishing writes under
-    /// closing bits.
+    /// Whether a write of members' bitmaps is in flight, or shards' writes under closing bits are.
     pub(in super::super) fn is_at_work(&self) -> bool {
         self.is_out() || matches!(self.sweep, Sweep::Draining | Sweep::Flushing)
     }
@@ -329,8 +326,8 @@ impl Intent {
     ) -> Vec<(MemberId, Arc<BitmapRecord>)> {
         assert!(self.out.is_none(), "one write at a time");
         let mut head = self.head;
-        // The bitmap does not follow a step back of superblocks: a member that missed it has the
-        // higher count.
+        // The bitmap never steps back with superblocks: a member that missed that has the higher
+        // count.
         head.events = self.head_written.events.max(ground.events);
         let bits = Arc::new(self.says.clone());
         let mut changed = self.written.difference(&bits);

@@ -16,8 +16,8 @@
 //! A record is *over* when shards have written all of it to the members. Records that are over at
 //! the tail free their room in three steps: members are flushed; the next superblocks record the
 //! new tail; they are durable. That begins when half of the ring is in use, or a batch waits for
-//! room. At the tail there is always a meta block, as md wants it: so the last durable record is
-//! never freed.
+//! room. The tail always is a meta block, as md wants it: so the last durable record is never
+//! freed.
 //!
 //! *Beginning anew*: superblocks may be written while no write is in flight and the journal is not
 //! empty. Then an empty block is first written behind all records, and those superblocks record it

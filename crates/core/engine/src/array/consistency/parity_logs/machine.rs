@@ -72,8 +72,7 @@ impl Log {
     fn next_place(&self, sectors: u64) -> (u64, u64) {
         let used = self.place.used_sectors();
         let next = if self.place.is_ring() { self.next_sector } else { 0 };
-        // Linux 6.1 does not see a header that ends with the area, and follows records without a
-        // gap.
+        // Linux 6.1 misses a header at the area's very end, and follows records without a gap.
         if next + sectors >= used || !next.is_multiple_of(PPL_HEADER_SECTORS) {
             return (0, used.saturating_sub(next) + sectors);
         }
@@ -94,8 +93,7 @@ impl Log {
         let mut sectors = sectors_of(&entries);
         assert!(sectors <= self.place.used_sectors(), "what is logged together fits");
         if self.place.ppl().is_none() {
-            // Members write whole blocks anyway; md, which wants records without a gap, never reads
-            // our own.
+            // Members write whole blocks anyway; md, which wants no gaps, never reads our own.
             sectors = sectors.next_multiple_of(PPL_HEADER_SECTORS);
         }
         let (sector, taken) = self.next_place(sectors);
@@ -125,8 +123,7 @@ fn sectors_of(entries: &[LoggedEntry]) -> u64 {
     PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
 }
 
-/// A shard's entries to be logged, by member: the members with the parities, and their
-/// replacements.
+/// A shard's entries to be logged, by member: those with the parities, and replacements.
 #[derive(Debug)]
 struct Wanted {
     ticket: Ticket,
@@ -216,8 +213,7 @@ impl ParityLogs {
         self.logs.iter().filter_map(|(member, log)| Some((*member, log.place.ppl()?)))
     }
 
-    /// Of these members, those whose head must be wiped out because the array keeps no log of our
-    /// own any more.
+    /// Of these members, those whose head must be wiped out: the array has dropped our own log.
     fn with_head(&self, members: impl Iterator<Item = MemberId>) -> impl Iterator<Item = MemberId> {
         let has_head =
             |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != Holds::NoLog;
@@ -303,8 +299,7 @@ impl ParityLogs {
         }
     }
 
-    /// Whether the log of one of these members lacks the content that an update of superblocks
-    /// needs.
+    /// Whether one of these members' logs lacks the content that an update needs.
     pub(in super::super) fn lacks(
         &self,
         mut members: impl Iterator<Item = MemberId>,
@@ -337,8 +332,7 @@ impl ParityLogs {
         }
     }
 
-    /// Takes a shard's entries for the logs of the members in their slots; a slot may have none any
-    /// more.
+    /// Takes a shard's entries for the logs of the members in their slots, if any are left.
     pub(in super::super) fn wants<M: Iterator<Item = MemberId>>(
         &mut self,
         ticket: Ticket,
@@ -468,8 +462,7 @@ impl ParityLogs {
         }
     }
 
-    /// Records are durable, and members that failed to write them are out: returns the batches that
-    /// may be written.
+    /// Records are durable, and members that failed to write them are out: returns their batches.
     pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is logged before");
         let granted: Vec<Ticket> = std::mem::take(&mut self.round).into_iter().collect();

@@ -21,8 +21,7 @@
 //!                              asked for, and there is room                             └ there is no room: flush
 //! ```
 //!
-//! A record that stays behind does no harm: any later write to its rows first needs a newer record
-//! of the same member.
+//! An old record does no harm: a later write to its rows first needs a newer record.
 //!
 //! # When they are kept
 //! At the next start, an array with readable logs is believed to agree except where they say. So

@@ -48,8 +48,7 @@ impl LoggedRows {
     }
 }
 
-/// The rows and columns of one of our entries: its columns are the same in all of its rows
-/// ([`crate::stripe`]).
+/// The rows and columns of one of our entries: all its rows have the same ([`crate::stripe`]).
 fn rows_of(geometry: &StripeGeometry, entry: &PplEntry) -> (Range<u64>, Columns) {
     let sectors = |bytes: u32| u64::from(bytes) / SECTOR_BYTES;
     let (data, partial) = (sectors(entry.data_bytes), sectors(entry.parity_bytes));
