@@ -296,8 +296,7 @@ fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
         write(&mut array, &update, &[]);
     }
     let is_one_at_a_time = events.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    // The step back; the loss, twice to exceed the lost member's count; and a second time, as for
-    // every change.
+    // The step back; the loss, twice to exceed the lost member's count; and its second time.
     assert!(events.len() == 4 && is_one_at_a_time, "{events:?}");
 }
 
@@ -561,8 +560,7 @@ fn a_loss_too_many_is_told_with_its_cause() {
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
 }
 
-/// Once, the failed half of a mirror was served alone after a kill: the record of present members
-/// was a second behind.
+/// Once, after a kill, a mirror's failed half was served alone: the record was a second behind.
 #[test]
 fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     let mut array = Array::new(setup(Level::Raid1, 2, |_| u64::MAX));
@@ -831,8 +829,7 @@ fn a_log_that_counts_is_not_emptied() {
     assert_eq!(writes[..2], ["active", "Open"], "superblocks say first that no log counts");
 }
 
-/// A resync ends during an update that says active, and that no log counts. The update records the
-/// state at its begin.
+/// A resync ends during an update that says active without a log. That records an older state.
 #[test]
 fn a_resync_that_ends_while_the_array_turns_active_turns_no_log_on() {
     let place = LogPlace::Own(OwnLogPlace::of(512));

@@ -275,8 +275,7 @@ fn a_cause_changes_nothing_but_what_is_said() {
     }
 }
 
-/// The first sector and the length of each copy that was put, in order, and the names of erased
-/// ones.
+/// The first sector and the length of each put copy, in order, and the names of erased ones.
 fn records(driver: &mut Driver) -> Vec<Result<(u64, u32), CachedWriteId>> {
     let record = |record| match record {
         CacheRecord::Put(run) => Ok((run.start.0, run.sectors)),

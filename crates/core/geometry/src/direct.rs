@@ -126,8 +126,7 @@ impl DirectGeometry {
     fn lay_in_zones(&mut self) {
         let chunk = u64::from(self.chunk_sectors);
         let (mut start, mut member_start) = (0, 0);
-        // Each turn passes the smallest remaining member size, so there are at most as many turns
-        // as slots.
+        // Each turn passes the smallest remaining member size, so slots bound the turns.
         while let Some(member_end) =
             self.used.iter().copied().filter(|&sectors| sectors > member_start).min()
         {
@@ -236,8 +235,7 @@ impl DirectGeometry {
             return seen(zone.start + in_member);
         }
         let slots = &self.zone_slots[zone.first..zone.first + usize::from(zone.width)];
-        // The slot is in the zone: its size is over `sector`, so it is at least the zone's
-        // `member_end`.
+        // The slot is in the zone: its size exceeds `sector`, so it is at least `member_end`.
         let place = slots.binary_search(&slot).ok()? as u64;
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
         let (row, offset) = (in_member / chunk, in_member % chunk);

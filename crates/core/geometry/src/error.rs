@@ -96,8 +96,7 @@ pub enum GeometryError {
         /// The least it needs.
         needed: u64,
     },
-    /// The size is at or over `SECTORS_MAX`: no such device exists, and byte offsets would
-    /// overflow.
+    /// The size reaches `SECTORS_MAX`: no such device exists, and byte offsets would overflow.
     MemberTooLarge {
         /// The slot.
         slot: Slot,

@@ -117,8 +117,7 @@ impl Geometry {
         }
     }
 
-    /// The number of members any loss of which is tolerated; particular larger losses may be too
-    /// (raid10).
+    /// The level survives the loss of any so many members; particular larger losses, too (raid10).
     #[must_use]
     pub fn lost_max(&self) -> u16 {
         match self {
@@ -137,8 +136,7 @@ fn lost_count(slots: u16, is_lost: &dyn Fn(Slot) -> bool) -> u16 {
     count
 }
 
-/// The kernel's minimums: it runs a raid5 of two slots (half of a level change) but no raid6 of
-/// three.
+/// The kernel's minimums: a raid5 of two slots (half of a level change), but no raid6 of three.
 fn check_slots(shape: &Shape) -> Result<(), GeometryError> {
     let (min, max) = match shape.level {
         Level::Linear | Level::Raid0 | Level::Raid1 => (1, SLOTS_MAX),

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Three kinds of sector must never be confused, so each is a type: [`LogicalSector`] (as clients
-//! count), [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. All are 512
-//! bytes based.
+//! count), [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. All count
+//! 512 bytes.
 //!
 //! Invariants:
 //! * forward and inverse maps agree, and no two logical sectors share a member sector
@@ -27,8 +27,7 @@
 //! * the maps are md's (`tests/*_tables.rs`: drawings of the first rows of every layout);
 //! * a shape that is accepted cannot overflow: capacities stay below [`SECTORS_MAX`]
 //!   (`tests/refusals.rs`);
-//! * nothing here allocates after [`Geometry::new`] (only the zone list of a direct array is on the
-//!   heap).
+//! * nothing allocates after [`Geometry::new`] (only a direct array's zone list is on the heap).
 #![no_std]
 #![forbid(unsafe_code)]
 

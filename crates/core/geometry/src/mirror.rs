@@ -47,8 +47,7 @@ pub struct MirrorGeometry {
     near: u16,
     far: u16,
     is_offset: bool,
-    /// Every slot holds the same bytes at the same sectors: raid1, and raid10 with as many near
-    /// copies as slots.
+    /// All slots hold the same: raid1, and raid10 with as many near copies as slots.
     is_identical: bool,
     /// Rows of one deal; the chunks of a member are `far` times as many.
     deal_rows: u64,
@@ -155,8 +154,7 @@ impl MirrorGeometry {
         self.near * self.far
     }
 
-    /// Sectors, at least 1, that stay contiguous in every copy from here. Panics beyond the
-    /// capacity.
+    /// Sectors, at least 1, contiguous in every copy from here. Panics beyond the capacity.
     #[must_use]
     pub fn contiguous_sectors(&self, sector: LogicalSector) -> u64 {
         self.assert_inside(sector);

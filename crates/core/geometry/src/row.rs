@@ -120,8 +120,7 @@ impl Placement {
     /// `None` if the level has no such layout. Slot counts are the caller's care.
     pub(crate) fn new(level: Level, layout: u32, slots: u16) -> Option<Placement> {
         let (walk, order, q_place) = match level {
-            // md looks at no layout for raid4, and its level changes leave other numbers than 0
-            // there.
+            // md ignores raid4's layout, and its level changes leave other numbers than 0 there.
             Level::Raid4 => (Walk::Last, Order::Ascending, QPlace::None),
             Level::Raid5 => {
                 let (walk, order) = read_parity(layout)?;
@@ -209,8 +208,7 @@ impl RowMap {
         match self.data {
             DataOrder::Following { start, ring } => {
                 let slot = start + data_index;
-                // It wraps round once at most; a division would take most of the time of many loops
-                // over columns.
+                // It wraps once at most; a division would dominate many loops over columns.
                 Slot(if slot < ring { slot } else { slot - ring })
             }
             DataOrder::Ascending => {

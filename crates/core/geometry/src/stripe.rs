@@ -139,16 +139,14 @@ impl StripeGeometry {
         self.placement.row_map(row)
     }
 
-    /// The member sector at which a row begins, the same on every slot; one past the last row is
-    /// the end.
+    /// A row's first member sector, the same on every slot; one past the last row is the end.
     #[must_use]
     pub fn row_start(&self, row: ChunkRow) -> MemberSector {
         assert!(row.0 <= self.rows, "row {row} is beyond the array");
         MemberSector(row.0 << self.chunk_shift())
     }
 
-    /// The row that contains a member sector. At and beyond `used_sectors` the number is `rows` or
-    /// more.
+    /// The row of a member sector. From `used_sectors` on the number is `rows` or more.
     #[must_use]
     pub fn row_of(&self, sector: MemberSector) -> ChunkRow {
         ChunkRow(sector.0 >> self.chunk_shift())

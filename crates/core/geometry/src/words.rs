@@ -100,8 +100,7 @@ pub fn parse_layout(level: Level, word: &str) -> Result<u32, GeometryError> {
     number.ok_or(GeometryError::LayoutWordUnknown { level })
 }
 
-/// The layout as `mdadm --examine` prints it, `None` where mdadm prints no layout or does not know
-/// the number.
+/// The layout as `mdadm --examine` prints it, `None` if it prints none or does not know the number.
 #[must_use]
 pub fn layout_name(level: Level, layout: u32) -> Option<String> {
     match level {
@@ -120,8 +119,7 @@ pub fn layout_name(level: Level, layout: u32) -> Option<String> {
     }
 }
 
-/// The layout mdadm gives a new array of this level: left-symmetric, two near copies, raid0's
-/// original.
+/// mdadm's layout for a new array of this level: left-symmetric, two near copies, original.
 #[must_use]
 pub const fn default_layout(level: Level) -> u32 {
     match level {

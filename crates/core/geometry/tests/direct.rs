@@ -131,8 +131,7 @@ fn the_sector_after_the_last_is_refused() {
     let _ = geometry.locate(LogicalSector(160));
 }
 
-/// Checks all sectors one by one: each has its own place, all used sectors are taken, and extents
-/// have their length.
+/// Checks each sector's own place, that all used sectors are taken, and extents' lengths.
 fn check_bijection(geometry: &DirectGeometry) {
     let mut places = HashMap::new();
     let mut sector = 0;

@@ -1,5 +1,4 @@
-//! Shapes that are no geometry, and the words of each refusal; and a test that no numbers at all
-//! make it panic.
+//! Shapes that are no geometry, and each refusal's words; and no numbers at all make it panic.
 
 use crate::support::{even, uneven};
 use braid_geometry::{

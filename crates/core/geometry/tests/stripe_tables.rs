@@ -151,8 +151,7 @@ fn exponents_of_ddf_are_slot_numbers() {
 
 #[test]
 fn chunks_follow_each_other_along_a_row() {
-    // left-symmetric on four slots, by the chunk's number in the array: the picture in every md
-    // guide.
+    // left-symmetric on four slots, by the array's chunk numbers: the picture in every md guide.
     let drawing = cells("0 1 2 P / 4 5 P 3 / 8 P 6 7 / P 9 10 11 / 12 13 14 P");
     let geometry = geometry(Level::Raid5, "left-symmetric", 4);
     for (row, line) in drawing.iter().enumerate() {

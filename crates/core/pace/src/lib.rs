@@ -11,8 +11,7 @@
 //! | [`Governor`] | latencies of clients, what the job began and ended, the time | how many bytes may begin, when to ask again |
 //! | [`Progress`] | how far the job has come, the time | bytes for each second, time left, in words as well |
 //!
-//! No clock, no I/O, no threads, no chance: time is an argument, in nanoseconds of a clock that
-//! does not go back.
+//! No clock, no I/O, no threads, no chance: time is an argument, in monotonic nanoseconds.
 
 #![forbid(unsafe_code)]
 

@@ -109,8 +109,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress of a job that goes on at `now_ns`, with `done_bytes` of `total_bytes` done
-    /// before.
+    /// The progress of a job that begins at `now_ns`, with `done_bytes` of `total_bytes` done.
     #[must_use]
     pub fn new(now_ns: u64, done_bytes: u64, total_bytes: u64) -> Self {
         let start = Point { active_ns: 0, bytes: done_bytes };
@@ -230,8 +229,7 @@ impl Progress {
         value(before) as f64 + part * (value(after) as f64 - value(before) as f64)
     }
 
-    /// The window's loss of rate with each byte, and the least rate; if the rate has been falling
-    /// steadily.
+    /// The window's loss of rate with each byte, and the least rate; if it falls steadily.
     fn fall(&self) -> Option<(f64, f64)> {
         let (start, end) = (self.points[0].bytes as f64, self.last.bytes as f64);
         let quarter = (end - start) / 4.0;
@@ -246,8 +244,7 @@ impl Progress {
         let all = rates[0] - rates[3];
         let is_steady = falls.iter().all(|fall| *fall > 0.0 && *fall <= STEP_MAX * all);
         let slope = all / (3.0 * quarter);
-        // The job may have begun behind the member's start: the first byte's rate is on the same
-        // line.
+        // The job may have begun behind the member's start: its first byte is on the same line.
         let first = rates[0] + slope * (start + quarter / 2.0);
         let whole = slope * self.total_bytes as f64;
         let is_a_disks = all > FALL_MIN * rates[0] && whole <= FALL_MAX * first;

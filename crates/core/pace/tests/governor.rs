@@ -1,5 +1,4 @@
-//! The governor on members in virtual time: the job's speed, clients' latency, and whether it
-//! settles.
+//! The governor on members in virtual time: the job's speed, clients' latency, settling.
 
 use braid_pace::{Class, Governor, GovernorSettings, Latencies, Phase};
 
@@ -67,8 +66,7 @@ fn idle_time_is_used_whole() {
     }
 }
 
-/// Runs a load, lets it settle, and measures twice as long; returns p99 and the job's part of the
-/// member's speed.
+/// Runs a load, settles, measures twice as long; returns p99 and the job's part of the speed.
 fn beside(disk: Disk, load: Load, settings: GovernorSettings) -> (Bench, u64, f64) {
     let mut bench = Bench::new(disk, settings, 7);
     bench.load(load);
@@ -194,8 +192,7 @@ fn it_settles_after_each_of_a_hundred_changes() {
     println!(
         "member                 settles: median, 9 of 10   band: median, 9 of 10   late   p99 over"
     );
-    // Seconds between changes; seconds of a mean; how many may settle late, and be over the target
-    // meanwhile.
+    // Seconds between changes; seconds of a mean; how many may settle late, and miss the target.
     let rows = [
         (OLD_FLASH, 60, 5, (25, 5)),
         (TURNING, 300, 20, (15, 5)),
@@ -336,8 +333,7 @@ fn odd_inputs_do_no_harm() {
     }
 }
 
-/// Clients that are never there, and a clock that jumps by a day: the job goes on, and not a day's
-/// worth at once.
+/// No clients, and a clock that jumps by a day: the job goes on, without a day's worth at once.
 #[test]
 fn a_jump_of_the_clock_is_no_work() {
     let settings =

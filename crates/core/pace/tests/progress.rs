@@ -19,8 +19,7 @@ impl Chance {
     }
 }
 
-/// A rebuild's speed in MiB for each second, by the part that is done, the seconds so far, and
-/// chance.
+/// A rebuild's speed in MiB for each second, by the part done, the seconds so far, and chance.
 type Speed = fn(f64, f64, &mut Chance) -> f64;
 
 fn constant(_: f64, _: f64, _: &mut Chance) -> f64 {
@@ -234,8 +233,7 @@ fn a_pause_is_no_time() {
     assert_eq!(run(86_400), run(0));
 }
 
-/// A rebuild that continues another process's work measures its speed from now on, not from the
-/// earlier bytes.
+/// A rebuild that continues another process's work measures only its own speed.
 #[test]
 fn what_was_done_before_is_no_speed() {
     let mut progress = Progress::new(0, 500 * GIB, 1000 * GIB);

@@ -1,8 +1,6 @@
-//! The field GF(2^8) with polynomial 0x11d and generator 2: constants, computed when the crate is
-//! compiled.
+//! The field GF(2^8) with polynomial 0x11d and generator 2: constants, computed at compile time.
 //!
-//! Where it stands: below the kernels, which take from here the constants that they multiply by. It
-//! does not touch blocks.
+//! The kernels multiply by its constants. It does not touch blocks.
 //!
 //! Invariants: the tables equal the bitwise definition
 //! (`tests::multiply_is_the_bitwise_definition`); the generator's powers visit all 255 non-zero
@@ -23,8 +21,7 @@ pub const fn double(a: u8) -> u8 {
     (a << 1) ^ (FOLD * (a >> 7))
 }
 
-/// The product, from the definition: one shift and one conditional addition per bit. For constants,
-/// not for blocks.
+/// The product, from the definition: one shift and one conditional addition per bit. For constants.
 #[must_use]
 pub const fn multiply(a: u8, b: u8) -> u8 {
     let mut product = 0;
@@ -53,8 +50,7 @@ pub static POWERS: [u8; 255] = {
     table
 };
 
-/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. Zero has no logarithm: its entry is 255 and
-/// must not be used.
+/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. Zero has none: its entry, 255, is unused.
 pub static LOGARITHMS: [u8; 256] = {
     let mut table = [255; 256];
     let mut element: u8 = 1;
@@ -87,8 +83,8 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
     while a < 256 {
         let mut b: usize = 0;
         while b < 256 {
-            // A product is the sum of the products with b's lowest bit and with the rest of b: both
-            // already known.
+            // A product is the sum of those with b's lowest bit and with the rest of b: both are
+            // known.
             let rest = b & b.wrapping_sub(1);
             table[a][b] = if b == 0 {
                 0
@@ -154,8 +150,7 @@ const fn multiply_low(a: usize, b: usize) -> u8 {
 mod tests {
     use super::*;
 
-    /// Polynomial product without reduction, then long division by 0x11d: no code shared with
-    /// `multiply`.
+    /// Polynomial product, then long division by 0x11d: no code shared with `multiply`.
     fn by_long_division(a: u8, b: u8) -> u8 {
         let mut product: u16 = 0;
         for bit in 0..8 {

@@ -27,8 +27,7 @@ pub enum Vote {
     Tied,
 }
 
-/// Votes among `copies`, 0 and up. `alike` compares two of them; it is asked at most two times for
-/// each copy.
+/// Votes among `copies`, from 0. `alike` compares two; it is called at most twice for each copy.
 pub fn vote(copies: usize, mut alike: impl FnMut(usize, usize) -> bool) -> Vote {
     // Boyer and Moore: strike out pairs that differ; a majority survives that, if one exists.
     let (mut right, mut lead) = (0, 0_usize);

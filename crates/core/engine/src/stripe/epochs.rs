@@ -9,14 +9,13 @@
 //! A client that flushes after each write, as a database does, waits for two things in a row: the
 //! write, then the members' flush. A flush that finds few references therefore has them written
 //! with FUA, and the members need no flush for them. If members do not seek
-//! ([`crate::Tuning::expects_flushes`]), writes that follow such a flush begin at once: another
-//! flush is likely.
+//! ([`crate::Tuning::expects_flushes`]), writes after such a flush begin at once: another is
+//! likely.
 //!
 //! [check: a_flush_ends_with_the_last_older_reference]
 //! [check: few_writes_before_a_flush_are_written_durably]
 
-/// A flush writes at most this many references of a shard with FUA. For more, one flush of each
-/// member is cheaper.
+/// The most references that a flush writes with FUA. For more, a flush of each member is cheaper.
 const FEW: u64 = 2;
 
 #[derive(Debug, Default)]
@@ -89,8 +88,7 @@ impl DirtyEpochs {
         self.round.is_some() && epoch < self.epoch
     }
 
-    /// Whether a write with a reference of this epoch uses FUA: the round waits for it, and for few
-    /// others.
+    /// Whether a write of this epoch uses FUA: the round waits for it, and for few others.
     pub(super) fn is_written_durably(&self, epoch: u64) -> bool {
         self.is_flushed(epoch) && self.found <= FEW
     }

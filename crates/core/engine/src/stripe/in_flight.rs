@@ -40,8 +40,8 @@ pub(super) struct DirectRead {
 }
 
 impl DirectRead {
-    /// Whether the read may be abandoned and served by the other members. Only once: a payload has
-    /// one shadow buffer.
+    /// Whether other members may serve the read instead. Only once: a payload has one shadow
+    /// buffer.
     pub(super) fn may_be_abandoned(&self) -> bool {
         !self.insists
             && payload_buffer_of(self.piece.payload_offset_sectors).0 == PayloadBuffer::Client

@@ -91,8 +91,7 @@ impl Index {
         Self { lines, shift, occupied: 0, extra_probes: 0 }
     }
 
-    /// Makes room for this many stripes. A table that is too small is rebuilt, at least twice as
-    /// large.
+    /// Makes room for this many stripes. Too small a table is rebuilt, at least twice as large.
     pub(super) fn grow(&mut self, stripes: usize) {
         if 2 * stripes <= PLACES * self.lines.len() {
             return;

@@ -1,5 +1,4 @@
-//! The state of one column as a batch or a reconstructing read knows it, and the facts that a plan
-//! gets from it.
+//! One column as a batch or a reconstructing read knows it, and the facts for a plan.
 
 use braid_geometry::Slot;
 
@@ -95,8 +94,7 @@ impl Known<'_> {
         }
     }
 
-    /// Whether the member is recovered here: then it holds the written data, and no accepted risk
-    /// concerns it.
+    /// Whether the member is recovered here: then no accepted risk concerns it.
     fn is_held(&self) -> bool {
         let holds = |extent: Extent| {
             let (start, sectors) = self.band.range(extent);

@@ -25,8 +25,7 @@ impl LeftFrames {
         self.0.contains_key(&frame)
     }
 
-    /// Reserves the frame for a request that is left behind. `payloads` returns the payloads of its
-    /// batch.
+    /// Reserves the frame for a request left behind. `payloads` returns its batch's payloads.
     pub(super) fn hold(&mut self, frame: u32, payloads: impl FnOnce() -> Vec<PieceKey>) {
         let held = self.0.entry(frame);
         held.or_insert_with(|| LeftFrame { out: 0, payloads: payloads() }).out += 1;

@@ -177,8 +177,7 @@ impl Stripes {
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        // By reference: copying a whole owner costs more than the few fields that are usually
-        // needed.
+        // By reference: a copy of a whole owner costs more than the few fields that are needed.
         let owner = self.in_flight.get(done.id.0).expect("an answer to our own request");
         match (owner, done.result) {
             (IoOwner::Direct(read), Ok(())) => {

@@ -1,5 +1,4 @@
-//! Which sectors to read before a batch can go on: the cost of rcw and rmw, and which erasures to
-//! solve.
+//! The sectors to read before a batch can go on: the cost of rcw and rmw, and erasures to solve.
 //!
 //! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each in its own
 //! sectors:
@@ -46,8 +45,7 @@ pub(super) struct ColumnFacts {
     pub(super) loaded: SectorSet,
     /// Sectors that the batch touches (data columns only).
     pub(super) touched: SectorSet,
-    /// The operator accepted the risk: its lost sectors may be solved for by parity that may not
-    /// agree with the data.
+    /// The operator accepted the risk: lost sectors may be solved for by parity in doubt.
     pub(super) is_accepted: bool,
 }
 
@@ -322,8 +320,7 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     Some(if method == Method::Rmw { rmw } else { rcw })
 }
 
-/// Makes the possible plans and returns the cheapest method. A plan without parity is put into
-/// `rcw`.
+/// Makes the possible plans; returns the cheapest method. A plan without parity goes into `rcw`.
 fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method> {
     assert!(!facts.window.is_empty() && !facts.data.is_empty(), "something is to be done");
     let is_inside = |column: &ColumnFacts| facts.window.contains(column.touched);
@@ -576,8 +573,7 @@ mod tests {
         numbered.map(move |(n, window)| Digits(number(n)).stripe(window))
     }
 
-    /// The sectors of the data columns in memory once the plan's reads are in and its equations
-    /// solved.
+    /// Data columns' sectors in memory once the plan's reads are in and its equations solved.
     fn known(facts: &StripeFacts, plan: &Plan) -> Vec<SectorSet> {
         let after = |column: &ColumnFacts, read: SectorSet| {
             assert!(column.readable.contains(read), "reads only what it can");

@@ -18,8 +18,8 @@
 //! processor's caches still hold them. Then those go that have rested longest.
 //!
 //! Invariants
-//! - A band has at most one stripe, and the index knows it: [`Index::insert`] and [`Index::remove`]
-//!   assert it.
+//! - A band has at most one stripe, in the index: [`Index::insert`] and [`Index::remove`] assert
+//!   it.
 //! - A frame has at most one stripe, and a batch never loses its frame. Every idle stripe has a
 //!   resting frame [check: stripes_come_and_go].
 
@@ -176,8 +176,7 @@ impl Pool {
         *usage = Usage::InUse;
     }
 
-    /// The stripe has no more work. Its blocks are kept, if they are worth keeping and it still has
-    /// them.
+    /// The stripe has no more work. Its blocks are kept if they are worth it, and still its own.
     pub(super) fn put_back(&mut self, number: u32, is_worth_keeping: bool) {
         assert!(self.is_in_use(number), "it was taken");
         self.in_use -= 1;
@@ -354,8 +353,7 @@ mod tests {
         (band, geometry.row_map(ChunkRow(row)))
     }
 
-    /// A pool against a map from bands to stripes, and one from frames to stripes, while it grows
-    /// and shrinks.
+    /// A pool against maps from bands and frames to stripes, while it grows and shrinks.
     #[test]
     fn stripes_come_and_go() {
         let mut pool = Pool::new(8);

@@ -137,8 +137,7 @@ impl Stripes {
         }
     }
 
-    /// Begins reconstructing reads, and handles the outcomes of finished ones. True if there was
-    /// any.
+    /// Begins reconstructing reads, and handles outcomes of finished ones. True if there was any.
     #[inline]
     pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
         !self.reads.is_quiet() && self.serve_those_that_can(common)
@@ -227,8 +226,7 @@ impl Stripes {
         (0..geometry.data_slots()).filter_map(piece).collect()
     }
 
-    /// Whether, as far as is known, the other members could serve a range of a column without the
-    /// members that sit out.
+    /// Whether other members could probably serve a column's range without those that sit out.
     fn may_go_around(&self, common: &Common, start: MemberSector, sectors: u32) -> bool {
         let unit = u64::from(self.unit_sectors);
         let last = (start.0 + u64::from(sectors) - 1) / unit;

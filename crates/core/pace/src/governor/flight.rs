@@ -19,8 +19,7 @@
 
 /// The longest rest: whatever a window cost, the next may begin when so much time has passed.
 const REST_MAX_NS: u64 = 2_000_000_000;
-/// Unused allowance of so long stays good, so that the moment between the end of a window and the
-/// next is not lost.
+/// Unused allowance stays good for the moment between the end of a window and the next.
 const SAVED_NS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Default)]

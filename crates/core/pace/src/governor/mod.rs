@@ -1,5 +1,4 @@
-//! The rebuild governor: limits a job's bytes in flight, so that clients hardly notice it and it
-//! uses idle time whole.
+//! The rebuild governor: limits a job's bytes in flight, to spare clients and use idle time whole.
 //!
 //! It is a pure clock beside the multiplexer, one for each job. The runtime asks how many bytes may
 //! begin ([`Governor::poll`]), reports each begin and end, and a few times a second hands over
@@ -114,8 +113,7 @@ const LONG_SILENCE_NS: u64 = 5 * SECOND;
 /// A probe ends after so many requests, or so much quiet time.
 const PROBE_REQUESTS: u64 = 100;
 const PROBE_QUIET_NS: u64 = 400 * MS;
-/// A probe ends so long after requests that waited behind the job should have been served, whether
-/// or not they were.
+/// A probe ends so long after requests behind the job should have been served.
 const PROBE_MAX_NS: u64 = SECOND;
 /// The time between probes, as a multiple of a probe's length; the second while little is known, or
 /// when clients seem to have changed.
@@ -159,8 +157,8 @@ pub struct GovernorSettings {
 }
 
 impl Default for GovernorSettings {
-    /// Twice the latency; a floor that takes about 5 % of a disk that turns; no ceiling; windows of
-    /// 1 MiB, 16 of them.
+    /// Twice the latency; a floor of about 5 % of a disk that turns; no ceiling; 16 windows of 1
+    /// MiB.
     fn default() -> Self {
         Self {
             latency_factor_permille: 2000,
@@ -173,8 +171,7 @@ impl Default for GovernorSettings {
 }
 
 impl GovernorSettings {
-    /// The factor for any latency: the job ignores clients, and is limited by the ceiling and the
-    /// members alone.
+    /// The factor for any latency: only the ceiling and the members limit the job.
     pub const ANY_LATENCY: u32 = u32::MAX;
 
     /// Whether the job gives way to clients at all.
@@ -223,13 +220,11 @@ pub enum Class {
 /// The bytes that the job may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Bytes that may begin now in class idle: whole pieces of a window, of which the job's last
-    /// may be short.
+    /// Bytes that may begin now in class idle: whole pieces; the job's last may be short.
     pub idle_bytes: u64,
     /// Bytes that may also begin in class best effort, as the floor's debt: whole pieces, too.
     pub owed_bytes: u64,
-    /// The nanosecond at which to ask again at the latest. Ask again also when some of the job is
-    /// done.
+    /// The nanosecond at which to ask again, or sooner when some of the job is done.
     pub ask_at_ns: u64,
 }
 
@@ -430,8 +425,7 @@ impl Governor {
         (self.quiet_since_ns, self.is_drained) = (None, false);
     }
 
-    /// So many bytes that had begun have ended, well or not. More than had begun is a bug of the
-    /// caller.
+    /// So many bytes have ended, well or not. More than had begun is a bug of the caller.
     pub fn handle_done(&mut self, now_ns: u64, class: Class, bytes: u64) {
         self.advance(now_ns);
         self.flight.end(bytes);
@@ -468,8 +462,7 @@ impl Governor {
             self.floor.wait_ns(piece),
             self.ceiling.wait_ns(piece),
         ];
-        // Bytes that may not begin now, for whichever reason, may at the next of these times, or
-        // after some end.
+        // Bytes that may not begin now may at the next of these times, or after some end.
         let wait_ns = waits.into_iter().flatten().filter(|wait_ns| *wait_ns > 0).min();
         let wait_ns = wait_ns.map_or(ASK_MAX_NS, |wait_ns| wait_ns.min(ASK_MAX_NS));
         Allowance { idle_bytes, owed_bytes, ask_at_ns: self.now_ns.saturating_add(wait_ns) }
@@ -514,8 +507,7 @@ impl Governor {
         }
     }
 
-    /// The bytes in flight without clients: a request after a short silence meets little more than
-    /// those before it.
+    /// The bytes in flight without clients: a request after a short silence meets little more.
     fn idle_bytes(&self) -> u64 {
         let most = self.settings.most_bytes();
         let Some(client_ns) = self.client_ns else { return most };
@@ -525,8 +517,7 @@ impl Governor {
         self.share.allowance_bytes().saturating_mul(times).min(most)
     }
 
-    /// The size of a piece: without clients a window; beside them a part that holds no request up
-    /// for too long.
+    /// The size of a piece: without clients a window; beside them one that delays requests little.
     fn piece_bytes(&self) -> u64 {
         let window = self.settings.window_bytes();
         match self.phase() {

@@ -1,5 +1,4 @@
-//! The size of the job's pieces beside clients: a window, or less if a window would hold requests
-//! up for too long.
+//! The job's pieces beside clients: a window, or less if that would hold requests up for too long.
 //!
 //! The governor reports when the job has bytes in flight, and how much longer a request may take
 //! beside the job than without it.
@@ -28,8 +27,7 @@
 //!   `[check: a_wait_behind_clients_is_no_reason]`.
 //! - A piece grows if several may be in flight `[check: what_is_never_alone_grows]`.
 
-/// Pieces to see before a division or a doubling; also before a division if each took more than
-/// four times its limit.
+/// Pieces to see before a division or a doubling; and before one if each took four times its limit.
 const SEEN_MIN: u32 = 12;
 const SEEN_MIN_FAR: u32 = 3;
 const FAR: u64 = 4;
@@ -83,8 +81,8 @@ impl Piece {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Fits pieces to `slack_ns`, the extra time of a request beside the job. True if far too large
-    /// pieces become smaller.
+    /// Fits pieces to `slack_ns`, a request's extra time. True if far too large pieces become
+    /// smaller.
     pub(super) fn fit(&mut self, slack_ns: u64, is_smallest: bool) -> bool {
         let is_far = self.took_ns / FAR > slack_ns;
         if self.seen < if is_far { SEEN_MIN_FAR } else { SEEN_MIN } {
@@ -141,8 +139,7 @@ mod tests {
     const LEAST: u64 = 64 << 10;
     const MS: u64 = 1_000_000;
 
-    /// Runs pieces one after the other that take `takes_ns` of their bytes; returns the size at the
-    /// end.
+    /// Runs pieces in turn that take `takes_ns` of their bytes; returns the size at the end.
     fn run(piece: &mut Piece, slack_ns: u64, takes_ns: impl Fn(u64, u64) -> u64) -> u64 {
         let mut now_ns = 0;
         for number in 0..1000 {

@@ -48,8 +48,7 @@ const DEBT_SLICES: i64 = 100;
 const CUTS_PERMILLE: [u64; 3] = [300, 600, 800];
 /// Growth for each earned request, in thousandths.
 const GROWTH_PERMILLE: i64 = 50;
-/// After so many requests without one beyond, growth is four times that: at the set point one comes
-/// for every 125.
+/// After so many requests without one beyond, growth is fourfold: the set point is one in 125.
 const CLEAN_REQUESTS: u64 = 500;
 /// Growth in one slice, at most.
 const GROWTH_MAX_PERMILLE: u64 = 120;

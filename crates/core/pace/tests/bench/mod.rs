@@ -1,5 +1,4 @@
-//! Members in virtual time: clients that come and go, a job without end, and the governor between
-//! them.
+//! Members in virtual time: clients that come and go, an endless job, and the governor between.
 //!
 //! It serves the tests of this folder. One queue and so many channels that serve it; a request
 //! occupies its channel for its whole time. The governor sees only figures that a runtime could
@@ -99,8 +98,7 @@ pub(crate) const OLD_FLASH: Disk = Disk {
     window_ns: 8 * MS,
 };
 
-/// A disk that takes a millisecond for each request, and moves 50 MB in a second; a window is
-/// sixteen requests.
+/// A disk with a millisecond for each request, and 50 MB a second; a window is sixteen requests.
 pub(crate) const SMALL: Disk = Disk {
     name: "small",
     channels: 1,

@@ -1,8 +1,6 @@
-//! How fast each kernel is here: `cargo run --release -p braid-parity --example throughput [--
-//! --quick]`.
+//! Each kernel's speed: `cargo run --release -p braid-parity --example throughput [-- --quick]`.
 //!
-//! `--quick` runs every cell once on little memory: a test that the benchmark works, not a
-//! measurement.
+//! `--quick` runs every cell once on little memory: it tests the benchmark, and measures nothing.
 
 use std::io;
 

@@ -19,8 +19,7 @@ pub struct Shape {
 pub const SHAPES: [Shape; 3] =
     [Shape { data: 4, parity: 1 }, Shape { data: 4, parity: 2 }, Shape { data: 8, parity: 2 }];
 
-/// The place of the stripes: one small stripe again and again, or long blocks cycled through far
-/// beyond the caches.
+/// The stripes' place: one small stripe again and again, or long blocks far beyond the caches.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub name: &'static str,
@@ -158,8 +157,7 @@ pub fn ratios(first: &Series, second: &Series) -> Vec<f64> {
     first.rates.iter().zip(&second.rates).map(|(first, second)| first / second).collect()
 }
 
-/// Lets the contenders take turns, each round starting with another one. The first round warms up
-/// and is dropped.
+/// Lets contenders take turns, from another one each round. The first round is dropped.
 pub fn race(
     contenders: &[Contender<'_>],
     stripes: &mut [Stripe<'_>],

@@ -1,11 +1,9 @@
 //! 32 bytes in a register: AVX2, with or without GFNI.
 //!
-//! Where it stands: `Avx2` multiplies by byte shuffles over the two halves of each byte, `GfniAvx2`
-//! by bit matrices (the affine instruction; the instruction that multiplies knows only the AES
-//! polynomial).
+//! `Avx2` multiplies by byte shuffles over the two halves of each byte, `GfniAvx2` by bit matrices
+//! (the affine instruction; the instruction that multiplies knows only the AES polynomial).
 //!
-//! Soundness: see `lanes.rs`. Every block below that only computes rests on the value it is called
-//! on.
+//! Soundness: see `lanes.rs`. Blocks that only compute rest on the value that they are called on.
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_sfence, _mm256_add_epi8, _mm256_and_si256,
@@ -50,7 +48,7 @@ macro_rules! moves_and_sums {
         #[inline(always)]
         unsafe fn stream(self, target: *mut u8) {
             // SAFETY: the caller promises 32 writable bytes at a multiple of 32, and fences before
-            // another thread looks.
+            // sharing.
             unsafe { _mm256_stream_si256(target.cast(), self.0) }
         }
 

@@ -1,10 +1,8 @@
 //! 64 bytes in a register: AVX-512, with or without GFNI.
 //!
-//! Where it stands: as `avx2.rs`, with three-way sums in one instruction and overflow bits as
-//! masks.
+//! As `avx2.rs`, with three-way sums in one instruction and overflow bits as masks.
 //!
-//! Soundness: see `lanes.rs`. Every block below that only computes rests on the value it is called
-//! on.
+//! Soundness: see `lanes.rs`. Blocks that only compute rest on the value that they are called on.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_sfence, _mm512_add_epi8, _mm512_and_si512,
@@ -52,7 +50,7 @@ macro_rules! moves_and_sums {
         #[inline(always)]
         unsafe fn stream(self, target: *mut u8) {
             // SAFETY: the caller promises 64 writable bytes at a multiple of 64, and fences before
-            // another thread looks.
+            // sharing.
             unsafe { _mm512_stream_si512(target.cast(), self.0) }
         }
 

@@ -1,8 +1,7 @@
 //! The loops, written once: every kernel is these functions compiled for its own registers.
 //!
-//! Where it stands: `mod.rs` checks lengths and calls, through a kernel's table, the instance of
-//! these functions that was compiled with that kernel's instructions. Nothing here knows an
-//! instruction set.
+//! `mod.rs` checks lengths and calls, through a kernel's table, the instance of these functions
+//! that was compiled with that kernel's instructions. This file knows no instruction set.
 //!
 //! Each operation is a [`Pass`]: the work on W registers' worth of bytes at one offset. [`run`]
 //! walks the offsets once, wide, then narrow, then byte by byte, so every source byte is read once
@@ -18,8 +17,7 @@ use super::lanes::Lanes;
 
 /// One walk over blocks of equal length.
 pub(super) trait Pass {
-    /// Handles the W x `L::BYTES` bytes at `offset`. With `STREAM`, results are written around the
-    /// caches.
+    /// Handles the W x `L::BYTES` bytes at `offset`. With `STREAM`, results bypass the caches.
     ///
     /// # Safety
     /// The processor has L's instructions; `offset` + W x `L::BYTES` is within every block of the
@@ -73,8 +71,7 @@ pub(super) unsafe fn load<L: Lanes, const W: usize>(source: *const u8, offset: u
 }
 
 /// # Safety
-/// As [`Lanes::store`], or with `STREAM` as [`Lanes::stream`], for W registers at `target` +
-/// `offset`.
+/// As [`Lanes::store`], or with `STREAM` [`Lanes::stream`], for W registers at `target` + `offset`.
 #[inline(always)]
 pub(super) unsafe fn store<L: Lanes, const W: usize, const STREAM: bool>(
     lanes: [L; W],
@@ -154,8 +151,7 @@ impl Pass for XorMany<'_> {
     }
 }
 
-/// P (if wanted) and Q of N sources with exponents 0..N and no gaps, whose pointers stay in
-/// registers.
+/// P (if wanted) and Q of N sources with exponents 0..N, whose pointers stay in registers.
 pub(super) struct SyndromeFew<const N: usize, const P: bool> {
     pub(super) sources: [*const u8; N],
     pub(super) p: *mut u8,

@@ -59,8 +59,7 @@ fn candidates() -> Vec<Kernel> {
 /// Blocks of this length: every step width of every kernel, and a tail.
 const BLOCK_BYTES: usize = 64 * 9 + 32 + 8 + 5;
 
-/// Pseudo-random bytes, different for each seed (a linear congruential generator; Knuth's
-/// constants).
+/// Pseudo-random bytes for a seed (a linear congruential generator; Knuth's constants).
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed;
     (0..BLOCK_BYTES)
@@ -73,8 +72,7 @@ fn noise(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Whether every function of a kernel agrees with the definition, gaps and both ways of counting
-/// sources included.
+/// Whether all functions of a kernel agree with the definition, with gaps and both source counts.
 pub(super) fn self_test(kernel: &Kernel) -> bool {
     let blocks: Vec<Vec<u8>> = (0..11).map(noise).collect();
     let dense: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();

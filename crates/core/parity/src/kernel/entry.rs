@@ -1,8 +1,7 @@
-//! From slices to passes: which walk serves a call, wide or narrow registers, through the caches or
-//! around them.
+//! From slices to passes: the walk for a call, wide or narrow, through the caches or around them.
 //!
-//! Where it stands: between a kernel's table (`table.rs`), whose functions are these compiled for
-//! one instruction set, and the loops of `body.rs`.
+//! It stands between a kernel's table (`table.rs`), whose functions are these compiled for one
+//! instruction set, and the loops of `body.rs`.
 //!
 //! Streaming: a result block of [`STREAM_BYTES_MIN`] or more is written around the caches when it
 //! is aligned to the register. In-place operations never stream: they have just read the block.
@@ -28,8 +27,7 @@ fn pointers<const N: usize>(sources: &[&[u8]]) -> [*const u8; N] {
 /// Runs a pass that only writes its results.
 ///
 /// # Safety
-/// The processor has L's instructions; every block of the pass has `length` bytes, `results` among
-/// them.
+/// The processor has L's instructions; all blocks of the pass, with `results`, have `length` bytes.
 #[inline(always)]
 unsafe fn generate<L: Lanes, const W: usize, const R: usize>(
     pass: &impl Pass,
@@ -109,8 +107,7 @@ pub(super) unsafe fn pq<L: Lanes, const W: usize>(
     few!(1 2 3 4 5 6 7 8);
 }
 
-/// How many sources there are, if there are no gaps among them and they fit `dense`; otherwise
-/// zero.
+/// The number of sources, if they have no gaps and fit `dense`; otherwise zero.
 #[inline(always)]
 fn compact<'a>(sources: &[Option<&'a [u8]>], dense: &mut [&'a [u8]; 8]) -> usize {
     if sources.len() > dense.len() {

@@ -25,7 +25,7 @@ pub(super) trait Lanes: Copy {
     unsafe fn zero() -> Self;
 
     /// # Safety
-    /// The processor has this type's instructions; `BYTES` bytes can be read from `source`, at any
+    /// The processor has this type's instructions; `source` has `BYTES` readable bytes, at any
     /// alignment.
     unsafe fn load(source: *const u8) -> Self;
 

@@ -87,15 +87,14 @@ impl Kernel {
         self.0.name
     }
 
-    /// `target` = the sum of `sources`: P, or any one lost column from all the others and P. No
-    /// sources give zeroes.
+    /// `target` = the sum of `sources`: P, or a lost column from the others and P. None give
+    /// zeroes.
     pub fn xor(&self, target: &mut [u8], sources: &[&[u8]]) {
         check(target.len(), sources);
         if sources.len() > STREAMS_MAX {
             return self.xor_in_turns(target, sources, self.0.xor);
         }
-        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-        // checked.
+        // SAFETY: the processor has the instructions of every kernel; lengths are checked.
         unsafe { (self.0.xor)(target, sources) }
     }
 
@@ -123,8 +122,7 @@ impl Kernel {
         if sources.len() > STREAMS_MAX {
             return self.xor_in_turns(target, sources, self.0.xor_into);
         }
-        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-        // checked.
+        // SAFETY: the processor has the instructions of every kernel; lengths are checked.
         unsafe { (self.0.xor_into)(target, sources) }
     }
 
@@ -132,29 +130,25 @@ impl Kernel {
     pub fn pq(&self, sources: &[Option<&[u8]>], p: &mut [u8], q: &mut [u8]) {
         check(q.len(), &[p]);
         check_columns(q.len(), sources);
-        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-        // checked.
+        // SAFETY: the processor has the instructions of every kernel; lengths are checked.
         unsafe { (self.0.pq)(sources, p, q) }
     }
 
     /// `q` of `sources`.
     pub fn q(&self, sources: &[Option<&[u8]>], q: &mut [u8]) {
         check_columns(q.len(), sources);
-        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-        // checked.
+        // SAFETY: the processor has the instructions of every kernel; lengths are checked.
         unsafe { (self.0.q)(sources, q) }
     }
 
     /// `target` += g^`exponent` `source`: Q's side of a read-modify-write.
     pub fn multiply_into(&self, target: &mut [u8], source: &[u8], exponent: u16) {
         check(target.len(), &[source]);
-        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-        // checked.
+        // SAFETY: the processor has the instructions of every kernel; lengths are checked.
         unsafe { (self.0.multiply_into)(target, source, power(exponent)) }
     }
 
-    /// `p` += `delta` and `q` += g^`exponent` `delta`, in one walk over `delta` (old data + new
-    /// data).
+    /// `p` += `delta` and `q` += g^`exponent` `delta`, in one walk over `delta` (old + new data).
     pub fn pq_update(
         &self,
         delta: &[u8],
@@ -165,8 +159,7 @@ impl Kernel {
         match (p, q) {
             (Some(p), Some(q)) => {
                 check(delta.len(), &[p, q]);
-                // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-                // checked.
+                // SAFETY: the processor has the instructions of every kernel; lengths are checked.
                 unsafe { (self.0.pq_update)(delta, power(exponent), p, q) }
             }
             (Some(p), None) => self.xor_into(p, &[delta]),
@@ -187,8 +180,7 @@ impl Kernel {
         check_lost(sources, lost);
         self.q(sources, out);
         let lost = spoiled(Bug::QSolvedWrong, lost, lost.wrapping_add(1));
-        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-        // checked.
+        // SAFETY: the processor has the instructions of every kernel; lengths are checked.
         unsafe { (self.0.solve_one)(q, inverse(power(lost)), out) }
     }
 
@@ -210,21 +202,18 @@ impl Kernel {
         // + g^y).
         let divisor = inverse(power(lost.0) ^ power(lost.1));
         let factors = (multiply(power(lost.1), divisor), divisor);
-        // SAFETY: a kernel exists only for instructions that the processor has; lengths are
-        // checked.
+        // SAFETY: the processor has the instructions of every kernel; lengths are checked.
         unsafe { (self.0.solve_two)((p, q), factors, out) }
     }
 }
 
-/// The best kernel that this processor has and that passed its self-test. The first call tests,
-/// once per process.
+/// The best kernel of this processor that passed its self-test, in the first call of a process.
 #[must_use]
 pub fn kernel() -> &'static Kernel {
     &choose::USABLE[0]
 }
 
-/// All kernels that this processor has and that passed their self-test, best first; the last is
-/// "scalar".
+/// All kernels of this processor that passed their self-test, best first; the last is "scalar".
 #[must_use]
 pub fn kernels() -> &'static [Kernel] {
     &choose::USABLE

@@ -1,13 +1,12 @@
 //! 16 bytes in a register: NEON, which every aarch64 processor that runs Linux has.
 //!
-//! Where it stands: multiplies by table look-ups over the two halves of each byte, as `avx2.rs`
-//! does by shuffles; one register is one table, so that nothing is repeated per half.
+//! It multiplies by table look-ups over the two halves of each byte, as `avx2.rs` does by shuffles;
+//! one register is one table, without repeats.
 //!
 //! Results are not written around the caches: the instruction that does that for a pair of
 //! registers (STNP) has no intrinsic, and is a hint that common cores ignore.
 //!
-//! Soundness: see `lanes.rs`. Every block below that only computes rests on the value it is called
-//! on.
+//! Soundness: see `lanes.rs`. Blocks that only compute rest on the value that they are called on.
 
 use core::arch::aarch64::{
     uint8x16_t, vandq_u8, vcltzq_s8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8,

@@ -1,8 +1,6 @@
-//! The kernel for every processor: eight bytes in a `u64`, and one byte for the ends that no
-//! register fills.
+//! The kernel for every processor: eight bytes in a `u64`, and single bytes at the ends.
 //!
-//! Where it stands: the fallback, and the tail of every other kernel. The definition is not here
-//! but in `crate::definition`.
+//! It is the fallback, and the tail of every other kernel; `crate::definition` has the definition.
 
 use super::lanes::Lanes;
 use crate::gf256::{FOLD, PRODUCTS, double};

@@ -1,8 +1,6 @@
-//! The functions of a kernel, as a table; and the tables of the kernels this program was compiled
-//! with.
+//! A kernel's functions as a table; and the tables of all kernels in this program.
 //!
-//! Where it stands: `mod.rs` puts checks before the calls; `choose.rs` decides which tables the
-//! processor may use.
+//! `mod.rs` puts checks before the calls; `choose.rs` decides which tables the processor may use.
 
 use super::entry;
 use super::lanes::Lanes;

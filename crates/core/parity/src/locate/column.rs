@@ -17,8 +17,7 @@ pub enum Column {
 /// Data columns, P and Q: one bit each.
 const COLUMNS: usize = crate::COLUMNS_MAX + 2;
 
-/// A set of columns: which data columns a stripe has (layouts may leave gaps), or which of them are
-/// suspected.
+/// A set of columns: a stripe's data columns (layouts may leave gaps), or suspects.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct ColumnSet([u64; COLUMNS.div_ceil(64)]);
 
@@ -32,8 +31,7 @@ impl ColumnSet {
         (0..columns).fold(Self::EMPTY, |set, exponent| set.with(Column::Data(exponent)))
     }
 
-    /// This set and one column more. An exponent that Q cannot tell from another is a bug of the
-    /// caller.
+    /// This set and a column. An exponent that Q cannot tell from another is a bug of the caller.
     #[must_use]
     pub fn with(mut self, column: Column) -> Self {
         let index = column.index();

@@ -100,8 +100,7 @@ pub use evidence::{Evidence, VALUES_ENOUGH};
 use crate::gf256::{LOGARITHMS, ORDER};
 use crate::kernel::Kernel;
 
-/// A suspect is named by at least one in so many of the bytes that disagree. By chance it is one in
-/// 255.
+/// One in so many of the bytes that disagree names a suspect. By chance it is one in 255.
 const SUSPECT_SHARE: usize = 8;
 
 /// The verdict of residues.
@@ -191,8 +190,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |sum, byte| sum | byte) == 0
 }
 
-/// The column that one byte's residues name, if the stripe has it. At least one residue is not
-/// zero.
+/// The column that one byte's residues name, if the stripe has it. They are not both zero.
 fn name(p: u8, q: u8, data: &ColumnSet) -> Option<Column> {
     match (p, q) {
         (_, 0) => Some(Column::P),

@@ -1,6 +1,6 @@
 //! Carries decisions out: a batch advances, and its effects leave it. [`super::steps`] builds its
 //! computation and notes the new state of the blocks. [`super::stripe`] changes the queue between
-//! two batches.
+//! batches.
 
 use std::ops::Range;
 
@@ -207,8 +207,8 @@ impl Stripe {
         (p || q.is_some()).then_some(ToLog { geometry: effects.geometry, p, q })
     }
 
-    /// Submits the batch's entries to the logs of the parities' members, or to the journal, before
-    /// any member is written.
+    /// Submits the batch to the logs of the parities' members, or to the journal, before its
+    /// writes.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = Logged::Asked;
@@ -264,8 +264,7 @@ impl Stripe {
         }
     }
 
-    /// Whether the batch is written with FUA: a flush waits for it and few others, and no flush of
-    /// the members follows.
+    /// Whether the batch uses FUA: a flush waits for it and few others, and flushes no member.
     fn flushes_itself(&self, effects: &Effects<'_>) -> bool {
         let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
         let is_flushed = epochs.any(|epoch| effects.epochs.is_written_durably(epoch));
@@ -327,8 +326,7 @@ impl Stripe {
         }
     }
 
-    /// Writes the dirty sectors of a column's block, and rewrites unreadable ones, which may remap
-    /// them.
+    /// Writes a column's dirty sectors, and rewrites unreadable ones, which may remap them.
     fn write_blocks(
         &mut self,
         slot: Slot,
@@ -554,8 +552,8 @@ impl Stripe {
                     let range = self.range(extent);
                     return common.report_unmended(slot, fault, range);
                 }
-                // Of several failed requests, the fault of a failed member counts more than that of
-                // a healthy one.
+                // Of several failed requests, a failed member's fault counts more than a healthy
+                // one's.
                 let is_said = column.missed.is_some() && fault.kind.spares_member();
                 let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !is_said {

@@ -1,5 +1,4 @@
-//! The new content of a batch, column by column: parts of the clients' payloads, the newest first
-//! where they overlap.
+//! A batch's new content, by column: parts of clients' payloads; where they overlap, the newest.
 //!
 //! ```text
 //!   queue    older      |---------a---------|
@@ -196,8 +195,8 @@ impl Content {
         })
     }
 
-    /// Whether every data column becomes zeroes throughout the window, and if so, whether all may
-    /// be punched.
+    /// Whether the batch zeroes the whole window of every data column; then whether all may be
+    /// punched.
     pub(super) fn all_zeroes(&self, window: SectorSet) -> Option<bool> {
         let mut all_punch = true;
         for index in 0..self.data_slots {
@@ -237,8 +236,7 @@ mod tests {
     /// A sector's new content: the request and the sector of its payload, or zero.
     type Written = Option<(u64, u32)>;
 
-    /// A batch of writes to the first band of three columns, and the new content of each of its
-    /// sectors, if any.
+    /// A batch of writes to the first band of three columns, and its sectors' new content.
     fn batch(random: &mut impl FnMut(u64) -> u64) -> (Stripe, Vec<Vec<Option<Written>>>) {
         const UNIT: u32 = 64;
         let geometry = geometry(4, UNIT, 4);

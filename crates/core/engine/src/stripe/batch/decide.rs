@@ -52,12 +52,10 @@ pub(in super::super) struct Facts {
     pub(super) phase: Phase,
     pub(super) queued: bool,
     pub(super) admission: Admission,
-    /// Requests or computations are in flight; or, once the batch has begun, copies from its
-    /// payloads.
+    /// Requests or computations are in flight; or copies from the payloads of a begun batch.
     pub(super) outstanding: bool,
     pub(super) need: Need,
-    /// Only meaningful in [`Phase::Fill`]: a member left while it was being read, and may still
-    /// write to the frame.
+    /// Only meaningful in [`Phase::Fill`]: a member left during its read, and may still write here.
     pub(super) left: bool,
     /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or the band is
     /// being repaired, and a batch would read rotten sectors. In [`Phase::Compute`]: the band is
@@ -226,8 +224,7 @@ mod tests {
                 continue;
             }
             if action == Action::Wait {
-                // The end of each wait: the reads that begin, the reads that end, the view, the
-                // log.
+                // The end of each wait: reads that begin, reads that end, the view, the log.
                 let ended = match facts.phase {
                     Phase::Ready if !facts.intent => facts.queued && !facts.broken,
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,

@@ -62,8 +62,7 @@ pub(in super::super) fn facts(
         intent: around.intent,
         memory: around.memory,
         missed,
-        // Even if the log was lost meanwhile: the array reports that at once, or as soon as
-        // superblocks do.
+        // Even if the log was lost meanwhile: the array reports that at once, or with superblocks.
         logged: stripe.logged,
         broken: around.view.gate == Gate::Broken,
     }

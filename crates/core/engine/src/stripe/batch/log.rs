@@ -138,8 +138,7 @@ mod tests {
         }
     }
 
-    /// The sectors of a band that one write touches, by column: it begins in some chunk and ends in
-    /// a later one.
+    /// A band's sectors that one write touches, by column: from some chunk to a later one.
     fn one_write(random: &mut impl FnMut(u64) -> u64, columns: usize) -> Vec<SectorSet> {
         let total = u64::from(UNIT) * columns as u64;
         let start = random(total);

@@ -24,8 +24,7 @@
 //! ([`Filled`](super::plan::Filled)). A batch is planned again if a read failed, if a view came, or
 //! if the parity that it uses became untrustworthy.
 //!
-//! If members keep partial parity logs, a batch is logged after it computes and before it writes
-//! ([`log`]).
+//! With partial parity logs, a batch is logged after it computes and before it writes ([`log`]).
 //!
 //! Bytes that a batch has read or computed stay in the stripe's blocks for later batches, until
 //! another stripe takes the memory. Each column notes which sectors of its block hold what its

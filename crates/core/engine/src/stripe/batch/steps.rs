@@ -83,8 +83,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Computes the partial parity of the written rows, while the blocks still hold their old
-    /// content.
+    /// Computes the written rows' partial parity, while the blocks still hold old content.
     fn log(&mut self, to_log: ToLog<'_>, method: Method) {
         let map = self.stripe.map;
         let touched: Vec<SectorSet> = (0..map.data_slots())
@@ -295,8 +294,7 @@ impl Builder<'_> {
             let column = self.stripe.column_mut(slot);
             column.valid = match column.fresh {
                 Fresh::Block => column.valid.union(window),
-                // Without a member that takes it, parity is not computed: the block holds old
-                // parity.
+                // Without a member for it, parity is not computed: the block holds old parity.
                 Fresh::Nothing | Fresh::Zeroes { .. } => column.valid.without(window),
             };
         }

@@ -277,14 +277,12 @@ impl Stripe {
         self.queue.iter()
     }
 
-    /// Whether the first queued work has its intent (I3). Either all writes of a batch have it, or
-    /// none.
+    /// Whether the first queued work has its intent (I3). All writes of a batch have it, or none.
     pub(in super::super) fn has_intent(&self) -> bool {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
     }
 
-    /// A member left with a request of the batch in flight. Returns the payloads that it may still
-    /// read.
+    /// A member left with the batch's request in flight. Returns payloads that it may still read.
     pub(in super::super) fn leave(&mut self) -> Vec<PieceKey> {
         match self.phase {
             Phase::Fill => {
@@ -317,8 +315,7 @@ impl Stripe {
         granted
     }
 
-    /// Whether requests or computations are in flight; or, once the batch has begun, copies from
-    /// its payloads.
+    /// Whether requests or computations are in flight, or copies from a begun batch's payloads.
     pub(in super::super) fn is_outstanding(&self) -> bool {
         self.outstanding > 0 || self.phase != Phase::Ready && self.copies > 0
     }
@@ -432,8 +429,7 @@ impl Stripe {
         self.batch.as_ref().expect("a batch is under way").window
     }
 
-    /// Whether a member that missed the write is still in the view, because no superblock records
-    /// its loss yet.
+    /// Whether a member that missed the write is still in the view: its loss is unrecorded.
     pub(super) fn is_missed(&self, view: &ArrayView) -> bool {
         self.slots().any(|slot| {
             let missed = self.column(slot).missed.map(|(member, _)| member);
@@ -525,8 +521,7 @@ impl Stripe {
         count_max
     }
 
-    /// Begins the next batch: at most `count_max` queued writes. A batch for a journal covers whole
-    /// blocks.
+    /// Begins the next batch: at most `count_max` writes. One for a journal covers whole blocks.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize, is_journaled: bool) {
         let whole = SectorSet::run(0, unit_sectors);
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");

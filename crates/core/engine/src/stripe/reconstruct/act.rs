@@ -1,5 +1,4 @@
-//! Carries a read's decisions out, whatever its kind: its effects leave it here, and events reach
-//! it.
+//! Carries out decisions of reads of any kind: effects leave here, and events reach them.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
@@ -132,8 +131,7 @@ impl Reconstruct {
         }
     }
 
-    /// Goes on as planned when the reads were submitted, or else by the plan made now, which has
-    /// everything in memory.
+    /// Goes on by the plan of the submitted reads, or else by one made now, with all in memory.
     fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
@@ -195,8 +193,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         read.phase = Phase::Write;
         let targets = std::mem::take(&mut read.work.targets);
-        // FUA for repairs, because the report says that they are repaired, and superblocks may say
-        // clean meanwhile.
+        // FUA for repairs: they are reported as done, and superblocks may say clean meanwhile.
         let durable = read.work.check.has_rot();
         let nature = read.origin.expect("it is wanted").nature();
         let Nature { repairs, copies, fills, .. } = nature;
@@ -204,8 +201,7 @@ impl Reconstruct {
         read.repairs |= copies;
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
-            // A view may have removed the member, or the permission to write, since the band was
-            // read.
+            // A view since the read may have removed the member, or the permission to write.
             let is_there = nature.member_of(&around.common.view, *slot).is_some();
             if !is_there || !around.common.may_repair() {
                 // A member that left during recovery needs no write.

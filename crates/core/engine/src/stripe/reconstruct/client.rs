@@ -38,8 +38,7 @@ impl Kind for Want {
         (need, self.insists || !read.slots().any(read.is_left_out(around)))
     }
 
-    /// Solves for lost sectors, and copies the wanted ones into the payload unless they were solved
-    /// for right there.
+    /// Solves for lost sectors, and copies wanted ones into the payload unless solved for there.
     #[inline]
     fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way) {
         let (read, computation) = (&mut *steps.read, &mut *steps.computation);
@@ -112,8 +111,7 @@ impl Read {
         self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
-    /// By slot, whether the read avoids a column if it can: the member sits out, or is being
-    /// written.
+    /// By slot, whether the read avoids a column: its member sits out, or is being written.
     fn is_left_out(&self, around: &Around<'_>) -> impl Fn(Slot) -> bool {
         let is_changing = around.is_changing(self.band());
         move |slot| around.common.clocks.sits_out(slot) || is_changing(slot)
@@ -125,8 +123,7 @@ impl Read {
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
-    /// The place in the client's payload to solve into, if the read wants exactly the solved
-    /// sectors.
+    /// The place in the payload to solve into, if the read wants exactly the solved sectors.
     fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
         if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
             return None; // It will be rewritten from the block.
@@ -164,8 +161,7 @@ impl Reconstruct {
         self.outcomes.push_back(Outcome::Insists(band, want));
     }
 
-    /// The sectors that an answered read can rewrite, by slot: unreadable ones that it has solved
-    /// for.
+    /// Unreadable sectors, by slot, that an answered read has solved for and can rewrite.
     pub(super) fn to_repair(
         &self,
         around: &Around<'_>,

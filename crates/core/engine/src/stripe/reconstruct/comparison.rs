@@ -63,8 +63,7 @@ impl Kind for Comparison {
         });
     }
 
-    /// Solves for columns that could not be read, then compares. P and Q name the column that is
-    /// wrong.
+    /// Solves for unreadable columns, then compares. P and Q name the wrong column.
     fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
         steps.read.note_erased(way);
         steps.solve(way);

@@ -57,7 +57,7 @@ pub(super) struct Facts {
     pub(super) wanted: bool,
     pub(super) phase: Phase,
     pub(super) need: Need,
-    /// Unreadable sectors were solved for, and may be rewritten. Only meaningful once the read is
+    /// Unreadable sectors were solved for, and may be rewritten. Meaningful once the read is
     /// answered.
     pub(super) to_repair: bool,
     pub(super) rest: Rest,
@@ -93,8 +93,7 @@ pub(super) enum Action {
     Refuse,
 }
 
-/// The first line of the table, for a caller without any other fact: most events of a read end one
-/// request of several.
+/// The table's first line, without other facts: most events of a read end one of several requests.
 pub(super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then_some(Action::Wait)
 }

@@ -1,8 +1,6 @@
-//! Recovery and replacement: computes from the others the columns that members lack in this band,
-//! and writes them.
+//! Recovery and replacement: makes a band's missing columns from the others, and writes them.
 //!
-//! A member that has a replacement is copied to it. Columns that it cannot read are computed as in
-//! a recovery.
+//! A member is copied to its replacement. Unreadable columns are computed as in a recovery.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Mark, reached};

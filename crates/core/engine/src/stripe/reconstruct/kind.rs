@@ -1,5 +1,4 @@
-//! The interface of a kind of read: the columns that it reads, computes and writes, and how it
-//! ends.
+//! The interface of a kind of read: the columns it reads, computes and writes, and its end.
 //!
 //! Each kind implements it in a file of its own. The shared machine ([`super::machine`], `act`,
 //! `facts`) carries out decisions of the table, and asks a kind through `by_kind`. A client's read
@@ -63,8 +62,7 @@ pub(super) trait Kind {
     /// Plans the sectors that it reads.
     fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner);
 
-    /// If no plan is possible: whether less would be, and whether no column is left out that could
-    /// be read after all.
+    /// Without a possible plan: whether less would be, and whether no readable column is left out.
     fn without_plan(&self, _read: &Read, _around: &Around<'_>) -> (Need, bool) {
         (Need::Impossible, true)
     }
@@ -129,8 +127,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Computes parity columns for which `is_made` holds, from data in the blocks. False if there
-    /// are none.
+    /// Computes parity columns that satisfy `is_made`, from data in the blocks. False if none do.
     pub(super) fn parity(&mut self, is_made: impl Fn(&Read, Slot) -> bool) -> bool {
         let (read, blocks) = (&*self.read, self.blocks);
         let (map, sectors, at) = (&read.map, self.unit_sectors, |slot: Slot| blocks.at(slot, 0));

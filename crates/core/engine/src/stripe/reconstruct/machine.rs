@@ -20,16 +20,14 @@ use crate::sectors::SectorSet;
 use crate::slab::Slab;
 use crate::work::{self, Class, Work};
 
-/// Clients' reads under way at once. Others wait for one to end, which takes as long as the other
-/// members take.
+/// Clients' reads under way at once. Others wait for one to end.
 const READS_MAX: usize = 32;
 
 /// Background reads under way at once. The other places are for clients' reads that are abandoned.
 const BACKGROUND_MAX: usize = 16;
 
 /// Places for reads. There are more than reads at once, since an abandoned read keeps its place
-/// until the late answer. So a few members may stall one after the other. Unused places cost no
-/// memory.
+/// until the late answer. So a few members may stall in turn. Unused places cost no memory.
 pub(in super::super) const PLACES: u32 = 64;
 
 /// The condition for a read to begin.
@@ -199,8 +197,7 @@ impl Reconstruct {
         }
     }
 
-    /// Whether no batch of a band may begin, because a repair owns the band or is due after a
-    /// batch.
+    /// Whether no batch of a band may begin: a repair owns the band, or is due after a batch.
     pub(in super::super) fn keeps_batches_out(&self, key: BandKey) -> bool {
         let mends = |origin: Origin| origin.is_in_its_turn() && origin.nature().compares;
         let keeps_out = |read: &Read| {

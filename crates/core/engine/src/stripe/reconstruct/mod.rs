@@ -28,8 +28,7 @@
 //!
 //! A stripe that is about to write waits until its band is not being read
 //! ([`Reconstruct::is_reading`]). "Not now" lasts for one batch: the next one begins when the
-//! waiting reads have begun ([`Reconstruct::has_waiting`]). So neither reads nor writes starve the
-//! other.
+//! waiting reads have begun ([`Reconstruct::has_waiting`]). So neither starves the other.
 //!
 //! *Around members that sit out.* Their columns are left out. If a member begins to sit out, reads
 //! that wait for it are *abandoned*. The client's part begins anew, and the abandoned read keeps

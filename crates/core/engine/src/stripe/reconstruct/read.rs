@@ -33,8 +33,7 @@ pub(in super::super) enum Origin {
 }
 
 impl Origin {
-    /// Whether it waits for its own members, however long that takes: the read is not served around
-    /// a slow one.
+    /// Whether it waits for its own members, however long: it is not served around a slow one.
     pub(super) fn insists(&self) -> bool {
         match self {
             Self::Client(want) => want.insists,
@@ -143,8 +142,7 @@ impl Read {
         self.phase = Phase::Fill;
     }
 
-    /// Background work fills members: these columns are written to them, as read or as computed
-    /// from the others.
+    /// Fills members: these columns are written to them, as read or as computed from the others.
     pub(super) fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
         let (map, window) = (self.map, self.window);
         self.work.targets = slots.map(|slot| (slot, window)).collect();

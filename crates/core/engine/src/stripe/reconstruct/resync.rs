@@ -1,5 +1,4 @@
-//! A resync: data is believed. Parity that differs, or could not be read, is computed from it and
-//! written.
+//! A resync: data is believed. Differing or unreadable parity is computed from it and written.
 
 use braid_sim_hooks::{Mark, reached};
 

@@ -37,8 +37,8 @@
 //! go in the order in which they lie, in sweeps over all delayed stripes. Old stripes are sent off
 //! likewise. A flush sends its stripes off in that order too, all at once.
 //!
-//! This file knows stripes by their number. It knows neither their content, nor members, nor how a
-//! batch is written.
+//! This file knows stripes by their number. It knows neither their content, nor members, nor how to
+//! write.
 //!
 //! # Invariants
 //! - A stripe is sent off when it has been delayed for the age limit, and promoted when it has been

@@ -5,10 +5,9 @@
 //! are under way, in the hope that it fills up, but not forever. As in Linux md (its
 //! `preread_bypass_threshold`):
 //!
-//! - a full-width write that begins while the same stripe is at the head of the list has *passed*
-//!   it; passes are counted
-//! - when the count exceeds the threshold, the head goes on, and the threshold is subtracted from
-//!   the count
+//! - a full-width write that begins while the same stripe heads the list has *passed* it, and
+//!   counts
+//! - when the count exceeds the threshold, the head goes on, and the threshold is subtracted
 //! - if the head has changed by itself since the last pass (it filled up, and was promoted), the
 //!   threshold is subtracted, too
 //! - if the list is found empty, the count begins anew
