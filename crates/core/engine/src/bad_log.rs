@@ -63,8 +63,7 @@ pub(crate) enum Tail {
 }
 
 impl BadLog {
-    /// A log of so many sectors with these records, each in a sector. Records of other sectors are
-    /// dropped.
+    /// A log of so many sectors with these records, by sector. Records beyond them are dropped.
     #[must_use]
     pub fn new(sectors: u16, records: impl IntoIterator<Item = (u16, BadRange)>) -> Self {
         let mut ranges = vec![Vec::new(); usize::from(sectors)];

@@ -21,8 +21,7 @@
 //!   never that read itself [check: a_late_read_changes_no_answer].
 //! - Each range of it is used at most once in a request's life: its bytes count.
 //! - When the request is answered, the shadow buffer has the good bytes of its written ranges, the
-//!   client's own buffer all others. The client's own stays allocated while a member may write to
-//!   it.
+//!   client's buffer the rest. The client's own stays allocated while a member may write to it.
 
 use crate::ids::RequestId;
 

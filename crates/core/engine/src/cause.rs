@@ -131,8 +131,8 @@ pub enum Answer {
     CutShort,
     /// Its path no longer exists, or no longer leads to it.
     Vanished,
-    /// An earlier flush or durable write failed, so none is believed; with the operating system's
-    /// error then, if it was one.
+    /// An earlier flush or durable write failed, so none is believed; with its error number, if
+    /// any.
     FlushFailedBefore(Option<i32>),
     /// The range does not lie inside it; the device got no request.
     OutOfBounds,

@@ -115,8 +115,8 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity, for a log; of
-    /// one source, a block for a journal.
+    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity for a log, or
+    /// one block for a journal.
     Partial {
         /// Sources; without any it is zeroes.
         sources: Sources,
@@ -194,8 +194,7 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Notes in [`Computation::found`] which sectors are not all zeroes: in the sum of a parity and
-    /// its data, these sectors differ.
+    /// Notes in [`Computation::found`] which sectors, of the sum of parity and data, are not zero.
     Find {
         /// Their place, from the start of a stripe unit; offsets of the result count from it.
         unit: Buffer,
@@ -206,8 +205,7 @@ pub enum Step {
         /// The result's index.
         into: u16,
     },
-    /// Notes in [`Verdicts::located`] which column is wrong in which sectors, from the residues of
-    /// P and Q.
+    /// Notes in [`Verdicts::located`] the wrong column of each sector, by the residues of P and Q.
     Locate {
         /// The difference in P, from the start of a stripe unit.
         p: Buffer,

@@ -90,8 +90,7 @@ pub struct MemberIo {
 }
 
 impl MemberIo {
-    /// The failure of this request, for an executor to report. The data area starts at sector
-    /// `data_offset` of the member.
+    /// This request's failure, for an executor. The data area starts at the member's `data_offset`.
     #[must_use]
     pub fn fault(&self, kind: FaultKind, data_offset: u64, answer: Answer) -> MemberFault {
         let Self { member, sectors, operation, .. } = *self;
@@ -100,8 +99,7 @@ impl MemberIo {
     }
 }
 
-/// The result of a [`MemberIo`]. An abandoned read, whose request is over, may report any result;
-/// its memory belongs to no request.
+/// The result of a [`MemberIo`]. An abandoned read may report any, as its request is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIoDone {
     /// The request.
@@ -272,8 +270,8 @@ pub enum Report {
     WantLog {
         /// The shard's name for it, until [`Report::LogOver`].
         ticket: LogTicket,
-        /// For each parity slot the new data's place and the partial parities; the writer of the
-        /// records adds checksums.
+        /// By parity slot, the new data's place and the partial parities; the writer adds
+        /// checksums.
         entries: Vec<LoggedEntry>,
     },
     /// The same for a write journal: it must have these blocks first.
@@ -370,8 +368,7 @@ pub enum Report {
         found: Found,
     },
     /// Background work cannot make a range that a member lacks: before its result, once for each
-    /// range. For a [`crate::work::Task::Resync`]: a range that cannot be made to agree, in parity
-    /// or in every copy.
+    /// range. A [`crate::work::Task::Resync`] cannot make it agree, in parity or in every copy.
     Unmade {
         /// The work.
         id: WorkId,
@@ -409,8 +406,7 @@ pub struct Pace {
     pub completed: u32,
     /// Nanoseconds that they took, on average.
     pub mean_ns: u64,
-    /// Age in nanoseconds of the oldest read in flight, or of a write beyond the time that writes
-    /// are held back; 0 if there is none.
+    /// Nanoseconds of the oldest read in flight, or of a write beyond its hold-back time; else 0.
     pub oldest_ns: u64,
 }
 

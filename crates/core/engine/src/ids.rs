@@ -20,8 +20,7 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
-/// Name of an acknowledged write of one shard with a copy outside the process; small, and reused
-/// once the copy is erased.
+/// Name of a shard's acknowledged write with a copy outside the process; small, and reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CachedWriteId(pub u32);
 

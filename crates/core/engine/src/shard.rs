@@ -315,8 +315,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Answered by [`Report::Touched`] with the bits under which writes have begun since the last
-    /// query, if there is a bitmap.
+    /// Answered by [`Report::Touched`], with bits of writes since the last query, if it has a
+    /// bitmap.
     pub fn handle_touched_query(&mut self, now: Instant) {
         self.common.now = now;
         self.common.tell_touched();

@@ -23,8 +23,7 @@ fn key(name: u64) -> DefaultKey {
 }
 
 impl<T> Slab<T> {
-    /// Stores `value` and returns its name. A name is never as small as a plain number: its upper
-    /// half counts uses, from 1.
+    /// Stores `value` and returns its name. Names are large: their upper half counts uses, from 1.
     pub(crate) fn insert(&mut self, value: T) -> u64 {
         self.values.insert(value).data().as_ffi()
     }

@@ -337,8 +337,7 @@ fn waves(array: &mut Array) -> Vec<Vec<u16>> {
     }
 }
 
-/// Once, a power cut during writes of superblocks of several sectors tore all of them, and no
-/// member was left to start from.
+/// Once, a power cut tore all superblocks of several sectors, and left none to start from.
 #[test]
 fn long_superblocks_are_never_all_written_at_once() {
     for (level, slots, mut all, mut less_one) in [
@@ -418,8 +417,7 @@ fn a_full_file_system_costs_no_member() {
     assert_eq!(asked(&mut array).notices, [Notice::Stopped { clean: false }]);
 }
 
-/// Once, a disk behind a write blocker was put out at the first superblock that it refused, and
-/// cost a sound array its redundancy.
+/// Once, a disk behind a write blocker was put out, and cost a sound array its redundancy.
 #[test]
 fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     let mut array = array(Level::Raid5, 3, |_| u64::MAX);
@@ -759,8 +757,7 @@ fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<Strin
 
 #[test]
 fn members_are_flushed_once_a_lap_of_the_log() {
-    // Half of the ring has room for 16 records of a header and a chunk; for 15 if the lap wraps
-    // round the end of the ring.
+    // Half of the ring has room for 16 records of a header and a chunk; for 15 across its end.
     let mut array = logging(OwnLogPlace::of(512));
     let mut flushed = Vec::new();
     for record in 0..80 {

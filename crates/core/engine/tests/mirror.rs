@@ -53,8 +53,7 @@ fn ios(shard: &mut Shard) -> Vec<MemberIo> {
     std::iter::from_fn(|| shard.poll_member_io()).collect()
 }
 
-/// Once, waiting writes were woken in the order of their places, so that the first of two that
-/// overlap was written last.
+/// Once, waiting writes were woken by place: the first of two that overlap was written last.
 #[test]
 fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
@@ -177,8 +176,8 @@ fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
     assert!(reply.result.is_ok() && !reply.keeps_payload && shard.is_idle());
 }
 
-/// Once, a disk that hung held up the write and its range. The next member in its slot sat out for
-/// the age of the disk's reads.
+/// Once, a disk that hung held up the write and its range. Its successor sat out for the age of its
+/// reads.
 #[test]
 fn a_mirror_does_not_wait_for_a_member_that_has_left() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };

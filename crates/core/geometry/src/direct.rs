@@ -145,8 +145,8 @@ impl DirectGeometry {
         }
     }
 
-    /// The two layouts agree where the second zone, if any, has a single slot; elsewhere the
-    /// superblock must name one.
+    /// Both layouts agree if the second zone has at most one slot; else the superblock must name
+    /// one.
     fn check_layout_said(&self) -> Result<(), GeometryError> {
         let ambiguous = self.zones.get(1).is_some_and(|zone| zone.width > 1);
         if ambiguous && self.layout == RAID0_UNSPECIFIED {

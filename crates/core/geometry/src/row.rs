@@ -1,5 +1,4 @@
-//! The roles of slots in a chunk row: the rotation of P, Q and data over the slots, for every
-//! raid4/5/6 layout of md.
+//! The roles of slots in a chunk row: the rotation of P, Q and data in md's raid4/5/6 layouts.
 //!
 //! [`Placement`] is a layout number taken apart, once; [`RowMap`] is one row of it, a few bytes to
 //! copy. Knows no sectors and no chunk size, and computes no parity: it only says which power of

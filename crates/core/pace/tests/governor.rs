@@ -105,8 +105,8 @@ fn clients_stay_within_the_target() {
             let is_hardest = disk.name == TURNING_FIFO.name && load == loads(disk)[2];
             let slack = if is_hardest { 1.4 } else { 1.2 };
             assert!(times <= slack * target, "{} {load:?}: {times} for {target}", disk.name);
-            // Class idle, and clients that always have a request waiting: the job never begins, so
-            // the governor learns nothing.
+            // Class idle, and clients that always wait: the job never begins, so the governor
+            // learns nothing.
             let is_starved = disk.is_idle_class && matches!(load, Load::Closed(_));
             assert!(is_starved || part > 0.001, "{} {load:?}: {part}", disk.name);
             assert!(is_starved || probes < 0.1, "{} {load:?}: {probes} are probes", disk.name);
@@ -236,8 +236,7 @@ fn it_settles_after_each_of_a_hundred_changes() {
     }
 }
 
-/// Slices until the mean stays within a half and twice its later median; and the later half's
-/// maximum over its minimum.
+/// Slices until the mean stays near its later median; and the later half's maximum over minimum.
 fn settled(allowances: &[u64], mean: usize) -> (usize, f64) {
     let means: Vec<u64> =
         allowances.windows(mean).map(|slices| slices.iter().sum::<u64>() / mean as u64).collect();

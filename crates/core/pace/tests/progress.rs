@@ -89,8 +89,7 @@ const PROFILES: [(&str, Speed); 11] = [
     ("tide", tide),
 ];
 
-/// Runs a rebuild of so many bytes, with progress reported once a second; returns estimated over
-/// true time left at quarters.
+/// Runs a rebuild with progress once a second; returns estimated over true time left at quarters.
 fn ratios(speed: Speed, total: u64, seed: u64) -> [f64; 3] {
     let mut chance = Chance(seed);
     let mut progress = Progress::new(0, 0, total);

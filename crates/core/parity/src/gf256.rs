@@ -83,8 +83,7 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
     while a < 256 {
         let mut b: usize = 0;
         while b < 256 {
-            // A product is the sum of those with b's lowest bit and with the rest of b: both are
-            // known.
+            // A product is the sum of those with b's lowest bit and with its rest: both are known.
             let rest = b & b.wrapping_sub(1);
             table[a][b] = if b == 0 {
                 0
@@ -100,8 +99,7 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
     table
 };
 
-/// `NIBBLES[a]` is a times 0..16, then a times 0x00, 0x10, .. 0xf0: the two tables of a byte
-/// shuffle that multiplies by a.
+/// `NIBBLES[a]` is a times 0..16, then a times 0x00, 0x10, .. 0xf0: a byte shuffle's two tables.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) static NIBBLES: [[u8; 32]; 256] = {
     let mut table = [[0; 32]; 256];

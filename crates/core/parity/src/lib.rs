@@ -27,8 +27,7 @@
 //! | Dx and P | [`Kernel::recover_data_from_q`], then [`Kernel::xor`] |
 //! | Dx and Dy | [`Kernel::recover_two_data`] |
 //!
-//! A column that is wrong and not lost is another question, with one column at most for an answer:
-//! `locate/mod.rs` has its algebra.
+//! A wrong column, not a lost one, is another question: `locate/mod.rs` has its algebra.
 //!
 //! # Invariants
 //!

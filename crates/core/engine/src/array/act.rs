@@ -340,8 +340,8 @@ impl Array {
         self.take_no_writes(Notice::Broken { member: cause.member, cause });
     }
 
-    /// Refuses writes from now on. Superblocks stay active, so that the next start knows that
-    /// redundancy may not agree.
+    /// Refuses writes from now on. Superblocks stay active: at the next start redundancy is in
+    /// doubt.
     pub(super) fn take_no_writes(&mut self, notice: Notice) {
         if !self.condition.broken {
             reached(Mark::BreaksDown);

@@ -104,8 +104,8 @@ pub enum MetadataArea {
 pub enum MetadataRecord {
     /// The array's state for the superblock.
     Superblock(Arc<SuperblockState>),
-    /// The new bad-block log. Earlier writes to the member are made durable first: a range that the
-    /// log no longer names is believed.
+    /// The new bad-block log. Earlier writes are made durable first: a range that leaves the log is
+    /// believed.
     BadBlocks(Arc<BadLogWrite>),
     /// The new write-intent bitmap.
     Bitmap(Arc<BitmapRecord>),
@@ -143,8 +143,7 @@ pub enum Erring {
 /// News for the operator or a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A member failed and is out of the array; the survivors' superblocks say so, unless the
-    /// array is open for reading only.
+    /// A member failed and is out; the survivors' superblocks say so, unless opened read-only.
     MemberOut {
         /// The member.
         member: MemberId,
@@ -153,8 +152,7 @@ pub enum Notice {
         /// The cause.
         cause: Cause,
     },
-    /// A member has been silent for so long that the array goes on without it, until it answers.
-    /// The survivors' superblocks say so.
+    /// A member is silent, and the array goes on without it for now. Superblocks record that.
     Away {
         /// The member.
         member: MemberId,
@@ -269,8 +267,8 @@ pub enum Notice {
         /// How it ended.
         end: JobEnd,
     },
-    /// A check or a repair has found wrong sectors: one notice for each run, up to a limit for each
-    /// job; [`JobProgress`] counts all.
+    /// A check or a repair has found wrong sectors: one notice each run; [`JobProgress`] counts
+    /// all.
     Found(Found),
     /// A spare has taken a slot without a member; superblocks record it, and its recovery follows.
     SpareTaken {

@@ -86,8 +86,8 @@ impl Events {
         self.count > self.unrecorded_count
     }
 
-    /// Every member of the array has the count. A member without it is lost, and the array records
-    /// that with a count beyond its own.
+    /// Every member has the count. One without it is lost, and recorded with a count beyond its
+    /// own.
     pub(super) fn note_on_every_member(&mut self) {
         self.unrecorded_count = 0;
     }

@@ -15,12 +15,10 @@ use crate::cause::Cause;
 use crate::ids::MemberId;
 
 impl Array {
-    /// Adds a device as a spare under a new name. It then gets the wanted slot or another without a
-    /// member, or replaces a member.
+    /// Adds a device as a spare under a new name. It then gets an empty slot, or replaces a member.
     ///
     /// # Errors
-    /// The array takes no writes, or has no redundancy; or the wanted slot has no member to
-    /// replace.
+    /// The array takes no writes, or has no redundancy; or the slot has no member to replace.
     pub fn handle_member_added(
         &mut self,
         now: Instant,
@@ -50,8 +48,8 @@ impl Array {
     /// Whether the operator can have a member replaced.
     ///
     /// # Errors
-    /// It is in no slot, is still being filled, or is already being replaced; or the array takes no
-    /// writes, or has no redundancy.
+    /// It has no slot, is being filled, or replaced; the array takes no writes, or has no
+    /// redundancy.
     pub fn may_replace(&self, member: MemberId) -> Result<Slot, MemberRefusal> {
         self.may_change_members()?;
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;

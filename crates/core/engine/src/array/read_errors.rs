@@ -1,5 +1,4 @@
-//! Members that err again and again: counts their corrected read errors, and decides the reaction
-//! to a member with too many.
+//! Members that err again and again: counts corrected read errors, and decides the reaction.
 //!
 //! A shard that could not read a sector rewrites it from the other members, and reports each such
 //! run that the member took. One is harmless; many in a few hours mean a dying disk. As md does,

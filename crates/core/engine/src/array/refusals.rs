@@ -50,8 +50,7 @@ pub enum BitmapRefusal {
     /// Redundancy does not agree everywhere yet, and only the bitmap knows where.
     #[error("it is being resynced, and only its bitmap tells where")]
     InDoubt,
-    /// A member is out, or being filled, and only the bitmap knows a returning member's missed
-    /// writes.
+    /// A member is out, or being filled, and only the bitmap knows a returning one's missed writes.
     #[error(
         "a member is missing or being recovered, and only its bitmap tells what one lacks that comes back"
     )]

@@ -347,8 +347,7 @@ impl Roster {
         self.is_lost(slot) || member.is_some_and(|member| self.untold.contains(&member.id))
     }
 
-    /// Takes the member out of `slot`; the loss is unrecorded from now on. Its replacement steps
-    /// in.
+    /// Takes the member out of `slot`, unrecorded from now on. Its replacement steps in.
     pub(super) fn take_out(&mut self, slot: Slot, why: WhyOut) {
         let view = self.shown(slot).expect("only a member can be taken out");
         let member =

@@ -78,8 +78,8 @@ pub struct BitmapSetup {
 pub struct ParityLogSetup {
     /// Its place.
     pub place: LogPlace,
-    /// The generation of its newest record, and the end of that record in sectors from the start of
-    /// the area; `None` without a record.
+    /// Its newest record's generation, and end in sectors from the area's start; `None` without
+    /// one.
     pub newest: Option<(u64, u64)>,
 }
 
@@ -107,8 +107,7 @@ pub struct AcceptedRisk {
     /// From this offset on, in the unit of the resync offset, each row lacks as many members as the
     /// level bears: it has no redundancy that could disagree. `u64::MAX` if the level bears more.
     pub until_sectors: u64,
-    /// Slots whose members were missing, or still being filled: their data is made from parity,
-    /// even where that is in doubt.
+    /// Slots of missing or unfilled members: parity gives their data, even where that is in doubt.
     pub slots: Vec<Slot>,
 }
 

@@ -1,7 +1,6 @@
 //! The array's reaction to members that do not answer: which go away, and how they return.
 //!
-//! The rule and the state of an absent member are in `away.rs`; the requests that it still holds
-//! are in `context/left.rs`.
+//! `away.rs` has the rule and the state of an absent member, `context/left.rs` its requests.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached};

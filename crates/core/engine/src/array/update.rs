@@ -205,8 +205,7 @@ pub fn level_with(
 /// Writes `state` into one member's superblock, for a device of this size.
 ///
 /// # Errors
-/// The superblock cannot express the shape, and stays unchanged. A caller that begins a reshape
-/// tries that on every member first.
+/// The superblock cannot express the shape, and stays unchanged: a reshape tries that first.
 pub fn apply_to(
     superblock: &mut Superblock,
     member: MemberId,

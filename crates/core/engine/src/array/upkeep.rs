@@ -112,8 +112,8 @@ impl Array {
         self.out.publish_if(is_news);
     }
 
-    /// A member failed the rewrite of bad sectors. That costs these sectors if its log has room for
-    /// them, and otherwise the member.
+    /// A member failed the rewrite of bad sectors: they go into its log, or without room it is
+    /// lost.
     pub(super) fn is_unmended(&mut self, cause: Cause, range: BadRange) {
         let has_room = self.bad_logs.mark(cause.member, range);
         if !has_room {

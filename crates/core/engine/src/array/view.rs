@@ -35,8 +35,7 @@ pub struct MemberView {
     pub replacement_bad_blocks: Arc<BadBlocks>,
     /// Sectors from the start of its data area that are up to date; `u64::MAX` for all.
     pub recovered_sectors: u64,
-    /// Up-to-date ranges beyond that: a client read them, so they were made before their turn. No
-    /// superblock records them.
+    /// Up-to-date ranges beyond that, made early for clients' reads. No superblock records them.
     pub ahead: Arc<MemberRanges>,
     /// Its bad ranges.
     pub bad_blocks: Arc<BadBlocks>,

@@ -490,8 +490,7 @@ impl Common {
         }
     }
 
-    /// Requests bits again: some may have been taken back before a waiting piece had all of its
-    /// own.
+    /// Requests bits again: some may have been taken back before a waiting piece had all.
     pub(crate) fn want_bits_again(&mut self) {
         self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
     }
@@ -520,8 +519,7 @@ impl Common {
         granted
     }
 
-    /// Bits that writes wait for, by the ruling view: the one under which they came may have had
-    /// another bitmap, or none.
+    /// Bits that writes wait for, by the ruling view: an older one may have had another bitmap.
     fn bits_waited_for(&self) -> Vec<Range<u64>> {
         let extents = self.pieces.waiting_extents();
         extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
@@ -548,8 +546,7 @@ impl Common {
         }
     }
 
-    /// Whether `piece` can be written: durable superblocks say that its region may need a resync
-    /// (I3).
+    /// Whether `piece` can be written: its region may need a resync, by durable superblocks (I3).
     pub(crate) fn has_intent(&self, piece: PieceKey) -> bool {
         self.pieces.has_intent(piece)
     }

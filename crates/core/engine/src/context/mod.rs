@@ -1,5 +1,4 @@
-//! The state that the three families share inside a shard: the view, the pieces, the clocks, and
-//! effects on their way out.
+//! The state that a shard's three families share: the view, the pieces, the clocks, the effects.
 //!
 //! The shard makes one [`Common`] and hands it to its family with every event.
 

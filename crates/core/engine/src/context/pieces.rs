@@ -1,5 +1,4 @@
-//! The pieces in a shard's hands, each counted down until it is answered, and the payloads that are
-//! needed beyond the answer.
+//! A shard's pieces, each counted down to its answer, and payloads needed beyond the answer.
 //!
 //! ```text
 //!   begin ──▶ parts out ──last part done──▶ answered ──nothing kept──▶ forgotten
@@ -50,8 +49,7 @@ pub(crate) struct Pieces {
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
     waiting: u32,
-    /// Flips when bits are taken back: it separates writes that have their intent into this
-    /// generation and the one before.
+    /// Flips when bits are taken back: separates writes with intent into two generations.
     generation: bool,
     writes_before: u32,
     /// Writes that wait, or are refused, with their extents: one part of each stands for the answer
@@ -259,8 +257,7 @@ impl Pieces {
         entry.held += 1;
     }
 
-    /// That write has ended; returns the request whose payload this piece no longer needs, after
-    /// its answer and last use.
+    /// That write has ended; returns the request whose payload this piece no longer needs.
     pub(crate) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.held > 0, "a payload is let go of as often as it was held");

@@ -1,5 +1,4 @@
-//! The members that writes have reached since the last report to the array: a flush must reach
-//! them, too.
+//! The members that writes have reached since the last report: a flush must reach them, too.
 //!
 //! Notes are by slot, which costs each write next to nothing, and are kept by member: in the next
 //! view a slot may have another member, and there may be more slots or fewer

@@ -205,8 +205,7 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Members begin to sit out, or return: abandons reads of those that sit out, and reads other
-    /// believed copies instead.
+    /// Members begin to sit out, or return: abandons reads of the former, and reads other copies.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if !common.clocks.is_any_out() {
             return;

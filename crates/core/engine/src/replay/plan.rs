@@ -1,7 +1,6 @@
 //! Turns an entry of a log into runs of sectors on every member, with the columns being written.
 //!
-//! Entries come from a disk: each number is a claim about the array, and is checked here before
-//! anything is made of it.
+//! Entries come from a disk: each number is a claim about the array, and is checked here first.
 //!
 //! ```text
 //!   partial parity less than a chunk      as much of each of some neighbouring chunks of a row; none: of all

@@ -120,8 +120,7 @@ pub fn unit_bytes(geometry: &Geometry) -> u64 {
     }
 }
 
-/// Whether a range can be zeroed without writing zeroes: by members that can, in units whose parity
-/// becomes zero with them.
+/// Whether members can zero a range without zeroes written: in units whose parity is zero, too.
 fn is_fast(request: &ByteRequest, allowed: Allowed<'_>) -> bool {
     let unit = unit_bytes(allowed.geometry);
     let is_whole = request.offset.is_multiple_of(unit) && request.length.is_multiple_of(unit);

@@ -1,7 +1,7 @@
 //! Known damage in a shard's bands: parity that fits no data, and answered writes that were lost.
 //!
-//! Both come from writes that failed half way. They last as long as the array runs, and the sets
-//! are nearly always empty.
+//! Both come from writes that failed half way. They last as long as the array runs; the sets are
+//! mostly empty.
 //!
 //! *Inconsistent* bands had a write that reached some members, not others, and could not be
 //! completed. Their parity fits no data: the engine solves nothing from it, and no write modifies

@@ -40,8 +40,7 @@ pub(super) struct DirectRead {
 }
 
 impl DirectRead {
-    /// Whether other members may serve the read instead. Only once: a payload has one shadow
-    /// buffer.
+    /// Whether other members may serve it instead, once: a payload has one shadow buffer.
     pub(super) fn may_be_abandoned(&self) -> bool {
         !self.insists
             && payload_buffer_of(self.piece.payload_offset_sectors).0 == PayloadBuffer::Client

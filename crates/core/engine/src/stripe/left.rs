@@ -7,8 +7,7 @@ use crate::context::{Common, Gone, Held, LeftRequest};
 use crate::ids::IoId;
 
 impl Stripes {
-    /// Ends the requests of members that left, for their owners. Returns those whose memory is
-    /// kept.
+    /// Ends requests of members that left, for their owners. Returns those whose memory is kept.
     pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
         self.abandon_direct(common, |_, slot| gone.has(slot));
         self.with_reads(common, |reads, around| reads.leave_reads(around, gone));

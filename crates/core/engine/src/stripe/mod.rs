@@ -6,8 +6,7 @@
 //! height over all slots. A band has at most one stripe, so all changes of its parity happen in one
 //! place, one after the other.
 //!
-//! Each owner has its own fields. [`machine`] passes events to them, and results from one to the
-//! next:
+//! Each owner has its own fields. [`machine`] passes events and results to them:
 //!
 //! ```text
 //!                          ┌─ pool        which stripe a band has, which have memory

@@ -1,7 +1,6 @@
 //! The sectors to read before a batch can go on: the cost of rcw and rmw, and erasures to solve.
 //!
-//! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each in its own
-//! sectors:
+//! Pure arithmetic on sets of sectors. With D data columns, T of them touched in some sectors:
 //!
 //! - *rcw* (reconstruct-write) reads the untouched rest of the window in each of D columns.
 //! - *rmw* (read-modify-write) reads the old content of the touched sectors, and the parity of the
@@ -374,8 +373,7 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
     })
 }
 
-/// The same with unreadable sectors: lost data is solved for, if possible. All readable parity is
-/// read as well, as a witness.
+/// [`plan_whole`] with unreadable sectors: solves for lost data; readable parity is a witness.
 pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     let touched = |column: &ColumnFacts| ColumnFacts { touched: facts.window, ..*column };
     let wanted = StripeFacts { data: facts.data.iter().map(touched).collect(), ..facts.clone() };

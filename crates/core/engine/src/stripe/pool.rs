@@ -273,8 +273,7 @@ impl Pool {
         self.free.extend((before..target).rev().filter(is_free));
     }
 
-    /// The stripe's batch is over, but a member that left may still access its frame. No stripe
-    /// gets it until [`Self::take_back`].
+    /// The batch is over, but a member that left may access its frame, until [`Self::take_back`].
     pub(super) fn set_apart(&mut self, number: u32) {
         let frame = self.frame(number).expect("it was held");
         reached(Mark::FrameSetApart);

@@ -81,7 +81,7 @@
 //!   an elevator such a disk has too few requests to tell sooner: the allowance wanders for many
 //!   minutes, and p99 was more than a fifth over the target after 7 of the hundred.
 //! - A pause is not made up for `[check: a_pause_is_not_made_up_for]`.
-//! - Clocks that jump, numbers that make no sense: always an answer, and a later time to ask again
+//! - Jumping clocks, senseless numbers: always an answer, and a later time to ask again
 //!   `[check: odd_inputs_do_no_harm]`.
 //!
 //! All of it is integers, so that a run repeats to the last bit.
@@ -115,8 +115,7 @@ const PROBE_REQUESTS: u64 = 100;
 const PROBE_QUIET_NS: u64 = 400 * MS;
 /// A probe ends so long after requests behind the job should have been served.
 const PROBE_MAX_NS: u64 = SECOND;
-/// The time between probes, as a multiple of a probe's length; the second while little is known, or
-/// when clients seem to have changed.
+/// Time between probes, in probes; the second while little is known, or clients seem changed.
 const PROBE_EVERY: u64 = 20;
 const PROBE_HURRIED: u64 = 4;
 const PROBE_EVERY_MIN_NS: u64 = SECOND;

@@ -1,7 +1,6 @@
 //! The job's pieces beside clients: a window, or less if that would hold requests up for too long.
 //!
-//! The governor reports when the job has bytes in flight, and how much longer a request may take
-//! beside the job than without it.
+//! The governor reports bytes in flight, and how much longer a request may take beside the job.
 //!
 //! A request that comes while the members work on a window waits until that is done. On a disk that
 //! turns a window is one way of the arm and 5 ms. On a small disk that takes a millisecond for each
@@ -81,8 +80,7 @@ impl Piece {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Fits pieces to `slack_ns`, a request's extra time. True if far too large pieces become
-    /// smaller.
+    /// Fits pieces to `slack_ns`, a request's extra time. True if far too large ones shrink.
     pub(super) fn fit(&mut self, slack_ns: u64, is_smallest: bool) -> bool {
         let is_far = self.took_ns / FAR > slack_ns;
         if self.seen < if is_far { SEEN_MIN_FAR } else { SEEN_MIN } {

@@ -22,8 +22,8 @@ impl Pace {
         self.ns = self.ns.saturating_add(ns);
     }
 
-    /// Whether this rate is more than half as high again as the other, or the other way round;
-    /// equal for a handful of requests.
+    /// Whether a rate is more than half as high again as the other; equal for a handful of
+    /// requests.
     pub(super) fn compare(self, other: Self) -> Ordering {
         let cross = |one: Self, other: Self| u128::from(one.requests) * u128::from(other.ns);
         let (this, that) = (cross(self, other), cross(other, self));

@@ -148,8 +148,7 @@ impl Caches {
         self.flushing = Some(purpose);
     }
 
-    /// Begins a write-back round. It is no task: a shard may need superblocks, for a view, to
-    /// finish.
+    /// Begins a write-back round. It is no task: a shard may need a view, hence superblocks.
     pub(in crate::array) fn write_back(&mut self, shards: u16, out: &mut Outbox) {
         let Self { queue, written_back, unwritten, round, .. } = self;
         assert!(written_back.is_empty() && unwritten.is_empty(), "one round at a time");

@@ -265,8 +265,7 @@ impl Consistency {
         out.change();
     }
 
-    /// A resync of due runs has passed all sectors below `to`, except `failed`; members are
-    /// flushed.
+    /// A resync of due runs has passed all below `to`, except `failed`; members are flushed.
     pub(in crate::array) fn is_synced(&mut self, to: u64, failed: &[Range<u64>], out: &mut Outbox) {
         out.publish_if(self.intent().is_synced(to, failed));
     }
@@ -314,8 +313,7 @@ impl Consistency {
         out.notice(Notice::BitmapFileLost { member: cause.member, cause });
     }
 
-    /// The journal's device has failed. True if no member's superblock names it: then it is
-    /// dropped.
+    /// The journal's device has failed: drops it, if no member's superblock names it. True then.
     pub(in crate::array) fn journal_fails(&mut self, out: &mut Outbox) -> bool {
         let is_untold = self.log_change.is_journal_untold();
         if is_untold {
@@ -328,8 +326,7 @@ impl Consistency {
         is_untold
     }
 
-    /// The bitmap of this name, unless it was dropped since: shards request bits of the new one
-    /// again.
+    /// The bitmap of this name, unless dropped since: shards request bits of the new one again.
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
         let is_this = intent.id() == name;

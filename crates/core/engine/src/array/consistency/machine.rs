@@ -1,5 +1,4 @@
-//! The state of consistency: the logs that are kept, the operator's wishes, and the answers to
-//! superblocks, shards and jobs.
+//! Consistency's state: logs, the operator's wishes, and answers to superblocks, shards and jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +23,7 @@ use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
 use crate::ranges::MemberRanges;
 
-/// The log in which a write is recorded first, if any. Our own parity logs allow a bitmap beside
-/// them, a journal does not.
+/// The log in which a write is recorded first. Our own allows a bitmap beside it, a journal not.
 #[derive(Debug)]
 pub(super) enum Logs {
     None,

@@ -22,8 +22,7 @@ use crate::array::setup::{JournalSetup, Returns};
 use crate::ids::MemberId;
 
 impl Array {
-    /// Sectors that a returning member would keep without recovery, if it got its slot now: those
-    /// without a bit in the bitmap.
+    /// Sectors that a returning member would keep without recovery: those without a bit.
     #[must_use]
     pub fn would_keep(&self, returns: Returns) -> u64 {
         let missed = self.consistency.missed_since(returns.events);
@@ -42,8 +41,7 @@ impl Array {
         self.consistency.file
     }
 
-    /// The place of our own parity log on its members, if kept there, and the sectors of its
-    /// bitmap.
+    /// Our own parity log's place on members, if kept there, and the sectors of the bitmap.
     #[must_use]
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
         let place = self.consistency.logs.parity()?.own_place()?;

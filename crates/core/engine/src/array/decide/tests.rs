@@ -1,5 +1,4 @@
-//! Promises that span machines, over products of facts: one product for each question, since the
-//! product of all is too large.
+//! Promises that span machines, over products of facts: the product of all is too large.
 
 use super::super::consistency::{IntentAction, LogAction};
 use super::super::jobs::JobAction;

@@ -18,8 +18,7 @@ pub struct JobAllowance {
     pub owed_sectors: u64,
 }
 
-/// Sectors that jobs requested of shards in one class, and sectors that came back, done or not,
-/// since the array was opened.
+/// Sectors that jobs requested in one class, and that came back, done or not, since the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Requested.

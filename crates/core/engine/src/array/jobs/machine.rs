@@ -208,8 +208,7 @@ impl Jobs {
 
     pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
         let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
-        // Shards see a lost member, and not the next in its slot, until superblocks record the
-        // loss.
+        // Shards see a lost member, not the next in its slot, until superblocks record the loss.
         may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
     }
 
@@ -408,8 +407,7 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
-        // Parity gives a client's data there: it must not be called lost because the rest
-        // disagrees.
+        // Parity gives a client's data there: it is not lost because the rest disagrees.
         let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
         if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
             reached(Mark::LazyLeavesOut);
@@ -456,8 +454,7 @@ impl Jobs {
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
-            // Sectors that are unreadable, and cannot be made, are not compared; other blocks and
-            // sectors of the work can be.
+            // Unreadable sectors that cannot be made are not compared; the work's others can be.
             Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.divide(start, sectors);

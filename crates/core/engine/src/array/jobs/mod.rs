@@ -124,11 +124,9 @@ pub struct JobProgress {
     pub repaired: u64,
     /// Sectors that are wrong, in an unknown member.
     pub ambiguous: u64,
-    /// Sectors so far that could neither be read nor made, over all members that are filled: their
-    /// bad-block logs name them.
+    /// Sectors so far that could neither be read nor made, over all filled members: logs name them.
     pub unmade: u64,
-    /// Sectors in bad-block logs, over all members, at the last look: at the job's begin, in
-    /// between, or at its end.
+    /// Sectors in bad-block logs, over all members, at the last look.
     pub named: u64,
     /// It retries ranges that bad-block logs name and the others cannot give.
     pub retries: bool,
@@ -141,8 +139,7 @@ pub struct JobProgress {
 pub enum JobRequest {
     /// Check everything, once no other job is left.
     Check,
-    /// Check, and rewrite sectors that are known to be wrong. Replaces a check that waits or runs,
-    /// and a check replaces a repair.
+    /// Check, and rewrite sectors known to be wrong. Replaces a check, and a check replaces it.
     Repair,
     /// Check everything, and retry ranges that bad-block logs name and the others cannot give:
     /// sectors that can be read and agree leave the logs. Replaces a check or a repair.

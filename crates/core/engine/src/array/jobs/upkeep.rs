@@ -31,8 +31,7 @@ pub(in crate::array) enum Action {
     TakeSpare,
     /// Let a filled replacement take its place: that loses the old member.
     Replace,
-    /// Write bad-block logs that differ from their wanted content. They are a resource of their
-    /// own, one for each member.
+    /// Write bad-block logs that differ from their wanted content. Each is a resource of its own.
     WriteBadBlocks,
     FlushForJob,
     Job,

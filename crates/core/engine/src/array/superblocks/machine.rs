@@ -252,8 +252,7 @@ impl Superblocks {
         let in_sync = resync_offset == u64::MAX;
         // With a journal of all writes no other sectors are in doubt, and superblocks say so.
         let says_clean = clean || in_sync && said.journal.is_some();
-        // No superblock names a bitmap file: it is believed by its count. So its count must never
-        // equal that of a time without it.
+        // A bitmap file is believed by its count, which must never equal that of a time without it.
         let is_named = !said.is_in_file;
         let spares_too = self.events.advance(Change {
             devices: matches!(why, Why::Devices | Why::Changes),

@@ -112,8 +112,7 @@ pub struct Report {
     pub pending_stripes: u64,
     /// Sectors that were written to members, or laid over them.
     pub written_sectors: u64,
-    /// Ranges of the array whose new data stays in the journal, as parity cannot be made: they read
-    /// as before. In order, disjoint.
+    /// Ranges whose new data stays in the journal, without parity: they read as before. In order.
     pub unsettled: Vec<Range<u64>>,
     /// Whether the tail was moved.
     pub is_settled: bool,

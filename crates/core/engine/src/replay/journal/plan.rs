@@ -1,7 +1,6 @@
 //! Turns a journal's entries into stripes of 4 KiB of each member, with their blocks' places.
 //!
-//! Entries come from a disk: each number is a claim about the array, and is checked here before
-//! anything is made of it.
+//! Entries come from a disk: each number is a claim about the array, and is checked here first.
 
 use std::collections::BTreeMap;
 

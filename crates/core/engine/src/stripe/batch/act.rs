@@ -207,8 +207,7 @@ impl Stripe {
         (p || q.is_some()).then_some(ToLog { geometry: effects.geometry, p, q })
     }
 
-    /// Submits the batch to the logs of the parities' members, or to the journal, before its
-    /// writes.
+    /// Submits the batch to the parities' members' logs, or to the journal, before its writes.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = Logged::Asked;
@@ -399,8 +398,7 @@ impl Stripe {
         self.begin_batch(effects.unit_sectors, 1, effects.common.view.keeps_journal);
     }
 
-    /// Begins again in another frame, since a member that left may still write to this one. Nothing
-    /// of the batch has been written.
+    /// Begins again, unwritten, in another frame: a member that left may still write to this one.
     fn restart(&mut self) {
         assert!(self.phase == Phase::Fill && self.outstanding == 0, "only what is read is left");
         self.batch = None;

@@ -13,8 +13,7 @@
 //! less than a block costs less than a request. So writes of whole blocks are never copied, and
 //! writes of single sectors do not become a request each.
 //!
-//! Parts are found from the queue when a batch computes, and again when it writes if another stripe
-//! used the memory between.
+//! Parts are found when a batch computes, and again for its writes if the memory was reused.
 //!
 //! - Parts cover the touched sectors once, and each sector is the newest writer's
 //!   [check: the_newest_write_counts].
@@ -195,8 +194,7 @@ impl Content {
         })
     }
 
-    /// Whether the batch zeroes the whole window of every data column; then whether all may be
-    /// punched.
+    /// Whether the batch zeroes the window of every data column; then whether all may be punched.
     pub(super) fn all_zeroes(&self, window: SectorSet) -> Option<bool> {
         let mut all_punch = true;
         for index in 0..self.data_slots {

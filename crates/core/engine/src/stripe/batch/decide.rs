@@ -102,8 +102,7 @@ pub(in super::super) enum Action {
     Refuse,
 }
 
-/// The first line of the table, for a caller without any other fact: most events of a stripe end
-/// one request of several.
+/// The table's first line, without other facts: most events end one of several requests.
 pub(in super::super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then(|| {
         reached(Mark::StripeWaits);

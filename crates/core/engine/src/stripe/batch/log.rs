@@ -58,8 +58,7 @@ impl Rows {
         (self.first..self.first + self.count).contains(&index)
     }
 
-    /// The log entry for these rows, about the parity in a slot. If every column is written it
-    /// needs no partial parity.
+    /// The log entry for these rows and a parity's slot; without partial parity if all is written.
     pub(super) fn entry(
         &self,
         (geometry, band, map): (&StripeGeometry, &Band, &RowMap),

@@ -347,8 +347,7 @@ impl Stripe {
         self.copies -= 1;
     }
 
-    /// Whether a column's member is about to change or stale here: the batch writes it, or the
-    /// member missed that write.
+    /// Whether a column's member is changing or stale here: the batch writes it, or it missed that.
     pub(in super::super) fn is_changing(&self, slot: Slot) -> bool {
         let column = self.column(slot);
         column.missed.is_some() || column.state == ColumnState::Writing
@@ -501,8 +500,7 @@ impl Stripe {
         }
     }
 
-    /// How many writes from the front of the queue, at most `count_max`, entries of a partial
-    /// parity log can express together.
+    /// How many queued writes, at most `count_max`, partial parity entries can express together.
     pub(super) fn can_be_logged(&self, count_max: usize) -> usize {
         let columns = usize::from(self.map.data_slots());
         let mut touched = vec![SectorSet::EMPTY; columns];

@@ -40,8 +40,7 @@ pub(super) enum Rest {
     Nothing,
     /// Columns are wrong or unreadable, and must be computed from the others.
     Columns,
-    /// The same, but a batch of the band has begun, or another read may write to the band. Either
-    /// may rely on the wrong columns.
+    /// The same, but a begun batch or another read that writes may rely on the wrong columns.
     Behind,
     /// Members must be written.
     Writes,
@@ -57,12 +56,10 @@ pub(super) struct Facts {
     pub(super) wanted: bool,
     pub(super) phase: Phase,
     pub(super) need: Need,
-    /// Unreadable sectors were solved for, and may be rewritten. Meaningful once the read is
-    /// answered.
+    /// Unreadable sectors were solved for, and may be rewritten. For an answered read.
     pub(super) to_repair: bool,
     pub(super) rest: Rest,
-    /// No column is left out that could be read after all: the member
-    /// sits out, or is being written.
+    /// No readable column is left out because its member sits out or is being written.
     pub(super) is_final: bool,
 }
 

@@ -27,8 +27,7 @@ const Q: u16 = 1;
 /// Properties of a kind that the shared machine needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Nature {
-    /// It compares. Members held the sectors that it rewrites, so a medium error on a write costs
-    /// sectors, not the member.
+    /// It compares. It rewrites members' own sectors: a medium error then costs sectors only.
     pub(super) compares: bool,
     /// It rewrites wrong columns, and verifies them.
     pub(super) repairs: bool,

@@ -66,8 +66,8 @@ impl Around<'_> {
         self.pool.batch_of(band.key)
     }
 
-    /// By slot, whether the member is about to change or stale here: the batch writes it, or the
-    /// member missed the write.
+    /// By slot, whether the member is changing or stale here: the batch writes it, or it missed
+    /// that.
     pub(super) fn is_changing(&self, band: &Band) -> impl Fn(Slot) -> bool {
         let stripe = self.batch_of(band);
         move |slot| stripe.is_some_and(|stripe| stripe.is_changing(slot))

@@ -37,8 +37,7 @@
 //! go in the order in which they lie, in sweeps over all delayed stripes. Old stripes are sent off
 //! likewise. A flush sends its stripes off in that order too, all at once.
 //!
-//! This file knows stripes by their number. It knows neither their content, nor members, nor how to
-//! write.
+//! This file knows stripes' numbers, not their content, nor members, nor how to write.
 //!
 //! # Invariants
 //! - A stripe is sent off when it has been delayed for the age limit, and promoted when it has been
@@ -220,8 +219,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the settings allow a write to be answered before the members have it;
-    /// `dirty_sectors` includes it.
+    /// Whether the settings allow an early answer of a write; `dirty_sectors` includes it.
     pub(super) fn answers_early(&self, dirty_sectors: u64) -> bool {
         let is_too_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max);
         self.tuning.mode == CacheMode::WriteBack && !is_too_much

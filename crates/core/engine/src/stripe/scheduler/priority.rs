@@ -5,8 +5,7 @@
 //! are under way, in the hope that it fills up, but not forever. As in Linux md (its
 //! `preread_bypass_threshold`):
 //!
-//! - a full-width write that begins while the same stripe heads the list has *passed* it, and
-//!   counts
+//! - a full-width write that begins while a stripe heads the list has *passed* it, and counts
 //! - when the count exceeds the threshold, the head goes on, and the threshold is subtracted
 //! - if the head has changed by itself since the last pass (it filled up, and was promoted), the
 //!   threshold is subtracted, too

@@ -1,5 +1,4 @@
-//! The state of a lockless bitmap beyond bits: where no client has written, and where redundancy
-//! must still be made to agree.
+//! A lockless bitmap's marks: where no client has written, and where redundancy must still agree.
 //!
 //! The bitmap's state ([`super::machine`]) owns it and decides when it changes; this file changes
 //! sets, and decides nothing. [`braid_ondisk::marks`] defines the states and their order
@@ -107,8 +106,8 @@ impl Lockless {
         }
     }
 
-    /// A resync has passed all sectors below `to`, except `failed`, and members were flushed. True
-    /// if that synced any run.
+    /// A resync has passed all below `to`, except `failed`; members are flushed. True if any run
+    /// synced.
     pub(super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         for range in failed {
             for bit in self.due.of(range) {
@@ -159,8 +158,7 @@ impl Lockless {
         self.given_up.marks()
     }
 
-    /// These bits are cleared, without writes in flight. Trimmed ones become unwritten: returns
-    /// them.
+    /// Bits are cleared, without writes in flight. Trimmed ones become unwritten: returns them.
     pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
         let mut marks = self.given_up.marks().clone();
         marks.intersect(cleared);

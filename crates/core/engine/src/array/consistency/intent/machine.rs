@@ -131,8 +131,7 @@ impl Intent {
         self.open = Arc::new(self.says.clone());
     }
 
-    /// Superblocks count beyond the bitmap's file: no server believes it, and shards write
-    /// everywhere.
+    /// Superblocks count beyond the bitmap's file: it is void, and shards write everywhere.
     pub(in super::super) fn holds_nobody_up(&mut self) {
         self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
     }
@@ -236,8 +235,7 @@ impl Intent {
         ground.may_clear
     }
 
-    /// Whether superblocks wait for the bitmap: members' bitmaps lack an event count, or one of
-    /// these members has no bitmap.
+    /// Whether superblocks wait: a member's bitmap lacks an event count, or a member has none.
     pub(in super::super) fn is_behind(
         &self,
         events: u64,
@@ -326,8 +324,7 @@ impl Intent {
     ) -> Vec<(MemberId, Arc<BitmapRecord>)> {
         assert!(self.out.is_none(), "one write at a time");
         let mut head = self.head;
-        // The bitmap never steps back with superblocks: a member that missed that has the higher
-        // count.
+        // The bitmap never steps back with superblocks: a member may have the higher count.
         head.events = self.head_written.events.max(ground.events);
         let bits = Arc::new(self.says.clone());
         let mut changed = self.written.difference(&bits);

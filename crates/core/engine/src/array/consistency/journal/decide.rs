@@ -67,8 +67,7 @@ mod tests {
                 }
                 LogAction::Flush => assert!(can_free, "{facts:?}"),
                 LogAction::Wait => {
-                    // Ended by the journal's device; or by the writers of the tail's records, or by
-                    // superblocks that record the tail.
+                    // Ended by the journal's device, by the tail's writers, or by superblocks.
                     let device = stage == Stage::Writing;
                     let is_idle = !lacks_blank && !is_wanted;
                     let is_full = !lacks_blank && !has_room && !can_free;

@@ -286,8 +286,7 @@ impl Journal {
         self.flushing = Some(self.over());
     }
 
-    /// Members have flushed the records that were over: the next superblocks set the tail behind
-    /// them. True if it moves.
+    /// Members have flushed records that were over: the next superblocks move the tail. True if so.
     pub(in super::super) fn is_flushed(&mut self) -> bool {
         // The array turned clean meanwhile, and the journal began anew.
         let Some(over) = self.flushing.take() else { return false };

@@ -1,5 +1,4 @@
-//! A write journal that is written through: a band's new data, and its parity, is durable there
-//! before any member has it.
+//! A write-through journal: a band's new data and parity are durable there before any member's.
 //!
 //! A crash in the middle of a write leaves members that do not fit each other; the next start
 //! writes the journal's records out whole ([`crate::replay::journal`]). The format is md's

@@ -198,8 +198,7 @@ impl ParityLogs {
         }
     }
 
-    /// The place of our own log on members, if they keep it: the smallest of their places, as a
-    /// record goes to several.
+    /// Our own log's place on members: the smallest of theirs, as a record goes to several.
     pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
         let own = self.logs.values().filter_map(|log| match log.place {
             LogPlace::Own(place) => Some(place),
@@ -291,8 +290,7 @@ impl ParityLogs {
     fn wanted_by(&self, news: News) -> Option<Holds> {
         match news {
             News::Drained { in_sync: true } => Some(Holds::Records),
-            // A log that is emptied in part ends with an older record. So superblocks first say
-            // that it no longer counts.
+            // A partly emptied log ends with an older record. So superblocks drop it first.
             News::Drained { in_sync: false } if self.counts => None,
             News::Drained { in_sync: false } => Some(Holds::Nothing),
             News::Other => self.is_on.then_some(Holds::Records),
@@ -360,8 +358,8 @@ impl ParityLogs {
         }
     }
 
-    /// The records that give these members' logs the content that an update of superblocks needs;
-    /// only for members that lack it.
+    /// The records that give these members' logs the content that an update needs, where they lack
+    /// it.
     pub(in super::super) fn make(
         &mut self,
         members: impl Iterator<Item = MemberId>,
@@ -394,8 +392,7 @@ impl ParityLogs {
         records
     }
 
-    /// Puts waiting batches into records, as many as fit into one for each member. `is_in` says
-    /// whether a member is in the array.
+    /// Puts waiting batches into one record for each member, as many as fit. `is_in`: in the array.
     pub(in super::super) fn write(
         &mut self,
         is_in: impl Fn(MemberId) -> bool,

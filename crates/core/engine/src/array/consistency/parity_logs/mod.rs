@@ -1,5 +1,4 @@
-//! Parity logs, md's (PPL, of a RAID-5) or our own (levels 4, 5 and 6): a durable record of each
-//! write of a band before it begins.
+//! Parity logs, md's (PPL, of a RAID-5) or our own (levels 4, 5, 6): durable records before writes.
 //!
 //! A crash in the middle of a write can leave parity that does not fit its data. A missing member
 //! cannot be made from such parity: the write hole. So before a band is written, the member with
