@@ -1,7 +1,7 @@
 //! One shard of an array: the regions that hash to it, and everything under way in them.
 //!
-//! Call a `handle_*`, then drain the `poll_*` in the order they are listed, until all say none.
-//! Which family serves is decided once, by the geometry; the families share [`Common`].
+//! Call a `handle_*`, then drain the `poll_*` in the order they are listed, until all say none. The
+//! geometry decides once which family serves; the families share [`Common`].
 
 use braid_sim_hooks::{Bug, Mark, planted, reached};
 use std::sync::Arc;

@@ -136,7 +136,7 @@ fn a_hot_dirty_block_is_written_while_it_is_read() {
     driver.shard.handle_write_back(now, 1);
     driver.drain();
     for _ in 0..1000 {
-        driver.ask(Operation::Read, 0, 1); // the next read is there before the last copy is done
+        driver.ask(Operation::Read, 0, 1); // The next read comes before the last copy ends.
         driver.computation();
         driver.now += 1_000_000_000;
         let now = driver.t();

@@ -1,4 +1,4 @@
-//! Where bytes live: md's levels and layouts as arithmetic, and nothing else.
+//! The places of bytes: md's levels and layouts as arithmetic, and nothing else.
 //!
 //! It stands below everything. The engine asks it which slot and sector hold a byte; `assembly`
 //! asks it for the losses that an array bears; the CLI asks it for md's layout words. It depends on

@@ -196,7 +196,7 @@ impl Array {
         }
         let is_new = !is_again || !losses.is_empty() || !newcomers.is_empty();
         if !is_new && !self.gatekeeper.is_wanted() {
-            return; // Nothing is new for the shards.
+            return; // The view has not changed.
         }
         if !losses.is_empty() {
             reached(Mark::LossRecorded);
@@ -311,7 +311,7 @@ impl Array {
             return self.roster.take_out_replacement(failed, cause);
         }
         if self.setup.geometry.level().family() == Family::Direct {
-            return; // Each error is the client's own; there is nothing to take over.
+            return; // Each error is the client's own: no member takes over.
         }
         let is_lost = |slot: Slot| slot == failed || self.roster.is_lost(slot);
         let mut survives = self.setup.geometry.survives(&is_lost);

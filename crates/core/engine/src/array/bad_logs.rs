@@ -100,7 +100,7 @@ impl BadLogs {
     /// A range of a member has been written.
     pub(super) fn clear(&mut self, member: MemberId, range: BadRange) {
         let Some(log) = self.logs.get_mut(&member).filter(|log| log.on_disk.is_kept()) else {
-            return; // It keeps none, or one that is left as it is.
+            return; // It keeps none, or an untouched one.
         };
         let wanted = log.wanted.without(range);
         // A hole in a range takes one more record: in a full log the range stays.

@@ -391,7 +391,7 @@ impl Array {
 fn bad_logs(setup: &ArraySetup) -> BadLogs {
     let mut logs = BadLogs::default();
     if setup.geometry.level().family() == Family::Direct {
-        return logs; // Nothing is made there, and superblocks are not written.
+        return logs; // Without redundancy no log and no superblock is written.
     }
     let replacements = setup.replacements.iter().map(|one| &one.member);
     for member in setup.slots.iter().flatten().chain(replacements) {

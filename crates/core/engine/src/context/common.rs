@@ -435,7 +435,7 @@ impl Common {
             return self.trims.begins(key, (piece.start, piece.sectors));
         }
         if self.trims.is_idle() {
-            return; // Nearly always.
+            return; // The usual case.
         }
         let (view, bitmap) = (&self.view, intent.bitmap);
         if let Some(bits) = self.bits_of(piece)

@@ -44,7 +44,7 @@ impl Left {
     #[inline]
     pub(super) fn end(&mut self, id: IoId) -> Option<Held> {
         if self.0.is_empty() {
-            return None; // Nearly always.
+            return None; // The usual case.
         }
         self.0.remove(&id)
     }

@@ -1,5 +1,5 @@
-//! How a write reaches the stripe of its band. On the way the shard decides whether to answer it
-//! early, and which older writes it supersedes.
+//! Attaches a write to its band's stripe. The shard decides here whether to answer it early, and
+//! which older writes it supersedes.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};

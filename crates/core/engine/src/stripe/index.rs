@@ -1,4 +1,4 @@
-//! Which stripe holds a band: open addressing in fixed memory, a cache line at a time.
+//! The index from bands to stripes: open addressing in fixed memory, a cache line at a time.
 //!
 //! ```text
 //!   band ──multiplied, halves folded──▶ home ──▶ │ a b c · │ d · · · │ e f g h │ i · · · │   a line: 64 bytes

@@ -26,7 +26,7 @@ pub(in crate::array) struct Caches {
     round: u64,
     running: Vec<RequestId>,
     failed: bool,
-    /// A member lost an acknowledged write of an unknown client, so every later flush fails.
+    /// An acknowledged write of an unknown client was lost, so every later flush fails.
     lost: bool,
     /// Members that have been written since their last flush began.
     unflushed: Set<MemberId>,

@@ -285,7 +285,7 @@ pub(super) fn named(ground: &Ground<'_>, axis: Axis) -> Vec<Range<u64>> {
                 let (start, sectors) = match (ground.geometry, axis) {
                     (Geometry::Mirror(mirror), Axis::Array) => {
                         let Some((first, _)) = mirror.logical(slot, MemberSector(at)) else {
-                            at += 1; // Nothing lies there.
+                            at += 1; // The array has no data there.
                             continue;
                         };
                         (first.0, mirror.contiguous_sectors(first).min(end - at))

@@ -1,5 +1,5 @@
-//! Which stripe begins when: stripes that are ready, that wait to fill up, that let full-width
-//! writes pass, and that wait for memory.
+//! Decides when stripes begin: ready ones, and those that wait to fill up, let full-width writes
+//! pass, or wait for memory.
 //!
 //! ```text
 //!             full, or a client waits and no full-width write is ahead

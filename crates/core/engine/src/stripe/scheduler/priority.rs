@@ -1,4 +1,4 @@
-//! When a held stripe may go on: how often full-width writes may go ahead of it.
+//! Decides when a held stripe goes on: how often full-width writes may go ahead of it.
 //!
 //! A partial write must read first, and its reads take the members' heads (or queues) away from
 //! full-width writes, which read nothing. So its stripe waits on the *hold* list while such writes

@@ -275,7 +275,7 @@ impl Intent {
         for bit in bits.start..bits.end.min(self.says.count()) {
             self.closing.clear(bit);
             if self.open.is_set(bit) {
-                continue; // The view that says so is on its way.
+                continue; // The view with the open bit is on its way.
             }
             self.says.set(bit);
             if let Some(lockless) = &mut self.lockless {
