@@ -315,17 +315,14 @@ impl Roster {
         self.unnamed.iter().copied().chain(self.journal).collect()
     }
 
-    /// Every superblock names these.
     pub(super) fn are_named(&mut self, members: &BTreeSet<MemberId>) {
         self.unnamed.retain(|member| !members.contains(member));
     }
 
-    /// Whether no shard knows the member yet.
     pub(super) fn is_newcomer(&self, member: MemberId) -> bool {
         self.newcomers.contains(&member)
     }
 
-    /// Takes a member out that no shard knows.
     pub(super) fn forget_newcomer(&mut self, member: MemberId) {
         self.newcomers.remove(&member);
         if let Some(slot) = self.slot_to_replace(member) {

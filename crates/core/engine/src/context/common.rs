@@ -272,7 +272,6 @@ impl Common {
         self.pieces.hold(piece);
     }
 
-    /// That write has ended.
     pub(crate) fn let_go_of_payload(&mut self, piece: PieceKey) {
         self.releases.extend(self.pieces.let_go(piece));
     }

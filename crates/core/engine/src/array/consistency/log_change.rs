@@ -113,7 +113,6 @@ impl LogChange {
         wish
     }
 
-    /// Members' superblocks are being written.
     pub(super) fn members_are_told(&mut self) {
         if let Self::JournalMade { is_told } = self {
             *is_told = true;

@@ -179,7 +179,6 @@ impl Consistency {
         has_place && self.are_logs_settled()
     }
 
-    /// Notes a new spare.
     pub(in crate::array) fn waits(&mut self, newcomer: &SpareSetup) {
         let SpareSetup { id, returns, parity_log, .. } = *newcomer;
         let parity_log = parity_log.filter(|_| self.file.is_none());
@@ -267,7 +266,6 @@ impl Consistency {
         }
     }
 
-    /// Members' superblocks are being written.
     pub(in crate::array) fn members_are_told(&mut self) {
         self.log_change.members_are_told();
     }

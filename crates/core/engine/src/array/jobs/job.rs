@@ -44,7 +44,6 @@ pub(super) struct Out {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Saving {
     No,
-    /// Members must be flushed.
     Wanted,
     /// Members are being flushed; then this offset is saved.
     Flushing(u64),

@@ -201,7 +201,6 @@ impl Jobs {
         is_due.then_some(Choice { kind, is_quiet, retries, axis, from: 0, end, targets })
     }
 
-    /// Whether the job sends no notices.
     pub(in super::super) fn is_quiet(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.is_quiet)
     }

@@ -38,7 +38,6 @@ pub(super) enum Copies {
     Unreadable,
     /// One was read, and the others need no comparison.
     One,
-    /// They must be compared.
     Several,
 }
 

@@ -655,7 +655,6 @@ impl Background {
         self.places[number as usize].left += 1;
     }
 
-    /// That request has ended.
     pub(in super::super) fn let_go_of(&mut self, around: &mut Around<'_>, number: u32) {
         self.places[number as usize].left -= 1;
         self.begin(around);

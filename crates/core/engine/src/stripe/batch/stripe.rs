@@ -28,7 +28,6 @@ const SUPERSEDED_LOOKS_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Phase {
-    /// Between batches.
     Ready,
     /// Reading the sectors that the batch needs.
     Fill,
@@ -62,7 +61,6 @@ pub(super) enum Fresh {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) state: ColumnState,
-    /// Requests in flight with its member.
     pub(super) out: u32,
     /// Parity's new content.
     pub(super) fresh: Fresh,

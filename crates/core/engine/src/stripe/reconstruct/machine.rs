@@ -237,7 +237,6 @@ impl Reconstruct {
         self.reads[place as usize].left += 1;
     }
 
-    /// Such a request has ended.
     pub(in super::super) fn let_go_of(&mut self, place: u32) {
         let read = &mut self.reads[place as usize];
         read.left -= 1;

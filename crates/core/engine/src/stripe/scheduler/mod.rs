@@ -402,7 +402,6 @@ impl Scheduler {
         }
     }
 
-    /// The stripe has no more work.
     pub(super) fn rest(&mut self, number: u32) {
         self.leave(number);
         self.has_arrived(number);
@@ -446,7 +445,6 @@ impl Scheduler {
         self.line_length
     }
 
-    /// The first stripe in line.
     pub(super) fn head_of_line(&self) -> Option<u32> {
         self.line.first()
     }

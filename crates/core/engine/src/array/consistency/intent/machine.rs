@@ -64,7 +64,6 @@ pub(in super::super) struct Intent {
     /// The bitmap's superblock on every member that is in `imaged`.
     head_written: BitmapSuperblock,
     standing: Standing,
-    /// The wanted bits.
     says: Bits,
     /// Bits that are set durably in every member's bitmap, and are not about to be cleared there.
     durable: Bits,
@@ -260,7 +259,6 @@ impl Intent {
         knows.then_some(&self.says)
     }
 
-    /// Whether a write of members' bitmaps is in flight.
     pub(in super::super) fn is_out(&self) -> bool {
         self.out.is_some()
     }
