@@ -45,6 +45,7 @@ pub struct DirectExtent {
     pub length_sectors: u64,
 }
 
+/// The map of linear and RAID-0 arrays: each sector on one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectGeometry {
     level: Level,

@@ -1,7 +1,7 @@
 //! The content of one text: a group at the time of writing.
 
+use crate::SECTOR_BYTES;
 use crate::fault::Fault;
-use crate::group::SECTOR_BYTES;
 use crate::text::{Entry, Section, parse};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,14 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::SECTOR_BYTES;
 use crate::described::Described;
 use crate::fault::Unread;
 use crate::limits::{NAME_BYTES_MAX, NESTING_MAX, PARTS_MAX, STEPS_MAX, STRIPES_MAX, VOLUMES_MAX};
 use crate::map::{Leg, Map, Piece, Rule};
 use crate::physical::PhysicalVolume;
 use crate::text::{Section, Value};
-
-pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// One physical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -55,5 +55,8 @@ pub use map::{Map, Spot};
 pub use physical::{PhysicalVolume, physical};
 pub use text::{Entry, Section, Value, parse};
 
+/// The unit of extents and of the segments of thin pools, in bytes.
+const SECTOR_BYTES: u64 = 512;
+
 /// Reads so many bytes from an offset; `None` if that fails.
 pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;

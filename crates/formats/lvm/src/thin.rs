@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use crc32c::crc32c;
 
+use crate::SECTOR_BYTES;
 use crate::fault::Fault;
 use crate::group::Pool;
-use crate::group::SECTOR_BYTES;
 use crate::limits::{RUNS_MAX, TREE_DEPTH_MAX};
 use crate::map::{Data, Map, Run, Thin};
 use braid_byte_reader::{le32, le64};

@@ -39,9 +39,9 @@
 //! same third one. With unrelated errors that is a chance of 1/255 for each column and each
 //! *different* pair (e, f): at most n / 255^k for k different pairs in a stripe of n columns. Pairs
 //! that repeat name the same column again and prove nothing: a chunk filled with one byte over
-//! another chunk filled with one byte. The map from (e, f) to (S_P, S_Q) is one to one, and S_Q
-//! follows from S_P where all name one column. So the number of different pairs is the number of
-//! different values of the error, and that is the [`Evidence`].
+//! another chunk filled with one byte. Each pair (e, f) has syndromes (S_P, S_Q) of its own, and
+//! S_Q follows from S_P where all name one column. So different pairs are as many as different
+//! values of the error: their number is the [`Evidence`].
 //!
 //! | different errors k | wrong name, 10 columns | 255 columns |
 //! |---|---|---|
