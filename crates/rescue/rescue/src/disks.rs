@@ -3,7 +3,7 @@
 //! A NAS disk has its members in partitions, for which an image has no device nodes. So a disk that
 //! is no member itself and has a partition table is split into its partitions, called
 //! `DISK#NUMBER`. A disk of an Intel or DDF container is split into its stretches of volumes,
-//! called `DISK@VOLUME` (`foreign`).
+//! called `DISK@VOLUME` (`containers`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use braid_ondisk::{SuperblockFault, Version};
 use super::config::RescueConfig;
 pub(super) use super::disk::{Disk, for_looking, mark};
 use super::disk::{Whole, disk};
-use super::foreign;
+use super::containers;
 use super::nearly::{self, Remnant};
 use super::sick;
 use super::told;
@@ -71,8 +71,8 @@ impl Disks {
         }
         // `--solve` ignores the metadata on the disks.
         let found = match args.solve {
-            true => foreign::Found { others: wholes, ..foreign::Found::default() },
-            false => foreign::found(args, wholes)?,
+            true => containers::ContainerScan { others: wholes, ..containers::ContainerScan::default() },
+            false => containers::split(args, wholes)?,
         };
         disks.all.extend(found.members);
         disks.notes = found.notes;

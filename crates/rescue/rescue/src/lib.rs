@@ -28,7 +28,7 @@ mod disk;
 mod disks;
 mod files;
 mod fill;
-mod foreign;
+mod containers;
 mod group;
 mod holds;
 mod look;
@@ -107,7 +107,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
             return Err(reshape::not_committed(args));
         }
         if let Some(volume) = foreign_volume(&disks, &group).filter(|_| args.commit) {
-            return Err(foreign::not_written(args, volume));
+            return Err(containers::not_written(args, volume));
         }
         return match args.commit {
             true => commit::commit(args, disks, &group, globals),
@@ -126,7 +126,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
     if let Some(image) = &args.fill {
         let one = one_of(found, args, &disks)?;
         if let Some(volume) = foreign_volume(&disks, &one.group) {
-            return Err(foreign::not_written(args, volume));
+            return Err(containers::not_written(args, volume));
         }
         return fill::fill(args, image, (disks, one), globals);
     }

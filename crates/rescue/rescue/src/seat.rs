@@ -1,7 +1,7 @@
 //! Superblocks in memory, in front of devices that have none, so that all other code sees md
 //! members.
 //!
-//! Used where superblocks are lost (`solve`) or never existed (`foreign`). This file writes to no
+//! Used where superblocks are lost (`solve`) or never existed (`containers`). This file writes to no
 //! device.
 
 use std::ops::Range;

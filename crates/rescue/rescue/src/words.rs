@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::disks::{Disk, Disks};
-use super::foreign;
+use super::containers;
 use super::holds::{holds, is_nameless, thing_json};
 use super::look::Found;
 use super::nearly::{self, Remnant};
@@ -402,7 +402,7 @@ impl Story<'_> {
             "name": found.group.name,
             "uuid": found.group.uuid,
             "kind": kind(found),
-            "volume": found.volume.as_ref().map(foreign::to_json),
+            "volume": found.volume.as_ref().map(containers::to_json),
             "as_it_stands": plan.refusal.as_ref().map(Refusal::code),
             "reshape": found.moving.as_ref().map(reshape::json),
             "readable": found.is_readable(),

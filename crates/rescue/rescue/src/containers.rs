@@ -44,7 +44,7 @@ const SERIAL_CHARACTERS: usize = 16;
 
 /// Disks with metadata that is not md's, and notes on them.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ContainerScan {
     pub(super) members: Vec<Disk>,
     /// Disks without foreign metadata, or whose metadata does not count.
     pub(super) others: Vec<Whole>,
@@ -52,18 +52,18 @@ pub(super) struct Found {
 }
 
 /// Splits disks with foreign metadata into stretches of volumes.
-pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, CliError> {
-    let mut found = Found::default();
+pub(super) fn split(args: &RescueConfig, wholes: Vec<Whole>) -> Result<ContainerScan, CliError> {
+    let mut scan = ContainerScan::default();
     let mut disks: Vec<(Whole, Label, Option<String>)> = Vec::new();
     for whole in wholes {
         match said(&whole) {
-            None => found.others.push(whole),
+            None => scan.others.push(whole),
             Some(Err(Damage { kind, what })) => {
                 let (label, kind) = (printable(&whole.label), kind.name());
-                found
+                scan
                     .notes
                     .push(format!("{label} has {kind} metadata that does not count: {what}."));
-                found.others.push(whole);
+                scan.others.push(whole);
             }
             Some(Ok(label)) => {
                 let serial = serial(args, &whole);
@@ -79,7 +79,7 @@ pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, Cl
     let arrays = gather(&seen);
     let mut used = vec![false; disks.len()];
     for array in &arrays {
-        found.notes.extend(notes(args, array, &disks));
+        scan.notes.extend(notes(args, array, &disks));
         let (Ok(shape), true) = (&array.shape, array.unknown.is_empty() || is_enough(array)) else {
             continue;
         };
@@ -88,9 +88,9 @@ pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, Cl
             match member(array, *shape, seat, whole)? {
                 Ok(member) => {
                     used[seat.disk] = true;
-                    found.members.push(member);
+                    scan.members.push(member);
                 }
-                Err(why) => found.notes.push(why),
+                Err(why) => scan.notes.push(why),
             }
         }
     }
@@ -104,13 +104,13 @@ pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, Cl
             } else {
                 "in no volume that can be put together"
             };
-            found
+            scan
                 .notes
                 .push(format!("{} is of a container of {kind}, {what}.", printable(&whole.label)));
-            found.others.push(whole);
+            scan.others.push(whole);
         }
     }
-    Ok(found)
+    Ok(scan)
 }
 
 /// Whether any current disk is identified, although others could not be.
