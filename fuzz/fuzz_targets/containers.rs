@@ -7,7 +7,7 @@
 //! Checksums are fixed first, since the fuzzer cannot guess them.
 #![no_main]
 
-use braid_external_metadata::{Label, Seen, gather, look};
+use braid_external_metadata::{Label, ScannedDisk, gather, look};
 use libfuzzer_sys::fuzz_target;
 
 const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
@@ -105,11 +105,11 @@ fuzz_target!(|input: &[u8]| {
         let entry = label.disks.get(disk).filter(|_| known >> disk & 1 == 1)?;
         Some(entry.identity.as_str())
     };
-    let seen = (0..labels.len()).map(|disk| Seen { label: labels[disk].as_ref(), serial: serial(disk) });
-    for array in gather(&seen.collect::<Vec<_>>()) {
+    let scanned = (0..labels.len()).map(|disk| ScannedDisk { label: labels[disk].as_ref(), serial: serial(disk) });
+    for array in gather(&scanned.collect::<Vec<_>>()) {
         assert!(array.slots.len() <= 256);
-        for seat in &array.seats {
-            assert!(seat.slot < array.slots.len() && seat.disk < labels.len());
+        for occupant in &array.occupants {
+            assert!(occupant.slot < array.slots.len() && occupant.disk < labels.len());
         }
     }
 });

@@ -14,7 +14,7 @@ use crate::label::{Element, Kind, Label, Record, State};
 
 /// A disk and its label.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct ScannedDisk<'a> {
     /// Its label; `None` without valid metadata.
     pub label: Option<&'a Label>,
     /// Its serial number, if the caller knows it.
@@ -37,7 +37,7 @@ pub struct Array {
     /// By slot number.
     pub slots: Vec<Slot>,
     /// The disks that are here and have a slot, current or older.
-    pub seats: Vec<Seat>,
+    pub occupants: Vec<Occupant>,
     /// Disks of its container that are here but could not be identified.
     pub unknown: Vec<usize>,
     /// Whether it is clean, or what was interrupted.
@@ -61,7 +61,7 @@ pub struct Slot {
 
 /// A disk that has a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct Occupant {
     /// Index in the input.
     pub disk: usize,
     /// The number of its slot.
@@ -78,17 +78,17 @@ pub struct Seat {
 
 /// The volumes of all disks, by container, in the order of its table.
 #[must_use]
-pub fn gather(disks: &[Seen<'_>]) -> Vec<Array> {
+pub fn gather(disks: &[ScannedDisk<'_>]) -> Vec<Array> {
     let mut containers: BTreeMap<(Kind, &[u8]), Vec<usize>> = BTreeMap::new();
-    for (disk, seen) in disks.iter().enumerate() {
-        let Some(label) = seen.label else { continue };
+    for (disk, scanned) in disks.iter().enumerate() {
+        let Some(label) = scanned.label else { continue };
         containers.entry((label.kind, label.container.as_slice())).or_default().push(disk);
     }
     containers.values().flat_map(|members| of_container(disks, members)).collect()
 }
 
-fn of_container(disks: &[Seen<'_>], members: &[usize]) -> Vec<Array> {
-    let label = |disk: usize| disks.get(disk).and_then(|seen| seen.label);
+fn of_container(disks: &[ScannedDisk<'_>], members: &[usize]) -> Vec<Array> {
+    let label = |disk: usize| disks.get(disk).and_then(|scanned| scanned.label);
     let labels = || members.iter().filter_map(|disk| Some((*disk, label(*disk)?)));
     let newest_label = labels().map(|(_, label)| label.generation).max().unwrap_or(0);
     let mut order: Vec<&[u8]> = Vec::new();
@@ -107,12 +107,12 @@ fn of_container(disks: &[Seen<'_>], members: &[usize]) -> Vec<Array> {
     order.iter().filter_map(of_volume).collect()
 }
 
-fn owners(disks: &[Seen<'_>], members: &[usize]) -> BTreeMap<usize, String> {
+fn owners(disks: &[ScannedDisk<'_>], members: &[usize]) -> BTreeMap<usize, String> {
     let mut owners: BTreeMap<usize, String> = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
-    let label = |disk: &usize| disks.get(*disk).and_then(|seen| seen.label);
+    let label = |disk: &usize| disks.get(*disk).and_then(|scanned| scanned.label);
     for disk in members {
-        let serial = disks.get(*disk).and_then(|seen| seen.serial).map(ToOwned::to_owned);
+        let serial = disks.get(*disk).and_then(|scanned| scanned.serial).map(ToOwned::to_owned);
         let own = label(disk).and_then(|label| label.own.clone()).or(serial);
         // Two disks with one identity: nothing tells which is right, so both keep it.
         if let Some(own) = own {
@@ -141,11 +141,11 @@ fn owners(disks: &[Seen<'_>], members: &[usize]) -> BTreeMap<usize, String> {
 }
 
 fn of_volume(
-    disks: &[Seen<'_>],
+    disks: &[ScannedDisk<'_>],
     (members, owners): (&[usize], &BTreeMap<usize, String>),
     volume: &[u8],
 ) -> Option<Array> {
-    let label = |disk: usize| disks.get(disk).and_then(|seen| seen.label);
+    let label = |disk: usize| disks.get(disk).and_then(|scanned| scanned.label);
     let records_of = |disk: usize| {
         let records = label(disk).map_or(&[][..], |label| label.records.as_slice());
         records.iter().filter(move |record| record.volume == volume)
@@ -183,12 +183,12 @@ fn of_volume(
             Some((slot, record, record.elements.get(place)?))
         })
     };
-    let mut seats: Vec<Seat> = Vec::new();
+    let mut occupants: Vec<Occupant> = Vec::new();
     for (disk, owner) in members.iter().filter_map(|disk| Some((*disk, owners.get(disk)?))) {
         let Some((slot, record, element)) = element(disk, owner) else { continue };
         let counted = slots.get(slot).is_some_and(|slot| slot.identity == *owner);
         let of_part = parts.get(&record.first_slot).map_or(0, |part| part.generation);
-        seats.push(Seat {
+        occupants.push(Occupant {
             disk,
             slot,
             start_sector: element.start_sector,
@@ -211,7 +211,7 @@ fn of_volume(
     {
         unknown.retain(|disk| {
             let own = records_of(*disk).next().filter(|own| own.generation == newest.generation);
-            !own.is_some_and(|own| is_whole(disk) && seat_in_mirror(*disk, own, &slots, &mut seats))
+            !own.is_some_and(|own| is_whole(disk) && place_in_mirror(*disk, own, &slots, &mut occupants))
         });
     }
     let mut shape = newest.shape.clone();
@@ -226,7 +226,7 @@ fn of_volume(
         shape,
         size_sectors: newest.size_sectors,
         slots,
-        seats,
+        occupants,
         unknown,
         state: newest.state,
         generation: newest.generation,
@@ -234,13 +234,13 @@ fn of_volume(
 }
 
 /// Gives a disk of a mirror a free slot; `false` without one.
-fn seat_in_mirror(disk: usize, own: &Record, slots: &[Slot], seats: &mut Vec<Seat>) -> bool {
-    let is_free = |number: usize| !seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
+fn place_in_mirror(disk: usize, own: &Record, slots: &[Slot], occupants: &mut Vec<Occupant>) -> bool {
+    let is_free = |number: usize| !occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale);
     let mut free = slots.iter().enumerate().filter(|(number, _)| is_free(*number));
     let Some((number, slot)) = free.next() else { return false };
     let (start_sector, sectors) = (slot.start_sector, slot.sectors);
     let (generation, is_stale) = (own.generation, false);
-    seats.push(Seat { disk, slot: number, start_sector, sectors, generation, is_stale });
+    occupants.push(Occupant { disk, slot: number, start_sector, sectors, generation, is_stale });
     true
 }
 

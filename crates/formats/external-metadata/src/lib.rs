@@ -44,7 +44,7 @@ mod gather;
 mod imsm;
 mod label;
 
-pub use gather::{Array, Seat, Seen, Slot, gather};
+pub use gather::{Array, Occupant, ScannedDisk, Slot, gather};
 pub use label::{Damage, DiskEntry, Element, Identity, Kind, Label, Record, State};
 
 /// Reads so many bytes at an offset of the disk; `None` if that fails.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use braid_external_metadata::{Array, Kind, Label, Seen, State, gather, look};
+use braid_external_metadata::{Array, Kind, Label, ScannedDisk, State, gather, look};
 use braid_geometry::Level;
 
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
@@ -42,12 +42,12 @@ fn labels(fixture: &Fixture) -> Vec<Label> {
 /// The arrays of these labels. Disk N has the guest's serial number, unless it is in `nameless`.
 fn arrays(labels: &[Label], nameless: &[usize]) -> Vec<Array> {
     let serials: Vec<String> = (0..labels.len()).map(|it| format!("/dev/loop{it}")).collect();
-    let seen = labels.iter().zip(&serials).enumerate().map(|(disk, (label, serial))| Seen {
+    let scanned = labels.iter().zip(&serials).enumerate().map(|(disk, (label, serial))| ScannedDisk {
         label: Some(label),
         serial: Some(serial.as_str())
             .filter(|_| label.kind == Kind::Imsm && !nameless.contains(&disk)),
     });
-    gather(&seen.collect::<Vec<_>>())
+    gather(&scanned.collect::<Vec<_>>())
 }
 
 fn md_level(level: Level) -> String {
@@ -70,7 +70,7 @@ fn volumes_are_what_md_ran() {
                 assert_eq!(layout.to_string(), words[2], "{name}");
             }
             assert_eq!(chunk, if level == Level::Raid1 { 0 } else { 128 }, "{name}");
-            let sound = array.seats.iter().filter(|seat| !seat.is_stale).count();
+            let sound = array.occupants.iter().filter(|occupant| !occupant.is_stale).count();
             assert!(sound >= array.slots.len() - 1, "{name}: {array:?}");
         }
     }
@@ -95,19 +95,19 @@ fn an_older_disk_is_stale_wherever_it_stands_in_the_line() {
             let mut order: Vec<usize> = (0..sound.len()).collect();
             order.rotate_left(turn);
             let serials: Vec<String> = order.iter().map(|it| format!("/dev/loop{it}")).collect();
-            let seen = order.iter().zip(&serials).map(|(disk, serial)| Seen {
+            let scanned = order.iter().zip(&serials).map(|(disk, serial)| ScannedDisk {
                 label: Some(&sound[*disk]),
                 serial: Some(serial.as_str()).filter(|_| name.starts_with("imsm")),
             });
-            let found = gather(&seen.collect::<Vec<_>>());
+            let found = gather(&scanned.collect::<Vec<_>>());
             let stale: Vec<usize> = found[0]
-                .seats
+                .occupants
                 .iter()
-                .filter(|seat| seat.is_stale)
-                .map(|seat| order[seat.disk])
+                .filter(|occupant| occupant.is_stale)
+                .map(|occupant| order[occupant.disk])
                 .collect();
             assert_eq!(stale, [1], "{name}: {found:?}");
-            let slot = found[0].seats.iter().find(|seat| seat.is_stale).expect("one").slot;
+            let slot = found[0].occupants.iter().find(|occupant| occupant.is_stale).expect("one").slot;
             assert!(found[0].slots[slot].is_incomplete, "{name}: {found:?}");
         }
     }
@@ -116,7 +116,7 @@ fn an_older_disk_is_stale_wherever_it_stands_in_the_line() {
 #[test]
 fn a_disk_that_is_rebuilt_holds_nothing_yet() {
     let found = arrays(&labels(&of("imsm-raid5-rebuilding")), &[]);
-    let of_disk = |disk: usize| found[0].seats.iter().find(|seat| seat.disk == disk).expect("it");
+    let of_disk = |disk: usize| found[0].occupants.iter().find(|occupant| occupant.disk == disk).expect("it");
     // The failed disk, and the spare that replaces it.
     assert!(of_disk(1).is_stale && !of_disk(3).is_stale, "{found:?}");
     assert_eq!(of_disk(1).slot, of_disk(3).slot);
@@ -130,20 +130,20 @@ fn the_last_disk_needs_no_serial() {
     for nameless in 0..3 {
         let mut without = arrays(&sound, &[nameless]);
         assert!(without[0].unknown.is_empty());
-        without[0].seats.sort_by_key(|seat| seat.disk);
-        let mut seats = all[0].seats.clone();
-        seats.sort_by_key(|seat| seat.disk);
-        assert_eq!(without[0].seats, seats);
+        without[0].occupants.sort_by_key(|occupant| occupant.disk);
+        let mut occupants = all[0].occupants.clone();
+        occupants.sort_by_key(|occupant| occupant.disk);
+        assert_eq!(without[0].occupants, occupants);
     }
     let two = arrays(&sound, &[0, 1]);
-    assert_eq!((two[0].unknown.as_slice(), two[0].seats.len()), (&[0, 1][..], 1));
+    assert_eq!((two[0].unknown.as_slice(), two[0].occupants.len()), (&[0, 1][..], 1));
     // For a mirror the identity does not matter.
     let mirror = labels(&of("imsm-raid1-raid0"));
     let found = arrays(&mirror, &[0, 1]);
     let of_level = |level| {
         found.iter().find(|array| matches!(array.shape, Ok((it, ..)) if it == level)).expect("it")
     };
-    assert_eq!(of_level(Level::Raid1).seats.len(), 2);
+    assert_eq!(of_level(Level::Raid1).occupants.len(), 2);
     assert!(of_level(Level::Raid1).unknown.is_empty());
     assert_eq!(of_level(Level::Raid0).unknown, [0, 1]);
 }
@@ -154,7 +154,7 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
     let sound = labels(&of("imsm-spare"));
     for nameless in [&[0, 1, 2][..], &[0, 2], &[1, 2], &[2]] {
         let found = arrays(&sound, nameless);
-        let mut seated: Vec<usize> = found[0].seats.iter().map(|seat| seat.disk).collect();
+        let mut seated: Vec<usize> = found[0].occupants.iter().map(|occupant| occupant.disk).collect();
         seated.sort_unstable();
         assert_eq!(seated, [0, 1], "{found:?}");
     }
@@ -172,13 +172,13 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
     for nameless in [&[0, 1, 2][..], &[0, 2], &[1, 2], &[0, 1]] {
         let found = arrays(&same, nameless);
         let sure: Vec<usize> = (0..2).filter(|disk| !nameless.contains(disk)).collect();
-        let seated: Vec<usize> = found[0].seats.iter().map(|seat| seat.disk).collect();
+        let seated: Vec<usize> = found[0].occupants.iter().map(|occupant| occupant.disk).collect();
         assert_eq!(seated, sure, "{found:?}");
         assert_eq!(found[0].unknown, nameless);
     }
     // The one disk that is left over is identified.
     let found = arrays(&same, &[2]);
-    assert!(found[0].unknown.is_empty() && found[0].seats.iter().all(|seat| seat.disk != 2));
+    assert!(found[0].unknown.is_empty() && found[0].occupants.iter().all(|occupant| occupant.disk != 2));
 }
 
 #[test]
@@ -238,16 +238,16 @@ fn nobody_is_in_two_slots() {
             let serial = format!("/dev/loop{}", random.u8(..6));
             chosen.push((label, Some(serial).filter(|_| random.bool())));
         }
-        let seen: Vec<Seen<'_>> = chosen
+        let scanned: Vec<ScannedDisk<'_>> = chosen
             .iter()
-            .map(|(label, serial)| Seen { label: Some(label), serial: serial.as_deref() })
+            .map(|(label, serial)| ScannedDisk { label: Some(label), serial: serial.as_deref() })
             .collect();
-        for array in gather(&seen) {
-            for seat in &array.seats {
-                assert!(seat.slot < array.slots.len() && seat.disk < seen.len(), "{array:?}");
-                let same = array.seats.iter().filter(|other| other.disk == seat.disk);
+        for array in gather(&scanned) {
+            for occupant in &array.occupants {
+                assert!(occupant.slot < array.slots.len() && occupant.disk < scanned.len(), "{array:?}");
+                let same = array.occupants.iter().filter(|other| other.disk == occupant.disk);
                 assert_eq!(same.count(), 1, "{array:?}");
-                assert!(!array.unknown.contains(&seat.disk), "{array:?}");
+                assert!(!array.unknown.contains(&occupant.disk), "{array:?}");
             }
         }
     }

@@ -22,8 +22,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use braid_external_metadata::{Array, Damage, Label, Seat as OfDisk, Seen, State, gather, look};
-use braid_geometry::{Level, SECTOR_BYTES};
 use braid_member::layer::Part;
 use braid_member::{IdentityKey, Member};
 use braid_ondisk::Role;
@@ -31,7 +29,7 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::disk::{Disk, Volume, Whole, disk, for_looking};
-use super::seat::{Seat, in_front, roles};
+use super::memory_superblock::{MemorySuperblock, in_front, roles};
 use super::sick;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -72,22 +70,22 @@ pub(super) fn split(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Container
         }
     }
     check_serials(args, &disks)?;
-    let seen: Vec<Seen<'_>> = disks
+    let scanned: Vec<ScannedDisk<'_>> = disks
         .iter()
-        .map(|(_, label, serial)| Seen { label: Some(label), serial: serial.as_deref() })
+        .map(|(_, label, serial)| ScannedDisk { label: Some(label), serial: serial.as_deref() })
         .collect();
-    let arrays = gather(&seen);
+    let arrays = gather(&scanned);
     let mut used = vec![false; disks.len()];
     for array in &arrays {
         scan.notes.extend(notes(args, array, &disks));
         let (Ok(shape), true) = (&array.shape, array.unknown.is_empty() || is_enough(array)) else {
             continue;
         };
-        for seat in &array.seats {
-            let (whole, ..) = &disks[seat.disk];
-            match member(array, *shape, seat, whole)? {
+        for occupant in &array.occupants {
+            let (whole, ..) = &disks[occupant.disk];
+            match member(array, *shape, occupant, whole)? {
                 Ok(member) => {
-                    used[seat.disk] = true;
+                    used[occupant.disk] = true;
                     scan.members.push(member);
                 }
                 Err(why) => scan.notes.push(why),
@@ -115,7 +113,7 @@ pub(super) fn split(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Container
 
 /// Whether any current disk is identified, although others could not be.
 fn is_enough(array: &Array) -> bool {
-    array.seats.iter().filter(|seat| !seat.is_stale).count() > 0
+    array.occupants.iter().filter(|occupant| !occupant.is_stale).count() > 0
 }
 
 fn said(whole: &Whole) -> Option<Result<Label, Damage>> {
@@ -210,22 +208,22 @@ fn notes(
         ));
     }
     // Which half of a mirror is here may be unknown.
-    let is_known = array.seats.iter().all(|seat| {
-        let (_, label, serial) = &disks[seat.disk];
+    let is_known = array.occupants.iter().all(|occupant| {
+        let (_, label, serial) = &disks[occupant.disk];
         label.own.is_some() || serial.is_some()
     });
     for (number, slot) in array.slots.iter().enumerate().filter(|_| is_known) {
-        let is_here = array.seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
+        let is_here = array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale);
         if !is_here && array.unknown.is_empty() && !slot.identity.is_empty() {
             let identity = printable(&slot.identity);
             notes.push(format!("{name}: slot {number} is missing; its disk was {identity}."));
         }
     }
-    for seat in array.seats.iter().filter(|seat| seat.is_stale) {
-        let label = printable(&disks[seat.disk].0.label);
+    for occupant in array.occupants.iter().filter(|occupant| occupant.is_stale) {
+        let label = printable(&disks[occupant.disk].0.label);
         notes.push(format!(
             "{label} is older than {name}, or was given up: it was last written as generation {}, the volume is at {}.",
-            seat.generation, array.generation
+            occupant.generation, array.generation
         ));
     }
     notes
@@ -235,7 +233,7 @@ fn notes(
 fn member(
     array: &Array,
     (level, layout, chunk): (Level, u32, u32),
-    seat: &OfDisk,
+    occupant: &Occupant,
     whole: &Whole,
 ) -> Result<Result<Disk, String>, CliError> {
     let name = format!("{}@{}", whole.label, array.name);
@@ -244,20 +242,20 @@ fn member(
         return cannot("its size makes no sense");
     };
     let data_sectors = match level {
-        Level::Linear => seat.sectors,
+        Level::Linear => occupant.sectors,
         _ => member_sectors,
     };
     let length = data_sectors.checked_add(ROOM_SECTORS);
     let bytes = length.and_then(|length| {
-        let start = seat.start_sector.checked_mul(SECTOR_BYTES)?;
+        let start = occupant.start_sector.checked_mul(SECTOR_BYTES)?;
         Some(start..start.checked_add(length.checked_mul(SECTOR_BYTES)?)?)
     });
     let size_bytes = whole.device.size_bytes();
-    let Some(bytes) = bytes.filter(|bytes| bytes.end <= size_bytes && data_sectors <= seat.sectors)
+    let Some(bytes) = bytes.filter(|bytes| bytes.end <= size_bytes && data_sectors <= occupant.sectors)
     else {
         return cannot("the volume reaches out of the disk");
     };
-    let slot = u16::try_from(seat.slot).expect("few slots");
+    let slot = u16::try_from(occupant.slot).expect("few slots");
     let part = Part::new(Arc::clone(&whole.device), bytes.start, bytes.end - bytes.start);
     let part: Arc<dyn Member> = Arc::new(part.expect("it was just seen to lie in its disk"));
     let holes = sick::within(&whole.holes, &bytes);
@@ -269,27 +267,27 @@ fn member(
     });
     // A disk that is here and being rebuilt holds its slot; its recovery offset says how far.
     let is_here =
-        |number: usize| array.seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
+        |number: usize| array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale);
     let slots = array.slots.iter().enumerate();
     let held: Vec<bool> = slots
         .map(|(number, slot)| !slot.identity.is_empty() && (!slot.is_incomplete || is_here(number)))
         .collect();
-    let is_incomplete = array.slots[seat.slot].is_incomplete;
+    let is_incomplete = array.slots[occupant.slot].is_incomplete;
     let mut all = roles(&held).to_vec();
-    let mut number = seat.slot;
-    if seat.is_stale {
+    let mut number = occupant.slot;
+    if occupant.is_stale {
         // A stale disk was in the array by its own label. The disk that took its number keeps it;
         // the stale one gets a number beyond the slots.
-        if is_here(seat.slot) {
-            all[seat.slot] = Role::Faulty;
+        if is_here(occupant.slot) {
+            all[occupant.slot] = Role::Faulty;
             number =
-                array.slots.len() + array.seats.iter().position(|one| one == seat).unwrap_or(0);
+                array.slots.len() + array.occupants.iter().position(|one| one == occupant).unwrap_or(0);
             all.resize(number + 1, Role::Spare);
         }
         all[number] = Role::Active(slot);
     }
     let has_redundancy = !matches!(level, Level::Raid0 | Level::Linear);
-    let seat_of = Seat {
+    let facts = MemorySuperblock {
         uuid: array.id,
         name: array.name.chars().filter(char::is_ascii_graphic).take(32).collect(),
         shape: (level, layout, chunk),
@@ -300,14 +298,14 @@ fn member(
         data_offset_sectors: 0,
         data_sectors: Some(data_sectors),
         member_sectors,
-        events: seat.generation,
+        events: occupant.generation,
         resync_offset: match array.state {
             State::Dirty | State::Syncing if has_redundancy => 0,
             _ => u64::MAX,
         },
-        recovery_offset: (is_incomplete && !seat.is_stale).then_some(0),
+        recovery_offset: (is_incomplete && !occupant.is_stale).then_some(0),
     };
-    let superblock = match seat_of.superblock(&disk) {
+    let superblock = match facts.superblock(&disk) {
         Ok(superblock) => superblock,
         Err(error) => return cannot(&error.to_string()),
     };

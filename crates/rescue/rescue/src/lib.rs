@@ -41,7 +41,7 @@ mod overlay_list;
 mod parts;
 mod planned;
 mod reshape;
-mod seat;
+mod memory_superblock;
 mod serving;
 mod sick;
 mod solve;

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::disk::{Disk, disk};
-use super::seat::in_front;
+use super::memory_superblock::in_front;
 use super::sick;
 use braid_console::error::CliError;
 use braid_console::output::size::format_size;
@@ -100,21 +100,21 @@ pub(super) fn taken(
         let found = found.into_iter().map(|nearly| (label(&nearly), nearly));
         let (believed, rest): (Vec<_>, Vec<_>) =
             found.partition(|(label, _)| !args.solve && is_believed(label));
-        let seats: Vec<Disk> = believed
+        let members: Vec<Disk> = believed
             .into_iter()
-            .map(|(label, nearly)| seated(&disk, label, &nearly))
+            .map(|(label, nearly)| as_member(&disk, label, &nearly))
             .collect::<Result<_, _>>()?;
         let index = all.len();
-        match seats.is_empty() {
+        match members.is_empty() {
             true => all.push(disk),
-            false => all.extend(seats),
+            false => all.extend(members),
         }
         told.extend(rest.into_iter().map(|(label, nearly)| Remnant { label, disk: index, nearly }));
     }
     Ok((all, told))
 }
 
-fn seated(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError> {
+fn as_member(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError> {
     let bytes = nearly.start_bytes..nearly.start_bytes + nearly.length_bytes;
     let (mut device, mut holes, mut part) =
         (Arc::clone(&of.device), of.holes.clone(), of.part.clone());
@@ -129,13 +129,13 @@ fn seated(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError> {
         let start = of.part.as_ref().map_or(0, |part| part.start);
         part = Some(start + bytes.start..start + bytes.end);
     }
-    let seat = disk(label, &of.path, (device, part), holes)?;
+    let member = disk(label, &of.path, (device, part), holes)?;
     let superblock = &nearly.superblock;
-    if seat.probed.probe.newest() == Some(superblock) {
-        return Ok(seat);
+    if member.probed.probe.newest() == Some(superblock) {
+        return Ok(member);
     }
     let data = superblock.device.data_offset_sectors;
-    in_front(superblock, &(data..data + superblock.device.data_size_sectors), seat)
+    in_front(superblock, &(data..data + superblock.device.data_size_sectors), member)
 }
 
 fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {

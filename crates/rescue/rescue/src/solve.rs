@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::disks::{Disk, Disks};
-use super::seat::{Seat, in_front, roles};
+use super::memory_superblock::{MemorySuperblock, in_front, roles};
 use super::told::{guesses, platters};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -244,7 +244,7 @@ pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, Cli
     let uuid = uuid(guess, &disks);
     let all = disks.all.into_iter().enumerate().map(|(member, mut disk)| {
         match guess.slots.iter().position(|slot| *slot == Some(member)) {
-            Some(slot) => seated(guess, slot, uuid, disk),
+            Some(slot) => as_member(guess, slot, uuid, disk),
             None => {
                 disk.probed.probe.superblocks.clear();
                 Ok(disk)
@@ -288,13 +288,13 @@ fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
     uuid
 }
 
-fn seated(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk, CliError> {
+fn as_member(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk, CliError> {
     let is_direct = guess.level.family() == Family::Direct;
     let least = guess.data_sectors.iter().copied().min().unwrap_or(0);
     let own = guess.data_sectors[slot];
     let few = |count: usize| u16::try_from(count).expect("the solver tries few");
     let held = guess.slots.iter().map(Option::is_some).collect::<Vec<_>>();
-    let seat = Seat {
+    let facts = MemorySuperblock {
         uuid,
         name: NAME.to_owned(),
         shape: (guess.level, guess.layout, guess.chunk_sectors),
@@ -311,5 +311,5 @@ fn seated(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk
         recovery_offset: None,
     };
     let data = guess.offsets[slot]..guess.offsets[slot] + own;
-    in_front(&seat.superblock(&disk)?, &data, disk)
+    in_front(&facts.superblock(&disk)?, &data, disk)
 }

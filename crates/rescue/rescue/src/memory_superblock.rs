@@ -1,8 +1,8 @@
 //! Superblocks in memory, in front of devices that have none, so that all other code sees md
 //! members.
 //!
-//! Used where superblocks are lost (`solve`) or never existed (`containers`). This file writes to no
-//! device.
+//! Used where superblocks are lost (`solve`) or never existed (`containers`). This file writes to
+//! no device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const BEFORE_DATA_SECTORS: u64 = 16;
 const SUPERBLOCK_SECTORS: u64 = 8;
 
 /// A slot of an array, and the facts of its member's superblock.
-pub(super) struct Seat {
+pub(super) struct MemorySuperblock {
     pub(super) uuid: [u8; 16],
     pub(super) name: String,
     /// Level, layout, and chunk sectors.
@@ -55,7 +55,7 @@ pub(super) fn roles(held: &[bool]) -> Arc<[Role]> {
         .collect()
 }
 
-impl Seat {
+impl MemorySuperblock {
     /// The superblock; redundancy stays unchanged, without resync.
     pub(super) fn superblock(&self, disk: &Disk) -> Result<Superblock, CliError> {
         let (level, layout, chunk_sectors) = self.shape;
