@@ -19,7 +19,7 @@ use super::disk::{Whole, disk};
 use super::containers;
 use super::nearly::{self, Remnant};
 use super::sick;
-use super::told;
+use super::superblock_guesses;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::probe::open_member;
@@ -92,7 +92,7 @@ impl Disks {
         }
         (disks.all, disks.remnants) = nearly::taken(args, disks.all)?;
         if !args.solve {
-            (disks.all, disks.spares) = told::with_spares(args, disks.all)?;
+            (disks.all, disks.spares) = superblock_guesses::with_spares(args, disks.all)?;
         }
         Ok(disks)
     }

@@ -45,7 +45,7 @@ mod memory_superblock;
 mod serving;
 mod sick;
 mod solve;
-mod told;
+mod superblock_guesses;
 mod volumes;
 mod vote;
 mod words;

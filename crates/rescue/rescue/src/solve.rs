@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use super::config::RescueConfig;
 use super::disks::{Disk, Disks};
 use super::memory_superblock::{MemorySuperblock, in_front, roles};
-use super::told::{guesses, platters};
+use super::superblock_guesses::{guesses, platters};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;

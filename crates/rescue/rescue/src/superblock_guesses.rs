@@ -23,13 +23,12 @@ use super::nearly::Remnant;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-const WAYS_MAX: usize = 24;
 /// Events behind the newest, so that the former member counts as dropped out, as it did.
 const EVENTS_BEHIND: u64 = 2;
 
-pub(super) struct Read<'a>(&'a dyn Member);
+pub(super) struct MemberPlatter<'a>(&'a dyn Member);
 
-impl Platter for Read<'_> {
+impl Platter for MemberPlatter<'_> {
     fn sectors(&self) -> u64 {
         self.0.size_bytes() / SECTOR_BYTES
     }
@@ -39,17 +38,17 @@ impl Platter for Read<'_> {
     }
 }
 
-pub(super) fn platters(disks: &[Disk]) -> Vec<Read<'_>> {
-    disks.iter().map(|disk| Read(disk.device.as_ref())).collect()
+pub(super) fn platters(disks: &[Disk]) -> Vec<MemberPlatter<'_>> {
+    disks.iter().map(|disk| MemberPlatter(disk.device.as_ref())).collect()
 }
 
-struct Said<'a> {
+struct DiskSuperblock<'a> {
     disk: usize,
     start_sectors: u64,
     superblock: &'a Superblock,
 }
 
-impl Said<'_> {
+impl DiskSuperblock<'_> {
     fn offset(&self) -> u64 {
         self.start_sectors + self.superblock.device.data_offset_sectors
     }
@@ -57,36 +56,36 @@ impl Said<'_> {
 
 /// A disk for a slot, with the place of its data.
 #[derive(Clone, Copy)]
-struct Seat {
+struct SlotData {
     disk: usize,
     offset: u64,
     data_sectors: u64,
 }
 
-/// Guesses for the largest array: one, or one for each way to seat spares and blank disks.
+/// Guesses for the largest array: one, or one for each way to place spares and blank disks.
 pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
-    let mut arrays: BTreeMap<[u8; 16], Vec<Said<'_>>> = BTreeMap::new();
+    let mut arrays: BTreeMap<[u8; 16], Vec<DiskSuperblock<'_>>> = BTreeMap::new();
     let sound = disks.iter().enumerate().filter_map(|(disk, it)| {
         let superblock = it.probed.probe.newest()?;
-        Some(Said { disk, start_sectors: 0, superblock })
+        Some(DiskSuperblock { disk, start_sectors: 0, superblock })
     });
-    let nearly = remnants.iter().map(|one| Said {
+    let nearly = remnants.iter().map(|one| DiskSuperblock {
         disk: one.disk,
         start_sectors: one.nearly.start_bytes / SECTOR_BYTES,
         superblock: &one.nearly.superblock,
     });
     let mut blank: BTreeSet<usize> = (0..disks.len()).collect();
-    for said in sound.chain(nearly) {
-        blank.remove(&said.disk);
-        arrays.entry(said.superblock.array.uuid).or_default().push(said);
+    for entry in sound.chain(nearly) {
+        blank.remove(&entry.disk);
+        arrays.entry(entry.superblock.array.uuid).or_default().push(entry);
     }
     let largest = arrays.into_values().max_by_key(Vec::len);
-    largest.map(|said| of_array(&said, &blank)).unwrap_or_default()
+    largest.map(|superblocks| of_array(&superblocks, &blank)).unwrap_or_default()
 }
 
-fn of_array(said: &[Said<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
-    let newest = said.iter().max_by_key(|said| said.superblock.state.events);
-    let newest = newest.expect("somebody said it");
+fn of_array(superblocks: &[DiskSuperblock<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
+    let newest = superblocks.iter().max_by_key(|entry| entry.superblock.state.events);
+    let newest = newest.expect("an array has a superblock");
     let array = &newest.superblock.array;
     if newest.superblock.reshape.is_some() || array.raid_slots > u32::from(u16::MAX) {
         return Vec::new();
@@ -95,65 +94,65 @@ fn of_array(said: &[Said<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
         Family::Direct => own,
         Family::Mirror | Family::Stripe => array.member_size_sectors,
     };
-    let seat = |said: &Said<'_>| Seat {
-        disk: said.disk,
-        offset: said.offset(),
-        data_sectors: sectors(said.superblock.device.data_size_sectors),
+    let slot_data = |entry: &DiskSuperblock<'_>| SlotData {
+        disk: entry.disk,
+        offset: entry.offset(),
+        data_sectors: sectors(entry.superblock.device.data_size_sectors),
     };
     let slots = usize::try_from(array.raid_slots).expect("slots are counted in 16 bits");
-    let mut held: Vec<Option<&Said<'_>>> = vec![None; slots];
-    let mut unseated = Vec::new();
-    for one in said {
+    let mut in_slots: Vec<Option<&DiskSuperblock<'_>>> = vec![None; slots];
+    let mut without_slot = Vec::new();
+    for one in superblocks {
         match one.superblock.state.role {
             Role::Active(slot) => {
-                let Some(held) = held.get_mut(usize::from(slot)) else { continue };
-                let events = |said: &Said<'_>| said.superblock.state.events;
-                if held.is_none_or(|said| events(said) < events(one)) {
+                let Some(held) = in_slots.get_mut(usize::from(slot)) else { continue };
+                let events = |entry: &DiskSuperblock<'_>| entry.superblock.state.events;
+                if held.is_none_or(|entry| events(entry) < events(one)) {
                     *held = Some(one);
                 }
             }
-            Role::Spare => unseated.push(seat(one)),
+            Role::Spare => without_slot.push(slot_data(one)),
             Role::Faulty | Role::Journal => {}
         }
     }
     // A blank disk's place of data is unknown, so the others' is assumed.
-    unseated.extend(blank.iter().map(|disk| Seat { disk: *disk, ..seat(newest) }));
-    let mut ways = vec![held.iter().map(|said| said.map(seat)).collect::<Vec<_>>()];
-    for one in unseated {
-        let more: Vec<_> = ways.iter().flat_map(|seats| in_each_slot(seats, one)).collect();
-        // Guesses with more seats come first; a disk without a seat may be a stranger.
-        ways.splice(0..0, more);
-        ways.truncate(WAYS_MAX);
+    without_slot.extend(blank.iter().map(|disk| SlotData { disk: *disk, ..slot_data(newest) }));
+    let mut arrangements = vec![in_slots.iter().map(|entry| entry.map(slot_data)).collect::<Vec<_>>()];
+    for one in without_slot {
+        let more: Vec<_> = arrangements.iter().flat_map(|slots| in_each_slot(slots, one)).collect();
+        // Guesses with more members come first; a disk without a slot may be a stranger.
+        arrangements.splice(0..0, more);
+        arrangements.truncate(ARRANGEMENTS_MAX);
     }
-    let guesses = ways.iter().map(|seats| guess(newest, seats));
+    let guesses = arrangements.iter().map(|slots| guess(newest, slots));
     guesses.filter(is_readable).collect()
 }
 
 /// The same with one more in each free slot.
-fn in_each_slot(seats: &[Option<Seat>], one: Seat) -> Vec<Vec<Option<Seat>>> {
-    let free = (0..seats.len()).filter(|slot| seats[*slot].is_none());
+fn in_each_slot(slots: &[Option<SlotData>], one: SlotData) -> Vec<Vec<Option<SlotData>>> {
+    let free = (0..slots.len()).filter(|slot| slots[*slot].is_none());
     let with = |slot: usize| {
-        let mut seats = seats.to_vec();
-        seats[slot] = Some(one);
-        seats
+        let mut slots = slots.to_vec();
+        slots[slot] = Some(one);
+        slots
     };
     free.map(with).collect()
 }
 
-fn guess(newest: &Said<'_>, seats: &[Option<Seat>]) -> Guess {
+fn guess(newest: &DiskSuperblock<'_>, slots: &[Option<SlotData>]) -> Guess {
     let array = &newest.superblock.array;
     Guess {
         level: array.level,
         layout: array.layout,
         chunk_sectors: array.chunk_sectors,
-        slots: seats.iter().map(|seat| seat.map(|seat| seat.disk)).collect(),
-        offsets: seats
+        slots: slots.iter().map(|data| data.map(|data| data.disk)).collect(),
+        offsets: slots
             .iter()
-            .map(|seat| seat.map_or(newest.offset(), |seat| seat.offset))
+            .map(|data| data.map_or(newest.offset(), |data| data.offset))
             .collect(),
-        data_sectors: seats
+        data_sectors: slots
             .iter()
-            .map(|seat| seat.map_or(array.member_size_sectors, |seat| seat.data_sectors))
+            .map(|data| data.map_or(array.member_size_sectors, |data| data.data_sectors))
             .collect(),
         starts: Vec::new(),
         evidence: Evidence::default(),
@@ -178,21 +177,21 @@ pub(super) fn with_spares(
         if own.state.role != Role::Spare || !own.version.is_v1() {
             continue;
         }
-        let of_array: Vec<Said<'_>> = disks
+        let of_array: Vec<DiskSuperblock<'_>> = disks
             .iter()
             .enumerate()
             .filter_map(|(disk, it)| {
                 let superblock = it.probed.probe.newest()?;
                 let is_other_spare = superblock.state.role == Role::Spare && disk != index;
                 let is_of_it = superblock.array.uuid == own.array.uuid && !is_other_spare;
-                is_of_it.then_some(Said { disk, start_sectors: 0, superblock })
+                is_of_it.then_some(DiskSuperblock { disk, start_sectors: 0, superblock })
             })
             .collect();
-        let events = of_array.iter().map(|said| said.superblock.state.events).max().unwrap_or(0);
-        let seat_of = |guess: &Guess| guess.slots.iter().position(|slot| *slot == Some(index));
-        let told = self::of_array(&of_array, &BTreeSet::new()).into_iter();
-        let told: Vec<Guess> = told.filter(|guess| seat_of(guess).is_some()).collect();
-        let free: Vec<usize> = told.iter().filter_map(seat_of).collect();
+        let events = of_array.iter().map(|entry| entry.superblock.state.events).max().unwrap_or(0);
+        let slot_of = |guess: &Guess| guess.slots.iter().position(|slot| *slot == Some(index));
+        let guesses = self::of_array(&of_array, &BTreeSet::new()).into_iter();
+        let guesses: Vec<Guess> = guesses.filter(|guess| slot_of(guess).is_some()).collect();
+        let free: Vec<usize> = guesses.iter().filter_map(slot_of).collect();
         let slot = match wanted {
             Some(slot) if free.contains(&slot) => slot,
             Some(slot) => return Err(not_free(args, name, slot, &free)),
@@ -201,17 +200,18 @@ pub(super) fn with_spares(
                 let members = platters(&disks);
                 let members: Vec<&dyn Platter> =
                     members.iter().map(|it| it as &dyn Platter).collect();
-                let weighed = weigh(&members, &Effort::default(), told);
-                let best = weighed.first().and_then(&seat_of).expect("there is one");
-                lines.push(tried(name, best, &weighed, &seat_of));
+                let weighed = weigh(&members, &Effort::default(), guesses);
+                let best = weighed.first().and_then(&slot_of).expect("there is one");
+                lines.push(tried(name, best, &weighed, &slot_of));
                 best
             }
         };
         let superblock = in_slot(own.clone(), u16::try_from(slot).expect("slots are few"), events);
         // Only in memory: as for any believed member, the plan decides which superblock it would
         // get.
-        let said = disks[index].probed.probe.superblocks.iter_mut().flatten();
-        said.filter(|said| **said == own).for_each(|said| *said = superblock.clone());
+        let superblocks = disks[index].probed.probe.superblocks.iter_mut().flatten();
+        let own_ones = superblocks.filter(|one| **one == own);
+        own_ones.for_each(|one| *one = superblock.clone());
     }
     Ok((disks, lines))
 }
@@ -249,21 +249,21 @@ fn tried(
     name: &str,
     best: usize,
     weighed: &[Guess],
-    seat_of: &impl Fn(&Guess) -> Option<usize>,
+    slot_of: &impl Fn(&Guess) -> Option<usize>,
 ) -> String {
     let says = |guess: &Guess| {
         let it = guess.evidence;
-        let slot = seat_of(guess).unwrap_or(0);
+        let slot = slot_of(guess).unwrap_or(0);
         let found = it.confirmed + it.explained;
         let sought = it.confirmed + it.refuted + it.addresses;
         format!("{found} of {sought} things stand where they belong in slot {slot}")
     };
     let all = weighed.iter().map(says).collect::<Vec<_>>().join(", ");
-    let is_told = match weighed {
+    let is_decided = match weighed {
         [first, next, ..] => first.evidence != next.evidence,
         _ => true,
     };
-    match is_told {
+    match is_decided {
         true => {
             format!("{name} is called a spare, and is taken for the member of slot {best}: {all}")
         }
