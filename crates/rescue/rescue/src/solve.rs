@@ -18,8 +18,6 @@
 //! - a commit also writes the superblocks, and `braid undo` removes them
 //!   `[check: what_was_solved_is_committed_and_taken_back]`.
 
-use braid_geometry::{Family, Level, SECTOR_BYTES, layout_name};
-use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_told};
 use crc32c::crc32c_append;
 use serde_json::{Value, json};
 
@@ -40,22 +38,22 @@ const PAGE_BYTES: usize = 4096;
 /// The name of an array whose own name is lost.
 const NAME: &str = "rescued";
 
-pub(super) struct Solved {
+pub(super) struct SolveResult {
     solution: Solution,
     labels: Vec<String>,
     chosen: Option<usize>,
     /// Guesses from superblocks, as far as some exist.
-    told: Vec<Guess>,
+    superblock_guesses: Vec<Guess>,
 }
 
-pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<Solved, CliError> {
+pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<SolveResult, CliError> {
     let members = platters(&disks.all);
     let members: Vec<&dyn Platter> = members.iter().map(|it| it as &dyn Platter).collect();
     let solution = solve(&members, &Effort::default());
-    let told = guesses(&disks.all, &disks.remnants);
-    let solution = match told.is_empty() {
+    let superblock_guesses = guesses(&disks.all, &disks.remnants);
+    let solution = match superblock_guesses.is_empty() {
         true => solution,
-        false => with_told(solution, &members, &Effort::default(), told.clone()),
+        false => with_superblock_guesses(solution, &members, &Effort::default(), superblock_guesses.clone()),
     };
     let labels = disks.all.iter().map(|disk| disk.label.clone()).collect();
     let chosen = match args.guess {
@@ -70,10 +68,10 @@ pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<Solved, CliErro
             })?)
         }
     };
-    Ok(Solved { solution, labels, chosen, told })
+    Ok(SolveResult { solution, labels, chosen, superblock_guesses })
 }
 
-impl Solved {
+impl SolveResult {
     pub(super) fn chosen(&self) -> Option<&Guess> {
         self.chosen.map(|index| &self.solution.guesses[index])
     }
@@ -143,10 +141,10 @@ impl Solved {
             );
         }
         text += &table.render("  ");
-        let told = solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_told(guess));
-        let told: Vec<String> = told.map(|(_, number)| number.to_string()).collect();
-        if !told.is_empty() {
-            text += &format!("  what is left of superblocks says so: {}\n", told.join(", "));
+        let numbers = solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_from_superblocks(guess));
+        let numbers: Vec<String> = numbers.map(|(_, number)| number.to_string()).collect();
+        if !numbers.is_empty() {
+            text += &format!("  what is left of superblocks says so: {}\n", numbers.join(", "));
         }
         text += match (self.chosen, solution.belief) {
             (Some(0), Belief::Certain) => {
@@ -162,12 +160,12 @@ impl Solved {
     }
 
     /// Whether superblocks say the same.
-    fn is_told(&self, guess: &Guess) -> bool {
+    fn is_from_superblocks(&self, guess: &Guess) -> bool {
         let shape = |guess: &Guess| {
             let shape = (guess.level, guess.layout, guess.chunk_sectors);
             (shape, guess.slots.clone(), guess.offsets.clone())
         };
-        self.told.iter().any(|told| shape(told) == shape(guess))
+        self.superblock_guesses.iter().any(|one| shape(one) == shape(guess))
     }
 
     fn slots_words(&self, guess: &Guess) -> String {
@@ -193,7 +191,7 @@ impl Solved {
                 "predictions_missed": evidence.refuted,
                 "places_agreeing": evidence.agreeing,
                 "places_compared": evidence.compared,
-                "superblocks_say_so": self.is_told(guess),
+                "superblocks_say_so": self.is_from_superblocks(guess),
             })
         });
         json!({

@@ -56,7 +56,7 @@ mod seats;
 mod shapes;
 mod sign;
 mod solve;
-mod told;
+mod superblock_guesses;
 
 pub use boundary::{Boundary, boundary};
 pub use counts::Evidence;
@@ -64,7 +64,7 @@ pub use guess::{Guess, Start};
 pub use scan::Effort;
 pub use sign::{Volume, VolumeKind};
 pub use solve::{Belief, Solution, solve};
-pub use told::{weigh, with_told};
+pub use superblock_guesses::{weigh, with_superblock_guesses};
 
 /// A readable member.
 pub trait Platter {

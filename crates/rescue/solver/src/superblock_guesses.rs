@@ -18,25 +18,25 @@ use crate::judge::{judge, starts_of, worth};
 use crate::scan::{Effort, Scan, scan};
 use crate::solve::{Belief, Solution, belief, main_volumes, reads_alike};
 
-/// Adds the guesses from superblocks to a solution. `told` needs no starts and no evidence.
+/// Adds the guesses from superblocks to a solution. `guesses` needs no starts and no evidence.
 #[must_use]
-pub fn with_told(
+pub fn with_superblock_guesses(
     mut solution: Solution,
     members: &[&dyn Platter],
     effort: &Effort,
-    told: Vec<Guess>,
+    guesses: Vec<Guess>,
 ) -> Solution {
-    let mut told = weigh(members, effort, told).into_iter();
-    let Some(best) = told.next() else { return solution };
+    let mut weighed = weigh(members, effort, guesses).into_iter();
+    let Some(best) = weighed.next() else { return solution };
     let it = best.evidence;
     let next = solution.guesses.first().map_or(0, |guess| guess.evidence.sum());
     let is_alike = solution.guesses.first().is_some_and(|guess| reads_alike(guess, &best));
     let is_spoken_against =
         it.explained * 10 < it.addresses * 7 || it.refuted * 4 > it.confirmed || it.disagrees();
     let comes_first = is_alike || !is_spoken_against || it.sum() >= next;
-    let rest: Vec<Guess> = told.collect();
-    let is_told = |guess: &Guess| rest.iter().chain([&best]).any(|told| reads_alike(guess, told));
-    solution.guesses.retain(|guess| !is_told(guess));
+    let rest: Vec<Guess> = weighed.collect();
+    let is_repeated = |guess: &Guess| rest.iter().chain([&best]).any(|one| reads_alike(guess, one));
+    solution.guesses.retain(|guess| !is_repeated(guess));
     solution.guesses.extend(rest);
     let at = if comes_first { 0 } else { 1.min(solution.guesses.len()) };
     solution.guesses.insert(at, best);
@@ -50,18 +50,18 @@ pub fn with_told(
 
 /// The same guesses with their evidence, the best first; ties stay in their order.
 #[must_use]
-pub fn weigh(members: &[&dyn Platter], effort: &Effort, told: Vec<Guess>) -> Vec<Guess> {
+pub fn weigh(members: &[&dyn Platter], effort: &Effort, guesses: Vec<Guess>) -> Vec<Guess> {
     let scan = scan(members, |member| effort.regions(member.sectors()));
     let cached: Vec<Cached<'_>> = members.iter().map(|member| Cached::of(*member)).collect();
     let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
     let members = cached.as_slice();
-    let mut told: Vec<Guess> =
-        told.into_iter().filter_map(|guess| weighed(guess, &scan, members)).collect();
-    told.sort_by_key(|guess| Reverse(worth(guess, members)));
-    told
+    let mut weighed: Vec<Guess> =
+        guesses.into_iter().filter_map(|guess| weigh_one(guess, &scan, members)).collect();
+    weighed.sort_by_key(|guess| Reverse(worth(guess, members)));
+    weighed
 }
 
-fn weighed(guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
+fn weigh_one(guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
     let geometry = guess.geometry()?;
     let of_volume = |volume: usize| {
         let starts = starts_of(&scan.volumes[volume], scan).into_iter();
@@ -132,8 +132,8 @@ mod tests {
             unreadable_sectors: 0,
         };
         let levels = |members: [&dyn Platter; 2], guesses: Vec<Guess>| {
-            let told = vec![guess(Level::Raid1, Evidence::default())];
-            let found = with_told(solution(guesses), &members, &Effort::default(), told);
+            let from_superblocks = vec![guess(Level::Raid1, Evidence::default())];
+            let found = with_superblock_guesses(solution(guesses), &members, &Effort::default(), from_superblocks);
             assert_eq!(found.belief, Belief::Likely, "nothing on the array agrees");
             found.guesses.iter().map(|guess| guess.level).collect::<Vec<_>>()
         };
