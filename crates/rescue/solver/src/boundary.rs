@@ -24,8 +24,8 @@ use std::ops::Range;
 
 use crate::Platter;
 use crate::bytes::{SECTOR, is_blank, small};
-use crate::cache::Cached;
-use crate::learned::Fact;
+use crate::cache::CachedPlatter;
+use crate::place_index::Fact;
 use crate::scan::{Effort, Scan, scan};
 use crate::sign::ALIKE;
 
@@ -69,7 +69,7 @@ pub fn boundary(
     within: Range<u64>,
     effort: &Effort,
 ) -> Option<Boundary> {
-    let cached = [Cached::of(first), Cached::of(second)];
+    let cached = [CachedPlatter::of(first), CachedPlatter::of(second)];
     let (mut found, mut closer) = (None, vec![within.clone()]);
     while closer.len() <= LOOKS_MAX {
         let scan = scan(&[first, second], |it| effort.closer(it.sectors(), &closer));
@@ -86,7 +86,7 @@ pub fn boundary(
 }
 
 /// The votes for either reading, in order of sectors.
-fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vote> {
+fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) -> Vec<Vote> {
     let mut votes = Vec::new();
     let differ = |sector: u64, length: usize| {
         let first = read(&readings[0], sector, length)?;
@@ -96,10 +96,10 @@ fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vo
     for (volume, start) in starts(scan) {
         for sign in scan.signs.iter().filter(|sign| sign.volume == volume) {
             let stands_there =
-                sign.belongs.iter().any(|address| start.checked_add(address) == Some(sign.sector));
+                sign.addresses.iter().any(|address| start.checked_add(address) == Some(sign.sector));
             let is_asked = stands_there && within.contains(&sign.sector);
             if is_asked && differ(sign.sector, SECTOR).is_some() {
-                let (is_first, weight) = (sign.member == 0, sign.belongs.strength());
+                let (is_first, weight) = (sign.member == 0, sign.addresses.strength());
                 votes.push(Vote { sector: sign.sector, is_first, weight });
             }
         }
@@ -122,7 +122,7 @@ fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vo
             let vote = Vote { sector, is_first: first, weight: fact.strength(knowledge) };
             (first != second).then_some(vote)
         };
-        votes.extend(scan.learned[volume].facts(FACTS_MAX).filter_map(stands));
+        votes.extend(scan.places[volume].facts(FACTS_MAX).filter_map(stands));
     }
     votes.sort_unstable();
     // A sector that is both a sign and a fact counts once. A sector with votes for both readings
@@ -138,8 +138,8 @@ fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vo
 fn starts(scan: &Scan) -> Vec<(usize, u64)> {
     let mut counts: BTreeMap<(usize, u64), usize> = BTreeMap::new();
     for sign in &scan.signs {
-        for start in sign.belongs.iter().filter_map(|address| sign.sector.checked_sub(address)) {
-            *counts.entry((sign.volume, start)).or_default() += sign.belongs.strength();
+        for start in sign.addresses.iter().filter_map(|address| sign.sector.checked_sub(address)) {
+            *counts.entry((sign.volume, start)).or_default() += sign.addresses.strength();
         }
     }
     let mut best: BTreeMap<usize, (usize, u64)> = BTreeMap::new();
@@ -152,7 +152,7 @@ fn starts(scan: &Scan) -> Vec<(usize, u64)> {
     best.into_iter().map(|(volume, (_, start))| (volume, start)).collect()
 }
 
-fn read(reading: &Cached<'_>, sector: u64, length: usize) -> Option<Vec<u8>> {
+fn read(reading: &CachedPlatter<'_>, sector: u64, length: usize) -> Option<Vec<u8>> {
     let end = sector.checked_add((length / SECTOR) as u64)?;
     let mut bytes = vec![0; length];
     (end <= reading.sectors() && reading.read(sector, &mut bytes)).then_some(bytes)

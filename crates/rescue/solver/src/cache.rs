@@ -13,12 +13,12 @@ const PAGES_MAX: usize = 4096;
 /// A page's bytes; `None` if it cannot be read whole.
 type Page = Option<Box<[u8]>>;
 
-pub(crate) struct Cached<'a> {
+pub(crate) struct CachedPlatter<'a> {
     member: &'a dyn Platter,
     pages: RefCell<BTreeMap<u64, Page>>,
 }
 
-impl<'a> Cached<'a> {
+impl<'a> CachedPlatter<'a> {
     pub(crate) fn of(member: &'a dyn Platter) -> Self {
         Self { member, pages: RefCell::default() }
     }
@@ -43,7 +43,7 @@ impl<'a> Cached<'a> {
     }
 }
 
-impl Platter for Cached<'_> {
+impl Platter for CachedPlatter<'_> {
     fn sectors(&self) -> u64 {
         self.member.sectors()
     }

@@ -15,9 +15,9 @@ use crate::Platter;
 use crate::bytes::{SECTOR, is_blank, small};
 use crate::counts::Evidence;
 use crate::guess::{Guess, Start, each_place};
-use crate::learned::Fact;
+use crate::place_index::Fact;
 use crate::scan::Scan;
-use crate::sign::{ALIKE, Belongs, Walk};
+use crate::sign::{ALIKE, Addresses, Walk};
 
 const PREDICTIONS_MAX: usize = 24;
 /// Facts read for each volume, and for a guess that is one of thousands.
@@ -41,11 +41,11 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
     let mut evidence = Evidence::default();
     let mut heard = BTreeSet::new();
     for start in &guess.starts {
-        let mut holds: BTreeSet<Belongs> = BTreeSet::new();
-        let mut known: BTreeSet<Belongs> = BTreeSet::new();
-        let mut seen: BTreeSet<Belongs> = BTreeSet::new();
+        let mut holds: BTreeSet<Addresses> = BTreeSet::new();
+        let mut known: BTreeSet<Addresses> = BTreeSet::new();
+        let mut seen: BTreeSet<Addresses> = BTreeSet::new();
         for sign in scan.signs.iter().filter(|sign| sign.volume == start.volume) {
-            let page = sign.belongs.page();
+            let page = sign.addresses.page();
             seen.insert(page);
             let found = (sign.member, sign.sector);
             let stands_there = |address: u64| {
@@ -54,7 +54,7 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
                 places.contains(&found)
                     || places.is_empty() && guess.parity_place(geometry, sector) == Some(found)
             };
-            if sign.belongs.iter().any(stands_there) {
+            if sign.addresses.iter().any(stands_there) {
                 heard.insert(sign.member);
                 holds.insert(page);
                 known.insert(page);
@@ -63,7 +63,7 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
             }
         }
         evidence.explained += holds.len();
-        evidence.weight += holds.iter().map(Belongs::strength).sum::<usize>() / ALIKE;
+        evidence.weight += holds.iter().map(Addresses::strength).sum::<usize>() / ALIKE;
         evidence.addresses += known.len();
         evidence.seen += seen.len();
     }
@@ -111,7 +111,7 @@ pub(crate) fn predict(
         }
         // A wrong guess may take most facts' sources for parity; then the others are read.
         let is_said = |fact: &Fact| !is_parity(guess, geometry, fact.source);
-        for fact in scan.learned[start.volume].facts_that(FACTS, is_said) {
+        for fact in scan.places[start.volume].facts_that(FACTS, is_said) {
             let looked = read_bytes(guess, geometry, members, *start, fact.byte, fact.length);
             let Some(bytes) = looked else { continue };
             let holds = fact.holds(knowledge, &bytes);
@@ -184,7 +184,7 @@ pub(crate) fn seat_by_walk(
     };
     let knowledge = &scan.knowledge[start.volume];
     let mut walk = knowledge.walk(&mut read);
-    for fact in scan.learned[start.volume].facts(FACTS_FIRST) {
+    for fact in scan.places[start.volume].facts(FACTS_FIRST) {
         if walk.refuted > walk.confirmed + AGAINST_MAX {
             break;
         }
@@ -517,7 +517,7 @@ mod tests {
             member,
             sector,
             volume: 0,
-            belongs: Belongs::at(address),
+            addresses: Addresses::at(address),
         };
         // A page of inodes at its place, and copies of it far behind.
         let mut scan = Scan::default();

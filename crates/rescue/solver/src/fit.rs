@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_geometry::{Geometry, Slot};
 
 use crate::guess::{each_place, parity_of};
-use crate::sign::{Belongs, Sign};
+use crate::sign::{Addresses, Sign};
 
 /// A common offset is preferred to separate ones if it explains so many percent of theirs.
 const COMMON_PERCENT: usize = 98;
@@ -27,7 +27,7 @@ pub(crate) struct Fit {
     pub(crate) seats: Vec<Option<(u16, u64)>>,
     /// Members whose slot is contested: parity looks like data where the rest of the row is zeroes.
     pub(crate) contested: BTreeSet<usize>,
-    /// Total [`Belongs::strength`] of the volume's addresses that are at their place by this.
+    /// Total [`Addresses::strength`] of the volume's addresses that are at their place by this.
     pub(crate) strength: usize,
     pub(crate) votes: usize,
 }
@@ -37,7 +37,7 @@ struct Vote {
     member: usize,
     slot: u16,
     offset: u64,
-    belongs: Belongs,
+    addresses: Addresses,
     /// The sign is on parity of its address.
     is_parity: bool,
 }
@@ -54,12 +54,12 @@ pub(crate) fn fits(
     let mut votes = Vec::with_capacity(signs.len() * 2);
     let is_short = usize::from(geometry.slots()) > members;
     for sign in signs {
-        for address in sign.belongs.iter() {
+        for address in sign.addresses.iter() {
             let sector = start.saturating_add(address);
             let mut vote = |slot: Slot, at, is_parity| {
                 if let Some(offset) = sign.sector.checked_sub(at) {
-                    let (member, slot, belongs) = (sign.member, slot.0, sign.belongs);
-                    votes.push(Vote { member, slot, offset, belongs, is_parity });
+                    let (member, slot, addresses) = (sign.member, slot.0, sign.addresses);
+                    votes.push(Vote { member, slot, offset, addresses, is_parity });
                 }
             };
             each_place(geometry, sector, |slot, at| vote(slot, at, false));
@@ -71,8 +71,8 @@ pub(crate) fn fits(
     }
     votes.sort_unstable();
     // A journal has many copies of a page; they count once.
-    let pages: BTreeSet<(usize, Belongs)> =
-        signs.iter().map(|sign| (sign.member, sign.belongs.page())).collect();
+    let pages: BTreeSet<(usize, Addresses)> =
+        signs.iter().map(|sign| (sign.member, sign.addresses.page())).collect();
     let mut spoken = vec![0; members];
     pages.iter().for_each(|(member, page)| spoken[*member] += page.strength());
     let mut best = elect(&votes, &spoken, None);
@@ -127,7 +127,7 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
                 seats[member] = Some((slot, offset));
                 taken.insert(slot, (member, strength));
                 votes_for += run.len();
-                explained.extend(run.iter().map(|vote| vote.belongs));
+                explained.extend(run.iter().map(|vote| vote.addresses));
             }
             _ => {}
         }
@@ -136,13 +136,13 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
         offset: only,
         seats,
         contested,
-        strength: explained.iter().map(Belongs::strength).sum(),
+        strength: explained.iter().map(Addresses::strength).sum(),
         votes: votes_for,
     }
 }
 
 fn strength(run: &[Vote]) -> usize {
-    run.iter().map(|vote| vote.belongs.strength()).sum()
+    run.iter().map(|vote| vote.addresses.strength()).sum()
 }
 
 /// Whether enough of a member's signs vote for a seat. Parity has few signs, so it needs few.
@@ -160,7 +160,7 @@ pub(crate) fn spread<'a>(signs: &[&'a Sign], max: usize, members: usize) -> Vec<
     };
     let of_member = |member: usize| {
         let of_it = signs.iter().filter(|sign| sign.member == member).copied();
-        let (plain, vague): (Vec<_>, Vec<_>) = of_it.partition(|sign| sign.belongs.is_plain());
+        let (plain, vague): (Vec<_>, Vec<_>) = of_it.partition(|sign| sign.addresses.is_plain());
         let mut chosen = every(plain, quota - vague.len().min(quota / 4));
         let room = quota - chosen.len();
         chosen.extend(every(vague, room));

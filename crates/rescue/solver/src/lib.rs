@@ -9,7 +9,7 @@
 //! ```text
 //!   scan       members ─▶ volumes, signs
 //!   shapes     every level, layout, chunk and number of slots that md would make of so many members
-//!   learned    ends of files and checksums of data, from the file systems
+//!   places     ends of files and checksums of data, from the file systems
 //!   fit        a shape and the start of the volume ─▶ each sign votes for (member, slot, data offset)
 //!   evidence   of the best: signs explained, predictions that hold, parity or copies that agree
 //!   rank       guesses that read differently, by evidence; believed if no other comes near
@@ -48,7 +48,7 @@ mod guess;
 mod habits;
 mod judge;
 mod knowledge;
-mod learned;
+mod place_index;
 mod line;
 mod rounds;
 mod scan;

@@ -78,12 +78,12 @@ impl Shifts {
 
 fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
     let of_it = || signs.iter().filter(|sign| sign.member == member);
-    let named = of_it().filter(|sign| sign.belongs.is_plain()).count();
+    let named = of_it().filter(|sign| sign.addresses.is_plain()).count();
     let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
     // A named address says more than any number of pages that end alike.
-    let counted = || of_it().filter(|sign| named == 0 || sign.belongs.is_plain());
+    let counted = || of_it().filter(|sign| named == 0 || sign.addresses.is_plain());
     for sign in counted() {
-        for address in sign.belongs.iter() {
+        for address in sign.addresses.iter() {
             *counts.entry(i128::from(address) - i128::from(sign.sector)).or_default() += 1;
         }
     }

@@ -72,7 +72,7 @@ impl<'a> Rounds<'a> {
             (spread(signs, FIRST_ROUND, count), spread(signs, SECOND_ROUND, count))
         };
         let first_zone = smallest.saturating_mul(count as u64);
-        let is_within = |sign: &&&Sign| sign.belongs.iter().any(|address| address < first_zone);
+        let is_within = |sign: &&&Sign| sign.addresses.iter().any(|address| address < first_zone);
         let within: Vec<&Sign> = signs.iter().filter(is_within).copied().collect();
         let ((few, many), zoned) = (rounds(signs), rounds(&within));
         let usual = habits::offsets(smallest);

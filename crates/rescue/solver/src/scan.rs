@@ -14,8 +14,8 @@ use std::ops::Range;
 use crate::Platter;
 use crate::bytes::{SECTOR, is_blank, small};
 use crate::knowledge::Knowledge;
-use crate::learned::Learned;
-use crate::sign::{Belongs, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
+use crate::place_index::PlaceIndex;
+use crate::sign::{Addresses, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
 
 /// Sectors read at once.
 const STEP: u64 = 2048;
@@ -105,7 +105,7 @@ fn in_order(mut regions: Vec<Range<u64>>) -> Vec<Range<u64>> {
 pub(crate) struct Scan {
     pub(crate) volumes: Vec<Volume>,
     pub(crate) knowledge: Vec<Knowledge>,
-    pub(crate) learned: Vec<Learned>,
+    pub(crate) places: Vec<PlaceIndex>,
     pub(crate) signs: Vec<Sign>,
     /// Starts of volumes from tables, in sectors of the device with the table.
     pub(crate) starts: Vec<u64>,
@@ -134,23 +134,23 @@ pub(crate) fn scan(
             scan.knowledge[index] = Knowledge::Ext(Box::new(most.clone()), None);
         }
     }
-    scan.learned.resize_with(scan.volumes.len(), Learned::default);
+    scan.places.resize_with(scan.volumes.len(), PlaceIndex::default);
     let is_bare =
         |it: &&Knowledge| matches!(it, Knowledge::Ext(found, _) if !found.has_checksums());
     let is_only = scan.knowledge.iter().filter(is_bare).count() == 1;
-    for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
-        learned.is_heard = is_only || !is_bare(&knowledge);
+    for (places, knowledge) in scan.places.iter_mut().zip(&scan.knowledge) {
+        places.is_heard = is_only || !is_bare(&knowledge);
     }
     for (member, (platter, regions)) in members() {
         each_sector(platter, regions, |sector, bytes| {
             learn(&mut scan.knowledge, bytes);
-            for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
-                learned.learn(knowledge, (member, sector), bytes);
+            for (places, knowledge) in scan.places.iter_mut().zip(&scan.knowledge) {
+                places.learn(knowledge, (member, sector), bytes);
             }
         });
     }
-    for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
-        learned.conclude(knowledge);
+    for (places, knowledge) in scan.places.iter_mut().zip(&scan.knowledge) {
+        places.conclude(knowledge);
     }
     for (member, (platter, regions)) in members() {
         // The last sign of each volume on this member.
@@ -160,16 +160,16 @@ pub(crate) fn scan(
                 if last[volume].is_some_and(|last| sector < last + SPACING) {
                     continue;
                 }
-                let learned = &mut scan.learned[volume];
-                let belongs = belongs(knowledge, bytes)
-                    .or_else(|| learned.belongs(knowledge, (member, sector), bytes));
-                let Some(belongs) = belongs else { continue };
+                let places = &mut scan.places[volume];
+                let addresses = addresses(knowledge, bytes)
+                    .or_else(|| places.addresses(knowledge, (member, sector), bytes));
+                let Some(addresses) = addresses else { continue };
                 last[volume] = Some(sector);
-                scan.signs.push(Sign { member, sector, volume, belongs });
+                scan.signs.push(Sign { member, sector, volume, addresses });
             }
         });
     }
-    scan.learned.iter_mut().for_each(Learned::finish);
+    scan.places.iter_mut().for_each(PlaceIndex::finish);
     scan.signs.sort_by_key(|sign| (sign.volume, sign.member, sign.sector));
     scan.signs.dedup_by_key(|sign| (sign.volume, sign.member, sign.sector));
     scan
@@ -248,7 +248,7 @@ fn scan_first(scan: &mut Scan, member: usize, sector: u64, bytes: &[u8]) {
         }
     }
     if let Some(place) = place {
-        scan.signs.push(Sign { member, sector, volume: index, belongs: Belongs::at(place) });
+        scan.signs.push(Sign { member, sector, volume: index, addresses: Addresses::at(place) });
     }
 }
 
@@ -304,13 +304,13 @@ fn learn(known: &mut [Knowledge], bytes: &[u8]) {
 }
 
 /// The address of a structure other than a superblock.
-fn belongs(knowledge: &Knowledge, bytes: &[u8]) -> Option<Belongs> {
+fn addresses(knowledge: &Knowledge, bytes: &[u8]) -> Option<Addresses> {
     match knowledge {
         Knowledge::Ext(found, Some(tables)) => {
-            let inode = found.inode_place(bytes, tables).map(Belongs::at);
+            let inode = found.inode_place(bytes, tables).map(Addresses::at);
             inode.or_else(|| found.block_place(bytes, tables))
         }
-        Knowledge::Xfs(found) => found.place(bytes).map(Belongs::at),
+        Knowledge::Xfs(found) => found.place(bytes).map(Addresses::at),
         Knowledge::Btrfs(found, chunks) => chunks.place(found.head(bytes)?),
         Knowledge::Ext(_, None) | Knowledge::Table(_) | Knowledge::Lvm => None,
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use braid_geometry::{Family, Level};
 
 use crate::Platter;
-use crate::cache::Cached;
+use crate::cache::CachedPlatter;
 use crate::counts::Evidence;
 use crate::evidence;
 use crate::guess::Guess;
@@ -64,7 +64,7 @@ pub struct Solution {
 #[must_use]
 pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
     let scan = scan(members, |member| effort.regions(member.sectors()));
-    let cached: Vec<Cached<'_>> = members.iter().map(|member| Cached::of(*member)).collect();
+    let cached: Vec<CachedPlatter<'_>> = members.iter().map(|member| CachedPlatter::of(*member)).collect();
     let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
     let members = cached.as_slice();
     let mut guesses = Vec::new();

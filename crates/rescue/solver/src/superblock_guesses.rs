@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 
 use crate::Platter;
-use crate::cache::Cached;
+use crate::cache::CachedPlatter;
 use crate::evidence;
 use crate::guess::{Guess, Start};
 use crate::judge::{judge, starts_of, worth};
@@ -52,7 +52,7 @@ pub fn with_superblock_guesses(
 #[must_use]
 pub fn weigh(members: &[&dyn Platter], effort: &Effort, guesses: Vec<Guess>) -> Vec<Guess> {
     let scan = scan(members, |member| effort.regions(member.sectors()));
-    let cached: Vec<Cached<'_>> = members.iter().map(|member| Cached::of(*member)).collect();
+    let cached: Vec<CachedPlatter<'_>> = members.iter().map(|member| CachedPlatter::of(*member)).collect();
     let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
     let members = cached.as_slice();
     let mut weighed: Vec<Guess> =

@@ -3,7 +3,7 @@
 //! A node's address is logical, within the file system. Chunks map it to the device: first those in
 //! the superblock, then those in the chunk tree's leaves.
 
-use super::{Belongs, Walk};
+use super::{Addresses, Walk};
 use braid_byte_reader::{array, le16, le32, le64};
 use braid_geometry::SECTOR_BYTES;
 
@@ -209,8 +209,6 @@ impl Super {
             let places: Vec<u64> = chunks
                 .place(address)
                 .iter()
-                .flat_map(Belongs::iter)
-                .map(|at| at * SECTOR_BYTES)
                 .collect();
             let mut copies = places.iter().filter_map(|at| read(*at, self.node_bytes, &is_it));
             let Some(first) = copies.next() else { continue };
@@ -286,10 +284,8 @@ impl Chunk {
     }
 
     /// The place of an address, in sectors of the device.
-    fn place(&self, address: u64) -> Option<Belongs> {
+    fn place(&self, address: u64) -> Option<Addresses> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
-        let on = |start: u64| start.checked_add(inside).map(|bytes| bytes / SECTOR_BYTES);
-        Belongs::named(std::iter::once(on(self.first)?).chain(self.other.and_then(on)))
     }
 }
 
@@ -344,7 +340,7 @@ impl Chunks {
         }
     }
 
-    pub(crate) fn place(&self, address: u64) -> Option<Belongs> {
+    pub(crate) fn place(&self, address: u64) -> Option<Addresses> {
         self.known.iter().find_map(|chunk| chunk.place(address))
     }
 }

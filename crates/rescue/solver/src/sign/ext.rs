@@ -249,7 +249,7 @@ impl Super {
 
 /// An inode's information on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum InodeClaim {
     /// The directory's number if the inode's checksum reveals it, the block in which it begins, and
     /// its count of directories if it is one block long.
     Directory(Option<u32>, u64, Option<usize>),
@@ -275,13 +275,13 @@ impl Super {
     }
 
     /// The information from each inode of this sector, if its checksum fits or there are none.
-    pub(crate) fn says(&self, sector: &[u8]) -> Vec<Option<Says>> {
+    pub(crate) fn inode_claims(&self, sector: &[u8]) -> Vec<Option<InodeClaim>> {
         let size = usize::try_from(self.inode_bytes).unwrap_or(usize::MAX);
         let sector = sector.get(..size.max(512)).unwrap_or_default();
-        sector.chunks_exact(size).map(|inode| self.inode_says(inode)).collect()
+        sector.chunks_exact(size).map(|inode| self.inode_claim(inode)).collect()
     }
 
-    fn inode_says(&self, inode: &[u8]) -> Option<Says> {
+    fn inode_claim(&self, inode: &[u8]) -> Option<InodeClaim> {
         if !looks_like_inode(inode) || le32(inode, 0x20)? & IS_INLINE != 0 {
             return None;
         }
@@ -299,7 +299,7 @@ impl Super {
             let block = first_block(inode).filter(is_block)?;
             let is_one_block = u64::from(le32(inode, 4)?) == self.block_bytes;
             let folders = usize::from(le16(inode, 0x1a)?).checked_sub(2).filter(|_| is_one_block);
-            return Some(Says::Directory(number, block, folders));
+            return Some(InodeClaim::Directory(number, block, folders));
         }
         if le16(inode, 0)? >> 12 != 8 {
             return None;
@@ -308,10 +308,10 @@ impl Super {
         let last = bytes.checked_sub(1)? / self.block_bytes;
         let tail = usize::try_from(bytes - last * self.block_bytes).ok()?;
         if let Some(listed) = last.checked_sub(DIRECT).filter(|_| self.is_classic) {
-            return Some(Says::Lists(self.lists_of(inode)?, listed, tail));
+            return Some(InodeClaim::Lists(self.lists_of(inode)?, listed, tail));
         }
         let block = block_of(inode, last).filter(is_block)?;
-        ((tail as u64) < self.block_bytes).then_some(Says::Tail(block, tail))
+        ((tail as u64) < self.block_bytes).then_some(InodeClaim::Tail(block, tail))
     }
 
     /// The number of the directory whose first block begins here, if one does.

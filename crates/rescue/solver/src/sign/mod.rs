@@ -59,7 +59,7 @@ pub(crate) struct Sign {
     /// The index of the volume.
     pub(crate) volume: usize,
     /// Sectors from the start of the volume.
-    pub(crate) belongs: Belongs,
+    pub(crate) addresses: Addresses,
 }
 
 /// Most addresses of a sign.
@@ -67,7 +67,7 @@ pub(crate) const ADDRESSES_MAX: usize = 8;
 
 /// One address, or a few: a volume may keep a structure twice, and several files may end alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Belongs {
+pub(crate) struct Addresses {
     /// Those beyond `count` are zero.
     addresses: [u64; ADDRESSES_MAX],
     count: usize,
@@ -75,7 +75,7 @@ pub(crate) struct Belongs {
     is_named: bool,
 }
 
-impl Belongs {
+impl Addresses {
     pub(crate) fn at(address: u64) -> Self {
         Self::named([address]).expect("one is few")
     }

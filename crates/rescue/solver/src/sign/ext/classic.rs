@@ -13,7 +13,7 @@ use super::{Super, looks_like_inode};
 use braid_byte_reader::{le16, le32};
 
 use crate::bytes::{is_blank, small};
-use crate::sign::Belongs;
+use crate::sign::Addresses;
 
 /// Blocks in a list from which on it counts as a sign by itself, although no known inode names it.
 const LISTED_MIN: u64 = 8;
@@ -260,7 +260,7 @@ impl Super {
     }
 
     /// The place of this block, if it is a bitmap with as much free as a descriptor says.
-    pub(crate) fn bitmap_place(&self, block: &[u8], tables: &Tables) -> Option<Belongs> {
+    pub(crate) fn bitmap_place(&self, block: &[u8], tables: &Tables) -> Option<Addresses> {
         let block = block.get(..small(self.block_bytes))?;
         // A bitmap's first bytes are in use, or all bits after its end are set.
         if !self.is_classic || block.last() != Some(&0xff) && block.first() != Some(&0xff) {
@@ -273,7 +273,7 @@ impl Super {
                 groups.filter_map(is_it).map(|at| self.sector_of(at)).collect();
             places.sort_unstable();
             places.dedup();
-            Belongs::named(places)
+            Addresses::named(places)
         };
         let of_blocks =
             |group: &Group| self.is_block_bitmap(group, block).then_some(group.block_bitmap);
@@ -286,15 +286,15 @@ impl Super {
     }
 
     /// The place of this block, if it holds descriptors or the first inodes.
-    pub(crate) fn block_place(&self, block: &[u8], tables: &Tables) -> Option<Belongs> {
+    pub(crate) fn block_place(&self, block: &[u8], tables: &Tables) -> Option<Addresses> {
         if !self.is_classic {
             return None;
         }
         if let Some(groups) = self.groups_of(block) {
-            return Belongs::named(self.descriptors_places(groups[0].number));
+            return Addresses::named(self.descriptors_places(groups[0].number));
         }
         let table = tables.of_group(0).filter(|_| self.is_first_table(block))?;
-        Some(Belongs::at(self.sector_of(table)))
+        Some(Addresses::at(self.sector_of(table)))
     }
 
     /// Whether the inodes here begin with the reserved ones, the root second.

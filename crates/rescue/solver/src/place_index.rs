@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bytes::{SECTOR, small};
 use crate::knowledge::Knowledge;
-use crate::sign::ext::{self, Says};
-use crate::sign::{ADDRESSES_MAX, ALIKE, Belongs, btrfs};
+use crate::sign::ext::{self, InodeClaim};
+use crate::sign::{ADDRESSES_MAX, ALIKE, Addresses, btrfs};
 
 /// Most ends of files, directories, and checksums of data that are kept.
 const TAILS_MAX: usize = 1 << 16;
@@ -35,11 +35,11 @@ pub(crate) struct Fact {
     pub(crate) length: usize,
     /// Member and sector of the source. If that is parity, it mixes several sources and is void.
     pub(crate) source: (usize, u64),
-    what: What,
+    kind: FactKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum FactKind {
     /// The start of an ext directory.
     Directory,
     /// A file's last block, with its length in bytes.
@@ -86,7 +86,7 @@ impl Facts {
 type Ends = ([u64; 2], u64, usize, (usize, u64));
 
 #[derive(Debug, Default)]
-pub(crate) struct Learned {
+pub(crate) struct PlaceIndex {
     /// Valid inodes are surely of this volume. Without checksums they may be of any.
     pub(crate) is_heard: bool,
     /// By bytes in the last block: the first sectors of such blocks.
@@ -110,7 +110,7 @@ pub(crate) struct Learned {
     facts: Facts,
 }
 
-impl Learned {
+impl PlaceIndex {
     /// Learns other places from the structure that begins here.
     pub(crate) fn learn(&mut self, knowledge: &Knowledge, source: (usize, u64), bytes: &[u8]) {
         match knowledge {
@@ -124,7 +124,7 @@ impl Learned {
                 for sector in found.inode_places(bytes).unwrap_or_default() {
                     for page in 0..64 / INODES_STEP {
                         let sector = sector + page * INODES_STEP;
-                        self.fact(sector * SECTOR as u64, SECTOR, source, What::XfsInode);
+                        self.fact(sector * SECTOR as u64, SECTOR, source, FactKind::XfsInode);
                     }
                 }
             }
@@ -148,9 +148,9 @@ impl Learned {
         let block = found.block_bytes();
         // The inode numbers are known at the start of a table.
         let is_first = found.is_first_table(bytes);
-        for (at, says) in (1..).zip(found.says(bytes)) {
-            match says {
-                Some(Says::Directory(number, at_block, folders)) => {
+        for (at, claim) in (1..).zip(found.inode_claims(bytes)) {
+            match claim {
+                Some(InodeClaim::Directory(number, at_block, folders)) => {
                     let sector = at_block * block / SECTOR as u64;
                     let number = number.or(is_first.then_some(at));
                     let room = self.directories.len() + self.in_groups_count < DIRECTORIES_MAX;
@@ -161,17 +161,17 @@ impl Learned {
                         }
                         None => self.add_in_group(found, at_block, (sector, folders)),
                     }
-                    self.fact(at_block * block, SECTOR, source, What::Directory);
+                    self.fact(at_block * block, SECTOR, source, FactKind::Directory);
                 }
-                Some(Says::Tail(at, length)) => self.tail(at * block, block, length, source),
-                Some(Says::Lists(lists, listed, length)) if self.ends.len() < TAILS_MAX => {
+                Some(InodeClaim::Tail(at, length)) => self.tail(at * block, block, length, source),
+                Some(InodeClaim::Lists(lists, listed, length)) if self.ends.len() < TAILS_MAX => {
                     self.ends.push((lists, listed, length, source));
                 }
-                Some(Says::Lists(..)) | None => {}
+                Some(InodeClaim::Lists(..)) | None => {}
             }
         }
         for (byte, group, of_blocks) in found.bitmaps(bytes) {
-            self.fact(byte, small(block), source, What::Bitmap(group, of_blocks));
+            self.fact(byte, small(block), source, FactKind::Bitmap(group, of_blocks));
         }
         self.lists.learn(found, bytes);
     }
@@ -194,11 +194,11 @@ impl Learned {
             known.push(sector);
             self.tails_count += 1;
         }
-        self.fact(byte, small(block), source, What::Tail(length));
+        self.fact(byte, small(block), source, FactKind::Tail(length));
     }
 
-    fn fact(&mut self, byte: u64, length: usize, source: (usize, u64), what: What) {
-        self.facts.add(Fact { byte, length, source, what });
+    fn fact(&mut self, byte: u64, length: usize, source: (usize, u64), kind: FactKind) {
+        self.facts.add(Fact { byte, length, source, kind });
     }
 
     /// Called after all learning, when checksums of data can be looked up.
@@ -208,7 +208,7 @@ impl Learned {
             for (lists, listed, length, source) in std::mem::take(&mut self.ends) {
                 let (end, lists) = self.lists.end(found, lists, listed);
                 for list in lists {
-                    self.fact(list * block, small(block), source, What::List);
+                    self.fact(list * block, small(block), source, FactKind::List);
                     self.listed.insert(list);
                 }
                 if let Some(end) = end.filter(|_| (length as u64) < block) {
@@ -225,30 +225,30 @@ impl Learned {
                     known.push(sector);
                 }
                 let byte = sector * SECTOR as u64;
-                self.fact(byte, small(btrfs::SUM_BYTES), source, What::Sum(sum));
+                self.fact(byte, small(btrfs::SUM_BYTES), source, FactKind::Sum(sum));
             }
         }
     }
 
     /// The address of the content at this place, a member and its sector.
-    pub(crate) fn belongs(
+    pub(crate) fn addresses(
         &mut self,
         knowledge: &Knowledge,
         source: (usize, u64),
         bytes: &[u8],
-    ) -> Option<Belongs> {
+    ) -> Option<Addresses> {
         if let Knowledge::Ext(found, Some(tables)) = knowledge
             && let Some(number) = found.directory(bytes)
         {
             for (child, kind) in found.named(bytes) {
                 if let Some(byte) = found.place_of_inode(child, tables) {
                     let length = small(u64::from(found.inode_bytes()));
-                    self.fact(byte, length, source, What::Inode(child, kind));
+                    self.fact(byte, length, source, FactKind::Inode(child, kind));
                 }
             }
             return match self.directories.get(&number) {
-                Some(sector) => sector.map(Belongs::at),
-                None => self.belongs_in_group(found, number, bytes),
+                Some(sector) => sector.map(Addresses::at),
+                None => self.addresses_in_group(found, number, bytes),
             };
         }
         if let Knowledge::Ext(found, _) = knowledge
@@ -258,8 +258,8 @@ impl Learned {
             let sector = block * found.block_bytes() / SECTOR as u64;
             let is_listed = self.listed.contains(&block);
             return match is_listed {
-                true => Some(Belongs::at(sector)),
-                false => Belongs::any([sector]).filter(|_| is_long),
+                true => Some(Addresses::at(sector)),
+                false => Addresses::any([sector]).filter(|_| is_long),
             };
         }
         let block = match knowledge {
@@ -274,29 +274,29 @@ impl Learned {
         let page = bytes.get(..small(block))?;
         if matches!(knowledge, Knowledge::Btrfs(..)) {
             let known = self.pages.get(&crc32c::crc32c(page)).filter(|_| !self.pages.is_empty())?;
-            return Belongs::any(known.iter().copied());
+            return Addresses::any(known.iter().copied());
         }
         if let Knowledge::Ext(found, Some(tables)) = knowledge
-            && let Some(belongs) = found.bitmap_place(page, tables)
+            && let Some(addresses) = found.bitmap_place(page, tables)
         {
-            return Some(belongs);
+            return Some(addresses);
         }
         let length = page.iter().rposition(|byte| *byte != 0)? + 1;
-        Belongs::any(self.tails.get(&length)?.iter().copied())
+        Addresses::any(self.tails.get(&length)?.iter().copied())
     }
 
     /// Possible places of a directory: those of a group begin in it, while it has room.
-    fn belongs_in_group(&self, found: &ext::Super, number: u32, bytes: &[u8]) -> Option<Belongs> {
+    fn addresses_in_group(&self, found: &ext::Super, number: u32, bytes: &[u8]) -> Option<Addresses> {
         let known = self.in_groups.get(&found.group_of_inode(number))?;
         let folders = found.named(bytes).iter().filter(|(_, kind)| *kind == 4).count();
         let fit = known.iter().filter(|(_, said)| said.is_none_or(|said| said == folders));
-        Belongs::any(fit.map(|(sector, _)| *sector))
+        Addresses::any(fit.map(|(sector, _)| *sector))
     }
 
     /// Ends the learning.
     pub(crate) fn finish(&mut self) {
         self.facts.kept.sort_unstable_by_key(|fact| (fact.byte, fact.length));
-        self.facts.kept.dedup_by_key(|fact| (fact.byte, fact.length, fact.what));
+        self.facts.kept.dedup_by_key(|fact| (fact.byte, fact.length, fact.kind));
     }
 
     /// At most `max` facts, spread over the volume.
@@ -319,36 +319,36 @@ impl Learned {
 impl Fact {
     /// Its weight, in weak votes: a checksum is unique, zeroes after the end of a file are not.
     pub(crate) fn strength(&self, knowledge: &Knowledge) -> usize {
-        let is_named = match self.what {
-            What::Directory | What::Tail(_) => false,
-            What::Inode(..) => {
+        let is_named = match self.kind {
+            FactKind::Directory | FactKind::Tail(_) => false,
+            FactKind::Inode(..) => {
                 matches!(knowledge, Knowledge::Ext(found, _) if found.has_checksums())
             }
-            What::Bitmap(..) | What::List | What::XfsInode | What::Sum(_) => true,
+            FactKind::Bitmap(..) | FactKind::List | FactKind::XfsInode | FactKind::Sum(_) => true,
         };
         if is_named { ALIKE } else { 1 }
     }
 
     /// Whether these bytes are the predicted content.
     pub(crate) fn holds(&self, knowledge: &Knowledge, bytes: &[u8]) -> bool {
-        match (self.what, knowledge) {
-            (What::Directory, Knowledge::Ext(found, _)) => found.directory(bytes).is_some(),
-            (What::Inode(number, kind), Knowledge::Ext(found, _)) => {
+        match (self.kind, knowledge) {
+            (FactKind::Directory, Knowledge::Ext(found, _)) => found.directory(bytes).is_some(),
+            (FactKind::Inode(number, kind), Knowledge::Ext(found, _)) => {
                 found.is_inode(bytes, number, kind)
             }
-            (What::Bitmap(group, of_blocks), Knowledge::Ext(found, Some(tables))) => {
+            (FactKind::Bitmap(group, of_blocks), Knowledge::Ext(found, Some(tables))) => {
                 found.is_bitmap(tables, group, of_blocks, bytes)
             }
-            (What::List, Knowledge::Ext(found, _)) => found.is_list(bytes),
-            (What::Tail(length), _) => {
+            (FactKind::List, Knowledge::Ext(found, _)) => found.is_list(bytes),
+            (FactKind::Tail(length), _) => {
                 let last = length.checked_sub(1).and_then(|at| bytes.get(at));
                 let rest = bytes.get(length..).unwrap_or_default();
                 last.is_some_and(|byte| *byte != 0) && rest.iter().all(|byte| *byte == 0)
             }
-            (What::XfsInode, Knowledge::Xfs(found)) => {
+            (FactKind::XfsInode, Knowledge::Xfs(found)) => {
                 found.place(bytes) == Some(self.byte / SECTOR as u64)
             }
-            (What::Sum(sum), _) => crc32c::crc32c(bytes) == sum,
+            (FactKind::Sum(sum), _) => crc32c::crc32c(bytes) == sum,
             _ => false,
         }
     }
