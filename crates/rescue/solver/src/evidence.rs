@@ -142,8 +142,8 @@ pub(crate) fn walk(
 }
 
 /// As the walk, and fills empty slots: if exactly one member without a slot has the predicted
-/// structure at its place, that member gets the slot. Returns the guess with these seated.
-pub(crate) fn seat_by_walk(
+/// structure at its place, that member gets the slot. Returns the guess with these assigned.
+pub(crate) fn assign_by_walk(
     guess: &Guess,
     geometry: &Geometry,
     scan: &Scan,
@@ -164,22 +164,22 @@ pub(crate) fn seat_by_walk(
             (0..members.len()).filter(|member| !guess.slots.contains(&Some(*member))).collect();
         // The member may hold the data, or the parity from which the data is computed.
         let parities = parity_slots(geometry, first);
-        let seats = std::iter::once(slot)
+        let assignments = std::iter::once(slot)
             .chain(parities)
             .filter(|slot| guess.slots[*slot].is_none())
             .flat_map(|slot| free.iter().map(move |member| (slot, *member)));
-        let mut found = seats.filter_map(|(slot, member)| {
+        let mut found = assignments.filter_map(|(slot, member)| {
             let mut tried = guess.clone();
             tried.slots[slot] = Some(member);
             let bytes = read_bytes(&tried, geometry, members, start, byte, length)?;
             is_it(&bytes).then_some((tried, bytes))
         });
-        let (seated, bytes) = found.next()?;
+        let (assigned, bytes) = found.next()?;
         if found.next().is_some() {
             return None;
         }
         drop(found);
-        guess = seated;
+        guess = assigned;
         Some(bytes)
     };
     let knowledge = &scan.knowledge[start.volume];
@@ -451,7 +451,7 @@ pub(crate) fn looks_like_parity(
     scan: &Scan,
     members: &[&dyn Platter],
 ) -> bool {
-    let seats = || (0..guess.slots.len()).filter_map(|slot| Some((slot, guess.slots[slot]?)));
+    let assignments = || (0..guess.slots.len()).filter_map(|slot| Some((slot, guess.slots[slot]?)));
     let holds_data_alone = |slot: usize| match geometry {
         Geometry::Direct(_) => guess.level == Level::Raid0,
         Geometry::Mirror(_) => false,
@@ -466,10 +466,10 @@ pub(crate) fn looks_like_parity(
         read_sector(members[member], at, &mut bytes).then(|| is_blank(&bytes))
     };
     let others_blank = |own: usize, place: u64| {
-        let mut others = seats().filter(|(_, member)| *member != own);
+        let mut others = assignments().filter(|(_, member)| *member != own);
         others.all(|(slot, member)| is_zero(slot, member, place) == Some(true))
     };
-    seats().filter(|(slot, _)| holds_data_alone(*slot)).any(|(slot, own)| {
+    assignments().filter(|(slot, _)| holds_data_alone(*slot)).any(|(slot, own)| {
         let signs = scan.signs.iter().filter(|sign| sign.member == own);
         let step = signs.clone().count().div_ceil(PREDICTIONS_MAX).max(1);
         let mut places =
@@ -481,7 +481,7 @@ pub(crate) fn looks_like_parity(
         let step = of_others.clone().count().div_ceil(PREDICTIONS_MAX).max(1);
         let (mut blank, mut all) = (0, 0);
         for sign in of_others.step_by(step) {
-            let Some((at, _)) = seats().find(|(_, member)| *member == sign.member) else {
+            let Some((at, _)) = assignments().find(|(_, member)| *member == sign.member) else {
                 continue;
             };
             let Some(place) = sign.sector.checked_sub(guess.offsets[at]) else { continue };

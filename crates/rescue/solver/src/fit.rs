@@ -16,7 +16,7 @@ const USUAL_SHARE: usize = 2;
 /// A member's slot needs one in so many of its signs: parity and Q look like data here and there.
 const SHARE: usize = 4;
 
-/// So many signs on parity give a member a seat without that share.
+/// So many signs on parity give a member a slot without that share.
 const PARITY_MIN: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct Fit {
     /// The data offset that all members had to have; `None` if votes were free.
     pub(crate) offset: Option<u64>,
     /// For each member its slot and its data offset.
-    pub(crate) seats: Vec<Option<(u16, u64)>>,
+    pub(crate) assignments: Vec<Option<(u16, u64)>>,
     /// Members whose slot is contested: parity looks like data where the rest of the row is zeroes.
     pub(crate) contested: BTreeSet<usize>,
     /// Total [`Addresses::strength`] of the volume's addresses that are at their place by this.
@@ -111,7 +111,7 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));
     let mut counted: Vec<(usize, &[Vote])> = runs.map(|run| (strength(run), run)).collect();
     counted.sort_by_key(|(strength, _)| std::cmp::Reverse(*strength));
-    let mut seats = vec![None; spoken.len()];
+    let mut assignments = vec![None; spoken.len()];
     let mut taken: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
     let mut explained = BTreeSet::new();
     let (mut contested, mut votes_for) = (BTreeSet::new(), 0);
@@ -121,10 +121,10 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
             Some((other, votes)) if *votes == strength && *other != member => {
                 contested.extend([*other, member]);
             }
-            None if seats[member].is_none()
+            None if assignments[member].is_none()
                 && speaks_for_itself((strength, run), spoken[member]) =>
             {
-                seats[member] = Some((slot, offset));
+                assignments[member] = Some((slot, offset));
                 taken.insert(slot, (member, strength));
                 votes_for += run.len();
                 explained.extend(run.iter().map(|vote| vote.addresses));
@@ -134,7 +134,7 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     }
     Fit {
         offset: only,
-        seats,
+        assignments,
         contested,
         strength: explained.iter().map(Addresses::strength).sum(),
         votes: votes_for,
@@ -145,7 +145,7 @@ fn strength(run: &[Vote]) -> usize {
     run.iter().map(|vote| vote.addresses.strength()).sum()
 }
 
-/// Whether enough of a member's signs vote for a seat. Parity has few signs, so it needs few.
+/// Whether enough of a member's signs vote for a slot. Parity has few signs, so it needs few.
 fn speaks_for_itself((strength, run): (usize, &[Vote]), spoken: usize) -> bool {
     let as_parity = run.iter().filter(|vote| vote.is_parity).count();
     strength * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()

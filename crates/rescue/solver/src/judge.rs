@@ -89,8 +89,8 @@ pub(crate) fn worth(guess: &Guess, members: &[&dyn Platter]) -> i64 {
     addresses -= 2 * of(different.len() - 1);
     let agreement = (it.agreeing * 50).checked_div(it.compared).map_or(0, |part| of(part) - 25);
     // Slots without a member, and members without a slot.
-    let seated = guess.slots.iter().flatten().count();
-    let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members.len() - seated);
+    let assigned = guess.slots.iter().flatten().count();
+    let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members.len() - assigned);
     let smallest = members.iter().map(|member| member.sectors()).min().unwrap_or(0);
     plain += habits::worth(smallest, &guess.offsets, guess.chunk_sectors, &guess.slots);
     plain += if guess.starts.first().is_some_and(|start| start.sector == 0) { 4 } else { 0 };

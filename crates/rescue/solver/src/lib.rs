@@ -52,7 +52,7 @@ mod place_index;
 mod line;
 mod rounds;
 mod scan;
-mod seats;
+mod slots;
 mod shapes;
 mod sign;
 mod solve;

@@ -9,7 +9,7 @@ use crate::counts::Evidence;
 use crate::guess::{Guess, Start};
 use crate::judge::judge;
 use crate::scan::Scan;
-use crate::seats::orders;
+use crate::slots::orders;
 use crate::sign::Sign;
 
 /// Most orders of members that are tried.

@@ -16,7 +16,7 @@ use crate::fit::{Fit, fits, spread};
 use crate::guess::{Guess, Start, roomy};
 use crate::habits;
 use crate::scan::Scan;
-use crate::seats::seated;
+use crate::slots::assigned;
 use crate::shapes::{Arrangement, arrangements};
 use crate::sign::{ALIKE, Sign};
 
@@ -147,7 +147,7 @@ impl<'a> Rounds<'a> {
         let voted =
             |sectors| self.sized(shape, &self.few, (start, sectors), &[])?.into_iter().next();
         let found = voted(self.smallest)?;
-        let offsets = found.seats.iter().flatten().map(|seat| seat.1);
+        let offsets = found.assignments.iter().flatten().map(|assignment| assignment.1);
         // The places found may be those of the second copies. These follow the first by as many
         // chunks as fit between the data's start and its end.
         let offsets = offsets.flat_map(|offset| {
@@ -158,7 +158,7 @@ impl<'a> Rounds<'a> {
         let offsets = offsets.collect::<BTreeSet<u64>>().into_iter();
         let sizes = offsets.filter_map(|offset| self.smallest.checked_sub(offset));
         let fits = sizes.filter_map(|sectors| Some((voted(sectors)?, sectors)));
-        // With the right size, both copies vote for the same seats.
+        // With the right size, both copies vote for the same slots.
         fits.max_by_key(|(fit, _)| (fit.votes, fit.strength))
     }
 
@@ -170,24 +170,24 @@ impl<'a> Rounds<'a> {
         let found = self.sized(&first.shape, many, place, &usual)?;
         let is_asked = |fit: &Fit| first.offset.is_none() || fit.offset == first.offset;
         let fit = found.into_iter().find(is_asked)?;
-        let as_voted = self.walked(&fit.seats, first);
+        let as_voted = self.walked(&fit.assignments, first);
         // A contested member may have another slot: the walk decides.
-        let mut cautious = fit.seats.clone();
+        let mut cautious = fit.assignments.clone();
         fit.contested.iter().for_each(|member| cautious[*member] = None);
-        let is_contested = cautious != fit.seats;
+        let is_contested = cautious != fit.assignments;
         let cautious = is_contested.then(|| self.walked(&cautious, first)).flatten();
         let (met, guess) =
             as_voted.into_iter().chain(cautious).rev().max_by_key(|(met, _)| *met)?;
         Some((fit.strength / ALIKE + met + self.habit(&fit), guess))
     }
 
-    /// How much a walk through these seats confirms, and the guess, with members seated by the
+    /// How much a walk through these slots confirms, and the guess, with members assigned by the
     /// walk.
-    fn walked(&self, seats: &[Option<(u16, u64)>], first: &Candidate) -> Option<(usize, Guess)> {
-        let guess = seated(seats, &first.shape, first.start, self.members);
+    fn walked(&self, assignments: &[Option<(u16, u64)>], first: &Candidate) -> Option<(usize, Guess)> {
+        let guess = assigned(assignments, &first.shape, first.start, self.members);
         let geometry = guess.geometry()?;
         let (guess, walk) =
-            evidence::seat_by_walk(&guess, &geometry, self.scan, self.members, first.start);
+            evidence::assign_by_walk(&guess, &geometry, self.scan, self.members, first.start);
         Some((walk.confirmed.saturating_sub(walk.refuted), guess))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   certain    it explains most addresses, what it predicts is there, redundancy agrees where it can be compared,
-//!              every member that it seats has spoken, and no guess that reads differently explains nearly as many
+//!              every member that it places has spoken, and no guess that reads differently explains nearly as many
 //!   likely     the best there is
 //! ```
 
@@ -19,7 +19,7 @@ use crate::judge::{judge, starts_of, worth};
 use crate::line::line;
 use crate::rounds::Rounds;
 use crate::scan::{Effort, Scan, scan};
-use crate::seats::{measure, most_common, seat_the_rest};
+use crate::slots::{measure, most_common, assign_the_rest};
 use crate::sign::{Sign, Volume};
 
 /// Most volumes from which guesses are made, those with most signs.
@@ -120,10 +120,10 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
     close
 }
 
-/// The guess with leftover members seated and all evidence.
+/// The guess with leftover members assigned and all evidence.
 fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
     measure(&mut guess, members);
-    seat_the_rest(&mut guess, members);
+    assign_the_rest(&mut guess, members);
     without_idle_q(&mut guess);
     judge(&mut guess, scan, members)?;
     Some(guess)
@@ -191,8 +191,8 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     for _ in 0..guess.slots.len() {
         let pairs = (0..guess.slots.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
         let pairs = pairs.filter(|(one, other)| guess.slots[*one] != guess.slots[*other]);
-        let seated = guess.slots.iter().zip(&guess.offsets).filter(|(slot, _)| slot.is_some());
-        let common = most_common(seated.map(|(_, offset)| *offset));
+        let assigned = guess.slots.iter().zip(&guess.offsets).filter(|(slot, _)| slot.is_some());
+        let common = most_common(assigned.map(|(_, offset)| *offset));
         let is_uneven = guess.offsets.iter().any(|offset| *offset != common);
         // A member in a wrong slot may have a wrong offset, too.
         let tried = pairs.flat_map(|(one, other)| {
@@ -215,7 +215,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     }
     if best > before {
         measure(&mut guess, members);
-        seat_the_rest(&mut guess, members);
+        assign_the_rest(&mut guess, members);
         without_idle_q(&mut guess);
         judge(&mut guess, scan, members);
     }
@@ -271,7 +271,7 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
     let own = it.sum();
     let margin = (own / 20).max(3);
     // Without a slot a member is a stranger, or the shape is wrong. Without signs it may be right.
-    let seated = best.slots.iter().flatten().count();
+    let assigned = best.slots.iter().flatten().count();
     let have_spoken = it.agrees() || !it.is_unheard;
     // Members of one array nearly always have one data offset. A single different one may be off by
     // a chunk, which only redundancy can tell.
@@ -287,7 +287,7 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
         && !it.is_shadowed
         && !it.is_doubted
         && !it.is_cut
-        && seated == members
+        && assigned == members
         && have_spoken
         && own >= next + margin;
     if is_certain { Belief::Certain } else { Belief::Likely }

@@ -14,8 +14,8 @@ use crate::shapes::Arrangement;
 const ORDERS_MAX: usize = 24;
 
 /// The guess that votes give.
-pub(crate) fn seated(
-    seats: &[Option<(u16, u64)>],
+pub(crate) fn assigned(
+    assignments: &[Option<(u16, u64)>],
     shape: &Arrangement,
     start: Start,
     members: &[&dyn Platter],
@@ -26,13 +26,13 @@ pub(crate) fn seated(
         layout: shape.layout,
         chunk_sectors: shape.chunk_sectors,
         slots: vec![None; slots],
-        offsets: vec![most_common(seats.iter().flatten().map(|seat| seat.1)); slots],
+        offsets: vec![most_common(assignments.iter().flatten().map(|assignment| assignment.1)); slots],
         data_sectors: vec![0; slots],
         starts: vec![start],
         evidence: Evidence::default(),
     };
-    for (member, seat) in seats.iter().enumerate() {
-        if let Some((slot, offset)) = seat {
+    for (member, assignment) in assignments.iter().enumerate() {
+        if let Some((slot, offset)) = assignment {
             guess.slots[usize::from(*slot)] = Some(member);
             guess.offsets[usize::from(*slot)] = *offset;
         }
@@ -63,7 +63,7 @@ pub(crate) fn measure(guess: &mut Guess, members: &[&dyn Platter]) {
 }
 
 /// Seats members without signs, such as one with pure parity, where redundancy agrees.
-pub(crate) fn seat_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
+pub(crate) fn assign_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     let free = |guess: &Guess| -> Vec<usize> {
         (0..guess.slots.len()).filter(|slot| guess.slots[*slot].is_none()).collect()
     };
@@ -94,7 +94,7 @@ pub(crate) fn seat_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     }
 }
 
-/// Every way to seat `left` members on `empty` slots, as many as fit.
+/// Every way to put `left` members on `empty` slots, as many as fit.
 pub(crate) fn orders(empty: usize, left: usize) -> Vec<Vec<Option<usize>>> {
     fn go(
         empty: usize,
