@@ -49,7 +49,7 @@ mod habits;
 mod judge;
 mod knowledge;
 mod place_index;
-mod line;
+mod linear;
 mod rounds;
 mod scan;
 mod slots;

@@ -16,7 +16,7 @@ use crate::counts::Evidence;
 use crate::evidence;
 use crate::guess::Guess;
 use crate::judge::{judge, starts_of, worth};
-use crate::line::line;
+use crate::linear::linear;
 use crate::rounds::Rounds;
 use crate::scan::{Effort, Scan, scan};
 use crate::slots::{measure, most_common, assign_the_rest};
@@ -116,7 +116,7 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
     }
     close.extend(better);
     close.retain(is_readable);
-    close.extend(line(volume, &signs, &starts, scan, members));
+    close.extend(linear(volume, &signs, &starts, scan, members));
     close
 }
 

@@ -22,7 +22,7 @@ const SPOKEN_MIN: usize = 4;
 const ROUNDING_SECTORS: u64 = 8192;
 
 /// Guesses of a linear array: on one member all signs have one shift between address and sector.
-pub(crate) fn line(
+pub(crate) fn linear(
     volume: usize,
     signs: &[&Sign],
     starts: &[u64],
