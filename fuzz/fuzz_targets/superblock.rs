@@ -15,7 +15,7 @@ use braid_assembly::reshape::Reshaping;
 use braid_assembly::{Options, ProbedMember, assemble};
 use braid_ondisk::{
     Probe, ReshapeSide, Role, Snippet, Superblock, SuperblockUpdate, Timestamp, Version, checksum_v0, checksum_v1,
-    nearly, probe, probe_ranges,
+    probe, probe_ranges, recognise_damaged,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     let sound: Vec<Superblock> = probe.superblocks.iter().flatten().cloned().collect();
     // Probing finds it at its own place and at another, intact or with a flaw.
     for (found_bytes, others) in [(offset, vec![]), (offset + (1 << 20), sound.iter().collect())] {
-        if let Some(found) = nearly(&body, device_bytes, found_bytes, &others) {
+        if let Some(found) = recognise_damaged(&body, device_bytes, found_bytes, &others) {
             assert!(found.start_bytes <= found_bytes);
             assert_eq!(reread(&found.superblock, found.length_bytes), found.superblock);
         }

@@ -211,7 +211,9 @@ fn of_volume(
     {
         unknown.retain(|disk| {
             let own = records_of(*disk).next().filter(|own| own.generation == newest.generation);
-            !own.is_some_and(|own| is_whole(disk) && place_in_mirror(*disk, own, &slots, &mut occupants))
+            !own.is_some_and(|own| {
+                is_whole(disk) && place_in_mirror(*disk, own, &slots, &mut occupants)
+            })
         });
     }
     let mut shape = newest.shape.clone();
@@ -234,8 +236,15 @@ fn of_volume(
 }
 
 /// Gives a disk of a mirror a free slot; `false` without one.
-fn place_in_mirror(disk: usize, own: &Record, slots: &[Slot], occupants: &mut Vec<Occupant>) -> bool {
-    let is_free = |number: usize| !occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale);
+fn place_in_mirror(
+    disk: usize,
+    own: &Record,
+    slots: &[Slot],
+    occupants: &mut Vec<Occupant>,
+) -> bool {
+    let is_free = |number: usize| {
+        !occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale)
+    };
     let mut free = slots.iter().enumerate().filter(|(number, _)| is_free(*number));
     let Some((number, slot)) = free.next() else { return false };
     let (start_sector, sectors) = (slot.start_sector, slot.sectors);

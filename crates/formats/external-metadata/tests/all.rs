@@ -42,11 +42,12 @@ fn labels(fixture: &Fixture) -> Vec<Label> {
 /// The arrays of these labels. Disk N has the guest's serial number, unless it is in `nameless`.
 fn arrays(labels: &[Label], nameless: &[usize]) -> Vec<Array> {
     let serials: Vec<String> = (0..labels.len()).map(|it| format!("/dev/loop{it}")).collect();
-    let scanned = labels.iter().zip(&serials).enumerate().map(|(disk, (label, serial))| ScannedDisk {
-        label: Some(label),
-        serial: Some(serial.as_str())
-            .filter(|_| label.kind == Kind::Imsm && !nameless.contains(&disk)),
-    });
+    let scanned =
+        labels.iter().zip(&serials).enumerate().map(|(disk, (label, serial))| ScannedDisk {
+            label: Some(label),
+            serial: Some(serial.as_str())
+                .filter(|_| label.kind == Kind::Imsm && !nameless.contains(&disk)),
+        });
     gather(&scanned.collect::<Vec<_>>())
 }
 
@@ -107,7 +108,8 @@ fn an_older_disk_is_stale_wherever_it_stands_in_the_line() {
                 .map(|occupant| order[occupant.disk])
                 .collect();
             assert_eq!(stale, [1], "{name}: {found:?}");
-            let slot = found[0].occupants.iter().find(|occupant| occupant.is_stale).expect("one").slot;
+            let slot =
+                found[0].occupants.iter().find(|occupant| occupant.is_stale).expect("one").slot;
             assert!(found[0].slots[slot].is_incomplete, "{name}: {found:?}");
         }
     }
@@ -116,7 +118,8 @@ fn an_older_disk_is_stale_wherever_it_stands_in_the_line() {
 #[test]
 fn a_disk_that_is_rebuilt_holds_nothing_yet() {
     let found = arrays(&labels(&of("imsm-raid5-rebuilding")), &[]);
-    let of_disk = |disk: usize| found[0].occupants.iter().find(|occupant| occupant.disk == disk).expect("it");
+    let of_disk =
+        |disk: usize| found[0].occupants.iter().find(|occupant| occupant.disk == disk).expect("it");
     // The failed disk, and the spare that replaces it.
     assert!(of_disk(1).is_stale && !of_disk(3).is_stale, "{found:?}");
     assert_eq!(of_disk(1).slot, of_disk(3).slot);
@@ -154,7 +157,8 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
     let sound = labels(&of("imsm-spare"));
     for nameless in [&[0, 1, 2][..], &[0, 2], &[1, 2], &[2]] {
         let found = arrays(&sound, nameless);
-        let mut seated: Vec<usize> = found[0].occupants.iter().map(|occupant| occupant.disk).collect();
+        let mut seated: Vec<usize> =
+            found[0].occupants.iter().map(|occupant| occupant.disk).collect();
         seated.sort_unstable();
         assert_eq!(seated, [0, 1], "{found:?}");
     }
@@ -178,7 +182,9 @@ fn a_spare_that_nobody_knows_is_not_taken_for_half_a_mirror() {
     }
     // The one disk that is left over is identified.
     let found = arrays(&same, &[2]);
-    assert!(found[0].unknown.is_empty() && found[0].occupants.iter().all(|occupant| occupant.disk != 2));
+    assert!(
+        found[0].unknown.is_empty() && found[0].occupants.iter().all(|occupant| occupant.disk != 2)
+    );
 }
 
 #[test]
@@ -244,7 +250,10 @@ fn nobody_is_in_two_slots() {
             .collect();
         for array in gather(&scanned) {
             for occupant in &array.occupants {
-                assert!(occupant.slot < array.slots.len() && occupant.disk < scanned.len(), "{array:?}");
+                assert!(
+                    occupant.slot < array.slots.len() && occupant.disk < scanned.len(),
+                    "{array:?}"
+                );
                 let same = array.occupants.iter().filter(|other| other.disk == occupant.disk);
                 assert_eq!(same.count(), 1, "{array:?}");
                 assert!(!array.unknown.contains(&occupant.disk), "{array:?}");

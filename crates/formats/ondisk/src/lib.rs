@@ -31,6 +31,7 @@ pub mod bitmap;
 pub mod bitmap_file;
 mod bits;
 pub mod checksum;
+pub mod damaged_superblock;
 pub mod foreign;
 pub mod journal;
 pub mod journal_log;
@@ -38,7 +39,6 @@ pub mod journal_record;
 pub mod limits;
 pub mod log_place;
 pub mod marks;
-pub mod nearly;
 pub mod own_log;
 pub mod placement;
 pub mod ppl;
@@ -53,6 +53,9 @@ pub use bitmap::{Bitmap, BitmapError, BitmapKind, BitmapSuperblock, UnvalidatedB
 pub use bitmap_file::{BITMAP_FILE_BYTES_MIN, BitmapFile, BitmapFileError};
 pub use bits::Bits;
 pub use checksum::{checksum_v0, checksum_v1};
+pub use damaged_superblock::{
+    DamagedSuperblock, Flaw, may_be_damaged, recognise_damaged, recognise_damaged_v0,
+};
 pub use foreign::{Foreign, ForeignKind};
 pub use journal::{
     JOURNAL_BLOCK_SECTORS, JOURNAL_META_BYTES, JournalError, JournalMeta, JournalPayload,
@@ -64,7 +67,6 @@ pub use journal_log::{
 pub use journal_record::{JournalPiece, JournalRecord, JournalRow};
 pub use log_place::{LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
 pub use marks::{LocklessMarks, MarkAction, MarkCounts, MarkState};
-pub use nearly::{Flaw, Nearly, may_be_nearly, nearly, nearly_v0};
 pub use own_log::{OWN_LOG_HEAD_BYTES, OWN_LOG_HEAD_SECTORS, OwnLog, OwnLogHead, OwnLogHeadError};
 pub use placement::{Placement, PlacementError, PlacementRequest, placement};
 pub use ppl::{

@@ -5,13 +5,13 @@
 
 mod bit_flips;
 mod common;
+mod damaged_superblock;
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../oracle/fixture.rs"]
 mod fixture;
 mod foreign;
 mod lockless_made;
 mod mdadm_examine;
-mod nearly;
 mod never_panics;
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../oracle/pattern.rs"]

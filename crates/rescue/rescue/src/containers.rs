@@ -58,8 +58,7 @@ pub(super) fn split(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Container
             None => scan.others.push(whole),
             Some(Err(Damage { kind, what })) => {
                 let (label, kind) = (printable(&whole.label), kind.name());
-                scan
-                    .notes
+                scan.notes
                     .push(format!("{label} has {kind} metadata that does not count: {what}."));
                 scan.others.push(whole);
             }
@@ -102,8 +101,7 @@ pub(super) fn split(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Container
             } else {
                 "in no volume that can be put together"
             };
-            scan
-                .notes
+            scan.notes
                 .push(format!("{} is of a container of {kind}, {what}.", printable(&whole.label)));
             scan.others.push(whole);
         }
@@ -213,7 +211,8 @@ fn notes(
         label.own.is_some() || serial.is_some()
     });
     for (number, slot) in array.slots.iter().enumerate().filter(|_| is_known) {
-        let is_here = array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale);
+        let is_here =
+            array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale);
         if !is_here && array.unknown.is_empty() && !slot.identity.is_empty() {
             let identity = printable(&slot.identity);
             notes.push(format!("{name}: slot {number} is missing; its disk was {identity}."));
@@ -251,7 +250,8 @@ fn member(
         Some(start..start.checked_add(length.checked_mul(SECTOR_BYTES)?)?)
     });
     let size_bytes = whole.device.size_bytes();
-    let Some(bytes) = bytes.filter(|bytes| bytes.end <= size_bytes && data_sectors <= occupant.sectors)
+    let Some(bytes) =
+        bytes.filter(|bytes| bytes.end <= size_bytes && data_sectors <= occupant.sectors)
     else {
         return cannot("the volume reaches out of the disk");
     };
@@ -266,8 +266,9 @@ fn member(
         size_sectors: array.size_sectors,
     });
     // A disk that is here and being rebuilt holds its slot; its recovery offset says how far.
-    let is_here =
-        |number: usize| array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale);
+    let is_here = |number: usize| {
+        array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale)
+    };
     let slots = array.slots.iter().enumerate();
     let held: Vec<bool> = slots
         .map(|(number, slot)| !slot.identity.is_empty() && (!slot.is_incomplete || is_here(number)))
@@ -280,8 +281,8 @@ fn member(
         // the stale one gets a number beyond the slots.
         if is_here(occupant.slot) {
             all[occupant.slot] = Role::Faulty;
-            number =
-                array.slots.len() + array.occupants.iter().position(|one| one == occupant).unwrap_or(0);
+            number = array.slots.len()
+                + array.occupants.iter().position(|one| one == occupant).unwrap_or(0);
             all.resize(number + 1, Role::Spare);
         }
         all[number] = Role::Active(slot);

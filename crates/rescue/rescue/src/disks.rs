@@ -14,10 +14,10 @@ use braid_member::{Access, Member};
 use braid_ondisk::{SuperblockFault, Version};
 
 use super::config::RescueConfig;
+use super::containers;
+use super::damaged_superblocks::{self, Remnant};
 pub(super) use super::disk::{Disk, for_looking, mark};
 use super::disk::{Whole, disk};
-use super::containers;
-use super::nearly::{self, Remnant};
 use super::sick;
 use super::superblock_guesses;
 use braid_console::error::code::Code;
@@ -71,7 +71,9 @@ impl Disks {
         }
         // `--solve` ignores the metadata on the disks.
         let found = match args.solve {
-            true => containers::ContainerScan { others: wholes, ..containers::ContainerScan::default() },
+            true => {
+                containers::ContainerScan { others: wholes, ..containers::ContainerScan::default() }
+            }
             false => containers::split(args, wholes)?,
         };
         disks.all.extend(found.members);
@@ -90,7 +92,7 @@ impl Disks {
             let what = format!("none of the members can be read: {why}");
             return Err(CliError::new(Code::MemberIo, what).about(label));
         }
-        (disks.all, disks.remnants) = nearly::taken(args, disks.all)?;
+        (disks.all, disks.remnants) = damaged_superblocks::taken(args, disks.all)?;
         if !args.solve {
             (disks.all, disks.spares) = superblock_guesses::with_spares(args, disks.all)?;
         }

@@ -11,11 +11,11 @@ use braid_member::Member;
 use braid_ondisk::BadBlockLog;
 
 use super::config::RescueConfig;
+use super::damaged_superblocks::believing;
 use super::disks::{Disk, Disks};
 use super::group::one_of;
 use super::holds::holds;
 use super::look::{Found, Reader};
-use super::nearly::believing;
 use super::overlay::{self, OfMember, Wanted};
 use super::parts::Part;
 use super::reshape::{self, Care, Moving};

@@ -53,7 +53,12 @@ pub(super) fn look(args: &RescueConfig, disks: &Disks) -> Result<SolveResult, Cl
     let superblock_guesses = guesses(&disks.all, &disks.remnants);
     let solution = match superblock_guesses.is_empty() {
         true => solution,
-        false => with_superblock_guesses(solution, &members, &Effort::default(), superblock_guesses.clone()),
+        false => with_superblock_guesses(
+            solution,
+            &members,
+            &Effort::default(),
+            superblock_guesses.clone(),
+        ),
     };
     let labels = disks.all.iter().map(|disk| disk.label.clone()).collect();
     let chosen = match args.guess {
@@ -141,7 +146,8 @@ impl SolveResult {
             );
         }
         text += &table.render("  ");
-        let numbers = solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_from_superblocks(guess));
+        let numbers =
+            solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_from_superblocks(guess));
         let numbers: Vec<String> = numbers.map(|(_, number)| number.to_string()).collect();
         if !numbers.is_empty() {
             text += &format!("  what is left of superblocks says so: {}\n", numbers.join(", "));

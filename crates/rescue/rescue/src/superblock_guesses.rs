@@ -18,8 +18,8 @@ use braid_ondisk::{Role, Superblock, SuperblockUpdate};
 use braid_solver::{Effort, Evidence, Guess, Platter, weigh};
 
 use super::config::RescueConfig;
+use super::damaged_superblocks::Remnant;
 use super::disk::Disk;
-use super::nearly::Remnant;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
@@ -69,13 +69,13 @@ pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
         let superblock = it.probed.probe.newest()?;
         Some(DiskSuperblock { disk, start_sectors: 0, superblock })
     });
-    let nearly = remnants.iter().map(|one| DiskSuperblock {
+    let damaged = remnants.iter().map(|one| DiskSuperblock {
         disk: one.disk,
-        start_sectors: one.nearly.start_bytes / SECTOR_BYTES,
-        superblock: &one.nearly.superblock,
+        start_sectors: one.damaged.start_bytes / SECTOR_BYTES,
+        superblock: &one.damaged.superblock,
     });
     let mut blank: BTreeSet<usize> = (0..disks.len()).collect();
-    for entry in sound.chain(nearly) {
+    for entry in sound.chain(damaged) {
         blank.remove(&entry.disk);
         arrays.entry(entry.superblock.array.uuid).or_default().push(entry);
     }
@@ -117,7 +117,8 @@ fn of_array(superblocks: &[DiskSuperblock<'_>], blank: &BTreeSet<usize>) -> Vec<
     }
     // A blank disk's place of data is unknown, so the others' is assumed.
     without_slot.extend(blank.iter().map(|disk| SlotData { disk: *disk, ..slot_data(newest) }));
-    let mut arrangements = vec![in_slots.iter().map(|entry| entry.map(slot_data)).collect::<Vec<_>>()];
+    let mut arrangements =
+        vec![in_slots.iter().map(|entry| entry.map(slot_data)).collect::<Vec<_>>()];
     for one in without_slot {
         let more: Vec<_> = arrangements.iter().flat_map(|slots| in_each_slot(slots, one)).collect();
         // Guesses with more members come first; a disk without a slot may be a stranger.

@@ -14,11 +14,11 @@ use braid_signatures::{Scheme, Volume};
 use serde_json::{Value, json};
 
 use super::config::RescueConfig;
-use super::disks::{Disk, Disks};
 use super::containers;
+use super::damaged_superblocks::{self, Remnant};
+use super::disks::{Disk, Disks};
 use super::holds::{holds, is_nameless, thing_json};
 use super::look::Found;
-use super::nearly::{self, Remnant};
 use super::volumes::Volumes;
 use super::{nas, overlay, reshape};
 use braid_console::Globals;
@@ -256,7 +256,7 @@ impl Story<'_> {
                 let (label, words) = (printable(&one.label), one.words());
                 text.push_str(&format!("  {label}  {}\n", printable(&words)));
             }
-            let command = nearly::believing(self.args, &self.disks.remnants);
+            let command = damaged_superblocks::believing(self.args, &self.disks.remnants);
             let command = printable(&command);
             text.push_str(&format!(
                 "\nNext\n  Believe them, in memory; nothing is written:\n    {command}\n\n"

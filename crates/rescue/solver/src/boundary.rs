@@ -95,8 +95,10 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
     };
     for (volume, start) in starts(scan) {
         for sign in scan.signs.iter().filter(|sign| sign.volume == volume) {
-            let stands_there =
-                sign.addresses.iter().any(|address| start.checked_add(address) == Some(sign.sector));
+            let stands_there = sign
+                .addresses
+                .iter()
+                .any(|address| start.checked_add(address) == Some(sign.sector));
             let is_asked = stands_there && within.contains(&sign.sector);
             if is_asked && differ(sign.sector, SECTOR).is_some() {
                 let (is_first, weight) = (sign.member == 0, sign.addresses.strength());

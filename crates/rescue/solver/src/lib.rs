@@ -48,13 +48,13 @@ mod guess;
 mod habits;
 mod judge;
 mod knowledge;
-mod place_index;
 mod linear;
+mod place_index;
 mod rounds;
 mod scan;
-mod slots;
 mod shapes;
 mod sign;
+mod slots;
 mod solve;
 mod superblock_guesses;
 

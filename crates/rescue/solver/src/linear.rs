@@ -9,8 +9,8 @@ use crate::counts::Evidence;
 use crate::guess::{Guess, Start};
 use crate::judge::judge;
 use crate::scan::Scan;
-use crate::slots::orders;
 use crate::sign::Sign;
+use crate::slots::orders;
 
 /// Most orders of members that are tried.
 const LINES_MAX: usize = 64;

@@ -286,7 +286,12 @@ impl PlaceIndex {
     }
 
     /// Possible places of a directory: those of a group begin in it, while it has room.
-    fn addresses_in_group(&self, found: &ext::Super, number: u32, bytes: &[u8]) -> Option<Addresses> {
+    fn addresses_in_group(
+        &self,
+        found: &ext::Super,
+        number: u32,
+        bytes: &[u8],
+    ) -> Option<Addresses> {
         let known = self.in_groups.get(&found.group_of_inode(number))?;
         let folders = found.named(bytes).iter().filter(|(_, kind)| *kind == 4).count();
         let fit = known.iter().filter(|(_, said)| said.is_none_or(|said| said == folders));

@@ -16,9 +16,9 @@ use crate::fit::{Fit, fits, spread};
 use crate::guess::{Guess, Start, roomy};
 use crate::habits;
 use crate::scan::Scan;
-use crate::slots::assigned;
 use crate::shapes::{Arrangement, arrangements};
 use crate::sign::{ALIKE, Sign};
+use crate::slots::assigned;
 
 /// Signs that vote in the first round, and in the second.
 const FIRST_ROUND: usize = 96;
@@ -183,7 +183,11 @@ impl<'a> Rounds<'a> {
 
     /// How much a walk through these slots confirms, and the guess, with members assigned by the
     /// walk.
-    fn walked(&self, assignments: &[Option<(u16, u64)>], first: &Candidate) -> Option<(usize, Guess)> {
+    fn walked(
+        &self,
+        assignments: &[Option<(u16, u64)>],
+        first: &Candidate,
+    ) -> Option<(usize, Guess)> {
         let guess = assigned(assignments, &first.shape, first.start, self.members);
         let geometry = guess.geometry()?;
         let (guess, walk) =

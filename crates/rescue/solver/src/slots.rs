@@ -26,7 +26,10 @@ pub(crate) fn assigned(
         layout: shape.layout,
         chunk_sectors: shape.chunk_sectors,
         slots: vec![None; slots],
-        offsets: vec![most_common(assignments.iter().flatten().map(|assignment| assignment.1)); slots],
+        offsets: vec![
+            most_common(assignments.iter().flatten().map(|assignment| assignment.1));
+            slots
+        ],
         data_sectors: vec![0; slots],
         starts: vec![start],
         evidence: Evidence::default(),

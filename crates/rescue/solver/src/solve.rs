@@ -19,8 +19,8 @@ use crate::judge::{judge, starts_of, worth};
 use crate::linear::linear;
 use crate::rounds::Rounds;
 use crate::scan::{Effort, Scan, scan};
-use crate::slots::{measure, most_common, assign_the_rest};
 use crate::sign::{Sign, Volume};
+use crate::slots::{assign_the_rest, measure, most_common};
 
 /// Most volumes from which guesses are made, those with most signs.
 const MAIN_MAX: usize = 3;
@@ -64,7 +64,8 @@ pub struct Solution {
 #[must_use]
 pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
     let scan = scan(members, |member| effort.regions(member.sectors()));
-    let cached: Vec<CachedPlatter<'_>> = members.iter().map(|member| CachedPlatter::of(*member)).collect();
+    let cached: Vec<CachedPlatter<'_>> =
+        members.iter().map(|member| CachedPlatter::of(*member)).collect();
     let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
     let members = cached.as_slice();
     let mut guesses = Vec::new();

@@ -52,7 +52,8 @@ pub fn with_superblock_guesses(
 #[must_use]
 pub fn weigh(members: &[&dyn Platter], effort: &Effort, guesses: Vec<Guess>) -> Vec<Guess> {
     let scan = scan(members, |member| effort.regions(member.sectors()));
-    let cached: Vec<CachedPlatter<'_>> = members.iter().map(|member| CachedPlatter::of(*member)).collect();
+    let cached: Vec<CachedPlatter<'_>> =
+        members.iter().map(|member| CachedPlatter::of(*member)).collect();
     let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
     let members = cached.as_slice();
     let mut weighed: Vec<Guess> =
@@ -133,7 +134,12 @@ mod tests {
         };
         let levels = |members: [&dyn Platter; 2], guesses: Vec<Guess>| {
             let from_superblocks = vec![guess(Level::Raid1, Evidence::default())];
-            let found = with_superblock_guesses(solution(guesses), &members, &Effort::default(), from_superblocks);
+            let found = with_superblock_guesses(
+                solution(guesses),
+                &members,
+                &Effort::default(),
+                from_superblocks,
+            );
             assert_eq!(found.belief, Belief::Likely, "nothing on the array agrees");
             found.guesses.iter().map(|guess| guess.level).collect::<Vec<_>>()
         };

@@ -1,5 +1,5 @@
-//! Slightly damaged superblocks (`braid_ondisk::nearly`): searched on disks without a sound one,
-//! reported, and believed by `--with`.
+//! Slightly damaged superblocks (`braid_ondisk::damaged_superblock`): searched on disks without a
+//! sound one, reported, and believed by `--with`.
 //!
 //! ```text
 //!   a disk without a sound superblock ─▶ its ends, usual starts of partitions, ends of shorter disks, after its content
@@ -21,7 +21,8 @@ use braid_geometry::{SECTOR_BYTES, layout_name};
 use braid_member::Member;
 use braid_member::layer::{Holes, Part};
 use braid_ondisk::{
-    Flaw, Nearly, Role, Superblock, Version, format_uuid, may_be_nearly, nearly, nearly_v0,
+    DamagedSuperblock, Flaw, Role, Superblock, Version, format_uuid, may_be_damaged,
+    recognise_damaged, recognise_damaged_v0,
 };
 use braid_signatures::Volume;
 use serde_json::{Value, json};
@@ -58,12 +59,12 @@ const STARTS: [u64; 10] = [
 /// Failing reads allowed on a disk, each of which takes seconds. Holes of a copy do not count.
 const FAILURES_MAX: usize = 16;
 /// Most superblocks reported of one disk; more are remains of many arrays.
-const TOLD_MAX: usize = 16;
+const REPORTED_MAX: usize = 16;
 
 pub(super) struct Remnant {
     pub(super) label: String,
     pub(super) disk: usize,
-    pub(super) nearly: Nearly,
+    pub(super) damaged: DamagedSuperblock,
 }
 
 /// Whether the device holds the disk's bytes in another order, such as an image that is not raw.
@@ -80,14 +81,14 @@ pub(super) fn taken(
     let sound = disks.iter().filter_map(|disk| disk.probed.probe.newest().cloned());
     let sound: Vec<Superblock> = sound.collect();
     let others: Vec<&Superblock> = sound.iter().collect();
-    let (mut all, mut told) = (Vec::new(), Vec::new());
+    let (mut all, mut remnants) = (Vec::new(), Vec::new());
     for disk in disks {
         let is_none = disk.probed.probe.newest().is_none() && disk.volume.is_none();
         let found = match is_none && !is_wrapped(&disk) {
             true => look(&disk, &others),
             false => Vec::new(),
         };
-        let label = |nearly: &Nearly| match nearly.start_bytes / SECTOR_BYTES {
+        let label = |damaged: &DamagedSuperblock| match damaged.start_bytes / SECTOR_BYTES {
             0 => disk.label.clone(),
             start => format!("{}@{start}", disk.label),
         };
@@ -97,25 +98,29 @@ pub(super) fn taken(
                 |name: &String| name == label || *name == disk.label || disk.path == **name;
             args.commit || args.discard || args.with.iter().any(is_named)
         };
-        let found = found.into_iter().map(|nearly| (label(&nearly), nearly));
+        let found = found.into_iter().map(|damaged| (label(&damaged), damaged));
         let (believed, rest): (Vec<_>, Vec<_>) =
             found.partition(|(label, _)| !args.solve && is_believed(label));
         let members: Vec<Disk> = believed
             .into_iter()
-            .map(|(label, nearly)| as_member(&disk, label, &nearly))
+            .map(|(label, damaged)| as_member(&disk, label, &damaged))
             .collect::<Result<_, _>>()?;
         let index = all.len();
         match members.is_empty() {
             true => all.push(disk),
             false => all.extend(members),
         }
-        told.extend(rest.into_iter().map(|(label, nearly)| Remnant { label, disk: index, nearly }));
+        remnants.extend(rest.into_iter().map(|(label, damaged)| Remnant {
+            label,
+            disk: index,
+            damaged,
+        }));
     }
-    Ok((all, told))
+    Ok((all, remnants))
 }
 
-fn as_member(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError> {
-    let bytes = nearly.start_bytes..nearly.start_bytes + nearly.length_bytes;
+fn as_member(of: &Disk, label: String, damaged: &DamagedSuperblock) -> Result<Disk, CliError> {
+    let bytes = damaged.start_bytes..damaged.start_bytes + damaged.length_bytes;
     let (mut device, mut holes, mut part) =
         (Arc::clone(&of.device), of.holes.clone(), of.part.clone());
     if bytes.end > device.size_bytes() {
@@ -123,14 +128,14 @@ fn as_member(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError
         device = Arc::new(Holes::of_longer(device, bytes.end, &[]));
     }
     if bytes != (0..device.size_bytes()) {
-        let within = Part::new(device, bytes.start, nearly.length_bytes);
+        let within = Part::new(device, bytes.start, damaged.length_bytes);
         device = Arc::new(within.expect("it was made as long as that"));
         holes = sick::within(&holes, &bytes);
         let start = of.part.as_ref().map_or(0, |part| part.start);
         part = Some(start + bytes.start..start + bytes.end);
     }
     let member = disk(label, &of.path, (device, part), holes)?;
-    let superblock = &nearly.superblock;
+    let superblock = &damaged.superblock;
     if member.probed.probe.newest() == Some(superblock) {
         return Ok(member);
     }
@@ -138,16 +143,16 @@ fn as_member(of: &Disk, label: String, nearly: &Nearly) -> Result<Disk, CliError
     in_front(superblock, &(data..data + superblock.device.data_size_sectors), member)
 }
 
-fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
+fn look(disk: &Disk, others: &[&Superblock]) -> Vec<DamagedSuperblock> {
     let device = disk.device.as_ref();
     let size = device.size_bytes();
-    let mut found: Vec<Nearly> = Vec::new();
+    let mut found: Vec<DamagedSuperblock> = Vec::new();
     let mut failures = 0;
     let lacks = |piece: &Range<u64>| {
         disk.holes.iter().any(|hole| hole.start < piece.end && piece.start < hole.end)
     };
     for piece in places(disk).iter().flat_map(|range| pieces(range, PIECE_BYTES)) {
-        if found.len() > TOLD_MAX || failures > FAILURES_MAX {
+        if found.len() > REPORTED_MAX || failures > FAILURES_MAX {
             break;
         }
         if look_through(device, &piece, others, &mut found) {
@@ -163,22 +168,22 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
     found.sort_by_key(|one| (one.start_bytes, one.found_bytes));
     found.dedup_by_key(|one| one.found_bytes);
     // An array on an array has its superblocks among the other's data.
-    let data_of = |one: &Nearly| {
+    let data_of = |one: &DamagedSuperblock| {
         let start = one.start_bytes + one.superblock.device.data_offset_sectors * SECTOR_BYTES;
         start..(start + one.superblock.device.data_size_sectors * SECTOR_BYTES).min(size)
     };
     let areas: Vec<Range<u64>> = found.iter().map(data_of).collect();
     found.retain(|one| !areas.iter().any(|area| area.contains(&one.found_bytes)));
-    found.truncate(TOLD_MAX);
+    found.truncate(REPORTED_MAX);
     found
 }
 
-fn old(device: &dyn Member) -> Option<Nearly> {
+fn old(device: &dyn Member) -> Option<DamagedSuperblock> {
     let size = device.size_bytes();
     let sector = Version::V0_90.super_offset_sectors(size / SECTOR_BYTES)?;
     let mut bytes = vec![0; SUPERBLOCK_LENGTH];
     device.read_at(&mut bytes, sector * SECTOR_BYTES).ok()?;
-    nearly_v0(&bytes, size)
+    recognise_damaged_v0(&bytes, size)
 }
 
 /// Looks at each sector of a piece; `false` if it could not be read.
@@ -186,7 +191,7 @@ fn look_through(
     device: &dyn Member,
     piece: &Range<u64>,
     others: &[&Superblock],
-    found: &mut Vec<Nearly>,
+    found: &mut Vec<DamagedSuperblock>,
 ) -> bool {
     let size = device.size_bytes();
     let end = (piece.end + SUPERBLOCK_BYTES).min(size);
@@ -198,8 +203,8 @@ fn look_through(
     for (at, (sector, _)) in sectors {
         let rest = &bytes[sector * 512..];
         let block = &rest[..rest.len().min(SUPERBLOCK_LENGTH)];
-        if may_be_nearly(block) {
-            found.extend(nearly(block, size, at, others));
+        if may_be_damaged(block) {
+            found.extend(recognise_damaged(block, size, at, others));
         }
     }
     true
@@ -259,7 +264,7 @@ fn pieces(range: &Range<u64>, bytes: u64) -> impl Iterator<Item = Range<u64>> + 
 
 impl Remnant {
     pub(super) fn words(&self) -> String {
-        let Nearly { start_bytes, length_bytes, flaw, superblock, .. } = &self.nearly;
+        let DamagedSuperblock { start_bytes, length_bytes, flaw, superblock, .. } = &self.damaged;
         let is_at_old_end = *start_bytes == 0 && *flaw == Flaw::Place;
         let place = match (start_bytes / SECTOR_BYTES, is_at_old_end) {
             (_, true) => format!(
@@ -284,7 +289,8 @@ impl Remnant {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let Nearly { found_bytes, start_bytes, length_bytes, flaw, superblock } = &self.nearly;
+        let DamagedSuperblock { found_bytes, start_bytes, length_bytes, flaw, superblock } =
+            &self.damaged;
         let slot = match superblock.state.role {
             Role::Active(slot) => Some(slot),
             _ => None,
@@ -329,8 +335,8 @@ fn whose(superblock: &Superblock) -> String {
 }
 
 /// The command that believes all of them.
-pub(super) fn believing(args: &RescueConfig, told: &[Remnant]) -> String {
+pub(super) fn believing(args: &RescueConfig, remnants: &[Remnant]) -> String {
     let mut names = args.with.clone();
-    names.extend(told.iter().map(|one| one.label.clone()));
+    names.extend(remnants.iter().map(|one| one.label.clone()));
     RescueConfig { with: names, ..args.clone() }.command("")
 }

@@ -1,7 +1,10 @@
 //! Damaged superblocks are mended to their original, and other bytes are not mistaken for one.
 
 use braid_geometry::Level;
-use braid_ondisk::{Flaw, Superblock, UnvalidatedV0, Version, may_be_nearly, nearly, nearly_v0};
+use braid_ondisk::{
+    Flaw, Superblock, UnvalidatedV0, Version, may_be_damaged, recognise_damaged,
+    recognise_damaged_v0,
+};
 use proptest::prelude::*;
 
 use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, spec, superblock_v0_bytes, superblock_v1};
@@ -27,7 +30,7 @@ fn what_nearly_stands_is_sound_once_it_is_mended() {
         let whole = superblock_v1(version);
         let (bytes, own) = (block(&whole), whole.offset_bytes());
         let found = |bytes: &[u8], device: u64, at: u64| {
-            nearly(bytes, device, at, &[&other(version)]).map(|it| {
+            recognise_damaged(bytes, device, at, &[&other(version)]).map(|it| {
                 assert_eq!(it.superblock, whole, "{version}");
                 (it.flaw, it.start_bytes, it.length_bytes)
             })
@@ -36,7 +39,7 @@ fn what_nearly_stands_is_sound_once_it_is_mended() {
         // wipefs.
         let mut wiped = bytes.clone();
         wiped[..4].fill(0);
-        assert!(may_be_nearly(&wiped) && may_be_nearly(&bytes));
+        assert!(may_be_damaged(&wiped) && may_be_damaged(&bytes));
         assert_eq!(found(&wiped, DEVICE_BYTES, own), Some((Flaw::Magic, 0, DEVICE_BYTES)));
         // In a partition of a lost table, on a disk that ends far behind it.
         let start = 1 << 20;
@@ -52,7 +55,7 @@ fn what_nearly_stands_is_sound_once_it_is_mended() {
             Some((Flaw::Bytes(1 | 2), 0, DEVICE_BYTES))
         ));
         assert_eq!(
-            nearly(&other_name, DEVICE_BYTES, own, &[]),
+            recognise_damaged(&other_name, DEVICE_BYTES, own, &[]),
             None,
             "two bits, and nobody to ask"
         );
@@ -71,23 +74,24 @@ fn of_0_90_only_the_magic_can_be_put_back() {
     let sound = UnvalidatedV0::recognise(&bytes).unwrap().validate(DEVICE_BYTES, V0_OFFSET_BYTES);
     let mut wiped = bytes.clone();
     wiped[..4].fill(0);
-    let found = nearly_v0(&wiped, DEVICE_BYTES).unwrap();
+    let found = recognise_damaged_v0(&wiped, DEVICE_BYTES).unwrap();
     assert_eq!(
         (found.flaw, found.start_bytes, found.found_bytes),
         (Flaw::Magic, 0, V0_OFFSET_BYTES)
     );
     assert_eq!(Ok(found.superblock), sound);
-    assert_eq!(nearly_v0(&bytes, DEVICE_BYTES), None, "nothing is wrong with it");
+    assert_eq!(recognise_damaged_v0(&bytes, DEVICE_BYTES), None, "nothing is wrong with it");
     wiped[100] ^= 1;
-    assert_eq!(nearly_v0(&wiped, DEVICE_BYTES), None);
-    assert_eq!(nearly_v0(&vec![0; 4096], DEVICE_BYTES), None);
+    assert_eq!(recognise_damaged_v0(&wiped, DEVICE_BYTES), None);
+    assert_eq!(recognise_damaged_v0(&vec![0; 4096], DEVICE_BYTES), None);
 }
 
 #[test]
 fn a_device_that_was_enlarged_has_its_superblock_at_its_old_end() {
     let whole = superblock_v1(Version::V1_0);
     let found =
-        nearly(&block(&whole), DEVICE_BYTES + (8 << 20), whole.offset_bytes(), &[]).unwrap();
+        recognise_damaged(&block(&whole), DEVICE_BYTES + (8 << 20), whole.offset_bytes(), &[])
+            .unwrap();
     assert_eq!((found.flaw, found.start_bytes, &found.superblock), (Flaw::Place, 0, &whole));
     assert_eq!(found.length_bytes / 4096, DEVICE_BYTES / 4096 - 1 + 1, "{}", found.length_bytes);
 }
@@ -102,7 +106,7 @@ fn a_bit_that_is_wrong_costs_nothing_that_matters() {
             let mut wrong = bytes.clone();
             wrong[bit / 8] ^= 1 << (bit % 8);
             let others = other(version);
-            let found = nearly(&wrong, DEVICE_BYTES, whole.offset_bytes(), &[&others]);
+            let found = recognise_damaged(&wrong, DEVICE_BYTES, whole.offset_bytes(), &[&others]);
             // With a wrong place in it, the superblock fits no device.
             let Some(found) = found else {
                 assert!((144..152).contains(&(bit / 8)), "{version} bit {bit}");
@@ -132,7 +136,7 @@ proptest! {
             bytes[..4].fill(0);
         }
         let bits: u32 = bytes[4..].iter().zip(&block(&whole)[4..]).map(|(a, b)| (a ^ b).count_ones()).sum();
-        let found = nearly(&bytes, DEVICE_BYTES, whole.offset_bytes(), &[]);
+        let found = recognise_damaged(&bytes, DEVICE_BYTES, whole.offset_bytes(), &[]);
         if bits > 0 && wiped {
             prop_assert_eq!(&found, &None);
         }
@@ -144,8 +148,8 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), device in any::<u64>(), at in any::<u64>()) {
         let whole = superblock_v1(Version::V1_2);
-        let _ = nearly_v0(&bytes, device);
-        let _ = may_be_nearly(&bytes);
-        let _ = nearly(&bytes, device, at, &[&whole]);
+        let _ = recognise_damaged_v0(&bytes, device);
+        let _ = may_be_damaged(&bytes);
+        let _ = recognise_damaged(&bytes, device, at, &[&whole]);
     }
 }

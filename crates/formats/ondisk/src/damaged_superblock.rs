@@ -41,7 +41,7 @@ const V1_0_SECTORS_TO_END: u64 = 16;
 
 /// A damaged or displaced superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nearly {
+pub struct DamagedSuperblock {
     /// Byte offset on the device where it was found.
     pub found_bytes: u64,
     /// Byte offset on the device where its member begins, according to the superblock.
@@ -69,7 +69,7 @@ pub enum Flaw {
 
 /// A cheap test, applied to every sector of a search: whether bytes may begin a superblock.
 #[must_use]
-pub fn may_be_nearly(bytes: &[u8]) -> bool {
+pub fn may_be_damaged(bytes: &[u8]) -> bool {
     let is_magic = u32_at(bytes, 0) == Some(MAGIC);
     let is_major = u32_at(bytes, MAJOR_AT) == Some(1);
     is_major && (is_magic || checksum_of(&with_magic(bytes)))
@@ -79,12 +79,12 @@ pub fn may_be_nearly(bytes: &[u8]) -> bool {
 /// if one flaw is all that is wrong. The bytes should be 4096, or reach the end of the device.
 /// `others` are sound superblocks, possibly of the same array.
 #[must_use]
-pub fn nearly(
+pub fn recognise_damaged(
     bytes: &[u8],
     device_bytes: u64,
     found_bytes: u64,
     others: &[&Superblock],
-) -> Option<Nearly> {
+) -> Option<DamagedSuperblock> {
     let bytes = bytes.get(..bytes.len().min(SUPERBLOCK_BYTES_MAX))?;
     let has_magic = u32_at(bytes, 0)? == MAGIC;
     let whole = with_magic(bytes);
@@ -109,7 +109,7 @@ pub fn nearly(
 
 /// Mends a 0.90 superblock that lacks only its magic; `bytes` start at its regular place.
 #[must_use]
-pub fn nearly_v0(bytes: &[u8], device_bytes: u64) -> Option<Nearly> {
+pub fn recognise_damaged_v0(bytes: &[u8], device_bytes: u64) -> Option<DamagedSuperblock> {
     let sector = Version::V0_90.super_offset_sectors(device_bytes / SECTOR_BYTES)?;
     let found_bytes = sector.checked_mul(SECTOR_BYTES)?;
     if UnvalidatedV0::recognise(bytes).is_some() {
@@ -120,14 +120,18 @@ pub fn nearly_v0(bytes: &[u8], device_bytes: u64) -> Option<Nearly> {
         let superblock =
             UnvalidatedV0::recognise(&whole)?.validate(device_bytes, found_bytes).ok()?;
         let (start_bytes, length_bytes, flaw) = (0, device_bytes, Flaw::Magic);
-        Some(Nearly { found_bytes, start_bytes, length_bytes, flaw, superblock })
+        Some(DamagedSuperblock { found_bytes, start_bytes, length_bytes, flaw, superblock })
     })
 }
 
 /// Turns single bits, those of the checksum first, until the superblock passes. Of several
 /// candidates, the one that agrees best with the others wins.
-fn with_one_bit(whole: &[u8], place: (u64, u64), others: &[&Superblock]) -> Option<Nearly> {
-    let mut best: Option<([bool; 5], Nearly)> = None;
+fn with_one_bit(
+    whole: &[u8],
+    place: (u64, u64),
+    others: &[&Superblock],
+) -> Option<DamagedSuperblock> {
+    let mut best: Option<([bool; 5], DamagedSuperblock)> = None;
     let sum = CHECKSUM_AT..CHECKSUM_AT + 4;
     let roles = usize::try_from(u32_at(whole, ROLE_COUNT_AT)?.min(V1_ROLES_MAX)).ok()?;
     let covered = (MAJOR_AT + 4..V1_FIXED_BYTES + 2 * roles).filter(|at| !sum.contains(at));
@@ -158,7 +162,11 @@ fn with_one_bit(whole: &[u8], place: (u64, u64), others: &[&Superblock]) -> Opti
 }
 
 /// Validates the superblock against a device that begins and ends where it says.
-fn placed(whole: &[u8], (device_bytes, found_bytes): (u64, u64), flaw: Flaw) -> Option<Nearly> {
+fn placed(
+    whole: &[u8],
+    (device_bytes, found_bytes): (u64, u64),
+    flaw: Flaw,
+) -> Option<DamagedSuperblock> {
     let own_sector = u64_at(whole, SUPER_OFFSET_AT)?;
     let own_bytes = own_sector.checked_mul(SECTOR_BYTES)?;
     let start_bytes = found_bytes.checked_sub(own_bytes)?;
@@ -179,7 +187,7 @@ fn placed(whole: &[u8], (device_bytes, found_bytes): (u64, u64), flaw: Flaw) -> 
     let length_bytes = if is_whole { to_the_end } else { needed_bytes };
     let superblock = UnvalidatedV1::recognise(whole, version)?;
     let superblock = superblock.validate(length_bytes, own_bytes).ok()?;
-    Some(Nearly { found_bytes, start_bytes, length_bytes, flaw, superblock })
+    Some(DamagedSuperblock { found_bytes, start_bytes, length_bytes, flaw, superblock })
 }
 
 fn with_magic(bytes: &[u8]) -> Vec<u8> {
