@@ -28,9 +28,9 @@ use braid_ondisk::Role;
 use serde_json::{Value, json};
 
 use super::config::RescueConfig;
+use super::copy_map;
 use super::disk::{Disk, Volume, Whole, disk, for_looking};
 use super::memory_superblock::{MemorySuperblock, in_front, roles};
-use super::sick;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
@@ -258,7 +258,7 @@ fn member(
     let slot = u16::try_from(occupant.slot).expect("few slots");
     let part = Part::new(Arc::clone(&whole.device), bytes.start, bytes.end - bytes.start);
     let part: Arc<dyn Member> = Arc::new(part.expect("it was just seen to lie in its disk"));
-    let holes = sick::within(&whole.holes, &bytes);
+    let holes = copy_map::within(&whole.holes, &bytes);
     let mut disk = disk(name.clone(), &whole.path, (part, Some(bytes)), holes)?;
     disk.volume = Some(Volume {
         name: array.name.clone(),

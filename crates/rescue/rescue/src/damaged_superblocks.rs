@@ -28,9 +28,9 @@ use braid_signatures::Volume;
 use serde_json::{Value, json};
 
 use super::config::RescueConfig;
+use super::copy_map;
 use super::disk::{Disk, disk};
 use super::memory_superblock::in_front;
-use super::sick;
 use braid_console::error::CliError;
 use braid_console::output::size::format_size;
 use braid_discovery::ready::served_name;
@@ -130,7 +130,7 @@ fn as_member(of: &Disk, label: String, damaged: &DamagedSuperblock) -> Result<Di
     if bytes != (0..device.size_bytes()) {
         let within = Part::new(device, bytes.start, damaged.length_bytes);
         device = Arc::new(within.expect("it was made as long as that"));
-        holes = sick::within(&holes, &bytes);
+        holes = copy_map::within(&holes, &bytes);
         let start = of.part.as_ref().map_or(0, |part| part.start);
         part = Some(start + bytes.start..start + bytes.end);
     }

@@ -15,10 +15,10 @@ use braid_ondisk::{SuperblockFault, Version};
 
 use super::config::RescueConfig;
 use super::containers;
+use super::copy_map;
 use super::damaged_superblocks::{self, Remnant};
 pub(super) use super::disk::{Disk, for_looking, mark};
 use super::disk::{Whole, disk};
-use super::sick;
 use super::superblock_guesses;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -44,21 +44,21 @@ impl Disks {
     pub(super) fn open(args: &RescueConfig) -> Result<Self, CliError> {
         let paths = &args.members;
         refuse_repeated(paths.iter().map(PathBuf::as_path))?;
-        sick::check(args)?;
+        copy_map::check(args)?;
         let mut disks = Self::default();
         let mut wholes = Vec::new();
         for path in paths {
             let label = path.display().to_string();
             let opened = open_member(path, Access::ReadOnly);
             let opened = opened.and_then(|device| {
-                let sick = sick::of(args, path, device.size_bytes())?;
+                let copy_map = copy_map::of(args, path, device.size_bytes())?;
                 let device: Arc<dyn Member> = Arc::from(device);
                 let (label, path) = (label.clone(), path.clone());
-                Ok(match sick {
+                Ok(match copy_map {
                     None => Whole { label, path, device, holes: Vec::new() },
-                    Some(sick) => {
-                        let holes = sick.map.missing();
-                        let device = longer(device, sick.map.size_bytes());
+                    Some(copy_map) => {
+                        let holes = copy_map.map.missing();
+                        let device = longer(device, copy_map.map.size_bytes());
                         Whole { label, path, device, holes }
                     }
                 })
@@ -194,7 +194,7 @@ fn taken_apart(
         let part = Part::new(Arc::clone(&device), bytes.start, bytes.end - bytes.start);
         let part = part.expect("a partition lies in its disk");
         let label = format!("{label}#{}", partition.number);
-        let holes = sick::within(&holes, &bytes);
+        let holes = copy_map::within(&holes, &bytes);
         disk(label, path, (Arc::new(part), Some(bytes)), holes)
     };
     let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;

@@ -29,12 +29,12 @@ use braid_runtime::{ClientRequest, Io, Volume};
 use serde_json::json;
 
 use super::config::RescueConfig;
+use super::copy_map::{self, CopyMap};
 use super::disks::Disks;
-use super::look::Found;
-use super::lost::{behind, pieces, read};
 use super::overlay::BLOCK_BYTES;
-use super::serving::over_overlay;
-use super::sick::{self, Sick};
+use super::rescue_array::Found;
+use super::serve::over_overlay;
+use super::unreadable_ranges::{behind, pieces, read};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
@@ -88,7 +88,7 @@ pub(super) fn fill(
         let newer = "what the others make is of a later time than the rest of the copy";
         return Err(refused(image, &why, args).because(newer));
     }
-    let mut sick = map_of(args, image, (&disks, &found.group.members[indices[0]]))?;
+    let mut copy_map = map_of(args, image, (&disks, &found.group.members[indices[0]]))?;
     let folder = found.folder.join("fill");
     let cleared = Cleared(&folder);
     cleared.clear();
@@ -120,12 +120,12 @@ pub(super) fn fill(
     file.sync_all()
         .map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
     for range in &filled {
-        sick.map.set(range.clone(), State::Done);
+        copy_map.map.set(range.clone(), State::Done);
     }
     let remark = "Filled by braid from other members of its array";
-    maps::write(&sick.path, &sick.map.to_text(&[remark], (0, '+'), 1))?;
+    maps::write(&copy_map.path, &copy_map.map.to_text(&[remark], (0, '+'), 1))?;
     let bytes: u64 = filled.iter().map(|range| range.end - range.start).sum();
-    let missing = sick.map.missing();
+    let missing = copy_map.map.missing();
     let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
     if globals.json {
         outjson!(&json!({
@@ -157,16 +157,16 @@ fn map_of(
     args: &RescueConfig,
     image: &Path,
     (disks, index): (&Disks, &usize),
-) -> Result<Sick, CliError> {
+) -> Result<CopyMap, CliError> {
     let copy = fs::metadata(image).map_err(|error| system("the copy is gone", &error))?;
-    let found = sick::of(args, image, copy.len())?;
+    let found = copy_map::of(args, image, copy.len())?;
     let size_bytes = disks.all[*index].device.size_bytes();
     match found {
-        Some(sick) => Ok(sick),
+        Some(copy_map) => Ok(copy_map),
         None if size_bytes > copy.len() => {
             let mut map = Map::new(size_bytes);
             map.set(0..copy.len(), State::Done);
-            Ok(Sick { path: maps::beside(image), map })
+            Ok(CopyMap { path: maps::beside(image), map })
         }
         None => Err(refused(image, "it has no map that says what it lacks", args)),
     }

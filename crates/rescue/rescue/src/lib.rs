@@ -25,30 +25,30 @@ extern crate braid_console;
 mod commit;
 mod config;
 mod containers;
+mod content_words;
+mod copy_map;
 mod damaged_superblocks;
 mod disk;
 mod disks;
-mod files;
 mod fill;
 mod group;
-mod holds;
-mod look;
-mod lost;
-mod mapped;
+mod lost_files;
 mod memory_superblock;
 mod nas;
 mod overlay;
 mod overlay_list;
-mod parts;
-mod planned;
+mod part_export;
+mod plan_options;
+mod report;
+mod rescue_array;
 mod reshape;
-mod serving;
-mod sick;
+mod serve;
 mod solve;
 mod superblock_guesses;
+mod unreadable_ranges;
+mod volume_export;
 mod volumes;
 mod vote;
-mod words;
 
 use braid_assembly::reshape::Reshaping;
 
@@ -59,7 +59,7 @@ use braid_discovery::undo::unfinished::{refuse_unfinished, unfinished};
 pub use config::{NamedMap, NamedSerial, RescueConfig};
 use disks::Disks;
 use group::{Group, groups, one_of};
-use look::Found;
+use rescue_array::Found;
 use volumes::Volumes;
 
 /// Looks at the members, tells what is left of their array, and does what is asked for: serves it,
@@ -114,7 +114,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
             false => overlay::discard(args, &group, globals),
         };
     }
-    let mut found = look::look(&disks, args, globals)?;
+    let mut found = rescue_array::look(&disks, args, globals)?;
     let is_moving = found.iter().any(|one| one.moving.is_some());
     if is_moving && (args.fill.is_some() || args.check || args.lost) {
         return Err(reshape::not_one_shape(args));
@@ -134,10 +134,10 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         return vote::check(args, (&disks, one_of(found, args, &disks)?), globals);
     }
     if args.lost {
-        return files::lost(args, &one_of(found, args, &disks)?, globals);
+        return lost_files::lost(args, &one_of(found, args, &disks)?, globals);
     }
     let volumes = Volumes::look(&found);
-    let story = words::Story { args, disks: &disks, found: &found, volumes: &volumes, globals };
+    let story = report::Story { args, disks: &disks, found: &found, volumes: &volumes, globals };
     if globals.json {
         let mut said = story.to_json();
         if let Some(solved) = &solved {
@@ -153,7 +153,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
             exit => exit,
         });
     }
-    serving::serve(args, disks, (found, volumes), globals)
+    serve::serve(args, disks, (found, volumes), globals)
 }
 
 fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Volume> {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::disks::{Disk, Disks};
-use super::look::Found;
+use super::rescue_array::Found;
 use super::volumes::Volumes;
 
 const MIB_SECTORS: u64 = 2048;

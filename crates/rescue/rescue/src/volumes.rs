@@ -17,10 +17,10 @@ use braid_signatures::Contents;
 use serde_json::{Value, json};
 
 use super::config::RescueConfig;
-use super::holds::{holds, thing_json};
-use super::look::Found;
-use super::mapped::Places;
-use super::parts::Part;
+use super::content_words::{content_words, thing_json};
+use super::part_export::Part;
+use super::rescue_array::Found;
+use super::volume_export::Places;
 use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
@@ -192,7 +192,7 @@ impl Volumes {
         let what = match &volume.contents {
             Err(why) => format!("not read: {why}"),
             Ok(contents) => {
-                let words: Vec<String> = contents.volumes.iter().map(holds).collect();
+                let words: Vec<String> = contents.volumes.iter().map(content_words).collect();
                 let table = if contents.table.is_some() { "a table of partitions: " } else { "" };
                 format!("{table}{}", words.join("; "))
             }
@@ -257,7 +257,7 @@ impl Volumes {
                     continue;
                 }
                 let size = format_size(volume.bytes.end - volume.bytes.start);
-                table.row([&*name, &size, &holds(volume), &one.group.name]);
+                table.row([&*name, &size, &content_words(volume), &one.group.name]);
             }
         }
         for volume in &self.volumes {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A reshape in place went on beyond the position in the superblocks. The array's content shows how
-//! far (`reached`), unless the operator chooses the recorded position.
+//! far (`progress`), unless the operator chooses the recorded position.
 //!
 //! Each side is planned as any other array, by force if needed. An unreadable side makes only its
 //! own stretch unreadable.
@@ -21,9 +21,9 @@
 //! - a backup of another array, or of another time, is not used
 //!   `[check: a_backup_of_another_array_or_time_is_refused]`.
 
-mod joined;
-mod reached;
-mod words;
+mod progress;
+mod report;
+mod reshape_device;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -45,7 +45,7 @@ use rangemap::RangeSet;
 
 use super::config::RescueConfig;
 use super::disks::{Disk, Disks};
-use super::planned::{wanted, withholding};
+use super::plan_options::{wanted, withholding};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
@@ -55,9 +55,9 @@ use braid_console::output::utc::format_utc;
 use braid_console::regular::{self, NotRead};
 use braid_discovery::ready::decided;
 use braid_discovery::replay::Place;
-use joined::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
-use reached::reached;
-pub(super) use words::{json, kind, level, lines};
+use progress::progress;
+pub(super) use report::{json, kind, level, lines};
+use reshape_device::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
 
 /// How much older or newer than the superblocks a backup may be, as in mdadm, which writes the two
 /// at different times.
@@ -87,7 +87,7 @@ pub(super) struct Moving {
     /// Why a backup that was found on a member is not used.
     left_aside: Vec<String>,
     /// How far md got, if the array's content was searched and shows it.
-    reached: Option<Boundary>,
+    progress: Option<Boundary>,
     /// Sectors at risk, without those in a backup.
     pub(super) at_risk: Vec<Range<u64>>,
 }
@@ -112,7 +112,7 @@ impl Moving {
             options,
             backups: Vec::new(),
             left_aside: Vec::new(),
-            reached: None,
+            progress: None,
             at_risk,
         })
     }
@@ -233,9 +233,9 @@ impl Moving {
         }
         let open = |side: &Side| self.volume(side, (disks, members), Care::Read, globals);
         let [Ok(before), Ok(after)] = self.sides.each_ref().map(open) else { return };
-        let Some(reached) = reached(&self.reshaping, before, after) else { return };
-        self.reshaping.got_to(&reached.between, reached.likely);
-        self.reached = Some(reached);
+        let Some(progress) = progress(&self.reshaping, before, after) else { return };
+        self.reshaping.got_to(&progress.between, progress.likely);
+        self.progress = Some(progress);
         self.leave_passed_backups();
         self.settle_risk();
     }
@@ -264,7 +264,7 @@ impl Moving {
     /// Sectors to read from a part of a backup, and their place there: those needed and at risk.
     fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let (needed, at) = self.reshaping.needed(part)?;
-        let zone = self.reshaping.at_risk.clone().filter(|_| self.reached.is_some());
+        let zone = self.reshaping.at_risk.clone().filter(|_| self.progress.is_some());
         let zone = zone.unwrap_or_else(|| needed.clone());
         let (start, end) = (needed.start.max(zone.start), needed.end.min(zone.end));
         (start < end).then(|| (start..end, at + (start - needed.start)))
@@ -272,7 +272,7 @@ impl Moving {
 
     /// Sectors at risk: without those in backups, with those around places in the other shape.
     fn settle_risk(&mut self) {
-        let apart = self.reached.iter().flat_map(|reached| &reached.apart);
+        let apart = self.progress.iter().flat_map(|progress| &progress.apart);
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
         let at_risk = self.reshaping.at_risk.iter().cloned().chain(apart);
         let mut left: RangeSet<u64> = at_risk.filter(|range| !range.is_empty()).collect();
@@ -506,19 +506,19 @@ impl Moving {
 
 /// Bytes of the array within the device.
 pub(super) fn array_bytes(device: &dyn Member) -> u64 {
-    device.size_bytes() - 2 * joined::MARGIN_BYTES
+    device.size_bytes() - 2 * reshape_device::MARGIN_BYTES
 }
 
 /// Reads from the array within the device; the range must be inside.
 pub(super) fn read(device: &dyn Member, offset: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
-    device.read_at(&mut bytes, joined::MARGIN_BYTES + offset).ok().map(|()| bytes)
+    device.read_at(&mut bytes, reshape_device::MARGIN_BYTES + offset).ok().map(|()| bytes)
 }
 
 /// The array alone, without the margins of its device.
 pub(super) fn within_margins(device: Arc<dyn Member>) -> Arc<dyn Member> {
     let bytes = array_bytes(&*device);
-    let part = Part::new(device, joined::MARGIN_BYTES, bytes);
+    let part = Part::new(device, reshape_device::MARGIN_BYTES, bytes);
     Arc::new(part.expect("it has both margins"))
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use braid_frontend_nbd::{ClientRequest, Completion, Export};
 use braid_nbd_proto::{BlockSizes, Extent};
 
-use super::mapped::{Mapped, Places};
+use super::volume_export::{Mapped, Places};
 
 /// A stretch of an array with its own content, or scattered bytes of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]

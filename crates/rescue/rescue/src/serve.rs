@@ -11,16 +11,16 @@ use braid_member::Member;
 use braid_ondisk::BadBlockLog;
 
 use super::config::RescueConfig;
+use super::content_words::content_words;
 use super::damaged_superblocks::believing;
 use super::disks::{Disk, Disks};
 use super::group::one_of;
-use super::holds::holds;
-use super::look::{Found, Reader};
 use super::overlay::{self, OfMember, Wanted};
-use super::parts::Part;
+use super::part_export::Part;
+use super::report;
+use super::rescue_array::{Found, Reader};
 use super::reshape::{self, Care, Moving};
 use super::volumes::Volumes;
-use super::words;
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
@@ -169,13 +169,13 @@ fn can_be_written(args: &RescueConfig, found: &Found) -> Result<(), CliError> {
     if let Some(moving) = &found.moving {
         let risk = moving.stripes_at_risk();
         let is_accepted = risk == 0 || args.accept_risk.is_some_and(|accepted| risk <= accepted);
-        let refused = || words::risk_not_accepted(args, Code::DirtyDegraded, risk);
+        let refused = || report::risk_not_accepted(args, Code::DirtyDegraded, risk);
         return if is_accepted { Ok(()) } else { Err(refused()) };
     }
     let probed = found.plan.members(&found.probed);
     let options = found.wanted(false, args.accept_risk);
     let assembled = braid_assembly::assemble(&probed, &options).array;
-    assembled.map(|_| ()).map_err(|refused| words::not_served(args, found, &refused))
+    assembled.map(|_| ()).map_err(|refused| report::not_served(args, found, &refused))
 }
 
 /// An array in the middle of a reshape: read-only, or over an overlay of the array.
@@ -290,13 +290,13 @@ fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
         let sectors = one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());
         if index > 0 {
             let bytes = 0..sectors * SECTOR_BYTES;
-            parts.push(Part::new(one.group.name.clone(), (index, bytes), words::short(one)));
+            parts.push(Part::new(one.group.name.clone(), (index, bytes), report::short(one)));
         }
         let Ok(contents) = &one.contents else { continue };
         parts.extend(contents.volumes.iter().filter_map(|volume| {
             let number = volume.partition.as_ref()?.number;
             let name = format!("{}-p{number}", one.group.name);
-            Some(Part::new(name, (index, volume.bytes.clone()), holds(volume)))
+            Some(Part::new(name, (index, volume.bytes.clone()), content_words(volume)))
         }));
     }
     // A second export of the same name is not served.

@@ -14,7 +14,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::maps;
 
-pub(super) struct Sick {
+pub(super) struct CopyMap {
     pub(super) path: PathBuf,
     pub(super) map: Map,
 }
@@ -24,7 +24,7 @@ pub(super) fn of(
     args: &RescueConfig,
     path: &Path,
     size_bytes: u64,
-) -> Result<Option<Sick>, CliError> {
+) -> Result<Option<CopyMap>, CliError> {
     if let Some(named) = args.maps.iter().find(|named| named.member == path) {
         let map = maps::read_of_copy(&named.map, size_bytes)?;
         let map = map.ok_or_else(|| {
@@ -35,10 +35,10 @@ pub(super) fn of(
                 "braid rescue --help",
             )
         })?;
-        return Ok(Some(Sick { path: named.map.clone(), map }));
+        return Ok(Some(CopyMap { path: named.map.clone(), map }));
     }
     let beside = maps::beside(path);
-    Ok(maps::read_of_copy(&beside, size_bytes)?.map(|map| Sick { path: beside, map }))
+    Ok(maps::read_of_copy(&beside, size_bytes)?.map(|map| CopyMap { path: beside, map }))
 }
 
 /// Refuses a map for a file that is not a member.

@@ -89,10 +89,10 @@ pub(crate) fn lines(moving: &Moving) -> Vec<String> {
     };
     let (position, end) = (reshaping.position_sectors, reshaping.size_sectors);
     let percent = format!("{}.{:02} %", done / 100, done % 100);
-    lines.push(match &moving.reached {
+    lines.push(match &moving.progress {
         None => format!("It runs {way}, and is at sector {position} of {end}: {percent} are done."),
-        Some(reached) => {
-            let (recorded, between) = (reshaping.recorded_sectors, &reached.between);
+        Some(progress) => {
+            let (recorded, between) = (reshaping.recorded_sectors, &progress.between);
             let on = match between.start == recorded || between.end == recorded {
                 true => "and may have gone on",
                 false => "and went on",
@@ -100,7 +100,7 @@ pub(crate) fn lines(moving: &Moving) -> Vec<String> {
             format!(
                 "It runs {way}. md recorded that it is at sector {recorded} of {end}, {on}: by {} places on the array it got to somewhere \
                  between {} and {}, most likely to {position}: {percent} are done.",
-                reached.places, between.start, between.end
+                progress.places, between.start, between.end
             )
         }
     });
@@ -133,14 +133,14 @@ pub(crate) fn lines(moving: &Moving) -> Vec<String> {
         });
     }
     lines.extend(moving.left_aside.iter().map(|why| format!("Not used: {why}.")));
-    let apart = moving.reached.as_ref().map_or(0, |reached| reached.apart.len());
+    let apart = moving.progress.as_ref().map_or(0, |progress| progress.apart.len());
     if apart > 0 {
         lines.push(format!(
             "{apart} places elsewhere are in the other shape: a disk may have lost what was in its cache. What is around them is at risk, too."
         ));
     }
     for range in &moving.at_risk {
-        let why = match moving.reached {
+        let why = match moving.progress {
             None => {
                 "The new shape begins where the old one still is, so this may have been written over in part, and is right if md had not \
                  begun there."
@@ -199,11 +199,11 @@ pub(crate) fn json(moving: &Moving) -> Value {
         "before": shape(&reshaping.before),
         "after": shape(&reshaping.after),
         "position_bytes": reshaping.recorded_sectors * SECTOR_BYTES,
-        "got_to": moving.reached.as_ref().map(|reached| json!({
-            "between": bytes(&reached.between),
+        "got_to": moving.progress.as_ref().map(|progress| json!({
+            "between": bytes(&progress.between),
             "likely_bytes": reshaping.position_sectors * SECTOR_BYTES,
-            "places": reached.places,
-            "places_in_the_other_shape": reached.apart.len(),
+            "places": progress.places,
+            "places_in_the_other_shape": progress.apart.len(),
         })),
         "backwards": reshaping.backwards,
         "moves_data": reshaping.moves_data,

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::containers;
+use super::content_words::{content_words, is_nameless, thing_json};
 use super::damaged_superblocks::{self, Remnant};
 use super::disks::{Disk, Disks};
-use super::holds::{holds, is_nameless, thing_json};
-use super::look::Found;
+use super::rescue_array::Found;
 use super::volumes::Volumes;
 use super::{nas, overlay, reshape};
 use braid_console::Globals;
@@ -297,7 +297,7 @@ impl Story<'_> {
         {
             (_, true) => "left out, as was asked for".to_owned(),
             ([Err(error), ..], _) => format!("its superblock is damaged: {error}"),
-            _ => disk.contents.volumes.iter().map(holds).collect::<Vec<_>>().join("; "),
+            _ => disk.contents.volumes.iter().map(content_words).collect::<Vec<_>>().join("; "),
         };
         let unreadable = self.disks.unreadable.iter().cloned();
         disks.map(|one| (one.0.label.clone(), words(one))).chain(unreadable).collect()
@@ -670,7 +670,7 @@ fn contents_lines(found: &Found) -> Vec<String> {
             }
         };
         let hint = if is_too_large(volume) { "; it wants more than there is" } else { "" };
-        lines.push(format!("{what}  {size}  {}{hint}", holds(volume)));
+        lines.push(format!("{what}  {size}  {}{hint}", content_words(volume)));
     }
     lines
 }

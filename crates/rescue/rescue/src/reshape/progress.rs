@@ -9,7 +9,7 @@ use braid_ondisk::ReshapeSide;
 use braid_runtime::Volume;
 use braid_solver::{Boundary, Effort, Platter, boundary};
 
-use super::joined::{SECTOR_BYTES, read};
+use super::reshape_device::{SECTOR_BYTES, read};
 
 /// 32 MiB of each shape at two places, 256 windows of 128 KiB, and as many where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
@@ -40,7 +40,7 @@ impl Platter for Reading {
 }
 
 /// How far md got, if the content shows it. Both volumes cover the whole array.
-pub(super) fn reached(reshaping: &Reshaping, before: Volume, after: Volume) -> Option<Boundary> {
+pub(super) fn progress(reshaping: &Reshaping, before: Volume, after: Volume) -> Option<Boundary> {
     let sectors = reshaping.size_sectors;
     let reading = |volume| Reading { volume, sectors, failed: RefCell::default() };
     let (before, after) = (reading(before), reading(after));

@@ -14,7 +14,9 @@ use braid_signatures::Volume;
 use serde_json::{Value, json};
 
 use super::config::RescueConfig;
-use super::look::Found;
+use super::content_words::content_words;
+use super::copy_map;
+use super::rescue_array::Found;
 use braid_console::Globals;
 use braid_console::error::{CliError, Exit};
 use braid_console::output::printable::printable;
@@ -52,7 +54,7 @@ pub(super) fn lost(
         found.contents.iter().flat_map(|contents| &contents.volumes).collect();
     let mut of_volumes = Vec::new();
     for volume in volumes {
-        let within = super::sick::within(&found.lost, &volume.bytes);
+        let within = copy_map::within(&found.lost, &volume.bytes);
         if !within.is_empty() {
             let number = volume.partition.as_ref().map(|partition| partition.number);
             let name = number.map_or_else(
@@ -63,7 +65,7 @@ pub(super) fn lost(
             let files = files((args, found, globals), (volume, &within), &mut doubt);
             of_volumes.push(OfVolume {
                 name,
-                holds: super::holds::holds(volume),
+                holds: content_words(volume),
                 lost: within,
                 files,
                 doubt,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use braid_console::output::size::format_size;
 
-pub(super) fn holds(volume: &Volume) -> String {
+pub(super) fn content_words(volume: &Volume) -> String {
     if volume.is_unreadable && volume.things.is_empty() {
         return "it cannot be read".to_owned();
     }
