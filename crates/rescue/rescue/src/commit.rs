@@ -193,9 +193,9 @@ fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
 /// memory.
 fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
     let mut pieces: Vec<Snippet> = Vec::new();
-    let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.behind {
+    let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.plain {
         None => (overlay.below(), disk.mark, &[]),
-        Some(behind) => (&behind.device, behind.mark, &behind.ranges),
+        Some(plain) => (&plain.device, plain.mark, &plain.ranges),
     };
     // Ranges that are in both are compared once.
     let ranges = overlay.ranges();

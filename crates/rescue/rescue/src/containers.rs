@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::copy_map;
-use super::disk::{Disk, Volume, Whole, disk, for_looking};
+use super::disk::{ContainerVolume, Disk, WholeDisk, disk, for_looking};
 use super::memory_superblock::{MemorySuperblock, in_front, roles};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -45,14 +45,17 @@ const SERIAL_CHARACTERS: usize = 16;
 pub(super) struct ContainerScan {
     pub(super) members: Vec<Disk>,
     /// Disks without foreign metadata, or whose metadata does not count.
-    pub(super) others: Vec<Whole>,
+    pub(super) others: Vec<WholeDisk>,
     pub(super) notes: Vec<String>,
 }
 
 /// Splits disks with foreign metadata into stretches of volumes.
-pub(super) fn split(args: &RescueConfig, wholes: Vec<Whole>) -> Result<ContainerScan, CliError> {
+pub(super) fn split(
+    args: &RescueConfig,
+    wholes: Vec<WholeDisk>,
+) -> Result<ContainerScan, CliError> {
     let mut scan = ContainerScan::default();
-    let mut disks: Vec<(Whole, Label, Option<String>)> = Vec::new();
+    let mut disks: Vec<(WholeDisk, Label, Option<String>)> = Vec::new();
     for whole in wholes {
         match said(&whole) {
             None => scan.others.push(whole),
@@ -114,7 +117,7 @@ fn is_enough(array: &Array) -> bool {
     array.occupants.iter().filter(|occupant| !occupant.is_stale).count() > 0
 }
 
-fn said(whole: &Whole) -> Option<Result<Label, Damage>> {
+fn said(whole: &WholeDisk) -> Option<Result<Label, Damage>> {
     let device = for_looking(&whole.device, &whole.holes);
     let mut read = |offset: u64, length: usize| {
         let mut bytes = vec![0; length];
@@ -124,7 +127,7 @@ fn said(whole: &Whole) -> Option<Result<Label, Damage>> {
 }
 
 /// The serial number of a disk, from the operator or the kernel.
-fn serial(args: &RescueConfig, whole: &Whole) -> Option<String> {
+fn serial(args: &RescueConfig, whole: &WholeDisk) -> Option<String> {
     let named = args.serials.iter().find(|named| named.member == whole.path);
     if let Some(named) = named {
         return Some(as_intel_has_it(&named.serial));
@@ -147,7 +150,7 @@ fn as_intel_has_it(serial: &str) -> String {
 /// Each given serial number must be of a disk, and in a table.
 fn check_serials(
     args: &RescueConfig,
-    disks: &[(Whole, Label, Option<String>)],
+    disks: &[(WholeDisk, Label, Option<String>)],
 ) -> Result<(), CliError> {
     for named in &args.serials {
         let serial = as_intel_has_it(&named.serial);
@@ -173,7 +176,7 @@ fn check_serials(
 fn notes(
     args: &RescueConfig,
     array: &Array,
-    disks: &[(Whole, Label, Option<String>)],
+    disks: &[(WholeDisk, Label, Option<String>)],
 ) -> Vec<String> {
     let (kind, name) = (array.kind.name(), printable(&array.name));
     let mut notes = Vec::new();
@@ -233,7 +236,7 @@ fn member(
     array: &Array,
     (level, layout, chunk): (Level, u32, u32),
     occupant: &Occupant,
-    whole: &Whole,
+    whole: &WholeDisk,
 ) -> Result<Result<Disk, String>, CliError> {
     let name = format!("{}@{}", whole.label, array.name);
     let cannot = |why: &str| Ok(Err(format!("{} is left out: {why}.", printable(&name))));
@@ -260,7 +263,7 @@ fn member(
     let part: Arc<dyn Member> = Arc::new(part.expect("it was just seen to lie in its disk"));
     let holes = copy_map::within(&whole.holes, &bytes);
     let mut disk = disk(name.clone(), &whole.path, (part, Some(bytes)), holes)?;
-    disk.volume = Some(Volume {
+    disk.volume = Some(ContainerVolume {
         name: array.name.clone(),
         kind: array.kind.name(),
         size_sectors: array.size_sectors,
@@ -333,7 +336,7 @@ fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> O
     Some(all.min(given / chunk * chunk)).filter(|sectors| *sectors > 0)
 }
 
-pub(super) fn not_written(args: &RescueConfig, volume: &Volume) -> CliError {
+pub(super) fn not_written(args: &RescueConfig, volume: &ContainerVolume) -> CliError {
     let what = format!(
         "{} is a volume of {}, and braid writes no such metadata",
         volume.name, volume.kind
@@ -346,7 +349,7 @@ pub(super) fn not_written(args: &RescueConfig, volume: &Volume) -> CliError {
         .remedy(Risk::Look, "Look at it; nothing is written", args.command(""))
 }
 
-pub(super) fn to_json(volume: &Volume) -> Value {
+pub(super) fn to_json(volume: &ContainerVolume) -> Value {
     json!({
         "metadata": volume.kind,
         "volume": volume.name,

@@ -16,7 +16,7 @@ use braid_discovery::contents::read_ends;
 use braid_discovery::probe::probe_beside;
 
 /// An opened device, with the holes of its copy.
-pub(super) struct Whole {
+pub(super) struct WholeDisk {
     pub(super) label: String,
     pub(super) path: PathBuf,
     pub(super) device: Arc<dyn Member>,
@@ -25,7 +25,7 @@ pub(super) struct Whole {
 
 /// The foreign volume of a member.
 #[derive(Debug, Clone)]
-pub(super) struct Volume {
+pub(super) struct ContainerVolume {
     pub(super) name: String,
     /// The metadata's name, for messages.
     pub(super) kind: &'static str,
@@ -48,13 +48,13 @@ pub(super) struct Disk {
     /// Bytes that it lacks, if it is a copy; reading them is an error.
     pub(super) holes: Vec<Range<u64>>,
     /// Its volume, if its metadata is not md's.
-    pub(super) volume: Option<Volume>,
+    pub(super) volume: Option<ContainerVolume>,
     /// The plain device, if `device` has bytes in memory in front of it.
-    pub(super) behind: Option<Behind>,
+    pub(super) plain: Option<PlainDevice>,
 }
 
 /// A device that is read with other bytes in place of some of its own.
-pub(super) struct Behind {
+pub(super) struct PlainDevice {
     pub(super) device: Arc<dyn Member>,
     /// Checksum of the plain device's first and last bytes.
     pub(super) mark: u64,
@@ -95,8 +95,8 @@ pub(super) fn disk(
     }
     let mark = mark(&seen, &label)?;
     let contents = contents(seen.as_ref());
-    let (path, behind, volume) = (path.to_path_buf(), None, None);
-    Ok(Disk { label, path, part, device, probed, mark, contents, holes, volume, behind })
+    let (path, plain, volume) = (path.to_path_buf(), None, None);
+    Ok(Disk { label, path, part, device, probed, mark, contents, holes, volume, plain })
 }
 
 fn contents(device: &dyn Member) -> Contents {

@@ -18,7 +18,7 @@ use super::containers;
 use super::copy_map;
 use super::damaged_superblocks::{self, Remnant};
 pub(super) use super::disk::{Disk, for_looking, mark};
-use super::disk::{Whole, disk};
+use super::disk::{WholeDisk, disk};
 use super::superblock_guesses;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -55,11 +55,11 @@ impl Disks {
                 let device: Arc<dyn Member> = Arc::from(device);
                 let (label, path) = (label.clone(), path.clone());
                 Ok(match copy_map {
-                    None => Whole { label, path, device, holes: Vec::new() },
+                    None => WholeDisk { label, path, device, holes: Vec::new() },
                     Some(copy_map) => {
                         let holes = copy_map.map.missing();
                         let device = longer(device, copy_map.map.size_bytes());
-                        Whole { label, path, device, holes }
+                        WholeDisk { label, path, device, holes }
                     }
                 })
             });

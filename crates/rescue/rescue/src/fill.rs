@@ -32,9 +32,9 @@ use super::config::RescueConfig;
 use super::copy_map::{self, CopyMap};
 use super::disks::Disks;
 use super::overlay::BLOCK_BYTES;
-use super::rescue_array::Found;
+use super::rescue_array::RescueArray;
 use super::serve::over_overlay;
-use super::unreadable_ranges::{behind, pieces, read};
+use super::unreadable_ranges::{array_sectors, pieces, read};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
@@ -53,7 +53,7 @@ const STRETCH_SECTORS: u64 = 1 << 16;
 pub(super) fn fill(
     args: &RescueConfig,
     image: &Path,
-    (disks, mut found): (Disks, Found),
+    (disks, mut found): (Disks, RescueArray),
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let is_of = |index: &usize| disks.all[found.group.members[*index]].path == image;
@@ -184,7 +184,7 @@ fn computed(
     ready: Ready,
     indices: &[usize],
     disks: &Disks,
-    found: &Found,
+    found: &RescueArray,
 ) -> Result<Vec<(usize, u64)>, CliError> {
     let options = braid_runtime::Options {
         jobs_paused: true,
@@ -204,7 +204,7 @@ fn computed(
         // One stretch after another, to keep lists short.
         let holes = found.holes_of(disks, *member);
         for hole in holes.iter().flat_map(|hole| pieces(hole, STRETCH_SECTORS)) {
-            let touched = behind(&geometry, *slot, &hole, true);
+            let touched = array_sectors(&geometry, *slot, &hole, true);
             for row in touched.iter().flat_map(|range| rows_of(&geometry, range)) {
                 let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
                 if let Some(payload) = read(&volume, &bytes) {

@@ -59,7 +59,7 @@ use braid_discovery::undo::unfinished::{refuse_unfinished, unfinished};
 pub use config::{NamedMap, NamedSerial, RescueConfig};
 use disks::Disks;
 use group::{Group, groups, one_of};
-use rescue_array::Found;
+use rescue_array::RescueArray;
 use volumes::Volumes;
 
 /// Looks at the members, tells what is left of their array, and does what is asked for: serves it,
@@ -156,13 +156,13 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
     serve::serve(args, disks, (found, volumes), globals)
 }
 
-fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Volume> {
+fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::ContainerVolume> {
     group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
 }
 
 /// 0: readable without any fault; 3: readable; else the code of the refusal.
-fn exit(found: &[Found]) -> Exit {
-    let of_one = |one: &Found| match &one.plan.array {
+fn exit(found: &[RescueArray]) -> Exit {
+    let of_one = |one: &RescueArray| match &one.plan.array {
         _ if one.moving.is_some() && one.is_readable() => Exit::Attention,
         Ok(array) if array.degraded == 0 && !array.dirty && one.plan.refusal.is_none() => {
             Exit::Done

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::config::RescueConfig;
 use super::content_words::content_words;
 use super::copy_map;
-use super::rescue_array::Found;
+use super::rescue_array::RescueArray;
 use braid_console::Globals;
 use braid_console::error::{CliError, Exit};
 use braid_console::output::printable::printable;
@@ -29,7 +29,7 @@ use braid_discovery::refusal;
 const BLOCKS_MAX: usize = 4096;
 const RANGES_SHOWN: usize = 64;
 
-type Asked<'a> = (&'a RescueConfig, &'a Found, &'a Globals);
+type Asked<'a> = (&'a RescueConfig, &'a RescueArray, &'a Globals);
 
 struct OfVolume {
     name: String,
@@ -44,7 +44,7 @@ struct OfVolume {
 
 pub(super) fn lost(
     args: &RescueConfig,
-    found: &Found,
+    found: &RescueArray,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     if let Err(refused) = &found.plan.array {

@@ -15,7 +15,7 @@ use braid_ondisk::{
     Timestamp, Version,
 };
 
-use super::disk::{Behind, Disk, for_looking, mark};
+use super::disk::{Disk, PlainDevice, for_looking, mark};
 use braid_console::error::CliError;
 use braid_console::error::code::Code;
 use braid_discovery::probe::probe_beside;
@@ -149,7 +149,7 @@ pub(super) fn in_front(
     });
     sectors.extend(written);
     let ranges = sectors.keys().map(|at| at * SECTOR_BYTES..(at + 1) * SECTOR_BYTES).collect();
-    let behind = Behind { device: Arc::clone(&disk.device), mark: disk.mark, ranges };
+    let plain = PlainDevice { device: Arc::clone(&disk.device), mark: disk.mark, ranges };
     let device: Arc<dyn Member> = Arc::new(Patched::new(Arc::clone(&disk.device), sectors));
     let identity = disk.probed.identity.clone();
     let seen = for_looking(&device, &disk.holes);
@@ -162,5 +162,5 @@ pub(super) fn in_front(
         .probe
         .superblocks
         .retain(|found| found.as_ref().is_ok_and(|found| found.array.uuid == uuid));
-    Ok(Disk { device, probed, mark, behind: Some(behind), ..disk })
+    Ok(Disk { device, probed, mark, plain: Some(plain), ..disk })
 }

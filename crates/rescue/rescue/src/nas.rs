@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::disks::{Disk, Disks};
-use super::rescue_array::Found;
+use super::rescue_array::RescueArray;
 use super::volumes::Volumes;
 
 const MIB_SECTORS: u64 = 2048;
@@ -94,7 +94,7 @@ pub(super) fn maker(disks: &Disks, volumes: &Volumes) -> Option<&'static str> {
 }
 
 /// One line on the NAS; `None` if no maker is recognised.
-pub(super) fn words(disks: &Disks, found: &[Found], volumes: &Volumes) -> Option<String> {
+pub(super) fn words(disks: &Disks, found: &[RescueArray], volumes: &Volumes) -> Option<String> {
     let maker = whose(disks, volumes)?;
     let mut arrays: Vec<(u32, &str)> = Vec::new();
     for one in found {

@@ -18,7 +18,7 @@ use super::containers;
 use super::content_words::{content_words, is_nameless, thing_json};
 use super::damaged_superblocks::{self, Remnant};
 use super::disks::{Disk, Disks};
-use super::rescue_array::Found;
+use super::rescue_array::RescueArray;
 use super::volumes::Volumes;
 use super::{nas, overlay, reshape};
 use braid_console::Globals;
@@ -39,7 +39,7 @@ const RANGES_SHOWN: usize = 8;
 pub(super) struct Story<'a> {
     pub(super) args: &'a RescueConfig,
     pub(super) disks: &'a Disks,
-    pub(super) found: &'a [Found],
+    pub(super) found: &'a [RescueArray],
     pub(super) volumes: &'a Volumes,
     pub(super) globals: &'a Globals,
 }
@@ -50,7 +50,7 @@ fn is_too_large(volume: &Volume) -> bool {
     volume.things.iter().any(|thing| thing.says.size_bytes.is_some_and(|bytes| bytes > room))
 }
 
-pub(super) fn not_served(args: &RescueConfig, found: &Found, refused: &Refusal) -> CliError {
+pub(super) fn not_served(args: &RescueConfig, found: &RescueArray, refused: &Refusal) -> CliError {
     let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
     let risk = match refused {
         Refusal::DirtyAndDegraded(risk) => risk.stripes,
@@ -127,7 +127,7 @@ fn outcome_words(outcome: &Outcome) -> String {
 }
 
 /// The next commands, the safest first, each with its purpose.
-fn next(args: &RescueConfig, found: &Found) -> Vec<(String, String)> {
+fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
     if !found.is_readable() {
         let refused = found.plan.array.as_ref().expect_err("it was just looked at");
@@ -303,7 +303,7 @@ impl Story<'_> {
         disks.map(|one| (one.0.label.clone(), words(one))).chain(unreadable).collect()
     }
 
-    fn array_text(&self, index: usize, found: &Found) -> String {
+    fn array_text(&self, index: usize, found: &RescueArray) -> String {
         let paint = self.globals.paint_out;
         let strong = |text: &str| paint.paint(Style::Strong, text);
         let mut text = format!("{}  {}\n\n", strong(&found.group.name), printable(&kind(found)));
@@ -331,7 +331,7 @@ impl Story<'_> {
         text
     }
 
-    fn safe(&self, found: &Found) -> Vec<String> {
+    fn safe(&self, found: &RescueArray) -> Vec<String> {
         let folder = found.folder.display();
         let has_overlay =
             found.array_overlay.is_some() || found.overlays.iter().any(Option::is_some);
@@ -366,7 +366,7 @@ impl Story<'_> {
         })
     }
 
-    fn array_json(&self, found: &Found) -> Value {
+    fn array_json(&self, found: &RescueArray) -> Value {
         let plan = &found.plan;
         let member = |index: usize| {
             let verdict = &plan.verdicts[index];
@@ -430,7 +430,7 @@ impl Story<'_> {
     }
 }
 
-pub(super) fn kind(found: &Found) -> String {
+pub(super) fn kind(found: &RescueArray) -> String {
     if let Some(moving) = &found.moving {
         let version = found.probed.iter().find_map(|member| member.probe.newest());
         let version = version.expect("a group has a sound superblock").version;
@@ -456,7 +456,7 @@ pub(super) fn kind(found: &Found) -> String {
 }
 
 /// A short description of an array that is served beside another.
-pub(super) fn short(found: &Found) -> String {
+pub(super) fn short(found: &RescueArray) -> String {
     let level = found.probed.iter().find_map(|member| member.probe.newest());
     let array = &level.expect("a group has a sound superblock").array;
     let degraded = found.plan.array.as_ref().is_ok_and(|array| array.degraded > 0);
@@ -464,7 +464,7 @@ pub(super) fn short(found: &Found) -> String {
     format!("{} of {} members{how}", level_word(array.level.name()), array.raid_slots)
 }
 
-fn slot(found: &Found, index: usize) -> Option<u16> {
+fn slot(found: &RescueArray, index: usize) -> Option<u16> {
     match found.probed[index].probe.newest()?.state.role {
         Role::Active(slot) => Some(slot),
         Role::Spare | Role::Faulty | Role::Journal => None,
@@ -472,7 +472,7 @@ fn slot(found: &Found, index: usize) -> Option<u16> {
 }
 
 /// A row for each member, and whether the array starts unaided.
-fn found_lines(found: &Found) -> Vec<String> {
+fn found_lines(found: &RescueArray) -> Vec<String> {
     let plan = &found.plan;
     let mut table = Table::new(&[
         ("member", Align::Left),
@@ -506,7 +506,7 @@ fn found_lines(found: &Found) -> Vec<String> {
     lines
 }
 
-fn lost_words(found: &Found) -> Option<String> {
+fn lost_words(found: &RescueArray) -> Option<String> {
     if found.contents.is_err() || found.lacks.iter().all(|bytes| *bytes == 0) {
         return None;
     }
@@ -531,7 +531,7 @@ fn lost_words(found: &Found) -> Option<String> {
     })
 }
 
-fn meaning(found: &Found) -> Vec<String> {
+fn meaning(found: &RescueArray) -> Vec<String> {
     let plan = &found.plan;
     let mut lines = Vec::new();
     for (index, label) in found.labels.iter().enumerate() {
@@ -633,7 +633,7 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn contents_lines(found: &Found) -> Vec<String> {
+fn contents_lines(found: &RescueArray) -> Vec<String> {
     let contents = match &found.contents {
         Ok(contents) => contents,
         Err(_) if !found.is_readable() => return Vec::new(),
@@ -701,7 +701,7 @@ fn outcome_json(outcome: &Outcome) -> Value {
     }
 }
 
-fn contents_json(found: &Found) -> Value {
+fn contents_json(found: &RescueArray) -> Value {
     let Ok(contents) = &found.contents else { return Value::Null };
     let volume = |volume: &Volume| {
         let number = volume.partition.as_ref().map(|partition| partition.number);

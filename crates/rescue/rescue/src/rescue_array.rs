@@ -16,7 +16,7 @@ use braid_runtime::{ClientRequest, Io, Volume};
 use braid_signatures::{Contents, look as look_at};
 
 use super::config::RescueConfig;
-use super::disk::Volume as OfContainer;
+use super::disk::ContainerVolume;
 use super::disks::{Disk, Disks, for_looking};
 use super::group::{Group, Named, groups};
 use super::overlay::{self, OfArray, OfMember};
@@ -35,7 +35,7 @@ use braid_discovery::replay::Place;
 /// Members for which the result without each is computed: a longer table is of no use to a reader.
 const VIEWS_MAX: usize = 32;
 
-pub(super) struct Found {
+pub(super) struct RescueArray {
     pub(super) group: Group,
     pub(super) labels: Vec<String>,
     /// Of the group's members, seen through their overlays.
@@ -60,16 +60,16 @@ pub(super) struct Found {
     /// The holes are so large that not all were tried.
     pub(super) lost_is_cut: bool,
     /// The array, open for reading until a server takes it; `None` if it cannot be read.
-    pub(super) reader: Option<Reader>,
+    pub(super) reader: Option<ArrayReader>,
     /// Lines on the logs that were replayed in memory.
     pub(super) replayed: Vec<String>,
     /// Its volume, if its metadata is not md's.
-    pub(super) volume: Option<OfContainer>,
+    pub(super) volume: Option<ContainerVolume>,
     /// The members belong to several arrays.
     pub(super) is_one_of_several: bool,
 }
 
-impl Named for Found {
+impl Named for RescueArray {
     fn name(&self) -> &str {
         &self.group.name
     }
@@ -79,9 +79,9 @@ pub(super) fn look(
     disks: &Disks,
     args: &RescueConfig,
     globals: &Globals,
-) -> Result<Vec<Found>, CliError> {
+) -> Result<Vec<RescueArray>, CliError> {
     let groups = groups(disks, args)?.into_iter();
-    let mut found: Vec<Found> =
+    let mut found: Vec<RescueArray> =
         groups.map(|group| one(disks, group, args, globals)).collect::<Result<_, _>>()?;
     if let Some(path) = args.backup_file.as_ref()
         && !found.is_empty()
@@ -103,7 +103,7 @@ fn one(
     group: Group,
     args: &RescueConfig,
     globals: &Globals,
-) -> Result<Found, CliError> {
+) -> Result<RescueArray, CliError> {
     let mut on_disks: Vec<ProbedMember> =
         group.members.iter().map(|index| disks.all[*index].probed.clone()).collect();
     if args.ignore_bad_blocks {
@@ -145,7 +145,7 @@ fn one(
     };
     let views = (0..probed.len()).map(view).collect();
     let volume = members().find_map(|disk| disk.volume.clone());
-    let mut found = Found {
+    let mut found = RescueArray {
         group,
         volume,
         labels,
@@ -173,11 +173,11 @@ fn one(
         match ready {
             Ok(ready) => {
                 found.replayed = ready.replayed.iter().flat_map(|it| it.lines()).collect();
-                match Reader::open(ready) {
+                match ArrayReader::open(ready) {
                     Ok((volume, array)) => {
                         let holes = |index| found.holes_of(disks, index);
                         (found.lost, found.lost_is_cut) = lost(&volume, &array, &holes);
-                        let reader = Reader::Array(volume);
+                        let reader = ArrayReader::Array(volume);
                         found.contents = Ok(reader.contents());
                         found.reader = Some(reader);
                     }
@@ -202,7 +202,7 @@ fn one_that_moves(
     (group, on_disks): (Group, Vec<ProbedMember>),
     args: &RescueConfig,
     globals: &Globals,
-) -> Result<Found, CliError> {
+) -> Result<RescueArray, CliError> {
     let members: Vec<&Disk> = group.members.iter().map(|index| &disks.all[*index]).collect();
     let labels: Vec<String> = members.iter().map(|disk| disk.label.clone()).collect();
     let known = known::of(&globals.state_dir, &on_disks);
@@ -226,7 +226,7 @@ fn one_that_moves(
     let folder = overlay::folder(args, &group.uuid, globals);
     let lacks = |disk: &&Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
     let lacks = members.iter().map(lacks).collect();
-    let mut found = Found {
+    let mut found = RescueArray {
         volume: None,
         lacks,
         lost: Vec::new(),
@@ -258,7 +258,7 @@ fn one_that_moves(
                     Some(overlay) => Arc::clone(overlay) as Arc<dyn Member>,
                     None => device,
                 };
-                let reader = Reader::Moving(shown);
+                let reader = ArrayReader::Moving(shown);
                 found.contents = Ok(reader.contents());
                 found.reader = Some(reader);
             }
@@ -269,7 +269,7 @@ fn one_that_moves(
     Ok(found)
 }
 
-impl Found {
+impl RescueArray {
     /// Opens the array read-only, over an overlay if one exists, with the plan's superblocks in
     /// memory.
     pub(super) fn ready(
@@ -344,13 +344,13 @@ fn sectors(superblock: &Superblock) -> Sectors {
     (superblock.device.super_offset_sectors..).zip(sectors.iter().copied()).collect()
 }
 
-pub(super) enum Reader {
+pub(super) enum ArrayReader {
     Array(Volume),
     /// In the middle of a reshape.
     Moving(Arc<dyn Member>),
 }
 
-impl Reader {
+impl ArrayReader {
     pub(super) fn open(ready: Ready) -> Result<(Volume, AssembledArray), String> {
         let options = braid_runtime::Options {
             read_only: true,

@@ -18,7 +18,7 @@ use super::group::one_of;
 use super::overlay::{self, OfMember, Wanted};
 use super::part_export::Part;
 use super::report;
-use super::rescue_array::{Found, Reader};
+use super::rescue_array::{ArrayReader, RescueArray};
 use super::reshape::{self, Care, Moving};
 use super::volumes::Volumes;
 use braid_console::Globals;
@@ -35,7 +35,7 @@ use braid_server::{Address, Device, Opened, Part as _, Rescued, ServerConfig, se
 pub(super) fn serve(
     args: &RescueConfig,
     disks: Disks,
-    (mut found, volumes): (Vec<Found>, Volumes),
+    (mut found, volumes): (Vec<RescueArray>, Volumes),
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let config = config(args)?;
@@ -53,11 +53,11 @@ pub(super) fn serve(
         found.iter_mut().filter(|one| args.read_only && one.moving.is_none() && one.is_readable())
     {
         let ready = one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?;
-        one.reader = Reader::open(ready).ok().map(|(volume, _)| Reader::Array(volume));
+        one.reader = ArrayReader::open(ready).ok().map(|(volume, _)| ArrayReader::Array(volume));
     }
     let volumes = volumes.served(&found, &order);
-    let mut all: Vec<Option<Found>> = found.into_iter().map(Some).collect();
-    let mut found: Vec<Found> = order.iter().filter_map(|index| all[*index].take()).collect();
+    let mut all: Vec<Option<RescueArray>> = found.into_iter().map(Some).collect();
+    let mut found: Vec<RescueArray> = order.iter().filter_map(|index| all[*index].take()).collect();
     let parts = parts(&found, &volumes);
     let is_moving: Vec<bool> = found.iter().map(|one| one.moving.is_some()).collect();
     // From here on only the servers read the arrays.
@@ -110,13 +110,16 @@ pub(super) fn serve(
 }
 
 /// The readable arrays, which are served, the largest first. The others are reported.
-fn order((found, disks): (&[Found], &Disks), args: &RescueConfig) -> Result<Vec<usize>, CliError> {
-    let refused = |one: &Found| {
+fn order(
+    (found, disks): (&[RescueArray], &Disks),
+    args: &RescueConfig,
+) -> Result<Vec<usize>, CliError> {
+    let refused = |one: &RescueArray| {
         let refused = one.plan.array.as_ref().err()?;
         Some(refusal::cli_error(refused, &one.plan.verdicts, &one.labels))
     };
     let names: BTreeSet<&str> = found.iter().map(|one| one.group.name.as_str()).collect();
-    let is_any_readable = found.iter().any(Found::is_readable);
+    let is_any_readable = found.iter().any(RescueArray::is_readable);
     if names.len() < found.len() || !is_any_readable {
         let one = one_of(found.iter().collect(), args, disks)?;
         return Err(refused(one).expect("one that can be read has its own name"));
@@ -124,7 +127,7 @@ fn order((found, disks): (&[Found], &Disks), args: &RescueConfig) -> Result<Vec<
     for one in found.iter().filter(|one| !one.is_readable()) {
         errln!("warning: {} cannot be read, and is not served", printable(&one.group.name));
     }
-    let size = |one: &Found| one.size_bytes().unwrap_or(0);
+    let size = |one: &RescueArray| one.size_bytes().unwrap_or(0);
     let mut order: Vec<usize> =
         (0..found.len()).filter(|index| found[*index].is_readable()).collect();
     order.sort_by_key(|index| (std::cmp::Reverse(size(&found[*index])), *index));
@@ -132,12 +135,12 @@ fn order((found, disks): (&[Found], &Disks), args: &RescueConfig) -> Result<Vec<
 }
 
 /// The number of `--accept-risk` is for one array; refuses several at risk.
-fn refuse_several_at_risk(args: &RescueConfig, found: &[Found]) -> Result<(), CliError> {
-    let risk = |one: &Found| match &one.moving {
+fn refuse_several_at_risk(args: &RescueConfig, found: &[RescueArray]) -> Result<(), CliError> {
+    let risk = |one: &RescueArray| match &one.moving {
         Some(moving) => moving.stripes_at_risk(),
         None => one.plan.stripes_at_risk(),
     };
-    let at_risk: Vec<&Found> =
+    let at_risk: Vec<&RescueArray> =
         found.iter().filter(|one| one.is_readable() && risk(one) > 0).collect();
     if args.read_only || at_risk.len() < 2 {
         return Ok(());
@@ -165,7 +168,7 @@ fn refuse_several_at_risk(args: &RescueConfig, found: &[Found]) -> Result<(), Cl
     Err(error)
 }
 
-fn can_be_written(args: &RescueConfig, found: &Found) -> Result<(), CliError> {
+fn can_be_written(args: &RescueConfig, found: &RescueArray) -> Result<(), CliError> {
     if let Some(moving) = &found.moving {
         let risk = moving.stripes_at_risk();
         let is_accepted = risk == 0 || args.accept_risk.is_some_and(|accepted| risk <= accepted);
@@ -182,7 +185,7 @@ fn can_be_written(args: &RescueConfig, found: &Found) -> Result<(), CliError> {
 fn moved(
     args: &RescueConfig,
     (disks, moving): (&Disks, &Moving),
-    found: &mut Found,
+    found: &mut RescueArray,
     globals: &Globals,
 ) -> Result<Device, CliError> {
     // Closes the overlay, which is opened again below.
@@ -212,7 +215,7 @@ fn moved(
 pub(super) fn over_overlay(
     args: &RescueConfig,
     disks: &Disks,
-    found: &mut Found,
+    found: &mut RescueArray,
     globals: &Globals,
 ) -> Result<Ready, CliError> {
     let probed = found.plan.members(&found.probed);
@@ -250,7 +253,7 @@ pub(super) fn over_overlay(
 
 /// Empties bad-block logs, and updates superblocks accordingly. It writes to the overlay, so that a
 /// commit can write it to members and an undo can take it back.
-fn empty_logs(found: &Found) -> Result<(), CliError> {
+fn empty_logs(found: &RescueArray) -> Result<(), CliError> {
     for (index, overlay) in found.overlays.iter().enumerate() {
         let Some(overlay) = overlay else { continue };
         let written = found.plan.superblocks.iter().find(|(of, _)| *of == index);
@@ -284,7 +287,7 @@ fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
 }
 
 /// The other arrays, partitions and volumes, each as an export.
-fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
+fn parts(found: &[RescueArray], volumes: &[Part]) -> Vec<Part> {
     let mut parts = Vec::new();
     for (index, one) in found.iter().enumerate() {
         let sectors = one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());

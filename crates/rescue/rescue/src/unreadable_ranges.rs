@@ -23,7 +23,7 @@ const LOOKED_BYTES_MAX: u64 = 64 << 20;
 
 /// The array sectors stored in these sectors of a slot's data, in pieces of at most a chunk. With
 /// `is_whole` all sectors of the same rows, so that parity counts, too.
-pub(super) fn behind(
+pub(super) fn array_sectors(
     geometry: &Geometry,
     slot: Slot,
     sectors: &Range<u64>,
@@ -101,7 +101,7 @@ pub(super) fn lost(
             is_cut |= length < hole.end - hole.start;
             left -= length;
             let looked = hole.start..hole.start + length;
-            tried.extend(behind(&array.geometry, Slot(number), &looked, false));
+            tried.extend(array_sectors(&array.geometry, Slot(number), &looked, false));
         }
     }
     let mut lost: Vec<Range<u64>> = Vec::new();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::config::RescueConfig;
 use super::content_words::{content_words, thing_json};
 use super::part_export::Part;
-use super::rescue_array::Found;
+use super::rescue_array::RescueArray;
 use super::volume_export::Places;
 use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
@@ -53,7 +53,7 @@ pub(super) struct Volumes {
 }
 
 impl Volumes {
-    pub(super) fn look(found: &[Found]) -> Self {
+    pub(super) fn look(found: &[RescueArray]) -> Self {
         let (mut places, mut physical_volumes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (array, one) in found.iter().enumerate() {
             let (Ok(contents), Some(reader)) = (&one.contents, &one.reader) else { continue };
@@ -118,7 +118,7 @@ impl Volumes {
     fn read_part(
         &self,
         group: &Group,
-        found: &[Found],
+        found: &[RescueArray],
         (part, offset, length): (usize, u64, usize),
     ) -> Option<Vec<u8>> {
         let place = self.places.get(group.parts.get(part)?.device?)?;
@@ -132,7 +132,7 @@ impl Volumes {
     fn map(
         &self,
         (group, volume): (&Group, &Logical),
-        found: &[Found],
+        found: &[RescueArray],
         wanted: &Range<u64>,
     ) -> Result<(Map, u64), String> {
         match &volume.shape {
@@ -153,7 +153,7 @@ impl Volumes {
         }
     }
 
-    fn volume(&self, (group, index): (usize, usize), found: &[Found]) -> Volume {
+    fn volume(&self, (group, index): (usize, usize), found: &[RescueArray]) -> Volume {
         let (of, logical) = (&self.groups[group], &self.groups[group].volumes[index]);
         let export = format!("{}-{}", of.name, logical.name);
         let first = self.map((of, logical), found, &(0..1));
@@ -170,7 +170,7 @@ impl Volumes {
     }
 
     /// A volume's content. A thin volume is mapped only for the ranges that are read.
-    fn contents(&self, (group, logical): (&Group, &Logical), found: &[Found]) -> Contents {
+    fn contents(&self, (group, logical): (&Group, &Logical), found: &[RescueArray]) -> Contents {
         let known: RefCell<Option<Map>> = RefCell::new(None);
         let mut read = |offset: u64, length: usize| {
             let end = offset.checked_add(length as u64)?;
@@ -212,7 +212,7 @@ impl Volumes {
     }
 
     /// Lines on one array: the volumes that lie on it.
-    pub(super) fn lines_of(&self, array: usize, found: &[Found]) -> Vec<String> {
+    pub(super) fn lines_of(&self, array: usize, found: &[RescueArray]) -> Vec<String> {
         let faults = self.faults.iter().filter(|(of, _)| *of == array);
         let faults = faults.map(|(_, why)| format!("of LVM: {why}"));
         let here = self.volumes.iter().filter(|volume| volume.arrays.contains(&array));
@@ -234,7 +234,7 @@ impl Volumes {
     }
 
     /// The closing list over all arrays; empty if one array's lines have it all.
-    pub(super) fn list(&self, args: &RescueConfig, found: &[Found]) -> Vec<String> {
+    pub(super) fn list(&self, args: &RescueConfig, found: &[RescueArray]) -> Vec<String> {
         if found.len() < 2 && self.volumes.is_empty() {
             return Vec::new();
         }
@@ -267,7 +267,7 @@ impl Volumes {
             table.row([&*volume.export, &size, &self.words(volume), &on.join(", ")]);
         }
         let mut lines: Vec<String> = table.render("").lines().map(ToOwned::to_owned).collect();
-        let is_any_readable = found.iter().any(Found::is_readable);
+        let is_any_readable = found.iter().any(RescueArray::is_readable);
         if is_any_readable {
             lines.push("Each is an export of its own, for reading:".to_owned());
             lines.push(format!("  {}", printable(&args.command("--serve --read-only"))));
@@ -276,7 +276,7 @@ impl Volumes {
     }
 
     /// Exports for these volumes, fully mapped. Arrays are numbered as served, by `order`.
-    pub(super) fn served(&self, found: &[Found], order: &[usize]) -> Vec<Part> {
+    pub(super) fn served(&self, found: &[RescueArray], order: &[usize]) -> Vec<Part> {
         let mut parts = Vec::new();
         for volume in &self.volumes {
             let (group, logical) = self.logical(volume);
@@ -315,7 +315,7 @@ impl Volumes {
         parts
     }
 
-    pub(super) fn to_json(&self, found: &[Found]) -> Value {
+    pub(super) fn to_json(&self, found: &[RescueArray]) -> Value {
         let one = |volume: &Volume| {
             let (group, logical) = self.logical(volume);
             let things = volume.contents.as_ref().ok();

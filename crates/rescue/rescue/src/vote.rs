@@ -17,7 +17,7 @@ use serde_json::json;
 use super::config::RescueConfig;
 use super::disks::Disks;
 use super::fill::Cleared;
-use super::rescue_array::Found;
+use super::rescue_array::RescueArray;
 use super::serve::over_overlay;
 use braid_console::Globals;
 use braid_console::error::code::Code;
@@ -44,7 +44,7 @@ struct Heard {
 
 pub(super) fn check(
     args: &RescueConfig,
-    (disks, mut found): (&Disks, Found),
+    (disks, mut found): (&Disks, RescueArray),
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     if let Ok(array) = &found.plan.array {
