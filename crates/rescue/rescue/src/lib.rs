@@ -115,7 +115,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         };
     }
     let mut found = rescue_array::look(&disks, args, globals)?;
-    let is_moving = found.iter().any(|one| one.moving.is_some());
+    let is_moving = found.iter().any(|one| one.reshape.is_some());
     if is_moving && (args.fill.is_some() || args.check || args.lost) {
         return Err(reshape::not_one_shape(args));
     }
@@ -163,7 +163,7 @@ fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Conta
 /// 0: readable without any fault; 3: readable; else the code of the refusal.
 fn exit(found: &[RescueArray]) -> Exit {
     let of_one = |one: &RescueArray| match &one.plan.array {
-        _ if one.moving.is_some() && one.is_readable() => Exit::Attention,
+        _ if one.reshape.is_some() && one.is_readable() => Exit::Attention,
         Ok(array) if array.degraded == 0 && !array.dirty && one.plan.refusal.is_none() => {
             Exit::Done
         }

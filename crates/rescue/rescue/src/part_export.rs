@@ -13,51 +13,51 @@ use std::sync::Arc;
 use braid_frontend_nbd::{ClientRequest, Completion, Export};
 use braid_nbd_proto::{BlockSizes, Extent};
 
-use super::volume_export::{Mapped, Places};
+use super::volume_export::{VolumeExport, VolumePlaces};
 
 /// A stretch of an array with its own content, or scattered bytes of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct PartExport {
     name: String,
-    lies: Lies,
+    source: PartSource,
     words: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Lies {
+enum PartSource {
     /// These bytes of this array; up to its end if no end is set.
     Stretch(usize, Range<u64>),
-    Mapped(Arc<Places>),
+    Volume(Arc<VolumePlaces>),
 }
 
-impl Part {
+impl PartExport {
     /// A part with this name: these bytes of the array with this number, and words on its content.
     pub(crate) fn new(name: String, (array, bytes): (usize, Range<u64>), words: String) -> Self {
-        Self { name, lies: Lies::Stretch(array, bytes), words }
+        Self { name, source: PartSource::Stretch(array, bytes), words }
     }
 
     /// The same for a scattered volume.
-    pub(crate) fn mapped(name: String, places: Places, words: String) -> Self {
-        Self { name, lies: Lies::Mapped(Arc::new(places)), words }
+    pub(crate) fn mapped(name: String, places: VolumePlaces, words: String) -> Self {
+        Self { name, source: PartSource::Volume(Arc::new(places)), words }
     }
 }
 
-impl braid_server::Part for Part {
+impl braid_server::Part for PartExport {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn offset_bytes(&self) -> Option<u64> {
-        match &self.lies {
-            Lies::Stretch(_, bytes) => Some(bytes.start),
-            Lies::Mapped(_) => None,
+        match &self.source {
+            PartSource::Stretch(_, bytes) => Some(bytes.start),
+            PartSource::Volume(_) => None,
         }
     }
 
     fn size_bytes(&self) -> u64 {
-        match &self.lies {
-            Lies::Stretch(_, bytes) => bytes.end - bytes.start,
-            Lies::Mapped(places) => places.size_bytes(),
+        match &self.source {
+            PartSource::Stretch(_, bytes) => bytes.end - bytes.start,
+            PartSource::Volume(places) => places.size_bytes(),
         }
     }
 
@@ -66,34 +66,34 @@ impl braid_server::Part for Part {
     }
 
     fn export(&self, arrays: &[Arc<dyn Export>]) -> Arc<dyn Export> {
-        match &self.lies {
-            Lies::Stretch(array, bytes) => {
+        match &self.source {
+            PartSource::Stretch(array, bytes) => {
                 let whole = Arc::clone(&arrays[*array]);
                 let (name, words) = (self.name.clone(), self.words.clone());
-                Arc::new(Stretch { name, words, bytes: bytes.clone(), whole })
+                Arc::new(StretchExport { name, words, bytes: bytes.clone(), whole })
             }
-            Lies::Mapped(places) => {
+            PartSource::Volume(places) => {
                 let (name, words) = (self.name.clone(), self.words.clone());
-                Arc::new(Mapped::new((name, words), Arc::clone(places), arrays.to_vec()))
+                Arc::new(VolumeExport::new((name, words), Arc::clone(places), arrays.to_vec()))
             }
         }
     }
 }
 
-struct Stretch {
+struct StretchExport {
     name: String,
     words: String,
     bytes: Range<u64>,
     whole: Arc<dyn Export>,
 }
 
-impl Stretch {
+impl StretchExport {
     fn at(&self, offset: u64) -> u64 {
         self.bytes.start + offset
     }
 }
 
-impl Export for Stretch {
+impl Export for StretchExport {
     fn name(&self) -> &str {
         &self.name
     }

@@ -315,7 +315,7 @@ impl Story<'_> {
             }
         };
         section("What was found", found_lines(found));
-        section("The reshape", found.moving.as_ref().map(reshape::lines).unwrap_or_default());
+        section("The reshape", found.reshape.as_ref().map(reshape::lines).unwrap_or_default());
         section("What it means", meaning(found));
         section("What is safe", self.safe(found));
         let mut stands = contents_lines(found);
@@ -404,7 +404,7 @@ impl Story<'_> {
             "kind": kind(found),
             "volume": found.volume.as_ref().map(containers::to_json),
             "as_it_stands": plan.refusal.as_ref().map(Refusal::code),
-            "reshape": found.moving.as_ref().map(reshape::json),
+            "reshape": found.reshape.as_ref().map(reshape::json),
             "readable": found.is_readable(),
             "error": refused,
             "size_bytes": found.size_bytes().filter(|_| found.is_readable()),
@@ -412,8 +412,8 @@ impl Story<'_> {
             "degraded_slots": array.map(|array| array.degraded),
             "journal_missing": array.map(|array| array.journal_fault.is_some()),
             "stripes_at_risk": found.is_readable().then(|| found.stripes_at_risk()),
-            "at_risk": match &found.moving {
-                Some(moving) => Some(moving.in_doubt().iter().map(bytes_json).collect()),
+            "at_risk": match &found.reshape {
+                Some(reshape) => Some(reshape.in_doubt().iter().map(bytes_json).collect()),
                 None => array.map(ranges),
             },
             "members": (0..found.labels.len()).map(member).collect::<Vec<_>>(),
@@ -431,10 +431,10 @@ impl Story<'_> {
 }
 
 pub(super) fn kind(found: &RescueArray) -> String {
-    if let Some(moving) = &found.moving {
+    if let Some(reshape) = &found.reshape {
         let version = found.probed.iter().find_map(|member| member.probe.newest());
         let version = version.expect("a group has a sound superblock").version;
-        return format!("{}, md {version} ({})", reshape::kind(moving), found.group.uuid);
+        return format!("{}, md {version} ({})", reshape::kind(reshape), found.group.uuid);
     }
     let superblock = found.probed.iter().find_map(|member| member.probe.newest());
     let superblock = superblock.expect("a group has a sound superblock");

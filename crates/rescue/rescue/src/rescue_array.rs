@@ -21,7 +21,7 @@ use super::disks::{Disk, Disks, for_looking};
 use super::group::{Group, Named, groups};
 use super::overlay::{self, OfArray, OfMember};
 use super::plan_options::{wanted, withholding};
-use super::reshape::{self, Care, Moving};
+use super::reshape::{self, RiskPolicy, UnfinishedReshape};
 use super::unreadable_ranges::lost;
 use braid_console::Globals;
 use braid_console::error::code::Code;
@@ -45,7 +45,7 @@ pub(super) struct RescueArray {
     pub(super) plan: Plan,
     /// The reshape, if one is unfinished. `probed` and `plan` are then those of one of the two
     /// shapes, and one overlay of the array replaces those of the members.
-    pub(super) moving: Option<Moving>,
+    pub(super) reshape: Option<UnfinishedReshape>,
     pub(super) array_overlay: Option<OfArray>,
     pub(super) options: Options,
     /// Members that the operator named.
@@ -85,7 +85,7 @@ pub(super) fn look(
         groups.map(|group| one(disks, group, args, globals)).collect::<Result<_, _>>()?;
     if let Some(path) = args.backup_file.as_ref()
         && !found.is_empty()
-        && found.iter().all(|one| one.moving.is_none())
+        && found.iter().all(|one| one.reshape.is_none())
     {
         let what = "nothing here is in the middle of a reshape, so no backup file is needed";
         let why = format!("{} was named", path.display());
@@ -153,7 +153,7 @@ fn one(
         overlays,
         folder,
         plan,
-        moving: None,
+        reshape: None,
         array_overlay: None,
         options,
         asked,
@@ -208,19 +208,19 @@ fn one_that_moves(
     let known = known::of(&globals.state_dir, &on_disks);
     let options = Options { choice: group.choice.clone(), known, ..Options::default() };
     let asked = asked_for(disks, &group, args);
-    let mut moving =
-        Moving::of(&on_disks, (&options, &asked)).expect("it was just found to be in one");
-    moving.take_backups(args, &members)?;
+    let mut reshape = UnfinishedReshape::of(&on_disks, (&options, &asked))
+        .expect("it was just found to be in one");
+    reshape.take_backups(args, &members)?;
     if !args.as_recorded {
-        moving.find_out((disks, &group.members), globals);
+        reshape.find_out((disks, &group.members), globals);
     }
-    let (probed, plan) = moving.told_by();
+    let (probed, plan) = reshape.told_by();
     let (probed, mut plan) = (probed.to_vec(), plan.clone());
-    let position_sectors = moving.reshaping.recorded_sectors;
+    let position_sectors = reshape.reshaping.recorded_sectors;
     plan.refusal.get_or_insert(Refusal::Reshaping { position_sectors });
     let view = |index: usize| {
         let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
-        (is_in && probed.len() <= VIEWS_MAX).then(|| moving.without((&options, &asked), index))
+        (is_in && probed.len() <= VIEWS_MAX).then(|| reshape.without((&options, &asked), index))
     };
     let views = (0..probed.len()).map(view).collect();
     let folder = overlay::folder(args, &group.uuid, globals);
@@ -238,7 +238,7 @@ fn one_that_moves(
         probed,
         folder,
         plan,
-        moving: None,
+        reshape: None,
         array_overlay: None,
         options,
         asked,
@@ -247,25 +247,25 @@ fn one_that_moves(
         replayed: Vec::new(),
         is_one_of_several: false,
     };
-    if moving.is_readable() {
+    if reshape.is_readable() {
         // Sectors at risk are read too, to recognise the content; the story says so.
-        let joined = moving.joined((disks, &found.group.members), Care::Read, globals);
+        let joined = reshape.joined((disks, &found.group.members), RiskPolicy::Read, globals);
         match joined {
             Ok(device) => {
-                let name = reshape::overlay_name(&moving, &members);
+                let name = reshape::overlay_name(&reshape, &members);
                 found.array_overlay = overlay::open_array(args, &found.folder, (&device, &name))?;
                 let shown: Arc<dyn Member> = match &found.array_overlay {
                     Some(overlay) => Arc::clone(overlay) as Arc<dyn Member>,
                     None => device,
                 };
-                let reader = ArrayReader::Moving(shown);
+                let reader = ArrayReader::Reshape(shown);
                 found.contents = Ok(reader.contents());
                 found.reader = Some(reader);
             }
             Err(error) => found.contents = Err(error.to_string()),
         }
     }
-    found.moving = Some(moving);
+    found.reshape = Some(reshape);
     Ok(found)
 }
 
@@ -289,19 +289,19 @@ impl RescueArray {
     }
 
     pub(super) fn stripes_at_risk(&self) -> u64 {
-        match &self.moving {
-            Some(moving) => moving.stripes_at_risk(),
+        match &self.reshape {
+            Some(reshape) => reshape.stripes_at_risk(),
             None => self.plan.stripes_at_risk(),
         }
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        self.moving.as_ref().map_or(self.plan.array.is_ok(), Moving::is_readable)
+        self.reshape.as_ref().map_or(self.plan.array.is_ok(), UnfinishedReshape::is_readable)
     }
 
     pub(super) fn size_bytes(&self) -> Option<u64> {
-        let sectors = match (&self.moving, &self.plan.array) {
-            (Some(moving), _) => Some(moving.reshaping.size_sectors),
+        let sectors = match (&self.reshape, &self.plan.array) {
+            (Some(reshape), _) => Some(reshape.reshaping.size_sectors),
             (None, array) => array.as_ref().ok().map(|array| array.geometry.capacity_sectors()),
         };
         sectors.map(|sectors| sectors.saturating_mul(512))
@@ -347,7 +347,7 @@ fn sectors(superblock: &Superblock) -> Sectors {
 pub(super) enum ArrayReader {
     Array(Volume),
     /// In the middle of a reshape.
-    Moving(Arc<dyn Member>),
+    Reshape(Arc<dyn Member>),
 }
 
 impl ArrayReader {
@@ -368,7 +368,7 @@ impl ArrayReader {
             return None;
         }
         match self {
-            Self::Moving(device) => reshape::read(device.as_ref(), offset, length),
+            Self::Reshape(device) => reshape::read(device.as_ref(), offset, length),
             Self::Array(volume) => {
                 let payload = Payload::zeroed(length);
                 let outcome = volume.call(ClientRequest::Read { offset, payload });
@@ -380,7 +380,7 @@ impl ArrayReader {
 
     pub(super) fn size_bytes(&self) -> u64 {
         match self {
-            Self::Moving(device) => reshape::array_bytes(device.as_ref()),
+            Self::Reshape(device) => reshape::array_bytes(device.as_ref()),
             Self::Array(volume) => volume.size_bytes(),
         }
     }

@@ -16,10 +16,10 @@ use super::damaged_superblocks::believing;
 use super::disks::{Disk, Disks};
 use super::group::one_of;
 use super::overlay::{self, OfMember, Wanted};
-use super::part_export::Part;
+use super::part_export::PartExport;
 use super::report;
 use super::rescue_array::{ArrayReader, RescueArray};
-use super::reshape::{self, Care, Moving};
+use super::reshape::{self, RiskPolicy, UnfinishedReshape};
 use super::volumes::Volumes;
 use braid_console::Globals;
 use braid_console::error::code::Code;
@@ -50,7 +50,7 @@ pub(super) fn serve(
     refuse_several_at_risk(args, &found)?;
     // The metadata of volumes is read as the array will be served: sectors at risk are errors.
     for one in
-        found.iter_mut().filter(|one| args.read_only && one.moving.is_none() && one.is_readable())
+        found.iter_mut().filter(|one| args.read_only && one.reshape.is_none() && one.is_readable())
     {
         let ready = one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?;
         one.reader = ArrayReader::open(ready).ok().map(|(volume, _)| ArrayReader::Array(volume));
@@ -59,7 +59,7 @@ pub(super) fn serve(
     let mut all: Vec<Option<RescueArray>> = found.into_iter().map(Some).collect();
     let mut found: Vec<RescueArray> = order.iter().filter_map(|index| all[*index].take()).collect();
     let parts = parts(&found, &volumes);
-    let is_moving: Vec<bool> = found.iter().map(|one| one.moving.is_some()).collect();
+    let is_moving: Vec<bool> = found.iter().map(|one| one.reshape.is_some()).collect();
     // From here on only the servers read the arrays.
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
@@ -71,8 +71,8 @@ pub(super) fn serve(
     let mut all = Vec::new();
     for one in &mut found {
         let array = |ready| Opened::Array(Box::new(ready));
-        let opened = match (args.read_only, one.moving.take()) {
-            (_, Some(moving)) => Opened::Device(moved(args, (&disks, &moving), one, globals)?),
+        let opened = match (args.read_only, one.reshape.take()) {
+            (_, Some(reshape)) => Opened::Device(moved(args, (&disks, &reshape), one, globals)?),
             (true, None) => {
                 array(one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?)
             }
@@ -136,8 +136,8 @@ fn order(
 
 /// The number of `--accept-risk` is for one array; refuses several at risk.
 fn refuse_several_at_risk(args: &RescueConfig, found: &[RescueArray]) -> Result<(), CliError> {
-    let risk = |one: &RescueArray| match &one.moving {
-        Some(moving) => moving.stripes_at_risk(),
+    let risk = |one: &RescueArray| match &one.reshape {
+        Some(reshape) => reshape.stripes_at_risk(),
         None => one.plan.stripes_at_risk(),
     };
     let at_risk: Vec<&RescueArray> =
@@ -169,8 +169,8 @@ fn refuse_several_at_risk(args: &RescueConfig, found: &[RescueArray]) -> Result<
 }
 
 fn can_be_written(args: &RescueConfig, found: &RescueArray) -> Result<(), CliError> {
-    if let Some(moving) = &found.moving {
-        let risk = moving.stripes_at_risk();
+    if let Some(reshape) = &found.reshape {
+        let risk = reshape.stripes_at_risk();
         let is_accepted = risk == 0 || args.accept_risk.is_some_and(|accepted| risk <= accepted);
         let refused = || report::risk_not_accepted(args, Code::DirtyDegraded, risk);
         return if is_accepted { Ok(()) } else { Err(refused()) };
@@ -184,27 +184,27 @@ fn can_be_written(args: &RescueConfig, found: &RescueArray) -> Result<(), CliErr
 /// An array in the middle of a reshape: read-only, or over an overlay of the array.
 fn moved(
     args: &RescueConfig,
-    (disks, moving): (&Disks, &Moving),
+    (disks, reshape): (&Disks, &UnfinishedReshape),
     found: &mut RescueArray,
     globals: &Globals,
 ) -> Result<Device, CliError> {
     // Closes the overlay, which is opened again below.
     found.array_overlay = None;
-    let care = if args.read_only { Care::Withhold } else { Care::Read };
-    let joined = moving.joined((disks, &found.group.members), care, globals)?;
+    let risk_policy = if args.read_only { RiskPolicy::Withhold } else { RiskPolicy::Read };
+    let joined = reshape.joined((disks, &found.group.members), risk_policy, globals)?;
     let device: Arc<dyn Member> = if args.read_only {
         joined
     } else {
         let members = found.group.members.iter();
         let members: Vec<&Disk> = members.map(|index| &disks.all[*index]).collect();
-        let name = reshape::overlay_name(moving, &members);
+        let name = reshape::overlay_name(reshape, &members);
         overlay::make_array(args, &found.folder, (&joined, &name))?
     };
-    let (uuid, logical_block_bytes) = moving.identity();
+    let (uuid, logical_block_bytes) = reshape.identity();
     Ok(Device {
         name: found.group.name.clone(),
         uuid,
-        kind: reshape::level(moving),
+        kind: reshape::level(reshape),
         device: reshape::within_margins(device),
         read_only: args.read_only,
         logical_block_bytes,
@@ -287,19 +287,19 @@ fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
 }
 
 /// The other arrays, partitions and volumes, each as an export.
-fn parts(found: &[RescueArray], volumes: &[Part]) -> Vec<Part> {
+fn parts(found: &[RescueArray], volumes: &[PartExport]) -> Vec<PartExport> {
     let mut parts = Vec::new();
     for (index, one) in found.iter().enumerate() {
         let sectors = one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());
         if index > 0 {
             let bytes = 0..sectors * SECTOR_BYTES;
-            parts.push(Part::new(one.group.name.clone(), (index, bytes), report::short(one)));
+            parts.push(PartExport::new(one.group.name.clone(), (index, bytes), report::short(one)));
         }
         let Ok(contents) = &one.contents else { continue };
         parts.extend(contents.volumes.iter().filter_map(|volume| {
             let number = volume.partition.as_ref()?.number;
             let name = format!("{}-p{number}", one.group.name);
-            Some(Part::new(name, (index, volume.bytes.clone()), content_words(volume)))
+            Some(PartExport::new(name, (index, volume.bytes.clone()), content_words(volume)))
         }));
     }
     // A second export of the same name is not served.

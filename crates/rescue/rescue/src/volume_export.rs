@@ -22,7 +22,7 @@ use braid_lvm::{Map, Spot};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct VolumePlaces {
     pub(crate) map: Map,
     /// For each part of its group the array and the bytes there, if present.
     pub(crate) parts: Vec<Option<(usize, Range<u64>)>>,
@@ -31,13 +31,13 @@ pub(crate) struct Places {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum BytePlace {
     Array(usize, u64),
     Zero,
     Lost,
 }
 
-impl Places {
+impl VolumePlaces {
     pub(crate) fn size_bytes(&self) -> u64 {
         self.map.size_bytes()
     }
@@ -50,28 +50,28 @@ impl Places {
     }
 
     /// The run at an offset, at most `most` bytes long.
-    fn run(&self, offset: u64, most: u64) -> (At, u64) {
-        let Some((spot, length)) = self.map.at(offset) else { return (At::Lost, most) };
+    fn run(&self, offset: u64, most: u64) -> (BytePlace, u64) {
+        let Some((spot, length)) = self.map.at(offset) else { return (BytePlace::Lost, most) };
         let length = length.min(most);
         match spot {
-            Spot::Zero => (At::Zero, length),
-            Spot::Lost => (At::Lost, length),
+            Spot::Zero => (BytePlace::Zero, length),
+            Spot::Lost => (BytePlace::Lost, length),
             Spot::On { part, offset_bytes } => {
                 let Some(Some((array, bytes))) = self.parts.get(part) else {
-                    return (At::Lost, length);
+                    return (BytePlace::Lost, length);
                 };
                 // A part may be shorter than its group says.
                 let room = (bytes.end - bytes.start).saturating_sub(offset_bytes);
                 match room {
-                    0 => (At::Lost, length),
-                    _ => (At::Array(*array, bytes.start + offset_bytes), length.min(room)),
+                    0 => (BytePlace::Lost, length),
+                    _ => (BytePlace::Array(*array, bytes.start + offset_bytes), length.min(room)),
                 }
             }
         }
     }
 
     /// The runs of a stretch: start in the stretch, place, and length.
-    fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, At, u64)> {
+    fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, BytePlace, u64)> {
         let mut done = 0;
         std::iter::from_fn(move || {
             let left = length.checked_sub(done).filter(|left| *left > 0)?;
@@ -83,18 +83,18 @@ impl Places {
     }
 }
 
-pub(super) struct Mapped {
+pub(super) struct VolumeExport {
     name: String,
     words: String,
-    places: Arc<Places>,
+    places: Arc<VolumePlaces>,
     arrays: Vec<Arc<dyn Export>>,
     block_sizes: BlockSizes,
 }
 
-impl Mapped {
+impl VolumeExport {
     pub(super) fn new(
         (name, words): (String, String),
-        places: Arc<Places>,
+        places: Arc<VolumePlaces>,
         arrays: Vec<Arc<dyn Export>>,
     ) -> Self {
         let sizes = places.arrays().filter_map(|array| Some(arrays.get(array)?.block_sizes()));
@@ -112,71 +112,75 @@ impl Mapped {
     fn each(
         &self,
         (offset, length): (u64, u64),
-        joined: &Arc<Joined>,
+        split: &Arc<SplitRequest>,
         mut ask: impl FnMut(u64, u64, u64) -> Result<ClientRequest, RequestError>,
     ) {
         for (begins, at, run) in self.places.runs(offset, length) {
             let asked = match at {
-                At::Array(array, there) => {
+                BytePlace::Array(array, there) => {
                     ask(there, begins, run).map(|operation| (array, operation))
                 }
-                At::Zero | At::Lost => Err(RequestError::Io("a part of the volume is not here")),
+                BytePlace::Zero | BytePlace::Lost => {
+                    Err(RequestError::Io("a part of the volume is not here"))
+                }
             };
             match asked {
                 Ok((array, operation)) => {
-                    self.arrays[array].submit(operation, joined.piece(begins));
+                    self.arrays[array].submit(operation, split.piece(begins));
                 }
-                Err(error) => joined.fails(error),
+                Err(error) => split.fails(error),
             }
         }
-        joined.ended();
+        split.ended();
     }
 
     fn read(&self, offset: u64, mut payload: Payload, completion: Completion) {
         let length = payload.len() as u64;
-        if let (At::Array(array, there), run) = self.places.run(offset, length)
+        if let (BytePlace::Array(array, there), run) = self.places.run(offset, length)
             && run == length
         {
             return self.arrays[array]
                 .submit(ClientRequest::Read { offset: there, payload }, completion);
         }
         for (begins, at, run) in self.places.runs(offset, length) {
-            if at == At::Zero {
+            if at == BytePlace::Zero {
                 let range = usize::try_from(begins).expect("in the payload")
                     ..usize::try_from(begins + run).expect("in the payload");
                 payload[range].fill(0);
             }
         }
-        let joined = Joined::new(completion, Some(payload));
+        let split = SplitRequest::new(completion, Some(payload));
         for (begins, at, run) in self.places.runs(offset, length) {
             match at {
-                At::Zero => {}
-                At::Lost => joined.fails(RequestError::Io("a part of the volume is not here")),
-                At::Array(array, there) => {
+                BytePlace::Zero => {}
+                BytePlace::Lost => {
+                    split.fails(RequestError::Io("a part of the volume is not here"))
+                }
+                BytePlace::Array(array, there) => {
                     let bytes = usize::try_from(run).expect("in the payload");
                     match Payload::try_for_overwriting(bytes) {
                         Ok(payload) => {
                             let operation = ClientRequest::Read { offset: there, payload };
-                            self.arrays[array].submit(operation, joined.piece(begins));
+                            self.arrays[array].submit(operation, split.piece(begins));
                         }
-                        Err(_) => joined.fails(RequestError::NoMemory),
+                        Err(_) => split.fails(RequestError::NoMemory),
                     }
                 }
             }
         }
-        joined.ended();
+        split.ended();
     }
 
     fn write(&self, offset: u64, payload: Payload, durable: bool, completion: Completion) {
         let length = payload.len() as u64;
-        if let (At::Array(array, there), run) = self.places.run(offset, length)
+        if let (BytePlace::Array(array, there), run) = self.places.run(offset, length)
             && run == length
         {
             let operation = ClientRequest::Write { offset: there, payload, durable };
             return self.arrays[array].submit(operation, completion);
         }
-        let joined = Joined::new(completion, None);
-        self.each((offset, length), &joined, |there, begins, run| {
+        let split = SplitRequest::new(completion, None);
+        self.each((offset, length), &split, |there, begins, run| {
             let begins = usize::try_from(begins).expect("in the payload");
             let bytes = usize::try_from(run).expect("in the payload");
             let mut piece =
@@ -188,22 +192,22 @@ impl Mapped {
 }
 
 /// A request that was split: the last part to complete answers.
-struct Joined(Mutex<State>);
+struct SplitRequest(Mutex<SplitState>);
 
-struct State {
+struct SplitState {
     left: usize,
     status: Result<(), RequestError>,
     payload: Option<Payload>,
     completion: Option<Completion>,
 }
 
-impl Joined {
+impl SplitRequest {
     fn new(completion: Completion, payload: Option<Payload>) -> Arc<Self> {
         let completion = Some(completion);
-        Arc::new(Self(Mutex::new(State { left: 1, status: Ok(()), payload, completion })))
+        Arc::new(Self(Mutex::new(SplitState { left: 1, status: Ok(()), payload, completion })))
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, SplitState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -215,10 +219,10 @@ impl Joined {
     /// The completion of one part, whose bytes begin at `begins`.
     fn piece(self: &Arc<Self>, begins: u64) -> Completion {
         self.state().left += 1;
-        let joined = Arc::clone(self);
+        let split = Arc::clone(self);
         Completion::from_fn(move |outcome| {
             let begins = usize::try_from(begins).expect("in the request");
-            let mut state = joined.state();
+            let mut state = split.state();
             match (&outcome.result, &outcome.payload, &mut state.payload) {
                 (Err(error), ..) => state.status = state.status.and(Err(*error)),
                 (Ok(()), Some(piece), Some(whole)) => {
@@ -227,7 +231,7 @@ impl Joined {
                 _ => {}
             }
             drop(state);
-            joined.ended();
+            split.ended();
         })
     }
 
@@ -243,7 +247,7 @@ impl Joined {
     }
 }
 
-impl Export for Mapped {
+impl Export for VolumeExport {
     fn name(&self) -> &str {
         &self.name
     }
@@ -272,8 +276,8 @@ impl Export for Mapped {
 
     fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         self.places.runs(offset, length).all(|(_, at, run)| match at {
-            At::Array(array, there) => self.arrays[array].zeroes_fast(there, run),
-            At::Zero | At::Lost => false,
+            BytePlace::Array(array, there) => self.arrays[array].zeroes_fast(there, run),
+            BytePlace::Zero | BytePlace::Lost => false,
         })
     }
 
@@ -284,15 +288,15 @@ impl Export for Mapped {
                 self.write(offset, payload, durable, completion);
             }
             ClientRequest::Flush => {
-                let joined = Joined::new(completion, None);
+                let split = SplitRequest::new(completion, None);
                 for array in self.own() {
-                    array.submit(ClientRequest::Flush, joined.piece(0));
+                    array.submit(ClientRequest::Flush, split.piece(0));
                 }
-                joined.ended();
+                split.ended();
             }
             ClientRequest::Trim { offset, length, durable } => {
-                let joined = Joined::new(completion, None);
-                self.each((offset, length), &joined, |offset, _, length| {
+                let split = SplitRequest::new(completion, None);
+                self.each((offset, length), &split, |offset, _, length| {
                     Ok(ClientRequest::Trim { offset, length, durable })
                 });
             }
@@ -302,8 +306,8 @@ impl Export for Mapped {
                     let status = Err(RequestError::NotFast);
                     return completion.complete(Outcome { result: status, payload: None });
                 }
-                let joined = Joined::new(completion, None);
-                self.each((offset, length), &joined, |offset, _, length| {
+                let split = SplitRequest::new(completion, None);
+                self.each((offset, length), &split, |offset, _, length| {
                     Ok(ClientRequest::WriteZeroes {
                         offset,
                         length,
@@ -322,11 +326,11 @@ impl Export for Mapped {
         for (_, at, run) in self.places.runs(offset, length) {
             let room = extents_max - found.len();
             let of_run = match at {
-                At::Array(array, there) => self.arrays[array].block_status(there, run, room),
-                At::Zero => {
+                BytePlace::Array(array, there) => self.arrays[array].block_status(there, run, room),
+                BytePlace::Zero => {
                     vec![Extent { length_bytes: run, flags: wire::STATE_HOLE | wire::STATE_ZERO }]
                 }
-                At::Lost => vec![Extent { length_bytes: run, flags: 0 }],
+                BytePlace::Lost => vec![Extent { length_bytes: run, flags: 0 }],
             };
             // The last one may be longer than the run.
             let mut left = run;

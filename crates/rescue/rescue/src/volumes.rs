@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::content_words::{content_words, thing_json};
-use super::part_export::Part;
+use super::part_export::PartExport;
 use super::rescue_array::RescueArray;
-use super::volume_export::Places;
+use super::volume_export::VolumePlaces;
 use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
@@ -276,7 +276,7 @@ impl Volumes {
     }
 
     /// Exports for these volumes, fully mapped. Arrays are numbered as served, by `order`.
-    pub(super) fn served(&self, found: &[RescueArray], order: &[usize]) -> Vec<Part> {
+    pub(super) fn served(&self, found: &[RescueArray], order: &[usize]) -> Vec<PartExport> {
         let mut parts = Vec::new();
         for volume in &self.volumes {
             let (group, logical) = self.logical(volume);
@@ -309,8 +309,8 @@ impl Volumes {
             };
             let is_read_only = logical.is_read_only;
             let places =
-                Places { map, parts: group.parts.iter().map(place).collect(), is_read_only };
-            parts.push(Part::mapped(volume.export.clone(), places, self.words(volume)));
+                VolumePlaces { map, parts: group.parts.iter().map(place).collect(), is_read_only };
+            parts.push(PartExport::mapped(volume.export.clone(), places, self.words(volume)));
         }
         parts
     }

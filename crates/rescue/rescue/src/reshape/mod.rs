@@ -2,7 +2,7 @@
 //! source of each stretch.
 //!
 //! ```text
-//!   braid_assembly::reshape ─▶ plan(before), plan(after) ─▶ stretches ─▶ Joined, one device ─▶ its content, and serving
+//!   braid_assembly::reshape ─▶ plan(before), plan(after) ─▶ stretches ─▶ ReshapeDevice, one device ─▶ its content, and serving
 //!                    backup (file of mdadm's, or on an added member) ──────▲
 //! ```
 //!
@@ -57,7 +57,7 @@ use braid_discovery::ready::decided;
 use braid_discovery::replay::Place;
 use progress::progress;
 pub(super) use report::{json, kind, level, lines};
-use reshape_device::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
+use reshape_device::{BackupPlace, ReshapeDevice, SECTOR_BYTES, Source, Stretch};
 
 /// How much older or newer than the superblocks a backup may be, as in mdadm, which writes the two
 /// at different times.
@@ -79,7 +79,7 @@ struct Backup {
     says: ReshapeBackup,
 }
 
-pub(super) struct Moving {
+pub(super) struct UnfinishedReshape {
     pub(super) reshaping: Reshaping,
     sides: [Side; 2],
     options: Options,
@@ -92,7 +92,7 @@ pub(super) struct Moving {
     pub(super) at_risk: Vec<Range<u64>>,
 }
 
-impl Moving {
+impl UnfinishedReshape {
     /// The reshape of the array of these members; `None` if there is none, or none that md can do.
     pub(super) fn of(
         members: &[ProbedMember],
@@ -231,7 +231,7 @@ impl Moving {
         if is_known || !is_readable || is_any_believed {
             return;
         }
-        let open = |side: &Side| self.volume(side, (disks, members), Care::Read, globals);
+        let open = |side: &Side| self.volume(side, (disks, members), RiskPolicy::Read, globals);
         let [Ok(before), Ok(after)] = self.sides.each_ref().map(open) else { return };
         let Some(progress) = progress(&self.reshaping, before, after) else { return };
         self.reshaping.got_to(&progress.between, progress.likely);
@@ -439,31 +439,31 @@ fn unfit(args: &RescueConfig, path: &Path, why: &str) -> CliError {
 
 /// How sectors at risk are read in the middle of a reshape.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Care {
+pub(super) enum RiskPolicy {
     /// They are read as they are.
     Read,
     /// They are an I/O error.
     Withhold,
 }
 
-impl Moving {
+impl UnfinishedReshape {
     /// The array as one device; `members` are the group's, among all disks.
     pub(super) fn joined(
         &self,
         (disks, members): (&Disks, &[usize]),
-        care: Care,
+        risk_policy: RiskPolicy,
         globals: &Globals,
     ) -> Result<Arc<dyn Member>, CliError> {
-        let stretches = self.stretches(care == Care::Withhold);
+        let stretches = self.stretches(risk_policy == RiskPolicy::Withhold);
         let open = |side: ReshapeSide| {
             let is_read =
                 |stretch: &Stretch| matches!(stretch.source, Source::Side(of) if of == side);
             let one = self.sides.iter().find(|one| one.side == side).expect("both are");
             let is_needed = stretches.iter().any(is_read);
-            is_needed.then(|| self.volume(one, (disks, members), care, globals)).transpose()
+            is_needed.then(|| self.volume(one, (disks, members), risk_policy, globals)).transpose()
         };
         let volumes = (open(ReshapeSide::Before)?, open(ReshapeSide::After)?);
-        Ok(Arc::new(Joined::new(stretches, volumes)))
+        Ok(Arc::new(ReshapeDevice::new(stretches, volumes)))
     }
 
     /// The array's UUID, and the smallest block that its content writes, if known.
@@ -477,7 +477,7 @@ impl Moving {
         &self,
         side: &Side,
         (disks, members): (&Disks, &[usize]),
-        care: Care,
+        risk_policy: RiskPolicy,
         globals: &Globals,
     ) -> Result<Volume, CliError> {
         let devices = members.iter().map(|index| {
@@ -485,12 +485,12 @@ impl Moving {
             Box::new(device) as Box<dyn Member>
         });
         let probed = side.plan.members(&side.probed);
-        let accept_risk = (care == Care::Read).then_some(u64::MAX);
+        let accept_risk = (risk_policy == RiskPolicy::Read).then_some(u64::MAX);
         let options = wanted(&side.plan, &self.options, (true, accept_risk));
         let ready = decided((devices.collect(), &probed), None, &options, &globals.state_dir)?;
-        let ready = match care {
-            Care::Read => ready,
-            Care::Withhold => withholding(&side.plan, ready),
+        let ready = match risk_policy {
+            RiskPolicy::Read => ready,
+            RiskPolicy::Withhold => withholding(&side.plan, ready),
         };
         let ready = ready.settled(Place::Memory)?;
         let options = braid_runtime::Options {
@@ -523,8 +523,8 @@ pub(super) fn within_margins(device: Arc<dyn Member>) -> Arc<dyn Member> {
 }
 
 /// The device that an overlay of the array lies over, and the overlay's name and mark.
-pub(super) fn overlay_name(moving: &Moving, members: &[&Disk]) -> (String, u64) {
-    let mark = moving.mark(members);
+pub(super) fn overlay_name(reshape: &UnfinishedReshape, members: &[&Disk]) -> (String, u64) {
+    let mark = reshape.mark(members);
     (format!("array-{mark:016x}"), mark)
 }
 

@@ -15,13 +15,13 @@ use super::reshape_device::{SECTOR_BYTES, read};
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
 /// The array read in one shape. A failed read is not repeated: disks take seconds to fail.
-struct Reading {
+struct ShapeReading {
     volume: Volume,
     sectors: u64,
     failed: RefCell<BTreeSet<(u64, usize)>>,
 }
 
-impl Platter for Reading {
+impl Platter for ShapeReading {
     fn sectors(&self) -> u64 {
         self.sectors
     }
@@ -42,7 +42,7 @@ impl Platter for Reading {
 /// How far md got, if the content shows it. Both volumes cover the whole array.
 pub(super) fn progress(reshaping: &Reshaping, before: Volume, after: Volume) -> Option<Boundary> {
     let sectors = reshaping.size_sectors;
-    let reading = |volume| Reading { volume, sectors, failed: RefCell::default() };
+    let reading = |volume| ShapeReading { volume, sectors, failed: RefCell::default() };
     let (before, after) = (reading(before), reading(after));
     let readings: (&dyn Platter, &dyn Platter) = match reshaping.backwards {
         false => (&after, &before),

@@ -6,7 +6,7 @@ use braid_assembly::reshape::Reshaping;
 use braid_geometry::{Level, Shape, layout_name};
 use serde_json::{Value, json};
 
-use super::{Moving, SECTOR_BYTES};
+use super::{SECTOR_BYTES, UnfinishedReshape};
 use braid_console::output::size::format_size;
 use braid_discovery::status::words::level_word;
 
@@ -26,8 +26,8 @@ fn members(reshaping: &Reshaping, shape: &Shape) -> String {
 }
 
 /// The old and the new shape, in short.
-pub(crate) fn kind(moving: &Moving) -> String {
-    let reshaping = &moving.reshaping;
+pub(crate) fn kind(reshape: &UnfinishedReshape) -> String {
+    let reshaping = &reshape.reshaping;
     let size = format_size(reshaping.size_sectors.saturating_mul(SECTOR_BYTES));
     let [before, after] =
         [&reshaping.before, &reshaping.after].map(|shape| members(reshaping, shape));
@@ -37,17 +37,17 @@ pub(crate) fn kind(moving: &Moving) -> String {
     }
 }
 
-pub(crate) fn level(moving: &Moving) -> String {
-    let (before, after) = (moving.reshaping.before.level, moving.reshaping.after.level);
+pub(crate) fn level(reshape: &UnfinishedReshape) -> String {
+    let (before, after) = (reshape.reshaping.before.level, reshape.reshaping.after.level);
     match before == after {
-        true if moving.reshaping.is_striping() => format!("{} in a reshape", Level::Raid0),
+        true if reshape.reshaping.is_striping() => format!("{} in a reshape", Level::Raid0),
         true => format!("{after} in a reshape"),
         false => format!("{before} becoming {after}"),
     }
 }
 
-fn changes(moving: &Moving) -> Vec<String> {
-    let (before, after) = (&moving.reshaping.before, &moving.reshaping.after);
+fn changes(reshape: &UnfinishedReshape) -> Vec<String> {
+    let (before, after) = (&reshape.reshaping.before, &reshape.reshaping.after);
     let layout = |shape: &Shape| {
         let number = || format!("layout {}", shape.layout);
         layout_name(shape.level, shape.layout).unwrap_or_else(number)
@@ -61,22 +61,22 @@ fn changes(moving: &Moving) -> Vec<String> {
     };
     let level = |shape: &Shape| level_word(shape.level.name());
     change("the level", level(before), level(after));
-    let parity = u16::from(moving.reshaping.is_striping());
+    let parity = u16::from(reshape.reshaping.is_striping());
     let slots = |shape: &Shape| shape.slots.saturating_sub(parity).to_string();
     change("members", slots(before), slots(after));
     if after.level != Level::Raid4 {
         change("the layout", layout(before), layout(after));
     }
     change("the chunk", chunk(before), chunk(after));
-    if moving.reshaping.moves_data {
+    if reshape.reshaping.moves_data {
         changes.push("where members have their data".to_owned());
     }
     changes
 }
 
-pub(crate) fn lines(moving: &Moving) -> Vec<String> {
-    let reshaping = &moving.reshaping;
-    let mut lines = vec![format!("What changes: {}.", changes(moving).join(", "))];
+pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
+    let reshaping = &reshape.reshaping;
+    let mut lines = vec![format!("What changes: {}.", changes(reshape).join(", "))];
     if reshaping.is_striping() {
         lines.push(
             "md has it be a RAID-4 without parity meanwhile, and so do its superblocks.".to_owned(),
@@ -89,7 +89,7 @@ pub(crate) fn lines(moving: &Moving) -> Vec<String> {
     };
     let (position, end) = (reshaping.position_sectors, reshaping.size_sectors);
     let percent = format!("{}.{:02} %", done / 100, done % 100);
-    lines.push(match &moving.progress {
+    lines.push(match &reshape.progress {
         None => format!("It runs {way}, and is at sector {position} of {end}: {percent} are done."),
         Some(progress) => {
             let (recorded, between) = (reshaping.recorded_sectors, &progress.between);
@@ -119,8 +119,8 @@ pub(crate) fn lines(moving: &Moving) -> Vec<String> {
             "What lies {after} is in the new shape, what lies {before} in the old one, and each is read where it is."
         ),
     });
-    for backup in &moving.backups {
-        let parts = backup.says.parts.iter().filter_map(|part| moving.read_from(part));
+    for backup in &reshape.backups {
+        let parts = backup.says.parts.iter().filter_map(|part| reshape.read_from(part));
         let parts: Vec<String> = parts.map(|(range, _)| place(&range)).collect();
         lines.push(match parts.is_empty() {
             true => format!("{} has nothing that is needed.", backup.label),
@@ -132,15 +132,15 @@ pub(crate) fn lines(moving: &Moving) -> Vec<String> {
             }
         });
     }
-    lines.extend(moving.left_aside.iter().map(|why| format!("Not used: {why}.")));
-    let apart = moving.progress.as_ref().map_or(0, |progress| progress.apart.len());
+    lines.extend(reshape.left_aside.iter().map(|why| format!("Not used: {why}.")));
+    let apart = reshape.progress.as_ref().map_or(0, |progress| progress.apart.len());
     if apart > 0 {
         lines.push(format!(
             "{apart} places elsewhere are in the other shape: a disk may have lost what was in its cache. What is around them is at risk, too."
         ));
     }
-    for range in &moving.at_risk {
-        let why = match moving.progress {
+    for range in &reshape.at_risk {
+        let why = match reshape.progress {
             None => {
                 "The new shape begins where the old one still is, so this may have been written over in part, and is right if md had not \
                  begun there."
@@ -151,19 +151,19 @@ pub(crate) fn lines(moving: &Moving) -> Vec<String> {
         };
         lines.push(format!("At risk: {}. {why}", place(range)));
     }
-    if moving.at_risk.is_empty() {
-        let why = match moving.backups.is_empty() {
+    if reshape.at_risk.is_empty() {
+        let why = match reshape.backups.is_empty() {
             true => "md does not write over what it still needs",
             false => "what md may have written over is in the backup",
         };
         lines.push(format!("Nothing is lost by where it stopped: {why}."));
-    } else if moving.backups.is_empty() && moving.left_aside.is_empty() {
+    } else if reshape.backups.is_empty() && reshape.left_aside.is_empty() {
         lines.push(
             "mdadm copied that into a file if it was given one (`--grow --backup-file`): name it (--backup-file FILE)."
                 .to_owned(),
         );
     }
-    for (range, refused) in moving.refusals() {
+    for (range, refused) in reshape.refusals() {
         lines.push(format!("{} cannot be read: {refused}.", place(&range)));
     }
     lines
@@ -176,8 +176,8 @@ fn bytes(sectors: &Range<u64>) -> Value {
     })
 }
 
-pub(crate) fn json(moving: &Moving) -> Value {
-    let reshaping = &moving.reshaping;
+pub(crate) fn json(reshape: &UnfinishedReshape) -> Value {
+    let reshaping = &reshape.reshaping;
     let shape = |shape: &Shape| {
         json!({
             "level": shape.level.name(),
@@ -187,11 +187,11 @@ pub(crate) fn json(moving: &Moving) -> Value {
         })
     };
     let of_backup = |backup: &super::Backup| {
-        let parts = backup.says.parts.iter().filter_map(|part| moving.read_from(part));
+        let parts = backup.says.parts.iter().filter_map(|part| reshape.read_from(part));
         let parts: Vec<Value> = parts.map(|(range, _)| bytes(&range)).collect();
         json!({ "file": backup.label, "read": parts })
     };
-    let unreadable = moving
+    let unreadable = reshape
         .refusals()
         .into_iter()
         .map(|(range, refused)| json!({ "bytes": bytes(&range), "code": refused.code() }));
@@ -199,7 +199,7 @@ pub(crate) fn json(moving: &Moving) -> Value {
         "before": shape(&reshaping.before),
         "after": shape(&reshaping.after),
         "position_bytes": reshaping.recorded_sectors * SECTOR_BYTES,
-        "got_to": moving.progress.as_ref().map(|progress| json!({
+        "got_to": reshape.progress.as_ref().map(|progress| json!({
             "between": bytes(&progress.between),
             "likely_bytes": reshaping.position_sectors * SECTOR_BYTES,
             "places": progress.places,
@@ -208,9 +208,9 @@ pub(crate) fn json(moving: &Moving) -> Value {
         "backwards": reshaping.backwards,
         "moves_data": reshaping.moves_data,
         "done_percent": reshaping.done_basis_points() as f64 / 100.0,
-        "at_risk": moving.at_risk.iter().map(bytes).collect::<Vec<_>>(),
-        "backups": moving.backups.iter().map(of_backup).collect::<Vec<_>>(),
-        "backups_left_aside": moving.left_aside,
+        "at_risk": reshape.at_risk.iter().map(bytes).collect::<Vec<_>>(),
+        "backups": reshape.backups.iter().map(of_backup).collect::<Vec<_>>(),
+        "backups_left_aside": reshape.left_aside,
         "unreadable": unreadable.collect::<Vec<_>>(),
     })
 }

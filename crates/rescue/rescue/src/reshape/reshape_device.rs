@@ -58,7 +58,7 @@ pub(super) struct Stretch {
     pub(super) source: Source,
 }
 
-pub(super) struct Joined {
+pub(super) struct ReshapeDevice {
     size_sectors: u64,
     /// In order, without gaps.
     stretches: Vec<Stretch>,
@@ -67,7 +67,7 @@ pub(super) struct Joined {
     identity: Identity,
 }
 
-impl Joined {
+impl ReshapeDevice {
     /// Joins consecutive stretches, which begin at the first sector.
     pub(super) fn new(
         stretches: Vec<Stretch>,
@@ -121,7 +121,7 @@ fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is in memory")
 }
 
-impl Member for Joined {
+impl Member for ReshapeDevice {
     fn size_bytes(&self) -> u64 {
         self.size_sectors * SECTOR_BYTES + 2 * MARGIN_BYTES
     }
@@ -183,7 +183,7 @@ mod tests {
             stretch(3..5, Source::Nowhere),
             stretch(5..2100, Source::Backup(place, 0)),
         ];
-        let joined = Joined::new(stretches, (None, None));
+        let joined = ReshapeDevice::new(stretches, (None, None));
         assert_eq!(joined.size_bytes(), (2048 + 2100 + 2048) * 512);
         let mut found = vec![0; 3 * 512];
         joined.read_array(&mut found, 0).expect("it is there");
