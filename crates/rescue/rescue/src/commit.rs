@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::config::RescueConfig;
 use super::disks::{Disk, Disks, mark};
 use super::group::Group;
-use super::overlay::{self, OfMember};
+use super::overlay::{self, MemberOverlay};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
@@ -191,7 +191,7 @@ fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
 
 /// The sectors in which an overlay differs from its member, with superblocks that are only in
 /// memory.
-fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
+fn change(disk: &Disk, overlay: &MemberOverlay) -> Result<Change, CliError> {
     let mut pieces: Vec<Snippet> = Vec::new();
     let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.plain {
         None => (overlay.below(), disk.mark, &[]),
@@ -259,7 +259,7 @@ fn show(changes: &[Change], array: &str, (is_dry, globals): (bool, &Globals)) {
     }
 }
 
-struct Written {
+struct CommitTarget {
     device: Box<dyn Member>,
     /// The bytes at its ends.
     ends: Vec<Snippet>,
@@ -275,7 +275,7 @@ fn write(
     globals: &Globals,
 ) -> Result<u64, CliError> {
     // Several partitions of a disk share one device.
-    let mut devices: BTreeMap<&Path, Written> = BTreeMap::new();
+    let mut devices: BTreeMap<&Path, CommitTarget> = BTreeMap::new();
     for change in changes.iter().filter(|change| !change.pieces.is_empty()) {
         let path = change.path.as_path();
         if !devices.contains_key(path) {
@@ -283,7 +283,7 @@ fn write(
             let ends = read_ends(device.as_ref(), &path.display().to_string())?;
             devices.insert(
                 path,
-                Written { device, ends, superblocks: Vec::new(), others: Vec::new() },
+                CommitTarget { device, ends, superblocks: Vec::new(), others: Vec::new() },
             );
         }
         let written = devices.get_mut(path).expect("it was just put there");

@@ -90,8 +90,8 @@ pub(super) fn fill(
     }
     let mut copy_map = map_of(args, image, (&disks, &found.group.members[indices[0]]))?;
     let folder = found.folder.join("fill");
-    let cleared = Cleared(&folder);
-    cleared.clear();
+    let temporary = TemporaryFolder(&folder);
+    temporary.clear();
     let mut filled = Vec::new();
     found.folder.clone_from(&folder);
     let ready = over_overlay(args, &disks, &mut found, globals)?;
@@ -259,9 +259,9 @@ fn taken(
 }
 
 /// The overlay's folder, deleted at the end in any case.
-pub(super) struct Cleared<'a>(pub(super) &'a Path);
+pub(super) struct TemporaryFolder<'a>(pub(super) &'a Path);
 
-impl Cleared<'_> {
+impl TemporaryFolder<'_> {
     pub(super) fn clear(&self) {
         // Usually it does not exist, and leftovers only take space.
         let _ = fs::remove_dir_all(self.0);
@@ -270,7 +270,7 @@ impl Cleared<'_> {
     }
 }
 
-impl Drop for Cleared<'_> {
+impl Drop for TemporaryFolder<'_> {
     fn drop(&mut self) {
         self.clear();
     }

@@ -2,7 +2,7 @@
 //! writing to it.
 //!
 //! ```text
-//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ content ─▶ the story
+//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ content ─▶ the report
 //!                                                      ▲
 //!                       overlay: all writes since       │ --serve: NBD, writes go there · --commit: from there to the members
 //! ```
@@ -137,15 +137,15 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         return lost_files::lost(args, &one_of(found, args, &disks)?, globals);
     }
     let volumes = Volumes::look(&found);
-    let story = report::Story { args, disks: &disks, found: &found, volumes: &volumes, globals };
+    let report = report::Report { args, disks: &disks, found: &found, volumes: &volumes, globals };
     if globals.json {
-        let mut said = story.to_json();
+        let mut said = report.to_json();
         if let Some(solved) = &solved {
             said["solved"] = solved.to_json();
         }
         outjson!(&said);
     } else {
-        out!("{}", story.to_text());
+        out!("{}", report.to_text());
     }
     if !args.serve {
         return Ok(match exit(&found) {

@@ -29,9 +29,9 @@ use braid_discovery::refusal;
 const BLOCKS_MAX: usize = 4096;
 const RANGES_SHOWN: usize = 64;
 
-type Asked<'a> = (&'a RescueConfig, &'a RescueArray, &'a Globals);
+type Request<'a> = (&'a RescueConfig, &'a RescueArray, &'a Globals);
 
-struct OfVolume {
+struct VolumeDamage {
     name: String,
     holds: String,
     /// The lost bytes of the volume.
@@ -63,7 +63,7 @@ pub(super) fn lost(
             );
             let mut doubt = None;
             let files = files((args, found, globals), (volume, &within), &mut doubt);
-            of_volumes.push(OfVolume {
+            of_volumes.push(VolumeDamage {
                 name,
                 holds: content_words(volume),
                 lost: within,
@@ -142,14 +142,14 @@ fn sectors(ranges: &[Range<u64>]) -> String {
 
 /// The files in the lost bytes of a volume; `doubt` is why there may be more.
 fn files(
-    asked: Asked<'_>,
+    request: Request<'_>,
     (volume, lost): (&Volume, &[Range<u64>]),
     doubt: &mut Option<String>,
 ) -> Result<Vec<String>, String> {
     let thing = volume.things.first().map_or("", |thing| thing.name);
     match thing {
-        "ext2" | "ext3" | "ext4" => ext_files(asked, (volume.bytes.start, lost), doubt),
-        "xfs" if volume.bytes.start == 0 => xfs_files(asked, lost, doubt),
+        "ext2" | "ext3" | "ext4" => ext_files(request, (volume.bytes.start, lost), doubt),
+        "xfs" if volume.bytes.start == 0 => xfs_files(request, lost, doubt),
         "xfs" => {
             Err("xfs_db takes no part of a file: copy this volume out, and ask it there".to_owned())
         }
@@ -163,16 +163,16 @@ fn files(
 }
 
 fn ext_files(
-    asked: Asked<'_>,
+    request: Request<'_>,
     (start, lost): (u64, &[Range<u64>]),
     doubt: &mut Option<String>,
 ) -> Result<Vec<String>, String> {
-    let head = served(asked, &format!("dumpe2fs -h \"$file?offset={start}\""))?.0;
+    let head = served(request, &format!("dumpe2fs -h \"$file?offset={start}\""))?.0;
     let size = head.lines().find_map(|line| line.strip_prefix("Block size:")?.trim().parse().ok());
     let size = size.filter(|size: &u64| *size >= 1024).ok_or("dumpe2fs says no block size")?;
     let (blocks, count) = units(lost, size)?;
     let debugfs = |words: &str| format!("debugfs -R '{words}' \"$file?offset={start}\"");
-    let (said, complaint) = served(asked, &debugfs(&format!("icheck {blocks}")))?;
+    let (said, complaint) = served(request, &debugfs(&format!("icheck {blocks}")))?;
     // A head, then a line for each block. A failing debugfs exits with success and lists nothing.
     let found: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("Block")).collect();
     if found.len() <= count {
@@ -188,7 +188,7 @@ fn ext_files(
         return Ok(Vec::new());
     }
     let words: Vec<String> = inodes.iter().map(u64::to_string).collect();
-    let (names, complaint) = served(asked, &debugfs(&format!("ncheck {}", words.join(" "))))?;
+    let (names, complaint) = served(request, &debugfs(&format!("ncheck {}", words.join(" "))))?;
     *doubt = doubt.take().or(complaint);
     // A head, then `INODE<tab>PATH`; for an inode without a name, such as the journal, no line.
     let named: Vec<(u64, &str)> = names
@@ -202,7 +202,7 @@ fn ext_files(
 }
 
 fn xfs_files(
-    asked: Asked<'_>,
+    request: Request<'_>,
     lost: &[Range<u64>],
     doubt: &mut Option<String>,
 ) -> Result<Vec<String>, String> {
@@ -211,7 +211,7 @@ fn xfs_files(
     let words: String =
         sectors.map(|sector| format!(" -c 'daddr {sector}' -c 'blockuse -n'")).collect();
     let (said, complaint) =
-        served(asked, &format!("xfs_db -f -r -c 'blockget -n'{words} \"$file\""))?;
+        served(request, &format!("xfs_db -f -r -c 'blockget -n'{words} \"$file\""))?;
     if !said.lines().any(|line| line.starts_with("block ")) {
         let why = complaint.unwrap_or_else(|| "it lists nothing".to_owned());
         return Err(format!("xfs_db could not look whose it is: {why}"));
@@ -245,7 +245,7 @@ fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
 
 /// Runs a command on the array, as `$file`. Returns its output, and its complaints but the version.
 fn served(
-    (args, found, globals): Asked<'_>,
+    (args, found, globals): Request<'_>,
     command: &str,
 ) -> Result<(String, Option<String>), String> {
     let program = command.split(' ').next().unwrap_or_default();

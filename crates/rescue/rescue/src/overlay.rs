@@ -22,7 +22,7 @@ use serde_json::json;
 use super::config::RescueConfig;
 use super::disks::{Disk, Disks};
 use super::group::Group;
-use super::overlay_list::{self as list, Entry, Listed};
+use super::overlay_list::{self as list, Entry, OverlayList};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
@@ -32,10 +32,10 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
 use braid_console::state::make_folders;
 
-pub(super) type OfMember = Arc<Overlay<Arc<dyn Member>>>;
+pub(super) type MemberOverlay = Arc<Overlay<Arc<dyn Member>>>;
 
 /// The overlay of an array in the middle of a reshape, whose members cannot have one.
-pub(super) type OfArray = Arc<Overlay<Arc<dyn Member>>>;
+pub(super) type ArrayOverlay = Arc<Overlay<Arc<dyn Member>>>;
 
 pub(super) fn folder(args: &RescueConfig, uuid: &str, globals: &Globals) -> PathBuf {
     let base = args.overlay.clone().unwrap_or_else(|| globals.state_dir.join("rescue"));
@@ -79,7 +79,7 @@ pub(super) fn open(
     args: &RescueConfig,
     (disks, group): (&Disks, &Group),
     globals: &Globals,
-) -> Result<Vec<Option<OfMember>>, CliError> {
+) -> Result<Vec<Option<MemberOverlay>>, CliError> {
     let folder = folder(args, &group.uuid, globals);
     let list = made(args, &folder)?;
     // A member left out for now still has its overlay.
@@ -105,22 +105,22 @@ fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     let names = names(folder)?;
     let path = list::path(folder).display().to_string();
     let entries = match list {
-        Listed::Nothing if names.is_empty() => return Ok(Vec::new()),
-        Listed::Nothing
+        OverlayList::Nothing if names.is_empty() => return Ok(Vec::new()),
+        OverlayList::Nothing
             if names.iter().any(|name| is_older(&folder.join(format!("{name}.map")))) =>
         {
             let why = "an older braid made it, which can commit it or throw it away";
             return Err(unfit(args, folder, why));
         }
-        Listed::Nothing => {
+        OverlayList::Nothing => {
             let why = format!("{path} is gone, which says what belongs together");
             return Err(damaged(args, folder, None, &why));
         }
-        Listed::Damaged => {
+        OverlayList::Damaged => {
             let why = format!("{path} is not as it was written");
             return Err(damaged(args, folder, None, &why));
         }
-        Listed::Entries(entries) => entries,
+        OverlayList::Entries(entries) => entries,
     };
     if let Some(name) = names.iter().find(|name| !entries.iter().any(|entry| entry.name == **name))
     {
@@ -153,7 +153,7 @@ pub(super) fn open_array(
     args: &RescueConfig,
     folder: &Path,
     (device, (name, mark)): (&Arc<dyn Member>, &(String, u64)),
-) -> Result<Option<OfArray>, CliError> {
+) -> Result<Option<ArrayOverlay>, CliError> {
     let list = made(args, folder)?;
     if let Some(other) = list.iter().find(|there| there.name != *name) {
         let other = &other.name;
@@ -171,26 +171,26 @@ pub(super) fn make_array(
     args: &RescueConfig,
     folder: &Path,
     (device, (name, mark)): (&Arc<dyn Member>, &(String, u64)),
-) -> Result<OfArray, CliError> {
+) -> Result<ArrayOverlay, CliError> {
     let there = open_array(args, folder, (device, &(name.clone(), *mark)))?;
     let (device, label) = (Arc::clone(device), name.clone());
-    let wanted = Wanted { device, label, name: name.clone(), mark: *mark, there };
+    let wanted = OverlayRequest { device, label, name: name.clone(), mark: *mark, there };
     let made = make(args, folder, vec![wanted])?;
     Ok(made.into_iter().next().expect("one was asked for"))
 }
 
 /// An overlay to be made, or already open.
-pub(super) struct Wanted {
+pub(super) struct OverlayRequest {
     device: Arc<dyn Member>,
     label: String,
     name: String,
     mark: u64,
     /// The open overlay.
-    there: Option<OfMember>,
+    there: Option<MemberOverlay>,
 }
 
-impl Wanted {
-    pub(super) fn of(disk: &Disk, there: Option<OfMember>) -> Self {
+impl OverlayRequest {
+    pub(super) fn of(disk: &Disk, there: Option<MemberOverlay>) -> Self {
         let (device, label) = (Arc::clone(&disk.device), disk.label.clone());
         Self { device, label, name: name(disk), mark: disk.mark, there }
     }
@@ -200,8 +200,8 @@ impl Wanted {
 pub(super) fn make(
     args: &RescueConfig,
     folder: &Path,
-    wanted: Vec<Wanted>,
-) -> Result<Vec<OfMember>, CliError> {
+    wanted: Vec<OverlayRequest>,
+) -> Result<Vec<MemberOverlay>, CliError> {
     make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
     // If two servers start at once, one makes the overlay and the other is refused.
     let held = fs::File::open(folder).map_err(|error| cannot(folder, &error))?;
@@ -209,12 +209,12 @@ pub(super) fn make(
     // Overlays of members that are left out for now stay listed.
     let mut entries = listed(args, folder)?;
     let was_made =
-        |one: &Wanted| entries.iter().any(|entry| entry.is_made && entry.name == one.name);
+        |one: &OverlayRequest| entries.iter().any(|entry| entry.is_made && entry.name == one.name);
     if wanted.iter().any(|one| one.there.is_none() && was_made(one)) {
         return Err(busy(folder));
     }
     entries.retain(|entry| !wanted.iter().any(|one| one.name == entry.name));
-    let entry = |one: &Wanted| {
+    let entry = |one: &OverlayRequest| {
         let (id, sequence) = match &one.there {
             Some(overlay) => overlay.identity_and_sequence(),
             None => (list::new_id(), 0),
@@ -248,7 +248,7 @@ fn open_listed(
     device: Arc<dyn Member>,
     (folder, label): (&Path, &str),
     (entry, mark): (&Entry, u64),
-) -> Result<OfMember, CliError> {
+) -> Result<MemberOverlay, CliError> {
     let opened = Overlay::open(device, folder, &entry.name, mark);
     let overlay = opened.map_err(|error| overlay_error(args, (folder, label), &error))?;
     let (id, sequence) = overlay.identity_and_sequence();
@@ -378,7 +378,7 @@ pub(super) fn discard(
 /// Removes the folder of this overlay only, unless one of its files is in use.
 pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
     match list::read(folder) {
-        Ok(Listed::Entries(_)) => remove(folder),
+        Ok(OverlayList::Entries(_)) => remove(folder),
         _ => Ok(()),
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Entry {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Listed {
+pub(super) enum OverlayList {
     Nothing,
     Damaged,
     Entries(Vec<Entry>),
@@ -55,13 +55,13 @@ pub(super) fn new_id() -> OverlayId {
 ///
 /// # Errors
 /// The file is there, and cannot be read.
-pub(super) fn read(folder: &Path) -> io::Result<Listed> {
+pub(super) fn read(folder: &Path) -> io::Result<OverlayList> {
     let mut text = Vec::new();
     match File::open(path(folder)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Listed::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(OverlayList::Nothing),
         file => file?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?,
     };
-    Ok(decode(&text).map_or(Listed::Damaged, Listed::Entries))
+    Ok(decode(&text).map_or(OverlayList::Damaged, OverlayList::Entries))
 }
 
 /// Replaces the list durably.

@@ -21,7 +21,7 @@ pub(super) fn wanted(
     options: &Options,
     (read_only, accept_risk): (bool, Option<u64>),
 ) -> Options {
-    // Members believed by force are older than the known state, and the story said so.
+    // Members believed by force are older than the known state, and the report said so.
     let is_told = plan.believed().next().is_some()
         || matches!(plan.refusal, Some(Refusal::OlderThanKnown { .. }));
     let known = if is_told { Vec::new() } else { options.known.clone() };

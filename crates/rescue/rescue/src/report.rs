@@ -1,4 +1,4 @@
-//! The story: what was found, what it means, what is safe, the array's content, and the next
+//! The report: what was found, what it means, what is safe, the array's content, and the next
 //! command.
 //!
 //! Written for an operator who is afraid: each statement is a fact, then its consequence. It uses
@@ -36,7 +36,7 @@ use braid_discovery::status::words::{byte_order_words, level_word};
 /// Most ranges that are listed; of more only the number.
 const RANGES_SHOWN: usize = 8;
 
-pub(super) struct Story<'a> {
+pub(super) struct Report<'a> {
     pub(super) args: &'a RescueConfig,
     pub(super) disks: &'a Disks,
     pub(super) found: &'a [RescueArray],
@@ -220,7 +220,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     next
 }
 
-impl Story<'_> {
+impl Report<'_> {
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         if let Some(nas) = nas::words(self.disks, self.found, self.volumes) {

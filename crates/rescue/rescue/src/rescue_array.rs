@@ -19,7 +19,7 @@ use super::config::RescueConfig;
 use super::disk::ContainerVolume;
 use super::disks::{Disk, Disks, for_looking};
 use super::group::{Group, Named, groups};
-use super::overlay::{self, OfArray, OfMember};
+use super::overlay::{self, ArrayOverlay, MemberOverlay};
 use super::plan_options::{wanted, withholding};
 use super::reshape::{self, RiskPolicy, UnfinishedReshape};
 use super::unreadable_ranges::lost;
@@ -40,13 +40,13 @@ pub(super) struct RescueArray {
     pub(super) labels: Vec<String>,
     /// Of the group's members, seen through their overlays.
     pub(super) probed: Vec<ProbedMember>,
-    pub(super) overlays: Vec<Option<OfMember>>,
+    pub(super) overlays: Vec<Option<MemberOverlay>>,
     pub(super) folder: PathBuf,
     pub(super) plan: Plan,
     /// The reshape, if one is unfinished. `probed` and `plan` are then those of one of the two
     /// shapes, and one overlay of the array replaces those of the members.
     pub(super) reshape: Option<UnfinishedReshape>,
-    pub(super) array_overlay: Option<OfArray>,
+    pub(super) array_overlay: Option<ArrayOverlay>,
     pub(super) options: Options,
     /// Members that the operator named.
     pub(super) asked: BTreeSet<usize>,
@@ -167,7 +167,7 @@ fn one(
         is_one_of_several: false,
     };
     if found.plan.array.is_ok() {
-        // Sectors at risk are read too, to recognise the content; the story says so.
+        // Sectors at risk are read too, to recognise the content; the report says so.
         let ready = found.ready(disks, globals, Some(u64::MAX));
         let ready = ready.and_then(|ready| ready.settled(Place::Memory));
         match ready {
@@ -248,7 +248,7 @@ fn one_that_moves(
         is_one_of_several: false,
     };
     if reshape.is_readable() {
-        // Sectors at risk are read too, to recognise the content; the story says so.
+        // Sectors at risk are read too, to recognise the content; the report says so.
         let joined = reshape.joined((disks, &found.group.members), RiskPolicy::Read, globals);
         match joined {
             Ok(device) => {

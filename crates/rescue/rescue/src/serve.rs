@@ -15,7 +15,7 @@ use super::content_words::content_words;
 use super::damaged_superblocks::believing;
 use super::disks::{Disk, Disks};
 use super::group::one_of;
-use super::overlay::{self, OfMember, Wanted};
+use super::overlay::{self, MemberOverlay, OverlayRequest};
 use super::part_export::PartExport;
 use super::report;
 use super::rescue_array::{ArrayReader, RescueArray};
@@ -226,7 +226,7 @@ pub(super) fn over_overlay(
     };
     let written: Vec<usize> = (0..found.overlays.len()).filter(is_in).collect();
     let wanted = written.iter().map(|index| {
-        Wanted::of(&disks.all[found.group.members[*index]], found.overlays[*index].clone())
+        OverlayRequest::of(&disks.all[found.group.members[*index]], found.overlays[*index].clone())
     });
     let overlays = overlay::make(args, &found.folder, wanted.collect())?;
     for (index, overlay) in written.into_iter().zip(overlays) {
@@ -241,7 +241,7 @@ pub(super) fn over_overlay(
     if args.ignore_bad_blocks {
         empty_logs(found)?;
     }
-    let device = |(index, overlay): (usize, &Option<OfMember>)| -> Box<dyn Member> {
+    let device = |(index, overlay): (usize, &Option<MemberOverlay>)| -> Box<dyn Member> {
         match overlay {
             Some(overlay) => Box::new(Arc::clone(overlay) as Arc<dyn Member>),
             None => Box::new(Arc::clone(&disks.all[found.group.members[index]].device)),

@@ -25,7 +25,7 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 
-struct Place {
+struct ArrayRange {
     array: usize,
     bytes: Range<u64>,
 }
@@ -46,7 +46,7 @@ struct Volume {
 
 pub(super) struct Volumes {
     groups: Vec<Group>,
-    places: Vec<Place>,
+    ranges: Vec<ArrayRange>,
     volumes: Vec<Volume>,
     /// Faults of physical volumes, by array.
     faults: Vec<(usize, String)>,
@@ -54,7 +54,7 @@ pub(super) struct Volumes {
 
 impl Volumes {
     pub(super) fn look(found: &[RescueArray]) -> Self {
-        let (mut places, mut physical_volumes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ranges, mut physical_volumes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (array, one) in found.iter().enumerate() {
             let (Ok(contents), Some(reader)) = (&one.contents, &one.reader) else { continue };
             for volume in &contents.volumes {
@@ -77,14 +77,14 @@ impl Volumes {
                             faults.push((array, why));
                         }
                         faults.extend(one.faults.iter().map(|fault| (array, fault.to_string())));
-                        places.push(Place { array, bytes });
+                        ranges.push(ArrayRange { array, bytes });
                         physical_volumes.push(one);
                     }
                 }
             }
         }
         let mut volumes =
-            Self { groups: groups(&physical_volumes), places, volumes: Vec::new(), faults };
+            Self { groups: groups(&physical_volumes), ranges, volumes: Vec::new(), faults };
         let all = volumes.groups.iter().enumerate();
         let all =
             all.flat_map(|(group, one)| (0..one.volumes.len()).map(move |index| (group, index)));
@@ -105,8 +105,8 @@ impl Volumes {
     /// Whether any group lies on several arrays.
     pub(super) fn has_bands(&self) -> bool {
         self.groups.iter().any(|group| {
-            let places = group.parts.iter().filter_map(|part| self.places.get(part.device?));
-            places.map(|place| place.array).collect::<BTreeSet<_>>().len() > 1
+            let ranges = group.parts.iter().filter_map(|part| self.ranges.get(part.device?));
+            ranges.map(|range| range.array).collect::<BTreeSet<_>>().len() > 1
         })
     }
 
@@ -121,11 +121,11 @@ impl Volumes {
         found: &[RescueArray],
         (part, offset, length): (usize, u64, usize),
     ) -> Option<Vec<u8>> {
-        let place = self.places.get(group.parts.get(part)?.device?)?;
+        let range = self.ranges.get(group.parts.get(part)?.device?)?;
         let end = offset.checked_add(length as u64)?;
-        let reader = found.get(place.array)?.reader.as_ref()?;
-        let is_within = end <= place.bytes.end - place.bytes.start;
-        is_within.then(|| reader.read(place.bytes.start + offset, length)).flatten()
+        let reader = found.get(range.array)?.reader.as_ref()?;
+        let is_within = end <= range.bytes.end - range.bytes.start;
+        is_within.then(|| reader.read(range.bytes.start + offset, length)).flatten()
     }
 
     /// The map of a volume; of a thin one only the wanted part.
@@ -158,8 +158,8 @@ impl Volumes {
         let export = format!("{}-{}", of.name, logical.name);
         let first = self.map((of, logical), found, &(0..1));
         let parts = first.as_ref().map(|(map, _)| map.parts()).unwrap_or_default();
-        let place = |part: usize| self.places.get(of.parts[part].device?);
-        let arrays = parts.0.iter().filter_map(|part| Some(place(*part)?.array)).collect();
+        let range = |part: usize| self.ranges.get(of.parts[part].device?);
+        let arrays = parts.0.iter().filter_map(|part| Some(range(*part)?.array)).collect();
         let missing = parts
             .1
             .iter()
@@ -304,8 +304,8 @@ impl Volumes {
                 );
             }
             let place = |part: &braid_lvm::Part| {
-                let place = self.places.get(part.device?)?;
-                Some((number(place.array)?, place.bytes.clone()))
+                let range = self.ranges.get(part.device?)?;
+                Some((number(range.array)?, range.bytes.clone()))
             };
             let is_read_only = logical.is_read_only;
             let places =

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::config::RescueConfig;
 use super::disks::Disks;
-use super::fill::Cleared;
+use super::fill::TemporaryFolder;
 use super::rescue_array::RescueArray;
 use super::serve::over_overlay;
 use braid_console::Globals;
@@ -33,7 +33,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 const RUNS_MAX: usize = 1000;
 
 #[derive(Default)]
-struct Heard {
+struct CheckResult {
     findings: Vec<Finding>,
     /// Findings beyond those kept.
     more: u64,
@@ -74,8 +74,8 @@ pub(super) fn check(
             .remedy(Risk::Look, "Look at the members without it", without));
     }
     let folder = found.folder.join("check");
-    let cleared = Cleared(&folder);
-    cleared.clear();
+    let temporary = TemporaryFolder(&folder);
+    temporary.clear();
     found.folder.clone_from(&folder);
     let ready = over_overlay(args, disks, &mut found, globals)?;
     let (tell, hear) = mpsc::channel();
@@ -91,9 +91,9 @@ pub(super) fn check(
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
     volume.request_job(JobRequest::Check);
     volume.request_job(JobRequest::Resume);
-    let heard = heard(&hear, || volume.job().is_none());
+    let result = check_result(&hear, || volume.job().is_none());
     volume.stop();
-    let Some((progress, end)) = heard.end.as_ref().copied() else {
+    let Some((progress, end)) = result.end.as_ref().copied() else {
         return Err(CliError::new(Code::MemberIo, "too much cannot be read to compare anything"));
     };
     let label = |member: MemberId| found.labels[usize::from(member.0)].clone();
@@ -104,8 +104,8 @@ pub(super) fn check(
             "located_sectors": progress.located,
             "ambiguous_sectors": progress.ambiguous,
             "completed": end == JobEnd::Completed,
-            "wrong": heard.by_member.iter().map(|(member, sectors)| json!({ "member": label(*member), "sectors": sectors })).collect::<Vec<_>>(),
-            "found": heard.findings.iter().map(|one| run(one, label)).collect::<Vec<_>>(),
+            "wrong": result.by_member.iter().map(|(member, sectors)| json!({ "member": label(*member), "sectors": sectors })).collect::<Vec<_>>(),
+            "found": result.findings.iter().map(|one| run(one, label)).collect::<Vec<_>>(),
         }));
     } else {
         let name = printable(&found.group.name).into_owned();
@@ -121,7 +121,7 @@ pub(super) fn check(
         if end != JobEnd::Completed {
             outln!("  not all of it could be compared");
         }
-        for (member, sectors) in &heard.by_member {
+        for (member, sectors) in &result.by_member {
             let label = label(*member);
             outln!(
                 "  {} holds in {} what the others say it should not",
@@ -136,11 +136,11 @@ pub(super) fn check(
         if progress.ambiguous > 0 {
             outln!("  in {} nobody can know who is wrong", sectors_words(progress.ambiguous));
         }
-        for one in &heard.findings {
+        for one in &result.findings {
             outln!("  {}", printable(&run_words(&run(one, label))));
         }
-        if heard.more > 0 {
-            outln!("  and {} places more", heard.more);
+        if result.more > 0 {
+            outln!("  and {} places more", result.more);
         }
     }
     let is_well = progress.differing == 0 && end == JobEnd::Completed;
@@ -148,8 +148,8 @@ pub(super) fn check(
 }
 
 /// Listens until the check has ended; an array without redundancy starts none.
-fn heard(hear: &mpsc::Receiver<Notice>, is_idle: impl Fn() -> bool) -> Heard {
-    let mut heard = Heard::default();
+fn check_result(hear: &mpsc::Receiver<Notice>, is_idle: impl Fn() -> bool) -> CheckResult {
+    let mut result = CheckResult::default();
     loop {
         let notice = match hear.recv_timeout(SILENCE) {
             Ok(notice) => notice,
@@ -159,19 +159,19 @@ fn heard(hear: &mpsc::Receiver<Notice>, is_idle: impl Fn() -> bool) -> Heard {
         match notice {
             Notice::Found(finding) => {
                 if let Finding::Rot { member, sectors, .. } = finding {
-                    *heard.by_member.entry(member).or_default() += u64::from(sectors);
+                    *result.by_member.entry(member).or_default() += u64::from(sectors);
                 }
-                match heard.findings.len() < RUNS_MAX {
-                    true => heard.findings.push(finding),
-                    false => heard.more += 1,
+                match result.findings.len() < RUNS_MAX {
+                    true => result.findings.push(finding),
+                    false => result.more += 1,
                 }
             }
             Notice::JobEnded { progress, end } if progress.kind == JobKind::Check => {
-                heard.end = Some((progress, end));
+                result.end = Some((progress, end));
                 break;
             }
             _ => {}
         }
     }
-    heard
+    result
 }
