@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use braid_assembly::{Assembly, Choice, Known, Options, ProbedMember, assemble};
+use braid_assembly::{Assembly, Choice, RecordedState, Options, ProbedMember, assemble};
 use braid_geometry::{Level, Slot};
 use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
@@ -168,9 +168,9 @@ fn assert_sound(members: &[ProbedMember], assembly: &Assembly) {
 }
 
 /// A record of the array: one of the members' superblocks, or an event more or less.
-fn known(members: &[ProbedMember], bits: u8) -> Option<Known> {
+fn known(members: &[ProbedMember], bits: u8) -> Option<RecordedState> {
     let newest = members.iter().find_map(|member| member.probe.newest())?;
-    (bits & 16 != 0).then(|| Known {
+    (bits & 16 != 0).then(|| RecordedState {
         uuid: newest.array.uuid,
         creation_time: newest.array.creation_time,
         events: newest.state.events.saturating_add(u64::from(bits >> 6)).saturating_sub(1),

@@ -25,7 +25,7 @@ use braid_sim_hooks::{Bug, planted, spoiled};
 
 use crate::Options;
 use crate::candidates::{Candidate, Verdicts};
-use crate::known::Known;
+use crate::recorded_state::RecordedState;
 use crate::refusal::Refusal;
 use crate::verdict::{Reason, Verdict};
 
@@ -63,7 +63,7 @@ pub(crate) fn judge<'a>(
     options: &Options,
     verdicts: &mut Verdicts,
 ) -> Result<Roster<'a>, Refusal> {
-    let is_known = |known: &&Known| group.iter().any(|one| known.is_of(one.superblock));
+    let is_known = |known: &&RecordedState| group.iter().any(|one| known.is_of(one.superblock));
     let known = options.known.iter().find(is_known).filter(|_| !options.accept_older);
     let (group, old) = set_old_aside(group, known);
     let group = &group;
@@ -133,7 +133,7 @@ pub(crate) fn judge<'a>(
 /// too, since here the two can be told apart.
 fn set_old_aside<'a>(
     group: &[Candidate<'a>],
-    known: Option<&Known>,
+    known: Option<&RecordedState>,
 ) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
     let known = spoiled(Bug::KnownIgnored, known, None);
     let is_old = |candidate: &Candidate<'_>| {
@@ -146,7 +146,7 @@ fn set_old_aside<'a>(
 fn judge_old(
     candidate: &Candidate<'_>,
     newest: Option<Candidate<'_>>,
-    known: Option<&Known>,
+    known: Option<&RecordedState>,
 ) -> (Verdict, Reason) {
     let (events, known_events) = (candidate.events(), known.map_or(0, |known| known.events));
     let behind = known_events.saturating_sub(events);
@@ -164,7 +164,7 @@ fn judge_old(
 }
 
 /// The refusal if every member that could have a slot was set aside.
-fn only_old(old: &[Candidate<'_>], known: &Known) -> Option<Refusal> {
+fn only_old(old: &[Candidate<'_>], known: &RecordedState) -> Option<Refusal> {
     let events = old.iter().map(Candidate::events).max()?;
     let (known_events, members) = (known.events, known.members.clone());
     Some(Refusal::OlderThanKnown { events, known_events, members })

@@ -63,8 +63,8 @@
 //! - *As many events and the same table, but an earlier update time*: stale
 //!   ([`Reason::OlderUpdate`]). md takes an event back when the array turns clean, so a run that
 //!   was stopped ends with the count that it began with. All members of one update have one time.
-//! - *Older than a record from elsewhere* ([`Known`]): stale ([`Reason::OlderThanKnown`]), and
-//!   refused if there is no other ([`Refusal::OlderThanKnown`]). An array whose members were all
+//! - *Older than a record from elsewhere* ([`RecordedState`]): stale ([`Reason::OlderThanKnown`]),
+//!   and refused if there is no other ([`Refusal::OlderThanKnown`]). An array whose members were all
 //!   restored looks like one whose newer members are missing, and only the operator can tell
 //!   ([`Options::accept_older`]).
 //!
@@ -136,8 +136,8 @@ mod choose;
 mod damaged;
 mod journal;
 mod judge;
-mod known;
 mod parity_log;
+mod recorded_state;
 mod refusal;
 mod replay;
 pub mod rescue;
@@ -149,8 +149,8 @@ pub use array::{AssembledArray, AssembledBitmap, Occupant, Tolerance, resync_sec
 pub use bitmap_file::{AssembledBitmapFile, GivenBitmapFile};
 pub use choose::{Choice, bare_name};
 pub use journal::{AssembledJournal, journal_sectors_min};
-pub use known::{Known, KnownMember};
 pub use parity_log::AssembledParityLog;
+pub use recorded_state::{RecordedMember, RecordedState};
 pub use refusal::{
     ArrayName, AtRisk, BitmapFileFault, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal,
 };
@@ -204,7 +204,7 @@ pub struct Options {
     /// The array's bitmap file, which superblocks do not name.
     pub bitmap_file: Option<GivenBitmapFile>,
     /// Known states of arrays, recorded elsewhere; records of other arrays do no harm.
-    pub known: Vec<Known>,
+    pub known: Vec<RecordedState>,
 }
 
 /// The verdict on one member, with its reason.

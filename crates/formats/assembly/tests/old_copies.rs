@@ -3,7 +3,7 @@
 
 use crate::kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
 use braid_assembly::{
-    Assembly, Known, KnownMember, Options, ProbedMember, Reason, Refusal, assemble,
+    Assembly, Options, ProbedMember, Reason, RecordedMember, RecordedState, Refusal, assemble,
 };
 use braid_geometry::Level;
 use braid_ondisk::{Role, Timestamp};
@@ -24,13 +24,13 @@ fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: 
 }
 
 /// The record of these members' state.
-fn known(members: &[ProbedMember]) -> Known {
+fn known(members: &[ProbedMember]) -> RecordedState {
     let newest = superblock(&members[0]);
     let member = |(slot, member): (u16, &ProbedMember)| {
         let device = &superblock(member).device;
-        KnownMember { slot, number: device.number, uuid: device.uuid }
+        RecordedMember { slot, number: device.number, uuid: device.uuid }
     };
-    Known {
+    RecordedState {
         uuid: newest.array.uuid,
         creation_time: newest.array.creation_time,
         events: newest.state.events,
@@ -39,11 +39,11 @@ fn known(members: &[ProbedMember]) -> Known {
     }
 }
 
-fn judge_knowing(members: &[ProbedMember], known: &Known) -> Assembly {
+fn judge_knowing(members: &[ProbedMember], known: &RecordedState) -> Assembly {
     assemble(members, &Options { known: vec![known.clone()], ..Options::default() })
 }
 
-fn judge_accepting(members: &[ProbedMember], known: &Known) -> Assembly {
+fn judge_accepting(members: &[ProbedMember], known: &RecordedState) -> Assembly {
     let options = Options { known: vec![known.clone()], accept_older: true, ..Options::default() };
     assemble(members, &options)
 }

@@ -28,7 +28,9 @@ mod machine;
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{Assembly, Choice, Known, Options, Reason, Refusal, Verdict, assemble};
+use braid_assembly::{
+    Assembly, Choice, Options, Reason, RecordedState, Refusal, Verdict, assemble,
+};
 use braid_geometry::{Geometry, Slot};
 
 use crate::random::Random;
@@ -55,7 +57,7 @@ struct History {
     seconds: u64,
     /// Whether the last state is recorded elsewhere, as the command does in its state folder.
     keeps_record: bool,
-    known: Option<Known>,
+    known: Option<RecordedState>,
     /// Interrupted updates, and losses.
     disturbances: u64,
     random: Random,

@@ -4,9 +4,9 @@
 //!   <state folder>/arrays/<UUID>.json     events and time of the last update that all members had, and which members
 //! ```
 //!
-//! If all superblocks are old, only this record can tell ([`braid_assembly::Known`]). A thread
-//! writes it when an array is started, after updates of superblocks at most once a second, and when
-//! the array has stopped. After a kill it may lag: it then detects less, but is never wrong.
+//! If all superblocks are old, only this record can tell ([`braid_assembly::RecordedState`]). A
+//! thread writes it when an array is started, after updates of superblocks at most once a second,
+//! and when the array has stopped. After a kill it may lag: it then detects less, but is never wrong.
 //!
 //! The loss of a member is recorded at once. No write without the member is acknowledged before the
 //! record is durable, so that the lost member is never served alone as if it were current. If that
@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use braid_assembly::{AssembledArray, Known, KnownMember, ProbedMember};
+use braid_assembly::{AssembledArray, ProbedMember, RecordedMember, RecordedState};
 use braid_ondisk::{Timestamp, format_uuid};
 use braid_runtime::{OpenMember, Recorded, Volume};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn path_of(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
 }
 
 /// Records of these members' arrays. A file that is unreadable or invalid is ignored.
-pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<Known> {
+pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<RecordedState> {
     let sound = members.iter().flat_map(|member| &member.probe.superblocks);
     let mut uuids: Vec<[u8; 16]> =
         sound.filter_map(|found| found.as_ref().ok()).map(|one| one.array.uuid).collect();
@@ -52,20 +52,20 @@ pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<Known> {
     uuids.iter().filter_map(|uuid| read(&path_of(state_dir, uuid))).collect()
 }
 
-fn read(path: &Path) -> Option<Known> {
+fn read(path: &Path) -> Option<RecordedState> {
     parse(&serde_json::from_str(&read_text(path, FILE_BYTES_MAX).ok()?).ok()?)
 }
 
-fn parse(value: &Value) -> Option<Known> {
+fn parse(value: &Value) -> Option<RecordedState> {
     let member = |member: &Value| {
-        Some(KnownMember {
+        Some(RecordedMember {
             slot: u16::try_from(member["slot"].as_u64()?).ok()?,
             number: u32::try_from(member["number"].as_u64()?).ok()?,
             uuid: uuid(&member["device"])?,
         })
     };
     (value["format"] == FORMAT).then_some(())?;
-    Some(Known {
+    Some(RecordedState {
         uuid: uuid(&value["array"])?,
         creation_time: time(&value["created"])?,
         events: value["events"].as_u64()?,
@@ -85,10 +85,10 @@ fn time(value: &Value) -> Option<Timestamp> {
     Some(Timestamp { seconds: value["seconds"].as_u64()?, microseconds })
 }
 
-fn to_json(known: &Known) -> Value {
+fn to_json(known: &RecordedState) -> Value {
     let time =
         |time: Timestamp| json!({ "seconds": time.seconds, "microseconds": time.microseconds });
-    let member = |one: &KnownMember| json!({ "slot": one.slot, "number": one.number, "device": format_uuid(&one.uuid) });
+    let member = |one: &RecordedMember| json!({ "slot": one.slot, "number": one.number, "device": format_uuid(&one.uuid) });
     json!({
         "format": FORMAT,
         "array": format_uuid(&known.uuid),
@@ -100,20 +100,20 @@ fn to_json(known: &Known) -> Value {
 }
 
 /// Writes the record durably: a crash leaves the old or the new file.
-fn write(state_dir: &Path, known: &Known) -> io::Result<()> {
+fn write(state_dir: &Path, known: &RecordedState) -> io::Result<()> {
     write_whole(&path_of(state_dir, &known.uuid), &format!("{:#}\n", to_json(known)))
 }
 
 /// The record at the start of an array: the newest superblock, and the member in each slot.
-fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> Known {
+fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> RecordedState {
     let newest = &array.newest;
     // The start first updates a member that is one event behind.
     let device = |index: usize| Some(&open.get(index)?.as_ref()?.superblock.device);
     let members = (0..).zip(&array.slots).filter_map(|(slot, occupant)| {
         let device = device(occupant.as_ref()?.member)?;
-        Some(KnownMember { slot, number: device.number, uuid: device.uuid })
+        Some(RecordedMember { slot, number: device.number, uuid: device.uuid })
     });
-    Known {
+    RecordedState {
         uuid: newest.array.uuid,
         creation_time: newest.array.creation_time,
         events: newest.state.events,
@@ -147,7 +147,7 @@ impl Notifier {
 /// Keeps the record of an array while it is served.
 pub struct Keeper {
     state_dir: PathBuf,
-    known: Known,
+    known: RecordedState,
     words: (Sender<Word>, Option<Receiver<Word>>),
     thread: Option<JoinHandle<()>>,
 }
@@ -206,7 +206,7 @@ impl Keeper {
 }
 
 struct Record {
-    known: Known,
+    known: RecordedState,
     volume: Weak<Volume>,
     writer: Writer,
     /// The failure has been reported.
@@ -235,7 +235,7 @@ impl Record {
 
 /// A thread that writes, and may hang: the state folder may be on the failing disk or on the array.
 struct Writer {
-    orders: Sender<Known>,
+    orders: Sender<RecordedState>,
     results: Receiver<io::Result<()>>,
     /// The last write is still running.
     is_out: bool,
@@ -244,7 +244,7 @@ struct Writer {
 
 impl Writer {
     fn start(state_dir: &Path) -> io::Result<Self> {
-        let (orders, ordered) = channel::<Known>();
+        let (orders, ordered) = channel::<RecordedState>();
         let (answers, results) = channel();
         let state_dir = state_dir.to_path_buf();
         let run = move || {
@@ -258,7 +258,7 @@ impl Writer {
         Ok(Self { orders, results, is_out: false, patience: PATIENCE })
     }
 
-    fn write(&mut self, known: &Known) -> io::Result<()> {
+    fn write(&mut self, known: &RecordedState) -> io::Result<()> {
         let is_late = || io::Error::new(io::ErrorKind::TimedOut, "writing it takes too long");
         if self.is_out {
             // A late result is about an older record.
@@ -302,11 +302,11 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
     }
 }
 
-fn after(known: &Known, recorded: Recorded) -> Known {
+fn after(known: &RecordedState, recorded: Recorded) -> RecordedState {
     let members = recorded.members.into_iter();
     let members =
-        members.map(|one| KnownMember { slot: one.slot, number: one.number, uuid: one.uuid });
-    Known {
+        members.map(|one| RecordedMember { slot: one.slot, number: one.number, uuid: one.uuid });
+    RecordedState {
         events: recorded.events,
         update_time: recorded.update_time,
         members: members.collect(),
@@ -324,12 +324,12 @@ mod tests {
     fn what_is_kept_is_read_again_and_nonsense_says_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |seconds| Timestamp { seconds, microseconds: 7 };
-        let known = Known {
+        let known = RecordedState {
             uuid: [0xA1; 16],
             creation_time: at(1),
             events: u64::MAX - 1,
             update_time: at(2),
-            members: vec![KnownMember { slot: 3, number: 4, uuid: [5; 16] }],
+            members: vec![RecordedMember { slot: 3, number: 4, uuid: [5; 16] }],
         };
         let path = path_of(folder.path(), &known.uuid);
         assert_eq!(read(&path), None, "nothing is known yet");
@@ -349,8 +349,13 @@ mod tests {
     #[test]
     fn a_record_that_hangs_is_not_waited_for_and_is_written_later() {
         let at = Timestamp { seconds: 1, microseconds: 0 };
-        let known =
-            Known { uuid: [1; 16], creation_time: at, events: 1, update_time: at, members: vec![] };
+        let known = RecordedState {
+            uuid: [1; 16],
+            creation_time: at,
+            events: 1,
+            update_time: at,
+            members: vec![],
+        };
         let (orders, ordered) = channel();
         let (answers, results) = channel();
         let patience = Duration::from_millis(20);
@@ -366,7 +371,7 @@ mod tests {
             let again = ordered.recv();
             answers.send(Ok(())).map(|()| again.is_ok())
         });
-        assert!(writer.write(&Known { events: 2, ..known }).is_ok());
+        assert!(writer.write(&RecordedState { events: 2, ..known }).is_ok());
         assert!(answer.join().expect("no panic").expect("it listens"));
     }
 }

@@ -20,7 +20,7 @@ use braid_ondisk::{Superblock, Timestamp};
 
 /// A member that took the last update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownMember {
+pub struct RecordedMember {
     /// Its slot.
     pub slot: u16,
     /// Its device number.
@@ -31,7 +31,7 @@ pub struct KnownMember {
 
 /// An array's last known state: an update that all its members took, durably.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct RecordedState {
     /// The array's UUID in mdadm's order.
     pub uuid: [u8; 16],
     /// The array's creation time, which detects an array made anew under the same UUID.
@@ -41,10 +41,10 @@ pub struct Known {
     /// The update's time.
     pub update_time: Timestamp,
     /// The members that had this state.
-    pub members: Vec<KnownMember>,
+    pub members: Vec<RecordedMember>,
 }
 
-impl Known {
+impl RecordedState {
     /// Whether this record is about the array of this superblock.
     #[must_use]
     pub fn is_of(&self, superblock: &Superblock) -> bool {
