@@ -56,7 +56,7 @@ impl AssembledReplay {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum LogSource {
     /// braid's own, in the bitmap file.
     File,
     /// md's, of so many sectors on the newest member.
@@ -65,9 +65,9 @@ enum Kept {
     Own(OwnLogPlace),
 }
 
-fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
+fn log_source(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<LogSource> {
     if let Some(file) = file {
-        return bitmap_file::log_place(file, roster).map(|_| Kept::File);
+        return bitmap_file::log_place(file, roster).map(|_| LogSource::File);
     }
     // If the log is in a file, the members' log heads do not count.
     if bitmap_file::counts(roster, LogHome::File) {
@@ -75,7 +75,7 @@ fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
     }
     let level = roster.newest.superblock.array.level;
     if let Some(place) = roster.newest.superblock.intent.ppl {
-        return (level == Level::Raid5).then_some(Kept::Ppl(place.size_sectors));
+        return (level == Level::Raid5).then_some(LogSource::Ppl(place.size_sectors));
     }
     let own = |one: &Candidate<'_>| one.member.own_log.as_ref()?.place.ok();
     let places: Vec<OwnLogPlace> =
@@ -94,14 +94,14 @@ fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
     if roster.active.iter().any(is_lockless) {
         return None;
     }
-    (level.family() == Family::Stripe).then_some(Kept::Own(smallest))
+    (level.family() == Family::Stripe).then_some(LogSource::Own(smallest))
 }
 
-fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, PplLogError> {
-    let (log, absent) = match kept {
-        Kept::Ppl(_) => (candidate.member.ppl.as_ref(), PplLogError::Absent),
-        Kept::File => (None, PplLogError::NoHead),
-        Kept::Own(_) => {
+fn log_of<'a>(source: LogSource, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, PplLogError> {
+    let (log, absent) = match source {
+        LogSource::Ppl(_) => (candidate.member.ppl.as_ref(), PplLogError::Absent),
+        LogSource::File => (None, PplLogError::NoHead),
+        LogSource::Own(_) => {
             (candidate.member.own_log.as_ref().map(|own| &own.log), PplLogError::NoHead)
         }
     };
@@ -148,18 +148,18 @@ pub(crate) fn parity_logs(
     members: &[ProbedMember],
     file: Option<&BitmapFile>,
 ) -> Option<BTreeMap<usize, AssembledParityLog>> {
-    let kept = kept(roster, file)?;
-    if kept == Kept::File {
+    let source = log_source(roster, file)?;
+    if source == LogSource::File {
         return Some(BTreeMap::new());
     }
-    let place = |superblock: &Superblock, member: &ProbedMember| match kept {
-        Kept::Ppl(size_sectors) => place(superblock, size_sectors).map(LogPlace::Ppl),
-        Kept::Own(smallest) => own_place(superblock, member, smallest).map(LogPlace::Own),
-        Kept::File => unreachable!("members have none then"),
+    let place = |superblock: &Superblock, member: &ProbedMember| match source {
+        LogSource::Ppl(size_sectors) => place(superblock, size_sectors).map(LogPlace::Ppl),
+        LogSource::Own(smallest) => own_place(superblock, member, smallest).map(LogPlace::Own),
+        LogSource::File => unreachable!("members have none then"),
     };
-    let is_believed = matches!(kept, Kept::Ppl(_)) || log_counts(roster);
+    let is_believed = matches!(source, LogSource::Ppl(_)) || log_counts(roster);
     let log = |candidate: &Candidate<'_>| {
-        let newest = log_of(kept, candidate).ok().and_then(|log| log.newest.as_ref());
+        let newest = log_of(source, candidate).ok().and_then(|log| log.newest.as_ref());
         let newest = newest.filter(|_| is_believed);
         let newest = newest.map(|record| (record.generation, record.end_sector));
         let place = place(candidate.superblock, candidate.member)?;
@@ -185,16 +185,16 @@ pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
 }
 
 pub(crate) fn keeps_logs(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
-    has_ppl(roster) || kept(roster, file).is_some()
+    has_ppl(roster) || log_source(roster, file).is_some()
 }
 
 /// Whether all doubt is in stripes that logs name.
 pub(crate) fn has_logs_that_count(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
-    match kept(roster, file) {
+    match log_source(roster, file) {
         _ if bitmap_file::counts(roster, LogHome::File) => true,
-        Some(Kept::Own(_)) => log_counts(roster),
-        Some(Kept::Ppl(_)) | None => has_ppl(roster),
-        Some(Kept::File) => false,
+        Some(LogSource::Own(_)) => log_counts(roster),
+        Some(LogSource::Ppl(_)) | None => has_ppl(roster),
+        Some(LogSource::File) => false,
     }
 }
 
@@ -208,12 +208,12 @@ pub(crate) fn replay(
     file: Option<&BitmapFile>,
     resync_offset: u64,
 ) -> Option<AssembledReplay> {
-    let kept = kept(roster, file);
+    let source = log_source(roster, file);
     // mdadm's --force writes "clean" but leaves the log's mark: the log's stripes still need
     // repair.
-    let is_forced = match kept {
-        Some(Kept::Ppl(_)) => false,
-        Some(Kept::Own(_) | Kept::File) | None => {
+    let is_forced = match source {
+        Some(LogSource::Ppl(_)) => false,
+        Some(LogSource::Own(_) | LogSource::File) | None => {
             roster.newest.superblock.state.log_counts.is_some()
         }
     };
@@ -222,12 +222,12 @@ pub(crate) fn replay(
         return None;
     }
     let (mut logs, mut unread) = (Vec::new(), Vec::new());
-    let mut found: Vec<_> = match kept {
+    let mut found: Vec<_> = match source {
         _ if bitmap_file::counts(roster, LogHome::File) => bitmap_file::logs_by_slot(file, roster),
         None => return None,
-        Some(kept) => {
+        Some(source) => {
             let of_slot = |(slot, candidate): &(u16, Candidate<'_>)| {
-                (Slot(*slot), log_of(kept, candidate).cloned())
+                (Slot(*slot), log_of(source, candidate).cloned())
             };
             roster.active.iter().map(of_slot).collect()
         }
