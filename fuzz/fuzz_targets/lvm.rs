@@ -5,7 +5,7 @@
 //! first 256 bytes each; unless the byte has flag 2, a block's own place in it is fixed too.
 #![no_main]
 
-use braid_lvm::{Map, Shape, Spot, groups, physical, thin};
+use braid_lvm::{ByteLocation, Map, Shape, groups, physical, thin};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/formats/lvm/tests/kit.rs"]
@@ -18,9 +18,9 @@ const BYTES: u64 = 64 << 20;
 fn walk(map: &Map) {
     let (mut at, (parts, _)) = (0, map.parts());
     for _ in 0..1000 {
-        let Some((spot, length)) = map.at(at) else { break };
+        let Some((location, length)) = map.at(at) else { break };
         assert!(length > 0 && at + length <= map.size_bytes());
-        if let Spot::On { part, .. } = spot {
+        if let ByteLocation::On { part, .. } = location {
             assert!(parts.contains(&part));
         }
         at += length;
@@ -42,7 +42,7 @@ fn of_text(text: &[u8]) {
                     let wanted = 0..volume.size_bytes;
                     let _ = thin::map(&group.pools[*pool], (*number, volume.size_bytes), &wanted, &mut read);
                 }
-                Shape::Pool | Shape::Unread(_) => {}
+                Shape::Pool | Shape::Unsupported(_) => {}
             }
         }
     }

@@ -43,7 +43,7 @@ impl std::error::Error for Fault {}
 
 /// Why a volume is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unread {
+pub enum UnreadReason {
     /// A segment of an unsupported kind.
     Kind(String),
     /// A snapshot that is not thin: changes beside an origin.
@@ -58,7 +58,7 @@ pub enum Unread {
     Nonsense(&'static str),
 }
 
-impl std::fmt::Display for Unread {
+impl std::fmt::Display for UnreadReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Kind(kind) => write!(f, "a segment of kind {kind}, which braid does not follow"),
@@ -73,4 +73,4 @@ impl std::fmt::Display for Unread {
     }
 }
 
-impl std::error::Error for Unread {}
+impl std::error::Error for UnreadReason {}

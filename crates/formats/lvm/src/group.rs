@@ -7,9 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::SECTOR_BYTES;
-use crate::described::Described;
-use crate::fault::Unread;
 use crate::limits::{NAME_BYTES_MAX, NESTING_MAX, PARTS_MAX, STEPS_MAX, STRIPES_MAX, VOLUMES_MAX};
 use crate::map::{Leg, Map, Piece, Rule};
 use crate::physical::PhysicalVolume;
@@ -49,12 +46,12 @@ pub enum Shape {
     /// A pool of thin volumes.
     Pool,
     /// An unsupported volume.
-    Unread(Unread),
+    Unsupported(UnreadReason),
 }
 
 /// A logical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logical {
+pub struct LogicalVolume {
     /// Its name in the group.
     pub name: String,
     /// Its UUID.
@@ -78,9 +75,9 @@ pub struct Pool {
     /// It has QNAP's own format.
     pub is_of_qnap: bool,
     /// The map of its metadata.
-    pub metadata: Result<Map, Unread>,
+    pub metadata: Result<Map, UnreadReason>,
     /// The map of its data: one, or QNAP's tiers by number.
-    pub data: Result<Vec<Option<Map>>, Unread>,
+    pub data: Result<Vec<Option<Map>>, UnreadReason>,
 }
 
 /// A group.
@@ -97,7 +94,7 @@ pub struct Group {
     /// Its physical volumes, including missing ones.
     pub parts: Vec<Part>,
     /// Its volumes, by name.
-    pub volumes: Vec<Logical>,
+    pub volumes: Vec<LogicalVolume>,
     /// Its pools.
     pub pools: Vec<Pool>,
     /// The number of volumes beyond the limit.
@@ -107,11 +104,11 @@ pub struct Group {
 /// The groups of these physical volumes, by name.
 #[must_use]
 pub fn groups(physical: &[PhysicalVolume]) -> Vec<Group> {
-    let mut newest: BTreeMap<&str, &Described> = BTreeMap::new();
-    for described in physical.iter().flat_map(|one| &one.described) {
-        let known = newest.entry(&described.uuid).or_insert(described);
-        if described.sequence > known.sequence {
-            *known = described;
+    let mut newest: BTreeMap<&str, &GroupMetadata> = BTreeMap::new();
+    for metadata in physical.iter().flat_map(|one| &one.metadata) {
+        let known = newest.entry(&metadata.uuid).or_insert(metadata);
+        if metadata.sequence > known.sequence {
+            *known = metadata;
         }
     }
     let mut groups: Vec<Group> = newest.into_values().map(|one| group(one, physical)).collect();
@@ -119,19 +116,19 @@ pub fn groups(physical: &[PhysicalVolume]) -> Vec<Group> {
     groups
 }
 
-fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
-    let section = &described.section;
+fn group(metadata: &GroupMetadata, physical: &[PhysicalVolume]) -> Group {
+    let section = &metadata.section;
     let parts: Vec<Part> = section
         .section("physical_volumes")
         .into_iter()
         .flat_map(Section::sections)
         .take(PARTS_MAX)
-        .map(|(name, section)| part(name, section, described.extent_bytes, physical))
+        .map(|(name, section)| part(name, section, metadata.extent_bytes, physical))
         .collect();
     let volumes = || section.section("logical_volumes").into_iter().flat_map(Section::sections);
     let total = volumes().count();
     let mut reader = Reader {
-        extent_bytes: described.extent_bytes,
+        extent_bytes: metadata.extent_bytes,
         parts: &parts,
         by_name: parts
             .iter()
@@ -144,10 +141,10 @@ fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
     };
     let (volumes, pools) = reader.all();
     Group {
-        name: described.name.clone(),
-        uuid: described.uuid.clone(),
-        sequence: described.sequence,
-        extent_bytes: described.extent_bytes,
+        name: metadata.name.clone(),
+        uuid: metadata.uuid.clone(),
+        sequence: metadata.sequence,
+        extent_bytes: metadata.extent_bytes,
         volumes,
         pools,
         left_out: total.saturating_sub(VOLUMES_MAX),
@@ -214,7 +211,7 @@ fn pairs(values: &[Value]) -> Vec<(String, u64)> {
 }
 
 impl<'a> Reader<'a> {
-    fn all(&mut self) -> (Vec<Logical>, Vec<Pool>) {
+    fn all(&mut self) -> (Vec<LogicalVolume>, Vec<Pool>) {
         let mut pools: Vec<Pool> = Vec::new();
         let mut pool_of: BTreeMap<&str, usize> = BTreeMap::new();
         let all: Vec<(&'a str, &'a Section)> =
@@ -248,13 +245,13 @@ impl<'a> Reader<'a> {
             let extents =
                 segments.iter().fold(0_u64, |sum, (_, count, ..)| sum.saturating_add(*count));
             let shape = if changes.contains(name) {
-                Shape::Unread(Unread::Snapshot)
+                Shape::Unsupported(UnreadReason::Snapshot)
             } else if merging.contains(name) {
-                Shape::Unread(Unread::Kind("snapshot-merge".to_owned()))
+                Shape::Unsupported(UnreadReason::Kind("snapshot-merge".to_owned()))
             } else {
                 self.shape(name, &segments, &pool_of)
             };
-            volumes.push(Logical {
+            volumes.push(LogicalVolume {
                 name: name.to_owned(),
                 uuid: told(section.text("id").unwrap_or_default()),
                 size_bytes: extents.saturating_mul(self.extent_bytes),
@@ -282,8 +279,8 @@ impl<'a> Reader<'a> {
                 (segment.text("thin_pool"), segment.number("device_id"))
         {
             return match (segment.text("external_origin"), pool_of.get(pool)) {
-                (Some(_), _) => Shape::Unread(Unread::ExternalOrigin),
-                (None, None) => Shape::Unread(Unread::Astray(told(pool))),
+                (Some(_), _) => Shape::Unsupported(UnreadReason::ExternalOrigin),
+                (None, None) => Shape::Unsupported(UnreadReason::Astray(told(pool))),
                 (None, Some(pool)) => Shape::Thin { pool: *pool, device },
             };
         }
@@ -291,21 +288,21 @@ impl<'a> Reader<'a> {
         match self.map(name, 0) {
             Ok(map) if self.has_copies => Shape::Copy(map),
             Ok(map) => Shape::Direct(map),
-            Err(unread) => Shape::Unread(unread),
+            Err(unread) => Shape::Unsupported(unread),
         }
     }
 
     fn pool(&mut self, name: &str, kind: &str, segment: &Section) -> Pool {
         let metadata = match segment.text("metadata") {
             Some(name) => self.map(name, 0),
-            None => Err(Unread::Nonsense("a pool without metadata")),
+            None => Err(UnreadReason::Nonsense("a pool without metadata")),
         };
         // QNAP's pools have their data in tiers, each in a volume of its own.
         let tiers: Vec<String> = (0..8).map(|tier| format!("{name}_tierdata_{tier}")).collect();
         let has_tiers = tiers.iter().any(|tier| self.volumes.contains_key(tier.as_str()));
         let data = match segment.text("pool") {
             Some(name) if !has_tiers => self.map(name, 0).map(|map| vec![Some(map)]),
-            None if !has_tiers => Err(Unread::Nonsense("a pool without data")),
+            None if !has_tiers => Err(UnreadReason::Nonsense("a pool without data")),
             _ => Ok(tiers.iter().map(|tier| self.tier(tier)).collect()),
         };
         Pool { name: name.to_owned(), is_of_qnap: kind == "tier-thin-pool", metadata, data }
@@ -319,16 +316,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Counts towards the limit of steps.
-    fn step(&mut self, count: usize) -> Result<(), Unread> {
-        self.steps_left =
-            self.steps_left.checked_sub(count).ok_or(Unread::Nonsense("how its group nests"))?;
+    fn step(&mut self, count: usize) -> Result<(), UnreadReason> {
+        self.steps_left = self
+            .steps_left
+            .checked_sub(count)
+            .ok_or(UnreadReason::Nonsense("how its group nests"))?;
         Ok(())
     }
 
-    fn map(&mut self, name: &str, depth: usize) -> Result<Map, Unread> {
-        let section = *self.volumes.get(name).ok_or_else(|| Unread::Astray(told(name)))?;
+    fn map(&mut self, name: &str, depth: usize) -> Result<Map, UnreadReason> {
+        let section = *self.volumes.get(name).ok_or_else(|| UnreadReason::Astray(told(name)))?;
         if depth > NESTING_MAX {
-            return Err(Unread::Astray(told(name)));
+            return Err(UnreadReason::Astray(told(name)));
         }
         let (mut pieces, mut extents) = (Vec::new(), 0_u64);
         let all = segments(section);
@@ -338,24 +337,24 @@ impl<'a> Reader<'a> {
         for (start, count, kind, segment) in all {
             self.has_copies |= matches!(kind, "raid1" | "mirror");
             if start != extents || count == 0 {
-                return Err(Unread::Nonsense("the order of its segments"));
+                return Err(UnreadReason::Nonsense("the order of its segments"));
             }
             extents = extents.saturating_add(count);
             let sizes =
                 (start.checked_mul(self.extent_bytes), count.checked_mul(self.extent_bytes));
             let (Some(start_bytes), Some(length_bytes)) = sizes else {
-                return Err(Unread::Nonsense("the size of its segments"));
+                return Err(UnreadReason::Nonsense("the size of its segments"));
             };
             let mut at = start_bytes;
             for (length_bytes, rule) in self.segment(kind, segment, (count, length_bytes), depth)? {
                 pieces.push(Piece { start_bytes: at, length_bytes, rule });
                 at = at
                     .checked_add(length_bytes)
-                    .ok_or(Unread::Nonsense("the size of its segments"))?;
+                    .ok_or(UnreadReason::Nonsense("the size of its segments"))?;
             }
         }
         if pieces.is_empty() {
-            return Err(Unread::Nonsense("a volume without segments"));
+            return Err(UnreadReason::Nonsense("a volume without segments"));
         }
         Ok(Map::of_pieces(pieces))
     }
@@ -366,13 +365,13 @@ impl<'a> Reader<'a> {
         segment: &Section,
         (extents, length_bytes): (u64, u64),
         depth: usize,
-    ) -> Result<Vec<(u64, Rule)>, Unread> {
+    ) -> Result<Vec<(u64, Rule)>, UnreadReason> {
         match kind {
             "striped" | "linear" => {
                 let areas = pairs(segment.list("stripes").unwrap_or_default());
                 let count = segment.number("stripe_count").unwrap_or(1);
                 if areas.is_empty() || areas.len() as u64 != count || areas.len() > STRIPES_MAX {
-                    return Err(Unread::Nonsense("the number of its stripes"));
+                    return Err(UnreadReason::Nonsense("the number of its stripes"));
                 }
                 match &areas[..] {
                     [(name, start)] => self.area(name, *start, extents, depth),
@@ -398,9 +397,9 @@ impl<'a> Reader<'a> {
             }
             "zero" => Ok(vec![(length_bytes, Rule::Zero)]),
             "error" => Ok(vec![(length_bytes, Rule::Lost)]),
-            "cache" | "writecache" | "flashcache" => Err(Unread::Cache(kind.to_owned())),
-            "snapshot" => Err(Unread::Snapshot),
-            _ => Err(Unread::Kind(told(kind))),
+            "cache" | "writecache" | "flashcache" => Err(UnreadReason::Cache(kind.to_owned())),
+            "snapshot" => Err(UnreadReason::Snapshot),
+            _ => Err(UnreadReason::Kind(told(kind))),
         }
     }
 
@@ -410,8 +409,8 @@ impl<'a> Reader<'a> {
         areas: &[(String, u64)],
         extents: u64,
         depth: usize,
-    ) -> Result<Vec<(u64, Rule)>, Unread> {
-        let mut first = Err(Unread::Nonsense("copies of which there are none"));
+    ) -> Result<Vec<(u64, Rule)>, UnreadReason> {
+        let mut first = Err(UnreadReason::Nonsense("copies of which there are none"));
         for (name, start) in areas.iter().take(STRIPES_MAX) {
             let found = self.area(name, *start, extents, depth);
             let is_whole = |rules: &Vec<(u64, Rule)>| {
@@ -439,8 +438,8 @@ impl<'a> Reader<'a> {
         start: u64,
         extents: u64,
         depth: usize,
-    ) -> Result<Vec<(u64, Rule)>, Unread> {
-        const PLACE: Unread = Unread::Nonsense("the place of its extents");
+    ) -> Result<Vec<(u64, Rule)>, UnreadReason> {
+        const PLACE: UnreadReason = UnreadReason::Nonsense("the place of its extents");
         let length_bytes = extents.checked_mul(self.extent_bytes).ok_or(PLACE)?;
         if self.by_name.contains_key(name) {
             return Ok(vec![(length_bytes, Rule::Linear(self.leg(name, start, extents)?))]);
@@ -471,8 +470,8 @@ impl<'a> Reader<'a> {
         areas: &[(String, u64)],
         (extents, length_bytes): (u64, u64),
         depth: usize,
-    ) -> Result<Rule, Unread> {
-        const NONSENSE: Unread = Unread::Nonsense("the size of its stripes");
+    ) -> Result<Rule, UnreadReason> {
+        const NONSENSE: UnreadReason = UnreadReason::Nonsense("the size of its stripes");
         let count = areas.len() as u64;
         let stripe_bytes =
             segment.number("stripe_size").and_then(|sectors| sectors.checked_mul(SECTOR_BYTES));
@@ -487,15 +486,17 @@ impl<'a> Reader<'a> {
             match self.area(name, *start, of_each, depth)?[..] {
                 [(_, Rule::Linear(leg))] => legs.push(leg),
                 _ => {
-                    return Err(Unread::Kind("striped over volumes that are in pieces".to_owned()));
+                    return Err(UnreadReason::Kind(
+                        "striped over volumes that are in pieces".to_owned(),
+                    ));
                 }
             }
         }
         Ok(Rule::Striped { stripe_bytes, skip_bytes: 0, legs: Arc::from(legs) })
     }
 
-    fn leg(&self, name: &str, start: u64, extents: u64) -> Result<Leg, Unread> {
-        const PLACE: Unread = Unread::Nonsense("the place of its extents");
+    fn leg(&self, name: &str, start: u64, extents: u64) -> Result<Leg, UnreadReason> {
+        const PLACE: UnreadReason = UnreadReason::Nonsense("the place of its extents");
         let index = *self.by_name.get(name).ok_or(PLACE)?;
         let part = self.parts.get(index).ok_or(PLACE)?;
         start.checked_add(extents).filter(|end| *end <= part.extents).ok_or(PLACE)?;

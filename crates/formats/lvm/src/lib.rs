@@ -19,7 +19,7 @@
 //!
 //! This crate does not write. It does not read snapshots that are not thin, caches, or LVM's own
 //! RAID, except for copies, of which it reads the first. Such volumes are listed with the reason
-//! ([`Unread`]). Bytes on a missing part are lost, the rest can be read.
+//! ([`UnreadReason`]). Bytes on a missing part are lost, the rest can be read.
 //!
 //! Input from disk is not trusted: text, its nesting, volumes, segments and their references are
 //! limited ([`limits`]), and checksums are compared before anything is believed.
@@ -40,18 +40,18 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
-mod described;
 mod fault;
 mod group;
+mod group_metadata;
 pub mod limits;
 mod map;
 mod physical;
 mod text;
 pub mod thin;
 
-pub use fault::{Fault, Unread};
-pub use group::{Group, Logical, Part, Pool, Shape, groups};
-pub use map::{Map, Spot};
+pub use fault::{Fault, UnreadReason};
+pub use group::{Group, LogicalVolume, Part, Pool, Shape, groups};
+pub use map::{ByteLocation, Map};
 pub use physical::{PhysicalVolume, physical};
 pub use text::{Entry, Section, Value, parse};
 

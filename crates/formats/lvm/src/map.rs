@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The place of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spot {
+pub enum ByteLocation {
     /// On a part of the group.
     On {
         /// Index of the part.
@@ -60,11 +60,11 @@ impl Piece {
     }
 
     /// The place of the byte `skip` after its start, and the number of consecutive bytes there.
-    fn at(&self, skip: u64) -> (Spot, u64) {
+    fn at(&self, skip: u64) -> (ByteLocation, u64) {
         let left = self.length_bytes.saturating_sub(skip);
         let on = |leg: &Leg, more: u64| match (leg.is_lost, leg.offset_bytes.checked_add(more)) {
-            (false, Some(offset_bytes)) => Spot::On { part: leg.part, offset_bytes },
-            _ => Spot::Lost,
+            (false, Some(offset_bytes)) => ByteLocation::On { part: leg.part, offset_bytes },
+            _ => ByteLocation::Lost,
         };
         match &self.rule {
             Rule::Linear(leg) => (on(leg, skip), left),
@@ -82,10 +82,10 @@ impl Piece {
                         .checked_add(within)?;
                     Some((on(legs.get(leg)?, more), stripe_bytes.saturating_sub(within).min(left)))
                 };
-                place().unwrap_or((Spot::Lost, left))
+                place().unwrap_or((ByteLocation::Lost, left))
             }
-            Rule::Zero => (Spot::Zero, left),
-            Rule::Lost => (Spot::Lost, left),
+            Rule::Zero => (ByteLocation::Zero, left),
+            Rule::Lost => (ByteLocation::Lost, left),
         }
     }
 
@@ -132,7 +132,7 @@ pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Data {
+pub(crate) enum PoolData {
     /// In one volume.
     Plain(Map),
     /// In several, as QNAP does it: a tier and a block in it for each block of the pool.
@@ -140,42 +140,42 @@ pub(crate) enum Data {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Thin {
+pub(crate) struct ThinMap {
     pub(crate) block_bytes: u64,
     pub(crate) runs: Vec<Run>,
     /// The blocks that the runs cover; others were not looked up.
     pub(crate) known: Range<u64>,
-    pub(crate) data: Arc<Data>,
+    pub(crate) data: Arc<PoolData>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Of {
+enum MapKind {
     Pieces(Vec<Piece>),
-    Thin(Box<Thin>),
+    Thin(Box<ThinMap>),
 }
 
 /// The map of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     size_bytes: u64,
-    of: Of,
+    kind: MapKind,
 }
 
 impl Map {
     /// The map of consecutive pieces.
     pub(crate) fn of_pieces(pieces: Vec<Piece>) -> Self {
         let size_bytes = pieces.last().map_or(0, Piece::end_bytes);
-        Self { size_bytes, of: Of::Pieces(pieces) }
+        Self { size_bytes, kind: MapKind::Pieces(pieces) }
     }
 
-    pub(crate) fn of_thin(size_bytes: u64, thin: Thin) -> Self {
-        Self { size_bytes, of: Of::Thin(Box::new(thin)) }
+    pub(crate) fn of_thin(size_bytes: u64, thin: ThinMap) -> Self {
+        Self { size_bytes, kind: MapKind::Thin(Box::new(thin)) }
     }
 
     pub(crate) fn pieces(&self) -> &[Piece] {
-        match &self.of {
-            Of::Pieces(pieces) => pieces,
-            Of::Thin(_) => &[],
+        match &self.kind {
+            MapKind::Pieces(pieces) => pieces,
+            MapKind::Thin(_) => &[],
         }
     }
 
@@ -188,23 +188,23 @@ impl Map {
     /// Whether this is a thin volume, whose bytes have no fixed place until they are written.
     #[must_use]
     pub fn is_thin(&self) -> bool {
-        matches!(self.of, Of::Thin(_))
+        matches!(self.kind, MapKind::Thin(_))
     }
 
     /// The place of a byte, and how many bytes follow each other there, itself included. `None`
     /// beyond the end.
     #[must_use]
-    pub fn at(&self, offset: u64) -> Option<(Spot, u64)> {
+    pub fn at(&self, offset: u64) -> Option<(ByteLocation, u64)> {
         let left = self.size_bytes.checked_sub(offset).filter(|left| *left > 0)?;
-        let (spot, length) = match &self.of {
-            Of::Pieces(pieces) => {
+        let (location, length) = match &self.kind {
+            MapKind::Pieces(pieces) => {
                 let index = pieces.partition_point(|piece| piece.end_bytes() <= offset);
                 let piece = pieces.get(index)?;
                 piece.at(offset.saturating_sub(piece.start_bytes))
             }
-            Of::Thin(thin) => thin.at(offset)?,
+            MapKind::Thin(thin) => thin.at(offset)?,
         };
-        Some((spot, length.clamp(1, left)))
+        Some((location, length.clamp(1, left)))
     }
 
     /// The volume's parts (for a thin volume, its pool's), and the missing ones among them.
@@ -222,15 +222,15 @@ impl Map {
                 found.1.insert(leg.part);
             }
         };
-        match &self.of {
-            Of::Pieces(pieces) => pieces.iter().for_each(|piece| match &piece.rule {
+        match &self.kind {
+            MapKind::Pieces(pieces) => pieces.iter().for_each(|piece| match &piece.rule {
                 Rule::Linear(leg) => add(leg),
                 Rule::Striped { legs, .. } => legs.iter().for_each(&mut add),
                 Rule::Zero | Rule::Lost => {}
             }),
-            Of::Thin(thin) => match &*thin.data {
-                Data::Plain(map) => map.add_parts(found),
-                Data::Tiered { tiers, .. } => {
+            MapKind::Thin(thin) => match &*thin.data {
+                PoolData::Plain(map) => map.add_parts(found),
+                PoolData::Tiered { tiers, .. } => {
                     tiers.iter().flatten().for_each(|map| map.add_parts(found));
                 }
             },
@@ -247,47 +247,49 @@ impl Map {
         let mut bytes = Vec::new();
         while bytes.len() < length {
             let left = length.saturating_sub(bytes.len());
-            let (spot, run) = self.at(offset.checked_add(bytes.len() as u64)?)?;
+            let (location, run) = self.at(offset.checked_add(bytes.len() as u64)?)?;
             let count = usize::try_from(run).unwrap_or(left).min(left);
-            match spot {
-                Spot::On { part, offset_bytes } => {
+            match location {
+                ByteLocation::On { part, offset_bytes } => {
                     let piece =
                         read(part, offset_bytes, count).filter(|piece| piece.len() == count);
                     bytes.extend(piece?);
                 }
-                Spot::Zero => bytes.resize(bytes.len().saturating_add(count), 0),
-                Spot::Lost => return None,
+                ByteLocation::Zero => bytes.resize(bytes.len().saturating_add(count), 0),
+                ByteLocation::Lost => return None,
             }
         }
         Some(bytes)
     }
 }
 
-impl Thin {
-    fn at(&self, offset: u64) -> Option<(Spot, u64)> {
+impl ThinMap {
+    fn at(&self, offset: u64) -> Option<(ByteLocation, u64)> {
         let (block, within) =
             (offset.checked_div(self.block_bytes)?, offset.checked_rem(self.block_bytes)?);
         if !self.known.contains(&block) {
-            return Some((Spot::Lost, self.block_bytes.saturating_sub(within)));
+            return Some((ByteLocation::Lost, self.block_bytes.saturating_sub(within)));
         }
         let bytes = |blocks: u64| blocks.saturating_mul(self.block_bytes).saturating_sub(within);
         Some(match run_at(&self.runs, block) {
             Err(free) => {
                 let free = free.min(self.known.end.saturating_sub(block));
-                (Spot::Zero, bytes(free))
+                (ByteLocation::Zero, bytes(free))
             }
             Ok((run, skip)) => {
                 let length = bytes(run.count.saturating_sub(skip));
                 let to = run.to.and_then(|to| to.checked_add(skip)?.checked_mul(self.block_bytes));
                 let place = to.and_then(|to| self.data.at(to.checked_add(within)?));
-                place.map_or((Spot::Lost, length), |(spot, run)| (spot, run.min(length)))
+                place.map_or((ByteLocation::Lost, length), |(location, run)| {
+                    (location, run.min(length))
+                })
             }
         })
     }
 }
 
-impl Data {
-    fn at(&self, offset: u64) -> Option<(Spot, u64)> {
+impl PoolData {
+    fn at(&self, offset: u64) -> Option<(ByteLocation, u64)> {
         match self {
             Self::Plain(map) => map.at(offset),
             Self::Tiered { block_bytes, runs, tiers } => {
@@ -305,8 +307,8 @@ impl Data {
                         .checked_add(skip)?
                         .checked_mul(*block_bytes)?
                         .checked_add(within)?;
-                    let (spot, run) = map.as_ref()?.at(to)?;
-                    Some((spot, run.min(length)))
+                    let (location, run) = map.as_ref()?.at(to)?;
+                    Some((location, run.min(length)))
                 })
             }
         }
@@ -321,8 +323,8 @@ mod tests {
         Leg { part, offset_bytes, is_lost: false }
     }
 
-    fn on(part: usize, offset_bytes: u64) -> Spot {
-        Spot::On { part, offset_bytes }
+    fn on(part: usize, offset_bytes: u64) -> ByteLocation {
+        ByteLocation::On { part, offset_bytes }
     }
 
     fn pieces() -> Map {
@@ -348,7 +350,7 @@ mod tests {
             (59, (on(2, 3019), 1)),
             (60, (on(1, 5000), 40)),
             (99, (on(1, 5039), 1)),
-            (100, (Spot::Lost, 10)),
+            (100, (ByteLocation::Lost, 10)),
         ] {
             assert_eq!(map.at(offset), Some(expected), "{offset}");
         }
@@ -376,20 +378,20 @@ mod tests {
             Run { block: 5, count: 1, to: None },
             Run { block: 6, count: 1, to: Some(99) },
         ];
-        let data = Arc::new(Data::Plain(pieces()));
-        let thin = Thin { block_bytes: 20, runs, known: 0..8, data };
+        let data = Arc::new(PoolData::Plain(pieces()));
+        let thin = ThinMap { block_bytes: 20, runs, known: 0..8, data };
         let map = Map::of_thin(200, thin);
         for (offset, expected) in [
-            (0, (Spot::Zero, 20)),
+            (0, (ByteLocation::Zero, 20)),
             (25, (on(0, 1005), 5)),
             (45, (on(2, 3005), 5)),
             (59, (on(0, 1019), 1)),
-            (60, (Spot::Zero, 40)),
-            (100, (Spot::Lost, 20)),
-            (120, (Spot::Lost, 20)),
-            (140, (Spot::Zero, 20)),
+            (60, (ByteLocation::Zero, 40)),
+            (100, (ByteLocation::Lost, 20)),
+            (120, (ByteLocation::Lost, 20)),
+            (140, (ByteLocation::Zero, 20)),
             // Not looked up.
-            (160, (Spot::Lost, 20)),
+            (160, (ByteLocation::Lost, 20)),
         ] {
             assert_eq!(map.at(offset), Some(expected), "{offset}");
         }
@@ -408,16 +410,16 @@ mod tests {
         let mut runs: [Vec<Run>; 8] = std::array::from_fn(|_| Vec::new());
         runs[0].push(Run { block: 0, count: 1, to: Some(3) });
         runs[2].push(Run { block: 1, count: 1, to: Some(0) });
-        let data = Data::Tiered {
+        let data = PoolData::Tiered {
             block_bytes: 40,
             runs,
             tiers: vec![Some(of_tier(7)), None, Some(of_tier(9))],
         };
         let runs = vec![Run { block: 0, count: 4, to: Some(0) }];
-        let thin = Thin { block_bytes: 20, runs, known: 0..8, data: Arc::new(data) };
+        let thin = ThinMap { block_bytes: 20, runs, known: 0..8, data: Arc::new(data) };
         let map = Map::of_thin(120, thin);
         assert_eq!(map.at(5), Some((on(7, 125), 35)));
         assert_eq!(map.at(40), Some((on(9, 0), 40)));
-        assert_eq!(map.at(80), Some((Spot::Zero, 40)));
+        assert_eq!(map.at(80), Some((ByteLocation::Zero, 40)));
     }
 }

@@ -6,8 +6,8 @@
 //! ```
 
 use crate::Read;
-use crate::described::Described;
 use crate::fault::Fault;
+use crate::group_metadata::GroupMetadata;
 use crate::limits::{AREAS_MAX, TEXT_BYTES_MAX};
 use braid_byte_reader::{array, le32, le64, raw_crc32};
 
@@ -26,7 +26,7 @@ pub struct PhysicalVolume {
     pub size_bytes: Option<u64>,
     /// The size of its device in bytes.
     pub device_bytes: u64,
-    pub(crate) described: Vec<Described>,
+    pub(crate) metadata: Vec<GroupMetadata>,
     /// The faults of its other texts.
     pub faults: Vec<Fault>,
 }
@@ -93,14 +93,14 @@ fn of_label(
         uuid: hyphened(uuid),
         size_bytes,
         device_bytes,
-        described: Vec::new(),
+        metadata: Vec::new(),
         faults: Vec::new(),
     };
     for (offset, size) in metadata.into_iter().take(AREAS_MAX) {
         match text(offset, size, device_bytes, read) {
             Ok(None) => {}
-            Ok(Some(text)) => match Described::of(&text) {
-                Ok(described) => found.described.push(described),
+            Ok(Some(text)) => match GroupMetadata::of(&text) {
+                Ok(metadata) => found.metadata.push(metadata),
                 Err(fault) => found.faults.push(fault),
             },
             Err(fault) => found.faults.push(fault),

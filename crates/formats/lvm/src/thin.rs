@@ -28,7 +28,7 @@ use crate::SECTOR_BYTES;
 use crate::fault::Fault;
 use crate::group::Pool;
 use crate::limits::{RUNS_MAX, TREE_DEPTH_MAX};
-use crate::map::{Data, Map, Run, Thin};
+use crate::map::{Map, PoolData, Run, ThinMap};
 use braid_byte_reader::{le32, le64};
 
 /// Bytes of a node: the kernel's, and QNAP's.
@@ -118,7 +118,7 @@ impl Metadata<'_, '_> {
         &mut self,
         root: u64,
         wanted: &Range<u64>,
-        found: &mut dyn FnMut(Found) -> Result<(), Fault>,
+        visit: &mut dyn FnMut(TreeItem) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let mut ahead = vec![(root, 0..u64::MAX, 0_usize)];
         while let Some((block, keys, depth)) = ahead.pop() {
@@ -128,13 +128,13 @@ impl Metadata<'_, '_> {
             };
             self.nodes_left = self.nodes_left.saturating_sub(1);
             let Some(node) = node else {
-                found(Found::Lost(keys.start.max(wanted.start)..keys.end.min(wanted.end)))?;
+                visit(TreeItem::Lost(keys.start.max(wanted.start)..keys.end.min(wanted.end)))?;
                 continue;
             };
             if node.is_leaf {
                 for (key, value) in node.entries.into_iter().filter(|(key, _)| wanted.contains(key))
                 {
-                    found(Found::Entry(key, value))?;
+                    visit(TreeItem::Entry(key, value))?;
                 }
                 continue;
             }
@@ -159,7 +159,7 @@ impl Metadata<'_, '_> {
     }
 }
 
-enum Found {
+enum TreeItem {
     Entry(u64, u64),
     Lost(Range<u64>),
 }
@@ -239,10 +239,10 @@ pub fn map(
     metadata.nodes_left = nodes;
     let mut root = None;
     let one = device..device.saturating_add(1);
-    metadata.walk(superblock.volumes_root, &one, &mut |found| {
-        match found {
-            Found::Entry(_, value) => root = Some(value),
-            Found::Lost(_) => return Err(Fault::Sum("the list of volumes in its pool")),
+    metadata.walk(superblock.volumes_root, &one, &mut |item| {
+        match item {
+            TreeItem::Entry(_, value) => root = Some(value),
+            TreeItem::Lost(_) => return Err(Fault::Sum("the list of volumes in its pool")),
         }
         Ok(())
     })?;
@@ -252,16 +252,16 @@ pub fn map(
         wanted.start.checked_div(blocks).unwrap_or(0)..wanted.end.min(size_bytes).div_ceil(blocks);
     metadata.nodes_left = nodes;
     let (mut runs, mut lost) = (Vec::new(), 0_u64);
-    metadata.walk(root, &known, &mut |found| match found {
-        Found::Entry(key, value) => add(&mut runs, (key, 1, Some(value >> TIME_BITS))),
-        Found::Lost(keys) => {
+    metadata.walk(root, &known, &mut |item| match item {
+        TreeItem::Entry(key, value) => add(&mut runs, (key, 1, Some(value >> TIME_BITS))),
+        TreeItem::Lost(keys) => {
             let count = keys.end.saturating_sub(keys.start);
             lost = lost.saturating_add(count.saturating_mul(blocks));
             if count == 0 { Ok(()) } else { add(&mut runs, (keys.start, count, None)) }
         }
     })?;
     let data = Arc::new(of_pool(data, &superblock, &runs, &mut metadata)?);
-    let thin = Thin { block_bytes: blocks, runs, known, data };
+    let thin = ThinMap { block_bytes: blocks, runs, known, data };
     Ok((Map::of_thin(size_bytes, thin), lost))
 }
 
@@ -271,7 +271,7 @@ fn of_pool(
     superblock: &Superblock,
     runs: &[Run],
     metadata: &mut Metadata<'_, '_>,
-) -> Result<Data, Fault> {
+) -> Result<PoolData, Fault> {
     let real: Vec<&Map> = volumes.iter().flatten().collect();
     if let Some((root, block_bytes)) =
         superblock.tiers.filter(|(root, block_bytes)| *root != 0 && *block_bytes != 0)
@@ -286,8 +286,8 @@ fn of_pool(
         let nodes = metadata.map.size_bytes().checked_div(superblock.node_bytes).unwrap_or(0);
         metadata.nodes_left = nodes;
         let mut is_lost = false;
-        metadata.walk(root, &wanted, &mut |found| {
-            let Found::Entry(key, value) = found else {
+        metadata.walk(root, &wanted, &mut |item| {
+            let TreeItem::Entry(key, value) = item else {
                 is_lost = true;
                 return Ok(());
             };
@@ -298,11 +298,11 @@ fn of_pool(
         })?;
         // A pool that uses no tiers has no map of them, and one volume holds all data.
         if is_lost || tiers.iter().any(|runs| !runs.is_empty()) {
-            return Ok(Data::Tiered { block_bytes, runs: tiers, tiers: volumes.to_vec() });
+            return Ok(PoolData::Tiered { block_bytes, runs: tiers, tiers: volumes.to_vec() });
         }
     }
     match real[..] {
-        [only] => Ok(Data::Plain(only.clone())),
+        [only] => Ok(PoolData::Plain(only.clone())),
         _ => Err(Fault::Tiers),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use braid_lvm::{Fault, Map, PhysicalVolume, Shape, Spot, Unread, groups, physical};
+use braid_lvm::{ByteLocation, Fault, Map, PhysicalVolume, Shape, UnreadReason, groups, physical};
 
 use crate::kit::{EXTENT, START, group, head, look, read_of, text, uuid, volume};
 
@@ -21,8 +21,8 @@ fn direct<'a>(group: &'a braid_lvm::Group, name: &str) -> &'a Map {
     }
 }
 
-fn on(part: usize, extent: usize, more: usize) -> Spot {
-    Spot::On { part, offset_bytes: (START + extent * EXTENT + more) as u64 }
+fn on(part: usize, extent: usize, more: usize) -> ByteLocation {
+    ByteLocation::On { part, offset_bytes: (START + extent * EXTENT + more) as u64 }
 }
 
 const LINEAR: &str = "stripe_count = 1\nstripes = [\n\"pv0\", 3\n]";
@@ -51,7 +51,7 @@ fn volumes_are_where_their_segments_say() {
     let group = crate::kit::group(&devices[..1]);
     let home = direct(&group, "home");
     assert_eq!(home.at(0).map(|it| it.0), Some(on(0, 3, 0)));
-    assert_eq!(home.at(2 * EXTENT as u64), Some((Spot::Lost, EXTENT as u64)));
+    assert_eq!(home.at(2 * EXTENT as u64), Some((ByteLocation::Lost, EXTENT as u64)));
     assert_eq!(home.parts().1, [1].into());
     assert_eq!(group.parts[1].device, None);
 }
@@ -104,12 +104,12 @@ fn what_does_not_fit_its_sum_is_not_believed() {
     assert_eq!(physical(100, &mut |_, _| panic!("too small")), None);
 }
 
-fn unread(volumes: &str, name: &str) -> Unread {
+fn unread(volumes: &str, name: &str) -> UnreadReason {
     let text = text(1, &[('a', 8), ('b', 8)], volumes);
     let group = group(&[device('a', 8, &text), device('b', 8, &text)]);
     let found = group.volumes.into_iter().find(|one| one.name == name).expect("it is there");
     match found.shape {
-        Shape::Unread(why) => why,
+        Shape::Unsupported(why) => why,
         shape => panic!("{shape:?}"),
     }
 }
@@ -117,9 +117,12 @@ fn unread(volumes: &str, name: &str) -> Unread {
 #[test]
 fn what_is_not_followed_is_named() {
     let of = |kind: &str, rest: &str| unread(&volume("x", true, &[(0, 1, kind, rest)]), "x");
-    assert_eq!(of("cache", ""), Unread::Cache("cache".into()));
-    assert_eq!(of("raid5", ""), Unread::Kind("raid5".into()));
-    assert_eq!(of("thin", "thin_pool = \"none\"\ndevice_id = 1"), Unread::Astray("none".into()));
+    assert_eq!(of("cache", ""), UnreadReason::Cache("cache".into()));
+    assert_eq!(of("raid5", ""), UnreadReason::Kind("raid5".into()));
+    assert_eq!(
+        of("thin", "thin_pool = \"none\"\ndevice_id = 1"),
+        UnreadReason::Astray("none".into())
+    );
     let snapshot = [
         volume("home", true, &[(0, 1, "striped", LINEAR)]),
         volume("before", true, &[(0, 1, "striped", SECOND)]),
@@ -129,7 +132,7 @@ fn what_is_not_followed_is_named() {
             &[(0, 1, "snapshot", "chunk_size = 8\norigin = \"home\"\ncow_store = \"before\"")],
         ),
     ];
-    assert_eq!(unread(&snapshot.concat(), "before"), Unread::Snapshot);
+    assert_eq!(unread(&snapshot.concat(), "before"), UnreadReason::Snapshot);
     let text = text(1, &[('a', 8), ('b', 8)], &snapshot.concat());
     let group = group(&[device('a', 8, &text), device('b', 8, &text)]);
     assert_eq!(
@@ -204,11 +207,11 @@ fn segments_that_cannot_be_are_refused() {
         &[],
     ];
     for segments in cases {
-        assert!(matches!(of(segments), Unread::Nonsense(_)), "{segments:?}");
+        assert!(matches!(of(segments), UnreadReason::Nonsense(_)), "{segments:?}");
     }
     assert_eq!(
         of(&[(0, 1, "striped", "stripe_count = 1\nstripes = [\"pv9\", 0]")]),
-        Unread::Astray("pv9".into())
+        UnreadReason::Astray("pv9".into())
     );
 }
 
@@ -220,7 +223,7 @@ fn what_leads_in_circles_or_wide_ends() {
         volume("a", true, &[(0, 1, "striped", &to("b"))]),
         volume("b", true, &[(0, 1, "striped", &to("a"))]),
     ];
-    assert!(matches!(unread(&circle.concat(), "a"), Unread::Astray(_)));
+    assert!(matches!(unread(&circle.concat(), "a"), UnreadReason::Astray(_)));
     let wide: String = (0..4000)
         .map(|index| {
             let next = to(&format!("v{}", (index + 1) % 4000));
@@ -250,6 +253,6 @@ fn what_leads_in_circles_or_wide_ends() {
     assert_eq!(found.faults, []);
     let group = groups(&[found]).remove(0);
     assert_eq!(group.volumes.len(), 4000);
-    assert!(group.volumes.iter().all(|one| matches!(one.shape, Shape::Unread(_))));
+    assert!(group.volumes.iter().all(|one| matches!(one.shape, Shape::Unsupported(_))));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

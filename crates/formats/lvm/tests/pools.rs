@@ -1,6 +1,6 @@
 //! Pools of thin volumes: sound trees, and trees that lead astray.
 
-use braid_lvm::{Fault, Group, Map, Shape, Spot, thin};
+use braid_lvm::{ByteLocation, Fault, Group, Map, Shape, thin};
 
 use crate::kit::{EXTENT, START, group, head, node, superblock, text, volume};
 
@@ -59,8 +59,8 @@ fn all(metadata: &[Vec<u8>], kind: &str) -> Result<(Map, u64), Fault> {
     mapped(&device, &group, 0..3 * EXTENT as u64)
 }
 
-fn data(block: u64) -> Spot {
-    Spot::On { part: 0, offset_bytes: (START + EXTENT) as u64 + block * BLOCK }
+fn data(block: u64) -> ByteLocation {
+    ByteLocation::On { part: 0, offset_bytes: (START + EXTENT) as u64 + block * BLOCK }
 }
 
 fn value(block: u64) -> u64 {
@@ -81,12 +81,12 @@ fn blocks_are_where_the_tree_says_and_others_are_zero() {
     for (block, expected) in [
         (0, (data(7), 2 * BLOCK)),
         (1, (data(8), BLOCK)),
-        (2, (Spot::Zero, BLOCK)),
+        (2, (ByteLocation::Zero, BLOCK)),
         (3, (data(1), BLOCK)),
-        (4, (Spot::Zero, 6 * BLOCK)),
+        (4, (ByteLocation::Zero, 6 * BLOCK)),
         (10, (data(2), BLOCK)),
         (40, (data(60), BLOCK)),
-        (41, (Spot::Zero, 151 * BLOCK)),
+        (41, (ByteLocation::Zero, 151 * BLOCK)),
     ] {
         assert_eq!(map.at(block * BLOCK), Some(expected), "{block}");
     }
@@ -96,7 +96,7 @@ fn blocks_are_where_the_tree_says_and_others_are_zero() {
     let group = group(std::slice::from_ref(&device));
     let (some, _) = mapped(&device, &group, 10 * BLOCK..11 * BLOCK).expect("a pool");
     assert_eq!(some.at(10 * BLOCK), map.at(10 * BLOCK));
-    assert_eq!(some.at(0).map(|it| it.0), Some(Spot::Lost));
+    assert_eq!(some.at(0).map(|it| it.0), Some(ByteLocation::Lost));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn trees_that_lead_astray_end() {
     for (index, leaf) in leaves.into_iter().enumerate() {
         let (map, lost) = with(3, leaf).unwrap_or_else(|fault| panic!("{index}: {fault}"));
         assert_eq!(lost, 10 * BLOCK, "{index}");
-        assert_eq!(map.at(0), Some((Spot::Lost, 10 * BLOCK)), "{index}");
+        assert_eq!(map.at(0), Some((ByteLocation::Lost, 10 * BLOCK)), "{index}");
         assert_eq!(map.at(10 * BLOCK).map(|it| it.0), Some(data(2)), "{index}");
     }
     // Blocks beyond the pool's data.
@@ -143,8 +143,8 @@ fn trees_that_lead_astray_end() {
         node(4096, 3, true, &[(0, value(256)), (1, value(u64::MAX >> 24)), (2, value(255))]),
     )
     .expect("a pool");
-    let spots = [0, 1, 2].map(|block| map.at(block * BLOCK).map(|it| it.0));
-    assert_eq!(spots, [Some(Spot::Lost), Some(Spot::Lost), Some(data(255))]);
+    let locations = [0, 1, 2].map(|block| map.at(block * BLOCK).map(|it| it.0));
+    assert_eq!(locations, [Some(ByteLocation::Lost), Some(ByteLocation::Lost), Some(data(255))]);
     // Without the tree of volumes none is found.
     assert_eq!(with(1, node(4096, 1, true, &[(4, 2)])), Err(Fault::NoDevice { device: 5 }));
     assert!(matches!(with(1, vec![0; 4096]), Err(Fault::Sum(_))));
@@ -174,7 +174,7 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
     let with = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes.clone(), leaf.clone(), tiers];
     let (map, _) = all(&with, "tier-thin-pool").expect("a pool");
     // Tier 2 begins in extent 3, tier 0 in extent 1; block 1 of a tier is an extent further on.
-    let at = |extent: usize, more: u64| Spot::On {
+    let at = |extent: usize, more: u64| ByteLocation::On {
         part: 0,
         offset_bytes: (START + extent * EXTENT) as u64 + more,
     };
@@ -183,5 +183,5 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
     // A damaged tier tree does not count as a missing one.
     let damaged = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes, leaf, vec![7; 8192]];
     let (map, _) = all(&damaged, "tier-thin-pool").expect("a pool");
-    assert_eq!(map.at(0).map(|it| it.0), Some(Spot::Lost));
+    assert_eq!(map.at(0).map(|it| it.0), Some(ByteLocation::Lost));
 }

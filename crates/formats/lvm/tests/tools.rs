@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use braid_lvm::{Shape, Spot, groups, physical};
+use braid_lvm::{ByteLocation, Shape, groups, physical};
 use braid_test_needs::{Need, needs, skip};
 
 use crate::kit::{EXTENT, START, group};
@@ -119,8 +119,8 @@ fn what_lvm_made_is_where_it_says() {
                 + leg.1 * extent
                 + turn / legs.len() as u64 * stripe.min(1 << 40)
                 + within;
-            let (spot, _) = map.at(number(start) * extent + more).unwrap();
-            let Spot::On { part, offset_bytes } = spot else { panic!("{spot:?}") };
+            let (location, _) = map.at(number(start) * extent + more).unwrap();
+            let ByteLocation::On { part, offset_bytes } = location else { panic!("{location:?}") };
             assert_eq!(
                 (group.parts[part].device, offset_bytes),
                 (Some(leg.0), offset),
@@ -183,9 +183,9 @@ fn what_thin_restore_made_is_where_it_says() {
     for (block, place) in (0_u64..).zip(&blocks) {
         let expected = match place {
             Some(place) => {
-                Spot::On { part: 0, offset_bytes: (START + EXTENT) as u64 + place * 65_536 }
+                ByteLocation::On { part: 0, offset_bytes: (START + EXTENT) as u64 + place * 65_536 }
             }
-            None => Spot::Zero,
+            None => ByteLocation::Zero,
         };
         assert_eq!(map.at(block * 65_536).map(|it| it.0), Some(expected), "{block}");
     }
@@ -198,9 +198,9 @@ fn what_thin_restore_made_is_where_it_says() {
     let (map, lost) = braid_lvm::thin::map(pool, (2, wide.end), &wide, &mut read).unwrap();
     assert_eq!(lost, 0);
     for block in 0..80_000_u64 {
-        let (spot, run) = map.at(block * 65_536).unwrap();
+        let (location, run) = map.at(block * 65_536).unwrap();
         // This pool's data ends after 256 blocks: blocks beyond are lost, not zero.
-        assert_eq!(spot == Spot::Zero, block % 2 == 1, "{block}");
+        assert_eq!(location == ByteLocation::Zero, block % 2 == 1, "{block}");
         assert_eq!(run, 65_536, "{block}");
     }
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use braid_frontend_nbd::{ClientRequest, Completion, Export, Outcome, Payload, RequestError};
-use braid_lvm::{Map, Spot};
+use braid_lvm::{ByteLocation, Map};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,12 +51,12 @@ impl VolumePlaces {
 
     /// The run at an offset, at most `most` bytes long.
     fn run(&self, offset: u64, most: u64) -> (BytePlace, u64) {
-        let Some((spot, length)) = self.map.at(offset) else { return (BytePlace::Lost, most) };
+        let Some((location, length)) = self.map.at(offset) else { return (BytePlace::Lost, most) };
         let length = length.min(most);
-        match spot {
-            Spot::Zero => (BytePlace::Zero, length),
-            Spot::Lost => (BytePlace::Lost, length),
-            Spot::On { part, offset_bytes } => {
+        match location {
+            ByteLocation::Zero => (BytePlace::Zero, length),
+            ByteLocation::Lost => (BytePlace::Lost, length),
+            ByteLocation::On { part, offset_bytes } => {
                 let Some(Some((array, bytes))) = self.parts.get(part) else {
                     return (BytePlace::Lost, length);
                 };

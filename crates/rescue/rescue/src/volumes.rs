@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use braid_lvm::{Group, Logical, Map, Shape, groups, physical, thin};
+use braid_lvm::{Group, LogicalVolume, Map, Shape, groups, physical, thin};
 use braid_signatures::Contents;
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ impl Volumes {
         })
     }
 
-    fn logical(&self, volume: &Volume) -> (&Group, &Logical) {
+    fn logical(&self, volume: &Volume) -> (&Group, &LogicalVolume) {
         let group = &self.groups[volume.group];
         (group, &group.volumes[volume.index])
     }
@@ -131,13 +131,13 @@ impl Volumes {
     /// The map of a volume; of a thin one only the wanted part.
     fn map(
         &self,
-        (group, volume): (&Group, &Logical),
+        (group, volume): (&Group, &LogicalVolume),
         found: &[RescueArray],
         wanted: &Range<u64>,
     ) -> Result<(Map, u64), String> {
         match &volume.shape {
             Shape::Direct(map) | Shape::Copy(map) => Ok((map.clone(), 0)),
-            Shape::Unread(why) => Err(why.to_string()),
+            Shape::Unsupported(why) => Err(why.to_string()),
             Shape::Pool => Err("a pool".to_owned()),
             Shape::Thin { pool, device } => {
                 let pool = &group.pools[*pool];
@@ -170,7 +170,11 @@ impl Volumes {
     }
 
     /// A volume's content. A thin volume is mapped only for the ranges that are read.
-    fn contents(&self, (group, logical): (&Group, &Logical), found: &[RescueArray]) -> Contents {
+    fn contents(
+        &self,
+        (group, logical): (&Group, &LogicalVolume),
+        found: &[RescueArray],
+    ) -> Contents {
         let known: RefCell<Option<Map>> = RefCell::new(None);
         let mut read = |offset: u64, length: usize| {
             let end = offset.checked_add(length as u64)?;
@@ -200,7 +204,7 @@ impl Volumes {
         let how = match &logical.shape {
             Shape::Thin { .. } => ", thin",
             Shape::Copy(_) => ", the first of its copies",
-            Shape::Direct(_) | Shape::Pool | Shape::Unread(_) => "",
+            Shape::Direct(_) | Shape::Pool | Shape::Unsupported(_) => "",
         };
         let missing = match volume.missing.is_empty() {
             true => String::new(),

@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::text::{Entry, Section, parse};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Described {
+pub(crate) struct GroupMetadata {
     pub(crate) name: String,
     pub(crate) uuid: String,
     pub(crate) sequence: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Described {
     pub(crate) section: Section,
 }
 
-impl Described {
+impl GroupMetadata {
     pub(crate) fn of(text: &[u8]) -> Result<Self, Fault> {
         const NONSENSE: Fault = Fault::Nonsense("what its metadata says of the group");
         let mut all = parse(text)?;
