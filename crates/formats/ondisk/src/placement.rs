@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn places_are_those_of_arrays_that_mdadm_made() {
         use Level::{Linear, Raid0, Raid1, Raid6};
-        type Asked = (Version, Level, u64, u32, Option<u64>);
-        let made: [(Asked, [u64; 3], i32); 8] = [
+        type Inputs = (Version, Level, u64, u32, Option<u64>);
+        let made: [(Inputs, [u64; 3], i32); 8] = [
             ((Version::V1_2, Raid1, 6232, 0, None), [8, 2048, 4184], 16),
             ((Version::V1_2, Raid6, 5528, 128, None), [8, 2048, 3480], 16),
             ((Version::V1_2, Raid6, 6488, 512, None), [8, 2048, 4440], 16),

@@ -170,12 +170,12 @@ pub enum PplLogError {
     },
 }
 
-struct Found {
+struct LocatedHeader {
     sector: u64,
     header: PplHeader,
 }
 
-impl Found {
+impl LocatedHeader {
     /// The entries, and the byte ranges in the area of their partial parities.
     fn parts(&self) -> impl Iterator<Item = (&PplEntry, Range<u64>)> {
         let mut at = (self.sector + PPL_HEADER_SECTORS) * SECTOR_BYTES;
@@ -201,26 +201,27 @@ struct Area<'a> {
 
 impl Area<'_> {
     /// The header at a sector, if its record ends within the area.
-    fn header_at(&self, sector: u64) -> Option<Found> {
+    fn header_at(&self, sector: u64) -> Option<LocatedHeader> {
         let start = usize::try_from(sector.checked_mul(SECTOR_BYTES)?).ok()?;
         let bytes = self.bytes.get(start..)?;
         let header = UnvalidatedPplHeader::recognise(bytes, self.key)?.validate().ok()?;
-        let found = Found { sector, header };
+        let found = LocatedHeader { sector, header };
         let is_inside = found.end_sector() <= self.sectors;
         is_inside.then_some(found)
     }
 
     /// Headers at any sector, or at the first only, except those inside partial parity.
-    fn headers(&self, is_ring: bool) -> Vec<Found> {
+    fn headers(&self, is_ring: bool) -> Vec<LocatedHeader> {
         let last = if is_ring { self.sectors.saturating_sub(PPL_HEADER_SECTORS) } else { 0 };
-        let found: Vec<Found> = (0..=last).filter_map(|sector| self.header_at(sector)).collect();
+        let found: Vec<LocatedHeader> =
+            (0..=last).filter_map(|sector| self.header_at(sector)).collect();
         let sound: Vec<Range<u64>> = found.iter().flat_map(|one| self.sound_parts(one)).collect();
-        let is_inside = |one: &Found| sound.iter().any(|part| part.contains(&one.sector));
+        let is_inside = |one: &LocatedHeader| sound.iter().any(|part| part.contains(&one.sector));
         found.into_iter().filter(|one| !is_inside(one)).collect()
     }
 
     /// The sectors of a record's partial parities that have the right checksum.
-    fn sound_parts(&self, found: &Found) -> Vec<Range<u64>> {
+    fn sound_parts(&self, found: &LocatedHeader) -> Vec<Range<u64>> {
         let sectors = |range: Range<u64>| range.start / SECTOR_BYTES..range.end / SECTOR_BYTES;
         let parts = found.parts().filter(|(entry, range)| self.has_checksum(entry, range));
         parts.map(|(_, range)| sectors(range)).collect()
@@ -238,11 +239,15 @@ impl Area<'_> {
     /// The records that count beside the newest, oldest first. Each must be whole: they were
     /// durable before the newest began, and are overwritten only when a newer record that does not
     /// need them is durable.
-    fn beside(&self, newest: &Found, headers: &[Found]) -> Result<Vec<PplRecord>, PplLogError> {
+    fn beside(
+        &self,
+        newest: &LocatedHeader,
+        headers: &[LocatedHeader],
+    ) -> Result<Vec<PplRecord>, PplLogError> {
         let PplHeader { generation, before, .. } = newest.header;
         let first = generation.saturating_sub(u64::from(before));
-        let is_beside = |one: &&Found| (first..generation).contains(&one.header.generation);
-        let mut found: Vec<&Found> = headers.iter().filter(is_beside).collect();
+        let is_beside = |one: &&LocatedHeader| (first..generation).contains(&one.header.generation);
+        let mut found: Vec<&LocatedHeader> = headers.iter().filter(is_beside).collect();
         found.sort_by_key(|one| one.header.generation);
         let mut records = Vec::new();
         for (generation, found) in
@@ -255,7 +260,7 @@ impl Area<'_> {
         Ok(records)
     }
 
-    fn record(&self, found: &Found) -> PplRecord {
+    fn record(&self, found: &LocatedHeader) -> PplRecord {
         let (mut entries, mut torn) = (Vec::new(), 0);
         for (index, (entry, range)) in (0..).zip(found.parts()) {
             let is_whole = self.has_checksum(entry, &range);

@@ -10,9 +10,9 @@ mod check;
 mod error;
 mod facts;
 mod intent;
-mod joining;
 mod new;
-mod reshaping;
+mod new_member;
+mod reshape_sides;
 mod shape;
 mod v0_90;
 mod v1;
@@ -29,8 +29,8 @@ pub use facts::{
     format_uuid,
 };
 pub use intent::BitmapPlace;
-pub use joining::JoinError;
 pub use new::{NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
+pub use new_member::JoinError;
 pub use v0_90::UnvalidatedV0;
 pub use v1::UnvalidatedV1;
 

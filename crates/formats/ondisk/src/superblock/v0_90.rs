@@ -568,7 +568,7 @@ pub(super) fn set_write_mostly(raw: &mut [u8], number: u32, is_it: bool) {
     seal(whole);
 }
 
-/// Rewrites the bytes for one side of a reshape ([`super::reshaping`]).
+/// Rewrites the bytes for one side of a reshape ([`super::reshape_sides`]).
 pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slots: u32) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
