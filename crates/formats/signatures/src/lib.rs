@@ -28,14 +28,14 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
-mod says;
+mod recorded_facts;
 mod table;
 
 use std::ops::Range;
 
 use braid_ondisk::{Foreign, ForeignKind, Snippet, Superblock, probe, probe_ranges};
 
-pub use says::Says;
+pub use recorded_facts::RecordedFacts;
 pub use table::{Partition, Scheme, Table};
 
 /// Most partitions that are listed: twice the usual capacity of a GPT.
@@ -46,7 +46,7 @@ pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
 
 /// One recognised content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Thing {
+pub struct Signature {
     /// Its kind, in one word: `ext4`, `xfs`, `luks`, ...
     pub name: &'static str,
     /// Its label, if it has one.
@@ -54,7 +54,7 @@ pub struct Thing {
     /// Its UUID, as its own tools print it.
     pub uuid: Option<String>,
     /// Its recorded size and state.
-    pub says: Says,
+    pub facts: RecordedFacts,
 }
 
 /// A partition, or the whole device.
@@ -65,7 +65,7 @@ pub struct Volume {
     /// Its entry in the table; `None` for the whole device.
     pub partition: Option<Partition>,
     /// The recognised content; empty if the partition is empty or of an unknown kind.
-    pub things: Vec<Thing>,
+    pub signatures: Vec<Signature>,
     /// Valid superblocks of members of arrays on it.
     pub superblocks: Vec<Superblock>,
     /// Reading its first and last bytes failed.
@@ -114,13 +114,13 @@ fn volume(bytes: Range<u64>, read: Read<'_>) -> Volume {
     let found = probe(size_bytes, &snippets);
     let is_table = |foreign: &Foreign| matches!(foreign.kind, ForeignKind::Gpt | ForeignKind::Mbr);
     let others = found.foreign.iter().filter(|foreign| !is_table(foreign));
-    let things = others.map(|foreign| thing(foreign, &snippets)).collect();
+    let signatures = others.map(|foreign| signature(foreign, &snippets)).collect();
     let is_zero = snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0));
     let superblocks = found.superblocks.into_iter().filter_map(Result::ok).collect();
-    Volume { bytes, partition: None, things, superblocks, is_unreadable, is_zero }
+    Volume { bytes, partition: None, signatures, superblocks, is_unreadable, is_zero }
 }
 
-fn thing(foreign: &Foreign, snippets: &[Snippet]) -> Thing {
-    let (name, says) = says::says(foreign, snippets);
-    Thing { name, label: foreign.label.clone(), uuid: foreign.uuid.clone(), says }
+fn signature(foreign: &Foreign, snippets: &[Snippet]) -> Signature {
+    let (name, facts) = recorded_facts::recorded_facts(foreign, snippets);
+    Signature { name, label: foreign.label.clone(), uuid: foreign.uuid.clone(), facts }
 }

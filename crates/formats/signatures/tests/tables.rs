@@ -31,7 +31,7 @@ fn a_gpt_is_read_with_its_names() {
             table.partitions.iter().map(|one| (one.number, one.name.as_deref())).collect();
         assert_eq!(names, [(2, None), (1, Some("home"))], "in order of their places");
         assert_eq!(found.volumes[1].bytes.start, 1 << 20);
-        assert!(found.volumes.iter().all(|volume| volume.is_zero && volume.things.is_empty()));
+        assert!(found.volumes.iter().all(|volume| volume.is_zero && volume.signatures.is_empty()));
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use braid_signatures::Thing;
+use braid_signatures::Signature;
 use braid_test_needs::needs;
 
 use crate::kit::contents;
@@ -30,12 +30,12 @@ fn run(program: &str, words: &[&str], path: &Path) {
 }
 
 /// The only content of an image.
-fn only(path: &Path) -> Thing {
+fn only(path: &Path) -> Signature {
     let found = contents(&fs::read(path).expect("readable"));
     assert_eq!(found.table, None);
     assert_eq!(found.volumes.len(), 1);
-    assert_eq!(found.volumes[0].things.len(), 1, "{:?}", found.volumes[0].things);
-    found.volumes[0].things[0].clone()
+    assert_eq!(found.volumes[0].signatures.len(), 1, "{:?}", found.volumes[0].signatures);
+    found.volumes[0].signatures[0].clone()
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn ext_says_its_version_size_and_label() {
     let path = image(&folder);
     for version in ["ext2", "ext3", "ext4"] {
         run("mke2fs", &["-F", "-q", "-t", version, "-L", "home", "-b", "1024"], &path);
-        let thing = only(&path);
-        assert_eq!((thing.name, thing.label.as_deref()), (version, Some("home")));
-        assert_eq!(thing.says.size_bytes, Some(SIZE_BYTES));
-        assert!(!thing.says.was_in_use && !thing.says.has_errors, "{thing:?}");
-        assert!(thing.uuid.is_some_and(|uuid| uuid.len() == 36));
+        let signature = only(&path);
+        assert_eq!((signature.name, signature.label.as_deref()), (version, Some("home")));
+        assert_eq!(signature.facts.size_bytes, Some(SIZE_BYTES));
+        assert!(!signature.facts.was_in_use && !signature.facts.has_errors, "{signature:?}");
+        assert!(signature.uuid.is_some_and(|uuid| uuid.len() == 36));
     }
     run("debugfs", &["-w", "-R", "feature needs_recovery"], &path);
-    assert!(only(&path).says.was_in_use);
+    assert!(only(&path).facts.was_in_use);
     run("debugfs", &["-w", "-R", "ssv state 3"], &path);
-    assert!(only(&path).says.has_errors);
+    assert!(only(&path).facts.has_errors);
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn xfs_says_its_size() {
     // Little more than the least that mkfs.xfs accepts today.
     fs::File::create(&path).and_then(|file| file.set_len(320 << 20)).expect("a file");
     run("mkfs.xfs", &["-q", "-L", "tank"], &path);
-    let thing = only(&path);
-    assert_eq!((thing.name, thing.label.as_deref()), ("xfs", Some("tank")));
-    assert_eq!(thing.says.size_bytes, Some(320 << 20));
+    let signature = only(&path);
+    assert_eq!((signature.name, signature.label.as_deref()), ("xfs", Some("tank")));
+    assert_eq!(signature.facts.size_bytes, Some(320 << 20));
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn btrfs_says_its_size() {
     let path = folder.path().join("image");
     fs::File::create(&path).and_then(|file| file.set_len(128 << 20)).expect("a file");
     run("mkfs.btrfs", &["-q", "-L", "tank"], &path);
-    let thing = only(&path);
-    assert_eq!((thing.name, thing.label.as_deref()), ("btrfs", Some("tank")));
-    assert_eq!((thing.says.size_bytes, thing.says.devices), (Some(128 << 20), None));
+    let signature = only(&path);
+    assert_eq!((signature.name, signature.label.as_deref()), ("btrfs", Some("tank")));
+    assert_eq!((signature.facts.size_bytes, signature.facts.devices), (Some(128 << 20), None));
 }
 
 /// Headers as LVM's and cryptsetup's documents describe them.
@@ -91,20 +91,20 @@ fn lvm_and_luks_are_recognised_by_their_headers() {
     bytes[536..544].copy_from_slice(b"LVM2 001");
     bytes[544..576].copy_from_slice(b"abcdefABCDEFabcdefABCDEFabcdefAB");
     bytes[576..584].copy_from_slice(&(4_u64 << 20).to_le_bytes());
-    let found = &contents(&bytes).volumes[0].things[0];
-    assert_eq!((found.name, found.says.size_bytes), ("lvm2", Some(4 << 20)));
-    assert!(found.says.is_volume_manager);
+    let found = &contents(&bytes).volumes[0].signatures[0];
+    assert_eq!((found.name, found.facts.size_bytes), ("lvm2", Some(4 << 20)));
+    assert!(found.facts.is_volume_manager);
     // A header may lie outside the bytes that were read; that must not fail.
     bytes[532..536].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(contents(&bytes).volumes[0].things[0].says.size_bytes, None);
+    assert_eq!(contents(&bytes).volumes[0].signatures[0].facts.size_bytes, None);
     for (version, name) in [(1, "luks1"), (2, "luks2")] {
         let mut bytes = vec![0; 4 << 20];
         bytes[..6].copy_from_slice(b"LUKS\xba\xbe");
         bytes[7] = version;
         bytes[168..204].copy_from_slice(b"6dd0ae44-0000-4000-8000-0123456789ab");
-        let found = &contents(&bytes).volumes[0].things[0];
+        let found = &contents(&bytes).volumes[0].signatures[0];
         assert_eq!(found.name, name);
-        assert!(found.says.is_encrypted);
+        assert!(found.facts.is_encrypted);
         assert_eq!(found.uuid.as_deref(), Some("6dd0ae44-0000-4000-8000-0123456789ab"));
     }
 }

@@ -219,7 +219,7 @@ fn places(disk: &Disk) -> Vec<Range<u64>> {
     };
     let old_end = |end: u64| end.saturating_sub(OLD_END_BYTES)..end;
     let behind = |volume: &Volume| {
-        let bytes = volume.things.iter().find_map(|thing| thing.says.size_bytes);
+        let bytes = volume.signatures.iter().find_map(|signature| signature.facts.size_bytes);
         bytes
             .filter(|_| volume.partition.is_none())
             .map(|end| end..end.saturating_add(BEHIND_BYTES))

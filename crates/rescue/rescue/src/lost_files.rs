@@ -146,8 +146,8 @@ fn files(
     (volume, lost): (&Volume, &[Range<u64>]),
     doubt: &mut Option<String>,
 ) -> Result<Vec<String>, String> {
-    let thing = volume.things.first().map_or("", |thing| thing.name);
-    match thing {
+    let kind = volume.signatures.first().map_or("", |signature| signature.name);
+    match kind {
         "ext2" | "ext3" | "ext4" => ext_files(request, (volume.bytes.start, lost), doubt),
         "xfs" if volume.bytes.start == 0 => xfs_files(request, lost, doubt),
         "xfs" => {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::config::RescueConfig;
 use super::containers;
-use super::content_words::{content_words, is_nameless, thing_json};
+use super::content_words::{content_words, is_nameless, signature_json};
 use super::damaged_superblocks::{self, Remnant};
 use super::disks::{Disk, Disks};
 use super::rescue_array::RescueArray;
@@ -47,7 +47,10 @@ pub(super) struct Report<'a> {
 /// Whether content is larger than its partition: then members are missing or out of order.
 fn is_too_large(volume: &Volume) -> bool {
     let room = volume.bytes.end - volume.bytes.start;
-    volume.things.iter().any(|thing| thing.says.size_bytes.is_some_and(|bytes| bytes > room))
+    volume
+        .signatures
+        .iter()
+        .any(|signature| signature.facts.size_bytes.is_some_and(|bytes| bytes > room))
 }
 
 pub(super) fn not_served(args: &RescueConfig, found: &RescueArray, refused: &Refusal) -> CliError {
@@ -711,7 +714,7 @@ fn contents_json(found: &RescueArray) -> Value {
             "name": volume.partition.as_ref().and_then(|partition| partition.name.clone()),
             "offset_bytes": volume.bytes.start,
             "size_bytes": volume.bytes.end - volume.bytes.start,
-            "things": volume.things.iter().map(thing_json).collect::<Vec<_>>(),
+            "things": volume.signatures.iter().map(signature_json).collect::<Vec<_>>(),
             "readable": !volume.is_unreadable,
         })
     };

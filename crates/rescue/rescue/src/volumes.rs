@@ -17,7 +17,7 @@ use braid_signatures::Contents;
 use serde_json::{Value, json};
 
 use super::config::RescueConfig;
-use super::content_words::{content_words, thing_json};
+use super::content_words::{content_words, signature_json};
 use super::part_export::PartExport;
 use super::rescue_array::RescueArray;
 use super::volume_export::VolumePlaces;
@@ -256,7 +256,8 @@ impl Volumes {
                     || one.group.name.clone(),
                     |number| format!("{}-p{number}", one.group.name),
                 );
-                let is_physical = volume.things.iter().any(|thing| thing.says.is_volume_manager);
+                let is_physical =
+                    volume.signatures.iter().any(|signature| signature.facts.is_volume_manager);
                 if is_physical && !self.volumes.is_empty() {
                     continue;
                 }
@@ -322,11 +323,11 @@ impl Volumes {
     pub(super) fn to_json(&self, found: &[RescueArray]) -> Value {
         let one = |volume: &Volume| {
             let (group, logical) = self.logical(volume);
-            let things = volume.contents.as_ref().ok();
-            let things = things
+            let signatures = volume.contents.as_ref().ok();
+            let signatures = signatures
                 .into_iter()
                 .flat_map(|contents| &contents.volumes)
-                .flat_map(|one| &one.things);
+                .flat_map(|one| &one.signatures);
             let on = volume.arrays.iter().map(|array| found[*array].group.name.as_str());
             json!({
                 "export": volume.export,
@@ -337,7 +338,7 @@ impl Volumes {
                 "thin": matches!(logical.shape, Shape::Thin { .. }),
                 "arrays": on.collect::<Vec<_>>(),
                 "missing_parts": volume.missing,
-                "things": things.map(thing_json).collect::<Vec<_>>(),
+                "things": signatures.map(signature_json).collect::<Vec<_>>(),
                 "not_read": volume.contents.as_ref().err(),
             })
         };

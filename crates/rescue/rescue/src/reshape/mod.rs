@@ -76,7 +76,7 @@ struct Backup {
     /// Its name in messages.
     label: String,
     place: BackupPlace,
-    says: ReshapeBackup,
+    metadata: ReshapeBackup,
 }
 
 pub(super) struct UnfinishedReshape {
@@ -246,7 +246,7 @@ impl UnfinishedReshape {
     fn leave_passed_backups(&mut self) {
         let Some(zone) = self.reshaping.at_risk.clone() else { return };
         let is_passed = |backup: &Backup| {
-            let ahead = backup.says.parts.iter().filter_map(|part| self.reshaping.needed(part));
+            let ahead = backup.metadata.parts.iter().filter_map(|part| self.reshaping.needed(part));
             let mut ahead = ahead.map(|(range, _)| range);
             ahead.any(|range| match self.reshaping.backwards {
                 false => range.start < zone.start,
@@ -276,7 +276,7 @@ impl UnfinishedReshape {
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
         let at_risk = self.reshaping.at_risk.iter().cloned().chain(apart);
         let mut left: RangeSet<u64> = at_risk.filter(|range| !range.is_empty()).collect();
-        let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
+        let has = self.backups.iter().flat_map(|backup| &backup.metadata.parts);
         for (range, _) in has.filter_map(|part| self.read_from(part)) {
             left.remove(range);
         }
@@ -291,16 +291,16 @@ impl UnfinishedReshape {
         let place = BackupPlace::Member(Arc::clone(&disk.device));
         let end = own.device.data_offset_sectors.checked_add(own.array.member_size_sectors)?;
         let at = end.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS).filter(|_| is_new)?;
-        let says = head_at(&place, at)?;
-        Some(Backup { label: disk.label.clone(), place, says })
+        let metadata = head_at(&place, at)?;
+        Some(Backup { label: disk.label.clone(), place, metadata })
     }
 
     /// Whether a backup is of this array and of this reshape.
     fn fits(&self, backup: &Backup, accept_older: bool) -> Result<(), String> {
-        if backup.says.uuid != self.reshaping.uuid_as_stored() {
+        if backup.metadata.uuid != self.reshaping.uuid_as_stored() {
             return Err("it is of another array".to_owned());
         }
-        let (array, own) = (self.reshaping.updated_seconds(), backup.says.seconds);
+        let (array, own) = (self.reshaping.updated_seconds(), backup.metadata.seconds);
         let is_near = array <= own.saturating_add(BACKUP_OLDER_SECONDS)
             && array.saturating_add(BACKUP_NEWER_SECONDS) >= own;
         if !is_near && !accept_older {
@@ -308,9 +308,9 @@ impl UnfinishedReshape {
             return Err(format!("it is of {}, and the superblocks are of {}", when[0], when[1]));
         }
         // The same head also precedes the data, which reveals a backup whose write was cut short.
-        let start = backup.says.start_sectors.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS);
+        let start = backup.metadata.start_sectors.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS);
         let twin = start.and_then(|at| head_at(&backup.place, at));
-        if twin.as_ref() != Some(&backup.says) {
+        if twin.as_ref() != Some(&backup.metadata) {
             return Err("it was cut short while it was written".to_owned());
         }
         Ok(())
@@ -328,7 +328,7 @@ impl UnfinishedReshape {
             lay(&mut stretches, risk, &Source::Nowhere, 0);
         }
         for backup in &self.backups {
-            for part in &backup.says.parts {
+            for part in &backup.metadata.parts {
                 if let Some((sectors, at)) = self.read_from(part) {
                     lay(&mut stretches, &sectors, &Source::Backup(backup.place.clone(), at), at);
                 }
@@ -351,7 +351,7 @@ impl UnfinishedReshape {
         let mut sum = 0_u32;
         let mut marks: Vec<u64> = members.iter().map(|disk| disk.mark).collect();
         marks.sort_unstable();
-        let backups = self.backups.iter().map(|backup| backup.says.seconds);
+        let backups = self.backups.iter().map(|backup| backup.metadata.seconds);
         for word in marks.into_iter().chain(backups).chain([self.reshaping.position_sectors]) {
             sum = crc32c::crc32c_append(sum, &word.to_le_bytes());
         }
@@ -407,11 +407,11 @@ fn open_backup(path: &Path) -> Result<Backup, CliError> {
     })?;
     let place = BackupPlace::File(Arc::new(file));
     let mut bytes = vec![0; RESHAPE_BACKUP_BYTES];
-    let says = match place.read_at(&mut bytes, 0) {
+    let metadata = match place.read_at(&mut bytes, 0) {
         Ok(()) => reshape_backup(&bytes).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    Ok(Backup { place, says: says.map_err(|why| no_backup(path, &why))?, label })
+    Ok(Backup { place, metadata: metadata.map_err(|why| no_backup(path, &why))?, label })
 }
 
 fn no_backup(path: &Path, why: &str) -> CliError {

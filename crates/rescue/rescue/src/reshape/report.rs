@@ -120,7 +120,7 @@ pub(crate) fn lines(reshape: &UnfinishedReshape) -> Vec<String> {
         ),
     });
     for backup in &reshape.backups {
-        let parts = backup.says.parts.iter().filter_map(|part| reshape.read_from(part));
+        let parts = backup.metadata.parts.iter().filter_map(|part| reshape.read_from(part));
         let parts: Vec<String> = parts.map(|(range, _)| place(&range)).collect();
         lines.push(match parts.is_empty() {
             true => format!("{} has nothing that is needed.", backup.label),
@@ -187,7 +187,7 @@ pub(crate) fn json(reshape: &UnfinishedReshape) -> Value {
         })
     };
     let of_backup = |backup: &super::Backup| {
-        let parts = backup.says.parts.iter().filter_map(|part| reshape.read_from(part));
+        let parts = backup.metadata.parts.iter().filter_map(|part| reshape.read_from(part));
         let parts: Vec<Value> = parts.map(|(range, _)| bytes(&range)).collect();
         json!({ "file": backup.label, "read": parts })
     };

@@ -9,7 +9,7 @@ use braid_byte_reader::{array, be16, be32, be64, le16, le32, le64};
 
 /// The recorded size and state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Says {
+pub struct RecordedFacts {
     /// Its recorded size in bytes.
     pub size_bytes: Option<u64>,
     /// It was in use when last written: a mount replays its log, in memory if read-only, or
@@ -35,27 +35,30 @@ fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
 }
 
 /// The name that its own tools use, and its recorded size and state.
-pub(crate) fn says(foreign: &Foreign, snippets: &[Snippet]) -> (&'static str, Says) {
+pub(crate) fn recorded_facts(
+    foreign: &Foreign,
+    snippets: &[Snippet],
+) -> (&'static str, RecordedFacts) {
     let found = match foreign.kind {
         ForeignKind::Ext => ext(from(snippets, 1024)),
-        ForeignKind::Xfs => xfs(from(snippets, 0)).map(|says| ("xfs", says)),
-        ForeignKind::Btrfs => btrfs(from(snippets, 65536)).map(|says| ("btrfs", says)),
-        ForeignKind::Lvm2 => lvm(from(snippets, foreign.offset)).map(|says| ("lvm2", says)),
+        ForeignKind::Xfs => xfs(from(snippets, 0)).map(|facts| ("xfs", facts)),
+        ForeignKind::Btrfs => btrfs(from(snippets, 65536)).map(|facts| ("btrfs", facts)),
+        ForeignKind::Lvm2 => lvm(from(snippets, foreign.offset)).map(|facts| ("lvm2", facts)),
         ForeignKind::Luks => {
             let version = be16(from(snippets, foreign.offset), 6);
             let name = if version == Some(1) { "luks1" } else { "luks2" };
-            Some((name, Says { is_encrypted: true, ..Says::default() }))
+            Some((name, RecordedFacts { is_encrypted: true, ..RecordedFacts::default() }))
         }
         ForeignKind::Bitlocker => {
-            Some(("bitlocker", Says { is_encrypted: true, ..Says::default() }))
+            Some(("bitlocker", RecordedFacts { is_encrypted: true, ..RecordedFacts::default() }))
         }
         _ => None,
     };
-    found.unwrap_or((foreign.kind.name(), Says::default()))
+    found.unwrap_or((foreign.kind.name(), RecordedFacts::default()))
 }
 
 /// ext2, ext3, ext4: `s_blocks_count`, `s_log_block_size`, `s_state`, feature maps.
-fn ext(bytes: &[u8]) -> Option<(&'static str, Says)> {
+fn ext(bytes: &[u8]) -> Option<(&'static str, RecordedFacts)> {
     const HAS_JOURNAL: u32 = 0x4;
     const NEEDS_RECOVERY: u32 = 0x4;
     const OF_64_BITS: u32 = 0x80;
@@ -74,35 +77,35 @@ fn ext(bytes: &[u8]) -> Option<(&'static str, Says)> {
         (0, _) => "ext3",
         _ => "ext4",
     };
-    let says = Says {
+    let facts = RecordedFacts {
         size_bytes: blocks.checked_mul(block_bytes),
         was_in_use: incompatible & NEEDS_RECOVERY != 0 || state & IS_CLEAN == 0,
         has_errors: state & HAS_ERRORS != 0,
-        ..Says::default()
+        ..RecordedFacts::default()
     };
-    Some((name, says))
+    Some((name, facts))
 }
 
 /// xfs: `sb_blocksize`, `sb_dblocks`. The superblock does not tell whether its log is empty.
-fn xfs(bytes: &[u8]) -> Option<Says> {
+fn xfs(bytes: &[u8]) -> Option<RecordedFacts> {
     let block_bytes = u64::from(be32(bytes, 4)?);
     let is_sane = block_bytes.is_power_of_two() && (512..=65536).contains(&block_bytes);
     let size_bytes = be64(bytes, 8)?.checked_mul(block_bytes).filter(|_| is_sane)?;
-    Some(Says { size_bytes: Some(size_bytes), ..Says::default() })
+    Some(RecordedFacts { size_bytes: Some(size_bytes), ..RecordedFacts::default() })
 }
 
 /// btrfs: `num_devices`, and this device's `total_bytes`.
-fn btrfs(bytes: &[u8]) -> Option<Says> {
+fn btrfs(bytes: &[u8]) -> Option<RecordedFacts> {
     let (devices, size_bytes) = (le64(bytes, 136)?, le64(bytes, 209)?);
     let devices = (devices > 1).then_some(devices);
-    Some(Says { size_bytes: Some(size_bytes), devices, ..Says::default() })
+    Some(RecordedFacts { size_bytes: Some(size_bytes), devices, ..RecordedFacts::default() })
 }
 
 /// An LVM physical volume: its header follows its label; the size follows the UUID.
-fn lvm(bytes: &[u8]) -> Option<Says> {
+fn lvm(bytes: &[u8]) -> Option<RecordedFacts> {
     let header = usize::try_from(le32(bytes, 20)?).ok()?;
     array::<32>(bytes, header)?;
     let size_bytes = le64(bytes, header.checked_add(32)?)?;
     let size_bytes = (size_bytes != 0).then_some(size_bytes);
-    Some(Says { size_bytes, is_volume_manager: true, ..Says::default() })
+    Some(RecordedFacts { size_bytes, is_volume_manager: true, ..RecordedFacts::default() })
 }
