@@ -112,12 +112,12 @@ pub(crate) fn judge<'a>(
             Err((verdict, reason)) => verdicts.give(candidate.index, verdict, reason),
         }
     }
-    let settled = settle((claims, &twins), newest, verdicts);
+    let assignment = assign_slots((claims, &twins), newest, verdicts);
     if !contradictory.is_empty() {
         let labels = contradictory.iter().map(|(index, _)| label_of(group, *index)).collect();
         return Err(Refusal::RolesContradict { labels });
     }
-    let Settled { active, replacements, replaced, contested } = settled;
+    let SlotAssignment { active, replacements, replaced, contested } = assignment;
     if let Some(refusal) = contested {
         return Err(refusal);
     }
@@ -396,19 +396,19 @@ fn has(candidate: &Candidate<'_>, feature: Features) -> bool {
     candidate.superblock.state.features.contains(feature)
 }
 
-struct Settled<'a> {
+struct SlotAssignment<'a> {
     active: Vec<(u16, Candidate<'a>)>,
     replacements: Vec<(u16, Candidate<'a>)>,
     replaced: Vec<u16>,
     contested: Option<Refusal>,
 }
 
-fn settle<'a>(
+fn assign_slots<'a>(
     (mut claims, twins): (Vec<Claim<'a>>, &[Claim<'a>]),
     newest: Option<Candidate<'a>>,
     verdicts: &mut Verdicts,
-) -> Settled<'a> {
-    let mut settled = Settled {
+) -> SlotAssignment<'a> {
+    let mut assignment = SlotAssignment {
         active: Vec::new(),
         replacements: Vec::new(),
         replaced: Vec::new(),
@@ -420,7 +420,7 @@ fn settle<'a>(
     for claims in claims.chunk_by(|(a, _), (b, _)| a == b) {
         let slot = claims[0].0;
         let claimants: Vec<Candidate<'a>> = claims.iter().map(|(_, claimant)| *claimant).collect();
-        let mut claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
+        let mut claimants = set_replacements_aside(slot, claimants, &mut assignment, verdicts);
         claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
         claimants.sort_by_key(Candidate::label);
         // A clone beside its member, whatever the counts say: if either ran without the other, both
@@ -429,23 +429,23 @@ fn settle<'a>(
             [only] => {
                 let (verdict, reason) = occupies(slot, only, newest_events);
                 verdicts.give(only.index, verdict, reason);
-                settled.active.push((slot, *only));
+                assignment.active.push((slot, *only));
             }
             several => {
                 contest(slot, several, verdicts);
                 let labels = several.iter().map(Candidate::label).collect();
-                settled.contested.get_or_insert(Refusal::SlotClaimedTwice { slot, labels });
+                assignment.contested.get_or_insert(Refusal::SlotClaimedTwice { slot, labels });
             }
         }
     }
-    settled
+    assignment
 }
 
 /// A replacement steps back while its original is present; without it, it serves as the member.
 fn set_replacements_aside<'a>(
     slot: u16,
     claimants: Vec<Candidate<'a>>,
-    settled: &mut Settled<'a>,
+    assignment: &mut SlotAssignment<'a>,
     verdicts: &mut Verdicts,
 ) -> Vec<Candidate<'a>> {
     let (replacements, originals): (Vec<_>, Vec<_>) =
@@ -461,9 +461,9 @@ fn set_replacements_aside<'a>(
     match replacements[..] {
         [] => {}
         [one] if is_whole && originals.len() == 1 && number(&one) != number(original) => {
-            settled.replacements.push((slot, one));
+            assignment.replacements.push((slot, one));
         }
-        _ => settled.replaced.push(slot),
+        _ => assignment.replaced.push(slot),
     }
     originals
 }

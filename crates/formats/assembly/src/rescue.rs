@@ -43,7 +43,7 @@ use crate::{AssembledArray, Assembly, MemberVerdict, Options, ProbedMember, Refu
 
 /// A member's part in the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stand {
+pub enum MemberUse {
     /// It is in the array without force.
     Used,
     /// It is believed by force.
@@ -51,7 +51,7 @@ pub enum Stand {
         /// Its slot.
         slot: u16,
         /// The writes that it missed.
-        missed: Missed,
+        missed: MissedWrites,
     },
     /// It was in the array, and is not needed.
     LeftOut {
@@ -66,7 +66,7 @@ pub enum Stand {
 
 /// The sectors where a member may lack writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missed {
+pub enum MissedWrites {
     /// These sectors of its data area, which a bitmap names.
     Within(Vec<Range<u64>>),
     /// Anywhere: no bitmap reaches back so far.
@@ -81,7 +81,7 @@ pub struct Plan {
     /// Why the array cannot start without force.
     pub refusal: Option<Refusal>,
     /// The part of each member.
-    pub stands: Vec<Stand>,
+    pub member_uses: Vec<MemberUse>,
     /// The array with the believed members; this decision is for reading only.
     pub array: Result<AssembledArray, Refusal>,
     /// New superblocks by member index; empty if no member is believed by force.
@@ -107,8 +107,10 @@ pub enum Outcome {
 impl Plan {
     /// Members that are believed by force.
     pub fn believed(&self) -> impl Iterator<Item = usize> {
-        let stands = self.stands.iter().enumerate();
-        stands.filter(|(_, stand)| matches!(stand, Stand::Believed { .. })).map(|(index, _)| index)
+        let member_uses = self.member_uses.iter().enumerate();
+        member_uses
+            .filter(|(_, one)| matches!(one, MemberUse::Believed { .. }))
+            .map(|(index, _)| index)
     }
 
     /// Stripes of which not all can be computed.
@@ -159,8 +161,8 @@ pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>
     }
     let refusal = as_it_stands.err();
     let Some(newest) = newest(members, &verdicts) else {
-        let stands = vec![Stand::Apart; members.len()];
-        return Plan { verdicts, refusal, stands, array: base, superblocks: Vec::new() };
+        let member_uses = vec![MemberUse::Apart; members.len()];
+        return Plan { verdicts, refusal, member_uses, array: base, superblocks: Vec::new() };
     };
     let tiers = tiers(members, &verdicts, newest);
     let may_be_asked = |index: &usize| claim(members, &verdicts, newest, *index).is_some();
@@ -181,26 +183,28 @@ pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>
             }
         }
     }
-    let stand = |index: usize| {
+    let member_use = |index: usize| {
         let own = claim(members, &verdicts, newest, index);
         match (verdicts[index].verdict, own) {
             (_, Some((slot, _))) if believed.contains(&index) => {
-                Stand::Believed { slot, missed: missed(&members[index], array.as_ref().ok()) }
+                MemberUse::Believed { slot, missed: missed(&members[index], array.as_ref().ok()) }
             }
-            (verdict, _) if is_used(verdict) => Stand::Used,
-            (_, Some((slot, _))) => Stand::LeftOut { slot, can_be_asked_for: true },
+            (verdict, _) if is_used(verdict) => MemberUse::Used,
+            (_, Some((slot, _))) => MemberUse::LeftOut { slot, can_be_asked_for: true },
             (Verdict::Stale { .. } | Verdict::Faulty | Verdict::Duplicate, None) => {
                 let slot = superblock(&members[index]).map(|one| one.state.role);
                 match slot {
-                    Some(Role::Active(slot)) => Stand::LeftOut { slot, can_be_asked_for: false },
-                    _ => Stand::Apart,
+                    Some(Role::Active(slot)) => {
+                        MemberUse::LeftOut { slot, can_be_asked_for: false }
+                    }
+                    _ => MemberUse::Apart,
                 }
             }
-            _ => Stand::Apart,
+            _ => MemberUse::Apart,
         }
     };
-    let stands = (0..members.len()).map(stand).collect();
-    Plan { verdicts, refusal, stands, array, superblocks }
+    let member_uses = (0..members.len()).map(member_use).collect();
+    Plan { verdicts, refusal, member_uses, array, superblocks }
 }
 
 /// The result if one of the members stays out.
@@ -243,7 +247,7 @@ fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize>
     (0..members.len()).filter(in_slot).max_by_key(rank)
 }
 
-type Reached = (u64, Timestamp);
+type LastUpdate = (u64, Timestamp);
 
 /// The slot for which a member may be believed, and its last update; `None` if it may not.
 fn claim(
@@ -251,7 +255,7 @@ fn claim(
     verdicts: &[MemberVerdict],
     newest: usize,
     index: usize,
-) -> Option<(u16, Reached)> {
+) -> Option<(u16, LastUpdate)> {
     let MemberVerdict { verdict, reason, .. } = &verdicts[index];
     let is_old = matches!(
         (verdict, reason),
@@ -314,7 +318,7 @@ fn tiers(
     newest: usize,
 ) -> Vec<BTreeSet<usize>> {
     let ran_apart = |index: &usize| matches!(verdicts[*index].reason, Reason::RanApart { .. });
-    let mut order: Vec<(Reached, u16, usize)> = (0..members.len())
+    let mut order: Vec<(LastUpdate, u16, usize)> = (0..members.len())
         .filter(|index| !ran_apart(index))
         .filter_map(|index| {
             let (slot, reached) = claim(members, verdicts, newest, index)?;
@@ -420,16 +424,16 @@ fn put(member: &mut ProbedMember, superblock: &Superblock) {
 }
 
 /// The sectors where a member may lack writes, by the bitmap of the array that believes it.
-fn missed(member: &ProbedMember, array: Option<&AssembledArray>) -> Missed {
+fn missed(member: &ProbedMember, array: Option<&AssembledArray>) -> MissedWrites {
     let events = superblock(member).map_or(0, |own| own.state.events);
     let Some(bitmap) = array.and_then(|array| array.bitmap.as_ref()) else {
-        return Missed::Anywhere;
+        return MissedWrites::Anywhere;
     };
     let goes_back = bitmap.is_current
         && bitmap.superblock.kind == BitmapKind::Classic
         && bitmap.superblock.events_cleared <= events;
     if !goes_back {
-        return Missed::Anywhere;
+        return MissedWrites::Anywhere;
     }
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for range in bitmap.bits.iter().map(|bit| bitmap.bits.sectors_of(bit)) {
@@ -438,5 +442,5 @@ fn missed(member: &ProbedMember, array: Option<&AssembledArray>) -> Missed {
             _ => ranges.push(range),
         }
     }
-    Missed::Within(ranges)
+    MissedWrites::Within(ranges)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::rescue::{Missed, Outcome, Plan, Stand, plan, without};
+use braid_assembly::rescue::{MemberUse, MissedWrites, Outcome, Plan, plan, without};
 use braid_assembly::{Options, ProbedMember, Reason, Refusal, Verdict, assemble};
 use braid_geometry::Level;
 use braid_ondisk::{BitmapKind, Role, format_uuid};
@@ -96,12 +96,12 @@ fn whoever_is_believed_is_of_the_newest_that_suffice() {
             let plan = planned(members, &[]);
             let believed: BTreeSet<usize> = plan.believed().collect();
             let expected = expected(level, states).expect("all of them together suffice");
-            assert_eq!(believed, expected, "{level} {states:?}: {:?}", plan.stands);
+            assert_eq!(believed, expected, "{level} {states:?}: {:?}", plan.member_uses);
             assert!(plan.array.is_ok(), "{level} {states:?}: {:?}", plan.array);
             assert_eq!(plan.refusal.is_some(), !expected.is_empty(), "{states:?}");
-            for (index, stand) in plan.stands.iter().enumerate() {
+            for (index, member_use) in plan.member_uses.iter().enumerate() {
                 let is_sound = matches!(states[index], State::Newest | State::Behind);
-                assert_eq!(*stand == Stand::Used, is_sound, "{states:?}: {stand:?}");
+                assert_eq!(*member_use == MemberUse::Used, is_sound, "{states:?}: {member_use:?}");
             }
         });
     }
@@ -115,9 +115,9 @@ fn what_a_plan_would_write_makes_its_array() {
         let again = assemble(&plan.members(members), &read_only);
         assert_eq!(again.array, plan.array, "{states:?}");
         // The plan's superblocks do not bring back members that are left out.
-        for (index, stand) in plan.stands.iter().enumerate() {
+        for (index, member_use) in plan.member_uses.iter().enumerate() {
             let is_in = again.verdicts[index].verdict.slot().is_some();
-            let expected = matches!(stand, Stand::Used | Stand::Believed { .. });
+            let expected = matches!(member_use, MemberUse::Used | MemberUse::Believed { .. });
             assert_eq!(is_in, expected, "{states:?}: {:?}", again.verdicts[index]);
         }
     });
@@ -131,7 +131,7 @@ fn a_faulty_member_one_event_behind_follows_the_newest_table() {
     let plan = planned(&members, &[]);
     assert_eq!(plan.believed().count(), 0);
     assert!(plan.refusal.is_none());
-    assert_eq!(plan.stands[2], Stand::LeftOut { slot: 2, can_be_asked_for: true });
+    assert_eq!(plan.member_uses[2], MemberUse::LeftOut { slot: 2, can_be_asked_for: true });
     let reason = &plan.verdicts[2].reason;
     assert!(matches!(reason, Reason::MarkedFaulty { .. }), "{reason:?}");
     // Three members are enough, so also with two more gone it stays out.
@@ -163,8 +163,10 @@ fn what_was_missed_is_what_the_bitmap_names() {
     let plan = planned(&members, &[]);
     assert!(matches!(plan.refusal, Some(Refusal::TooFewMembers { .. })), "{:?}", plan.refusal);
     assert_eq!(plan.believed().collect::<Vec<_>>(), [1], "not the one that dropped out first");
-    let Stand::Believed { slot: 1, missed: Missed::Within(ranges) } = &plan.stands[1] else {
-        panic!("{:?}", plan.stands);
+    let MemberUse::Believed { slot: 1, missed: MissedWrites::Within(ranges) } =
+        &plan.member_uses[1]
+    else {
+        panic!("{:?}", plan.member_uses);
     };
     assert!(matches!(&ranges[..], [range] if *range == (384..512)), "{ranges:?}");
     assert_eq!(plan.stripes_at_risk(), 1, "{:?}", plan.array);
@@ -174,7 +176,10 @@ fn what_was_missed_is_what_the_bitmap_names() {
         bitmap.superblock.events_cleared = newest_events;
     }
     let plan = planned(&members, &[]);
-    assert_eq!(plan.stands[1], Stand::Believed { slot: 1, missed: Missed::Anywhere });
+    assert_eq!(
+        plan.member_uses[1],
+        MemberUse::Believed { slot: 1, missed: MissedWrites::Anywhere }
+    );
 }
 
 #[test]
@@ -205,7 +210,7 @@ fn what_cannot_be_told_apart_is_not_believed() {
         add_events(member, if index < 2 { 4 } else { 2 });
     }
     let plan = planned(&members, &[]);
-    assert_eq!(plan.believed().count(), 0, "{:?}", plan.stands);
+    assert_eq!(plan.believed().count(), 0, "{:?}", plan.member_uses);
     assert!(matches!(plan.array, Err(Refusal::TooFewMembers { .. })));
     assert_eq!(planned(&members, &[2]).believed().collect::<Vec<_>>(), [2]);
     // A clone of a dropped member, beside it.
@@ -216,14 +221,14 @@ fn what_cannot_be_told_apart_is_not_believed() {
     (clone.label, clone.identity) = ("clone".to_owned(), "clone".to_owned());
     members[1] = clone;
     let plan = planned(&members, &[]);
-    assert_eq!(plan.believed().count(), 0, "{:?}", plan.stands);
+    assert_eq!(plan.believed().count(), 0, "{:?}", plan.member_uses);
     // A member with an unfinished recovery holds no data after it.
     let mut members = array(Level::Raid5, 3);
     fail(&mut members, 2);
     fail(&mut members[1..], 1);
     edit(&mut members[2], |one| one.device.recovery_offset_sectors = Some(128));
     let plan = planned(&members[1..], &[1]);
-    assert_eq!(plan.believed().count(), 0, "{:?}", plan.stands);
+    assert_eq!(plan.believed().count(), 0, "{:?}", plan.member_uses);
     // A member of another array stays foreign.
     let other = crate::kit::array_with(Level::Raid5, 3, 0, 9);
     let mixed = [&members[..1], &other[..]].concat();
@@ -232,6 +237,6 @@ fn what_cannot_be_told_apart_is_not_believed() {
         ..Options::default()
     };
     let plan = braid_assembly::rescue::plan(&mixed, &options, &[0].into());
-    assert_eq!(plan.stands[0], Stand::Apart, "{}", format_uuid(&[9; 16]));
+    assert_eq!(plan.member_uses[0], MemberUse::Apart, "{}", format_uuid(&[9; 16]));
     assert_eq!(plan.verdicts[0].verdict, Verdict::Foreign);
 }

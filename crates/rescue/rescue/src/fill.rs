@@ -21,8 +21,6 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use braid_assembly::rescue::Stand;
-use braid_geometry::{Geometry, SECTOR_BYTES, Slot};
 use braid_imaging::{Map, State};
 use braid_member::Member;
 use braid_runtime::{ClientRequest, Io, Volume};
@@ -82,7 +80,8 @@ pub(super) fn fill(
         let why = "the array was being written when it ended, so its parity may not fit, and what is computed may be wrong";
         return Err(refused(image, why, args));
     }
-    let left_out = indices.iter().find(|index| !matches!(found.plan.stands[**index], Stand::Used));
+    let left_out =
+        indices.iter().find(|index| !matches!(found.plan.member_uses[**index], MemberUse::Used));
     if let Some(index) = left_out {
         let why = format!("the array does without it: {}", found.plan.verdicts[*index].reason);
         let newer = "what the others make is of a later time than the rest of the copy";

@@ -1,6 +1,6 @@
 //! A plan's options for assembly, and the sectors of believed members that must not be read.
 
-use braid_assembly::rescue::{Missed, Plan, Stand};
+use braid_assembly::rescue::{MemberUse, MissedWrites, Plan};
 use braid_assembly::{Options, Refusal};
 
 use braid_discovery::ready::Ready;
@@ -8,8 +8,8 @@ use braid_discovery::ready::Ready;
 /// Makes sectors that believed members may lack unreadable: they are computed, or an I/O error.
 pub(super) fn withholding(plan: &Plan, mut ready: Ready) -> Ready {
     for occupant in ready.array.slots.iter_mut().flatten() {
-        let stand = &plan.stands[occupant.member];
-        if let Stand::Believed { missed: Missed::Within(ranges), .. } = stand {
+        let member_use = &plan.member_uses[occupant.member];
+        if let MemberUse::Believed { missed: MissedWrites::Within(ranges), .. } = member_use {
             occupant.bad_records.extend(ranges.iter().map(|range| (0, range.clone())));
         }
     }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use braid_assembly::rescue::{Missed, Outcome, Stand};
+use braid_assembly::rescue::{MemberUse, MissedWrites, Outcome};
 use braid_assembly::{AssembledArray, Reason, Refusal, Verdict};
 use braid_geometry::SECTOR_BYTES;
 use braid_ondisk::Role;
@@ -90,14 +90,14 @@ fn ranges_words(ranges: &[Range<u64>]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-fn missed_words(missed: &Missed) -> String {
+fn missed_words(missed: &MissedWrites) -> String {
     match missed {
-        Missed::Anywhere => "what it lacks may be anywhere, as no bitmap goes back so far; what it holds is read as it is"
+        MissedWrites::Anywhere => "what it lacks may be anywhere, as no bitmap goes back so far; what it holds is read as it is"
             .to_owned(),
-        Missed::Within(ranges) if ranges.is_empty() => {
+        MissedWrites::Within(ranges) if ranges.is_empty() => {
             "the bitmap names nothing that it could lack".to_owned()
         }
-        Missed::Within(ranges) => {
+        MissedWrites::Within(ranges) => {
             let sectors: u64 = ranges.iter().map(|range| range.end - range.start).sum();
             let size = format_size(sectors * SECTOR_BYTES);
             format!("what it lacks is within {size} of its data (sectors {})", ranges_words(ranges))
@@ -373,11 +373,11 @@ impl Report<'_> {
         let plan = &found.plan;
         let member = |index: usize| {
             let verdict = &plan.verdicts[index];
-            let (stand, missed) = match &plan.stands[index] {
-                Stand::Used => ("used", Value::Null),
-                Stand::Believed { missed, .. } => ("believed", missed_json(missed)),
-                Stand::LeftOut { .. } => ("left-out", Value::Null),
-                Stand::Apart => ("apart", Value::Null),
+            let (stand, missed) = match &plan.member_uses[index] {
+                MemberUse::Used => ("used", Value::Null),
+                MemberUse::Believed { missed, .. } => ("believed", missed_json(missed)),
+                MemberUse::LeftOut { .. } => ("left-out", Value::Null),
+                MemberUse::Apart => ("apart", Value::Null),
             };
             json!({
                 "member": found.labels[index],
@@ -485,11 +485,11 @@ fn found_lines(found: &RescueArray) -> Vec<String> {
     ]);
     for (index, label) in found.labels.iter().enumerate() {
         let verdict = &plan.verdicts[index];
-        let is = match (&plan.stands[index], verdict.verdict) {
-            (Stand::Used, Verdict::Fresh { .. }) => "sound".to_owned(),
-            (Stand::Used | Stand::Apart, verdict) => verdict.code().to_owned(),
-            (Stand::Believed { .. }, verdict) => format!("{}, believed", verdict.code()),
-            (Stand::LeftOut { .. }, verdict) => format!("{}, left out", verdict.code()),
+        let is = match (&plan.member_uses[index], verdict.verdict) {
+            (MemberUse::Used, Verdict::Fresh { .. }) => "sound".to_owned(),
+            (MemberUse::Used | MemberUse::Apart, verdict) => verdict.code().to_owned(),
+            (MemberUse::Believed { .. }, verdict) => format!("{}, believed", verdict.code()),
+            (MemberUse::LeftOut { .. }, verdict) => format!("{}, left out", verdict.code()),
         };
         let slot = slot(found, index).map(|slot| slot.to_string()).unwrap_or_default();
         let lacks = match found.lacks[index] {
@@ -538,21 +538,21 @@ fn meaning(found: &RescueArray) -> Vec<String> {
     let plan = &found.plan;
     let mut lines = Vec::new();
     for (index, label) in found.labels.iter().enumerate() {
-        match &plan.stands[index] {
-            Stand::Believed { missed, .. } => {
+        match &plan.member_uses[index] {
+            MemberUse::Believed { missed, .. } => {
                 lines.push(format!(
                     "{label} is needed, and of those that dropped out it has come furthest: {}.",
                     missed_words(missed)
                 ));
             }
-            Stand::LeftOut { .. } | Stand::Apart if found.asked.contains(&index) => {
+            MemberUse::LeftOut { .. } | MemberUse::Apart if found.asked.contains(&index) => {
                 let why = &plan.verdicts[index].reason;
                 lines.push(format!("{label} was asked for, and cannot be believed: {why}."));
             }
-            Stand::LeftOut { can_be_asked_for, .. } => {
+            MemberUse::LeftOut { can_be_asked_for, .. } => {
                 lines.push(left_out(label, &plan.verdicts[index].reason, *can_be_asked_for));
             }
-            Stand::Used | Stand::Apart => {}
+            MemberUse::Used | MemberUse::Apart => {}
         }
     }
     lines.extend(lost_words(found));
@@ -678,10 +678,10 @@ fn contents_lines(found: &RescueArray) -> Vec<String> {
     lines
 }
 
-fn missed_json(missed: &Missed) -> Value {
+fn missed_json(missed: &MissedWrites) -> Value {
     match missed {
-        Missed::Anywhere => json!("anywhere"),
-        Missed::Within(ranges) => ranges.iter().map(bytes_json).collect(),
+        MissedWrites::Anywhere => json!("anywhere"),
+        MissedWrites::Within(ranges) => ranges.iter().map(bytes_json).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use braid_assembly::rescue::{Outcome, Plan, Stand, plan, without};
+use braid_assembly::rescue::{MemberUse, Outcome, Plan, plan, without};
 use braid_assembly::reshape::Reshaping;
 use braid_assembly::{AssembledArray, Options, ProbedMember, Refusal};
 use braid_member::Member;
@@ -140,7 +140,7 @@ fn one(
     let asked = asked_for(disks, &group, args);
     let plan = plan(&probed, &options, &asked);
     let view = |index: usize| {
-        let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
+        let is_in = matches!(plan.member_uses[index], MemberUse::Used | MemberUse::Believed { .. });
         (is_in && probed.len() <= VIEWS_MAX).then(|| without(&probed, &options, &asked, index))
     };
     let views = (0..probed.len()).map(view).collect();
@@ -219,7 +219,7 @@ fn one_that_moves(
     let position_sectors = reshape.reshaping.recorded_sectors;
     plan.refusal.get_or_insert(Refusal::Reshaping { position_sectors });
     let view = |index: usize| {
-        let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
+        let is_in = matches!(plan.member_uses[index], MemberUse::Used | MemberUse::Believed { .. });
         (is_in && probed.len() <= VIEWS_MAX).then(|| reshape.without((&options, &asked), index))
     };
     let views = (0..probed.len()).map(view).collect();

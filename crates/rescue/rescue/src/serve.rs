@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_assembly::Options;
-use braid_assembly::rescue::Stand;
-use braid_geometry::SECTOR_BYTES;
 use braid_member::Member;
 use braid_ondisk::BadBlockLog;
 
@@ -221,7 +219,8 @@ pub(super) fn over_overlay(
     let probed = found.plan.members(&found.probed);
     let options = found.wanted(false, args.accept_risk);
     let is_in = |index: &usize| {
-        let is_used = matches!(found.plan.stands[*index], Stand::Used | Stand::Believed { .. });
+        let is_used =
+            matches!(found.plan.member_uses[*index], MemberUse::Used | MemberUse::Believed { .. });
         is_used || found.overlays[*index].is_some()
     };
     let written: Vec<usize> = (0..found.overlays.len()).filter(is_in).collect();
