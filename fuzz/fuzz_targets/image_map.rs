@@ -22,10 +22,10 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(Map::parse(&again, size_bytes).as_ref(), Ok(&map));
     let mut plan = Plan::new(map, 512, 1);
     let mut asked = 0_u64;
-    while let Some(ask) = plan.next_ask() {
-        assert!(!ask.range.is_empty() && ask.range.end <= size_bytes);
-        let is_read = (ask.range.start >> 9).wrapping_mul(0x9e37) % 256 >= u64::from(head[4]);
-        plan.answered(&ask, is_read);
+    while let Some(request) = plan.next_request() {
+        assert!(!request.range.is_empty() && request.range.end <= size_bytes);
+        let is_read = (request.range.start >> 9).wrapping_mul(0x9e37) % 256 >= u64::from(head[4]);
+        plan.answered(&request, is_read);
         asked += 1;
         assert!(asked < 20 * (size_bytes / 512 + 100) + 20 * text.len() as u64);
     }

@@ -127,7 +127,7 @@ fn group(metadata: &GroupMetadata, physical: &[PhysicalVolume]) -> Group {
         .collect();
     let volumes = || section.section("logical_volumes").into_iter().flat_map(Section::sections);
     let total = volumes().count();
-    let mut reader = Reader {
+    let mut reader = GroupReader {
         extent_bytes: metadata.extent_bytes,
         parts: &parts,
         by_name: parts
@@ -165,7 +165,7 @@ fn part(name: &str, section: &Section, extent_bytes: u64, physical: &[PhysicalVo
     Part { name: name.to_owned(), uuid, device, start_bytes, extents, is_cut }
 }
 
-struct Reader<'a> {
+struct GroupReader<'a> {
     extent_bytes: u64,
     parts: &'a [Part],
     by_name: BTreeMap<&'a str, usize>,
@@ -210,7 +210,7 @@ fn pairs(values: &[Value]) -> Vec<(String, u64)> {
     pairs.iter().take(STRIPES_MAX.saturating_add(1)).map_while(pair).collect()
 }
 
-impl<'a> Reader<'a> {
+impl<'a> GroupReader<'a> {
     fn all(&mut self) -> (Vec<LogicalVolume>, Vec<Pool>) {
         let mut pools: Vec<Pool> = Vec::new();
         let mut pool_of: BTreeMap<&str, usize> = BTreeMap::new();

@@ -95,18 +95,18 @@ impl Section {
 /// # Errors
 /// It has a syntax error, or exceeds a limit.
 pub fn parse(text: &[u8]) -> Result<Section, Fault> {
-    let mut reader = Reader { rest: text, line: 1, entries: 0 };
+    let mut reader = TextReader { rest: text, line: 1, entries: 0 };
     let section = reader.section(0)?;
     Ok(section)
 }
 
-struct Reader<'a> {
+struct TextReader<'a> {
     rest: &'a [u8],
     line: usize,
     entries: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TextReader<'a> {
     fn fault<T>(&self) -> Result<T, Fault> {
         Err(Fault::Text { line: self.line })
     }

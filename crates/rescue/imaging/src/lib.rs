@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   Map   ?????????????????      the state of each byte of the disk; its text is GNU ddrescue's, so each can continue the other's
-//!   Plan  next ─▶ Ask: a range   the caller reads it
+//!   Plan  next ─▶ ReadRequest  the caller reads its range
 //!         answered(read or not)  ─▶ Map
 //! ```
 //!
@@ -40,4 +40,4 @@ mod map;
 mod plan;
 
 pub use map::{BLOCKS_MAX, Map, MapError, State, TEXT_BYTES_MAX};
-pub use plan::{Ask, PIECE_BYTES, Plan, Step};
+pub use plan::{PIECE_BYTES, Plan, ReadRequest, Step};

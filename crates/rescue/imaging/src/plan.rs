@@ -55,7 +55,7 @@ impl Step {
 
 /// A read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct ReadRequest {
     /// The bytes to read.
     pub range: Range<u64>,
 }
@@ -107,7 +107,7 @@ impl Plan {
     }
 
     /// The next read; `None` once every range was read as often as allowed.
-    pub fn next_ask(&mut self) -> Option<Ask> {
+    pub fn next_request(&mut self) -> Option<ReadRequest> {
         loop {
             // A full map ends the copy of a disk that fails everywhere, to bound time and memory.
             if self.step == Step::Over || self.map.is_full() {
@@ -115,7 +115,7 @@ impl Plan {
                 return None;
             }
             match self.within_step() {
-                Some(range) => return Some(Ask { range }),
+                Some(range) => return Some(ReadRequest { range }),
                 None => self.next_step(),
             }
         }
@@ -186,8 +186,8 @@ impl Plan {
     }
 
     /// Records the result of a read: complete, or failed.
-    pub fn answered(&mut self, ask: &Ask, is_read: bool) {
-        let range = ask.range.clone();
+    pub fn answered(&mut self, request: &ReadRequest, is_read: bool) {
+        let range = request.range.clone();
         let failed = match self.step {
             Step::Copy(_) => State::Untrimmed,
             Step::Trim | Step::Scrape | Step::Retry(_) | Step::Over => State::Bad,

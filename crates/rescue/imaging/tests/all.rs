@@ -11,11 +11,11 @@ const SECTOR: u64 = 512;
 fn copied(mut plan: Plan, sectors: u64, bad: &dyn Fn(u64) -> bool) -> (BTreeMap<u64, u32>, Map) {
     let mut asked = BTreeMap::new();
     let mut count = 0_u64;
-    while let Some(ask) = plan.next_ask() {
-        let (first, end) = (ask.range.start / SECTOR, ask.range.end.div_ceil(SECTOR));
-        assert!(!ask.range.is_empty() && ask.range.end <= sectors * SECTOR, "{ask:?}");
+    while let Some(request) = plan.next_request() {
+        let (first, end) = (request.range.start / SECTOR, request.range.end.div_ceil(SECTOR));
+        assert!(!request.range.is_empty() && request.range.end <= sectors * SECTOR, "{request:?}");
         (first..end).for_each(|sector| *asked.entry(sector).or_default() += 1);
-        plan.answered(&ask, !(first..end).any(bad));
+        plan.answered(&request, !(first..end).any(bad));
         count += 1;
         assert!(count < 20 * sectors + 100, "it does not end");
     }
@@ -56,9 +56,9 @@ proptest! {
         let is_bad = |sector: u64| bad[usize::try_from(sector).unwrap()];
         let mut plan = Plan::new(Map::new(sectors * SECTOR), SECTOR, 0);
         for _ in 0..stops {
-            let Some(ask) = plan.next_ask() else { break };
-            let sectors = ask.range.start / SECTOR..ask.range.end.div_ceil(SECTOR);
-            plan.answered(&ask, !sectors.clone().any(is_bad));
+            let Some(request) = plan.next_request() else { break };
+            let sectors = request.range.start / SECTOR..request.range.end.div_ceil(SECTOR);
+            plan.answered(&request, !sectors.clone().any(is_bad));
         }
         let done = plan.map().bytes(State::Done);
         let text = plan.map().to_text(&[], (plan.position(), plan.step().sign()), 1);

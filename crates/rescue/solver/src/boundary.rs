@@ -55,7 +55,7 @@ pub struct Boundary {
 
 /// A sector whose content is right in one of the readings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Vote {
+struct BoundaryVote {
     sector: u64,
     is_first: bool,
     weight: usize,
@@ -86,7 +86,7 @@ pub fn boundary(
 }
 
 /// The votes for either reading, in order of sectors.
-fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) -> Vec<Vote> {
+fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) -> Vec<BoundaryVote> {
     let mut votes = Vec::new();
     let differ = |sector: u64, length: usize| {
         let first = read(&readings[0], sector, length)?;
@@ -102,7 +102,7 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
             let is_asked = stands_there && within.contains(&sign.sector);
             if is_asked && differ(sign.sector, SECTOR).is_some() {
                 let (is_first, weight) = (sign.member == 0, sign.addresses.strength());
-                votes.push(Vote { sector: sign.sector, is_first, weight });
+                votes.push(BoundaryVote { sector: sign.sector, is_first, weight });
             }
         }
         let knowledge = &scan.knowledge[volume];
@@ -121,7 +121,7 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
                 fact.holds(knowledge, bytes) && !is_blank(bytes)
             };
             let (first, second) = (holds(first), holds(second));
-            let vote = Vote { sector, is_first: first, weight: fact.strength(knowledge) };
+            let vote = BoundaryVote { sector, is_first: first, weight: fact.strength(knowledge) };
             (first != second).then_some(vote)
         };
         votes.extend(scan.places[volume].facts(FACTS_MAX).filter_map(stands));
@@ -161,10 +161,11 @@ fn read(reading: &CachedPlatter<'_>, sector: u64, length: usize) -> Option<Vec<u
 }
 
 /// The range of the boundary by these votes, given in order.
-fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
+fn split(votes: &[BoundaryVote], within: &Range<u64>) -> Option<Boundary> {
     let all: usize = votes.iter().map(|vote| vote.weight).sum();
-    let weight =
-        |vote: &Vote, is_first: bool| if vote.is_first == is_first { vote.weight } else { 0 };
+    let weight = |vote: &BoundaryVote, is_first: bool| {
+        if vote.is_first == is_first { vote.weight } else { 0 }
+    };
     // The weight on the wrong side, for the boundary before each vote and after the last.
     let mut wrong: Vec<usize> = vec![votes.iter().map(|vote| weight(vote, true)).sum()];
     for vote in votes {
@@ -185,7 +186,7 @@ fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
     };
     let (between, best) = (range(least + DOUBT)?, range(least)?);
     let likely = best.start + (best.end - best.start) / 2;
-    let is_apart = |vote: &&Vote| {
+    let is_apart = |vote: &&BoundaryVote| {
         let is_wrong = match vote.is_first {
             true => vote.sector >= between.end,
             false => vote.sector <= between.start,
@@ -200,7 +201,7 @@ fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
 mod tests {
     use super::*;
 
-    fn votes_of(words: &str) -> Vec<Vote> {
+    fn votes_of(words: &str) -> Vec<BoundaryVote> {
         let of = |(at, letter): (usize, char)| match letter {
             'F' | 'f' => Some((at, true, letter == 'F')),
             'S' | 's' => Some((at, false, letter == 'S')),
@@ -208,7 +209,7 @@ mod tests {
         };
         let votes = words.chars().enumerate().filter_map(of);
         votes
-            .map(|(at, is_first, is_named)| Vote {
+            .map(|(at, is_first, is_named)| BoundaryVote {
                 sector: at as u64 * 10,
                 is_first,
                 weight: if is_named { ALIKE } else { 1 },

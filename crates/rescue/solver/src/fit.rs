@@ -33,7 +33,7 @@ pub(crate) struct Fit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Vote {
+struct SlotVote {
     member: usize,
     slot: u16,
     offset: u64,
@@ -59,7 +59,7 @@ pub(crate) fn fits(
             let mut vote = |slot: Slot, at, is_parity| {
                 if let Some(offset) = sign.sector.checked_sub(at) {
                     let (member, slot, addresses) = (sign.member, slot.0, sign.addresses);
-                    votes.push(Vote { member, slot, offset, addresses, is_parity });
+                    votes.push(SlotVote { member, slot, offset, addresses, is_parity });
                 }
             };
             each_place(geometry, sector, |slot, at| vote(slot, at, false));
@@ -90,7 +90,7 @@ pub(crate) fn fits(
 }
 
 /// The offset with most votes, if each member counts with its best slot.
-fn common_offset(votes: &[Vote]) -> Option<u64> {
+fn common_offset(votes: &[SlotVote]) -> Option<u64> {
     let mut best: Vec<(u64, usize, usize)> = Vec::new();
     for run in votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset)) {
         best.push((run[0].offset, run[0].member, strength(run)));
@@ -106,17 +106,17 @@ fn common_offset(votes: &[Vote]) -> Option<u64> {
 }
 
 /// Gives each member the slot and offset with most of its votes, the clearest first.
-fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
+fn elect(votes: &[SlotVote], spoken: &[usize], only: Option<u64>) -> Fit {
     let runs = votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset));
     let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));
-    let mut counted: Vec<(usize, &[Vote])> = runs.map(|run| (strength(run), run)).collect();
+    let mut counted: Vec<(usize, &[SlotVote])> = runs.map(|run| (strength(run), run)).collect();
     counted.sort_by_key(|(strength, _)| std::cmp::Reverse(*strength));
     let mut assignments = vec![None; spoken.len()];
     let mut taken: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
     let mut explained = BTreeSet::new();
     let (mut contested, mut votes_for) = (BTreeSet::new(), 0);
     for (strength, run) in counted {
-        let Vote { member, slot, offset, .. } = run[0];
+        let SlotVote { member, slot, offset, .. } = run[0];
         match taken.get(&slot) {
             Some((other, votes)) if *votes == strength && *other != member => {
                 contested.extend([*other, member]);
@@ -141,12 +141,12 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     }
 }
 
-fn strength(run: &[Vote]) -> usize {
+fn strength(run: &[SlotVote]) -> usize {
     run.iter().map(|vote| vote.addresses.strength()).sum()
 }
 
 /// Whether enough of a member's signs vote for a slot. Parity has few signs, so it needs few.
-fn speaks_for_itself((strength, run): (usize, &[Vote]), spoken: usize) -> bool {
+fn speaks_for_itself((strength, run): (usize, &[SlotVote]), spoken: usize) -> bool {
     let as_parity = run.iter().filter(|vote| vote.is_parity).count();
     strength * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
 }

@@ -54,11 +54,11 @@ impl Copying<'_> {
             if self.ends.load(Ordering::Relaxed) {
                 break Ended::Interrupted;
             }
-            let Some(ask) = plan.next_ask() else { break Ended::Over };
+            let Some(request) = plan.next_request() else { break Ended::Over };
             let length =
-                usize::try_from(ask.range.end - ask.range.start).expect("a piece is small");
+                usize::try_from(request.range.end - request.range.start).expect("a piece is small");
             let bytes = &mut memory[..length];
-            let is_read = match self.source.read_at(bytes, ask.range.start) {
+            let is_read = match self.source.read_at(bytes, request.range.start) {
                 Ok(()) => true,
                 Err(MemberError::Media { .. }) if !self.source.has_vanished() => false,
                 // The whole disk is gone.
@@ -71,7 +71,7 @@ impl Copying<'_> {
                     ));
                 }
             };
-            if is_read && let Err(error) = self.write(bytes, ask.range.start) {
+            if is_read && let Err(error) = self.write(bytes, request.range.start) {
                 // The state noted before is durable, and later ranges are read again next time.
                 return Err(io_error(
                     &self.image.identity().path.display().to_string(),
@@ -79,10 +79,10 @@ impl Copying<'_> {
                     &error,
                 ));
             }
-            plan.answered(&ask, is_read);
+            plan.answered(&request, is_read);
             match is_read {
                 true => failing.clear(),
-                false => failing.push(ask.range),
+                false => failing.push(request.range),
             }
             if failing.len() >= FAILING_MAX {
                 if self.is_gone(&plan) {
