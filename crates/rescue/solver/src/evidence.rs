@@ -14,7 +14,7 @@ use braid_parity::kernel;
 use crate::Platter;
 use crate::bytes::{SECTOR, is_blank, small};
 use crate::counts::Evidence;
-use crate::guess::{Guess, Start, each_place};
+use crate::guess::{Guess, VolumeStart, each_place};
 use crate::place_index::Fact;
 use crate::scan::Scan;
 use crate::sign::{ALIKE, Addresses, Walk};
@@ -135,7 +135,7 @@ pub(crate) fn walk(
     geometry: &Geometry,
     scan: &Scan,
     members: &[&dyn Platter],
-    start: Start,
+    start: VolumeStart,
 ) -> Walk {
     scan.knowledge[start.volume]
         .walk(|byte, length, _| read_bytes(guess, geometry, members, start, byte, length))
@@ -148,7 +148,7 @@ pub(crate) fn assign_by_walk(
     geometry: &Geometry,
     scan: &Scan,
     members: &[&dyn Platter],
-    start: Start,
+    start: VolumeStart,
 ) -> (Guess, Walk) {
     let asked = guess;
     let mut guess = guess.clone();
@@ -210,7 +210,7 @@ fn read_bytes(
     guess: &Guess,
     geometry: &Geometry,
     members: &[&dyn Platter],
-    start: Start,
+    start: VolumeStart,
     byte: u64,
     length: usize,
 ) -> Option<Vec<u8>> {
@@ -510,7 +510,7 @@ mod tests {
             slots: vec![Some(0), Some(1)],
             offsets: vec![2048; 2],
             data_sectors: vec![4096; 2],
-            starts: vec![Start { volume: 0, sector: 0 }],
+            starts: vec![VolumeStart { volume: 0, sector: 0 }],
             evidence: Evidence::default(),
         };
         let sign = |member, sector, address| Sign {

@@ -7,7 +7,7 @@ use crate::shapes::Arrangement;
 
 /// The start of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
+pub struct VolumeStart {
     /// Which of the solution's volumes.
     pub volume: usize,
     /// Sectors from the start of the array.
@@ -30,7 +30,7 @@ pub struct Guess {
     /// For each slot its sectors of data.
     pub data_sectors: Vec<u64>,
     /// The starts of volumes that were found.
-    pub starts: Vec<Start>,
+    pub starts: Vec<VolumeStart>,
     /// The evidence for it.
     pub evidence: Evidence,
 }

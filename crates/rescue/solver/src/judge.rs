@@ -5,7 +5,7 @@ use braid_geometry::{Level, default_layout};
 use crate::Platter;
 use crate::counts::Evidence;
 use crate::evidence;
-use crate::guess::{Guess, Start};
+use crate::guess::{Guess, VolumeStart};
 use crate::habits;
 use crate::scan::Scan;
 use crate::sign::{Volume, VolumeKind, Walk};
@@ -39,7 +39,7 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
         scan.volumes.iter().enumerate().filter(|(volume, _)| *volume != main.volume)
     {
         let explained = |sector| {
-            let alone = Guess { starts: vec![Start { volume, sector }], ..guess.clone() };
+            let alone = Guess { starts: vec![VolumeStart { volume, sector }], ..guess.clone() };
             (evidence::explain(&alone, &geometry, scan), sector)
         };
         let tried = starts_of(found, scan).into_iter().map(explained);
@@ -48,7 +48,7 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
         if let Some((found, sector)) = best
             && found.explained * 2 > found.seen
         {
-            guess.starts.push(Start { volume, sector });
+            guess.starts.push(VolumeStart { volume, sector });
         }
     }
     let found = evidence::explain(guess, &geometry, scan);

@@ -60,7 +60,7 @@ mod superblock_guesses;
 
 pub use boundary::{Boundary, boundary};
 pub use counts::Evidence;
-pub use guess::{Guess, Start};
+pub use guess::{Guess, VolumeStart};
 pub use scan::Effort;
 pub use sign::{Volume, VolumeKind};
 pub use solve::{Belief, Solution, solve};

@@ -6,7 +6,7 @@ use braid_geometry::Level;
 
 use crate::Platter;
 use crate::counts::Evidence;
-use crate::guess::{Guess, Start};
+use crate::guess::{Guess, VolumeStart};
 use crate::judge::judge;
 use crate::scan::Scan;
 use crate::sign::Sign;
@@ -144,7 +144,7 @@ fn in_line(
             offsets: vec![offset; slots.len()],
             slots,
             data_sectors,
-            starts: vec![Start { volume, sector: *start }],
+            starts: vec![VolumeStart { volume, sector: *start }],
             evidence: Evidence::default(),
         };
         judge(&mut guess, scan, members)?;

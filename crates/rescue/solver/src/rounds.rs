@@ -13,7 +13,7 @@ use braid_geometry::Level;
 use crate::Platter;
 use crate::evidence;
 use crate::fit::{Fit, fits, spread};
-use crate::guess::{Guess, Start, roomy};
+use crate::guess::{Guess, VolumeStart, roomy};
 use crate::habits;
 use crate::scan::Scan;
 use crate::shapes::{Arrangement, arrangements};
@@ -37,7 +37,7 @@ const FAR_2: u32 = 0x201;
 struct Candidate {
     worth: usize,
     shape: Arrangement,
-    start: Start,
+    start: VolumeStart,
     /// Data sectors of a member.
     sectors: u64,
     /// The data offset of all members; `None` if votes say it.
@@ -84,7 +84,7 @@ impl<'a> Rounds<'a> {
         let mut first = Vec::new();
         for shape in arrangements(self.members.len(), self.are_unequal()) {
             for sector in starts {
-                let start = Start { volume: self.volume, sector: *sector };
+                let start = VolumeStart { volume: self.volume, sector: *sector };
                 let found = self.fitted(&shape, *sector).into_iter();
                 let found = found.filter(|(fit, _)| fit.strength > 0);
                 first.extend(found.map(|(fit, sectors)| Candidate {

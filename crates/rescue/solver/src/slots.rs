@@ -7,7 +7,7 @@ use braid_geometry::Family;
 use crate::Platter;
 use crate::counts::Evidence;
 use crate::evidence;
-use crate::guess::{Guess, Start};
+use crate::guess::{Guess, VolumeStart};
 use crate::shapes::Arrangement;
 
 /// Most orders of leftover members that are tried.
@@ -17,7 +17,7 @@ const ORDERS_MAX: usize = 24;
 pub(crate) fn assigned(
     assignments: &[Option<(u16, u64)>],
     shape: &Arrangement,
-    start: Start,
+    start: VolumeStart,
     members: &[&dyn Platter],
 ) -> Guess {
     let slots = usize::from(shape.slots);

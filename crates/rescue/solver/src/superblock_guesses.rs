@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use crate::Platter;
 use crate::cache::CachedPlatter;
 use crate::evidence;
-use crate::guess::{Guess, Start};
+use crate::guess::{Guess, VolumeStart};
 use crate::judge::{judge, starts_of, worth};
 use crate::scan::{Effort, Scan, scan};
 use crate::solve::{Belief, Solution, belief, main_volumes, reads_alike};
@@ -67,7 +67,7 @@ fn weigh_one(guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Gues
     let of_volume = |volume: usize| {
         let starts = starts_of(&scan.volumes[volume], scan).into_iter();
         let tried = starts.map(|sector| {
-            let alone = Guess { starts: vec![Start { volume, sector }], ..guess.clone() };
+            let alone = Guess { starts: vec![VolumeStart { volume, sector }], ..guess.clone() };
             (evidence::explain(&alone, &geometry, scan).weight, Reverse(sector), alone)
         });
         let best = tried.max_by_key(|(weight, sector, _)| (*weight, *sector));

@@ -2,7 +2,7 @@
 
 use braid_geometry::{Geometry, MemberSector, Role, Shape, Slot};
 use braid_parity::{definition, kernel};
-use braid_solver::{Guess, Platter, Solution, Start, VolumeKind};
+use braid_solver::{Guess, Platter, Solution, VolumeKind, VolumeStart};
 
 use crate::volumes::Content;
 
@@ -128,7 +128,8 @@ pub(crate) fn reads_right(
     members: &[Member<'_>],
 ) -> bool {
     let Some(geometry) = guess.geometry() else { return false };
-    let is_content = |start: &&Start| solution.volumes[start.volume].kind != VolumeKind::Table;
+    let is_content =
+        |start: &&VolumeStart| solution.volumes[start.volume].kind != VolumeKind::Table;
     let Some(start) = guess.starts.iter().find(is_content) else { return false };
     let content = array.content;
     let step = (content.sectors / 4096).max(1) | 1;
