@@ -34,7 +34,7 @@ const EVENTS_BEHIND_MAX: u64 = 1;
 
 type Claim<'a> = (u16, Candidate<'a>);
 /// The slot that a member may claim, or its verdict.
-type Judged = Result<u16, (Verdict, Reason)>;
+type SlotClaim = Result<u16, (Verdict, Reason)>;
 
 #[derive(Debug)]
 pub(crate) struct Roster<'a> {
@@ -175,7 +175,7 @@ fn only_old(old: &[Candidate<'_>], known: &RecordedState) -> Option<Refusal> {
 fn slot_of_twin<'a>(
     candidate: &Candidate<'_>,
     reason: &Reason,
-    judged: &[(Candidate<'a>, Judged)],
+    judged: &[(Candidate<'a>, SlotClaim)],
 ) -> Option<u16> {
     let device = &candidate.superblock.device;
     let is_named = device.uuid != [0; 16] || matches!(reason, Reason::OlderUpdate { .. });
@@ -312,7 +312,7 @@ fn judge_alone(
     candidate: &Candidate<'_>,
     newest: Option<Candidate<'_>>,
     accept_older: bool,
-) -> Judged {
+) -> SlotClaim {
     let table_role = newest.map(|newest| role_in(&newest, candidate));
     let (slot, newest) = match (candidate.superblock.state.role, newest) {
         (Role::Journal, newest) => return Err(judge_journal(candidate, newest, table_role)),

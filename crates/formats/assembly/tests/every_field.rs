@@ -31,14 +31,14 @@ const UPDATED: [&str; 8] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum Handling {
     Understood,
     Kept,
     Refused,
 }
-use How::{Kept, Refused, Understood};
+use Handling::{Kept, Refused, Understood};
 
-impl How {
+impl Handling {
     fn word(self) -> &'static str {
         match self {
             Understood => "understood",
@@ -48,7 +48,7 @@ impl How {
     }
 }
 
-enum Sees {
+enum Effect {
     /// It is not recognised as a superblock.
     Nothing,
     /// The superblock is invalid.
@@ -62,61 +62,65 @@ enum Sees {
     /// The array is refused.
     Refuses(fn(&Refusal) -> bool),
 }
-use Sees::{Fault, Ignores, Nothing, Refuses, Says, Serves};
+use Effect::{Fault, Ignores, Nothing, Refuses, Says, Serves};
 
 #[derive(Clone, Copy)]
-enum Whose {
+enum Targets {
     All,
     /// That of the member with this number; 4 is a spare.
     One(usize),
 }
-use Whose::{All, One};
+use Targets::{All, One};
 
 /// Bytes, their place, and the superblocks.
-type Put = (Whose, usize, Vec<u8>);
+type Patch = (Targets, usize, Vec<u8>);
 
 /// One change to an array of this level with a spare, and its visible result.
-struct Try(Level, Vec<Put>, Sees);
+struct Change(Level, Vec<Patch>, Effect);
 
 struct Field {
     at: usize,
     bytes: usize,
     name: &'static str,
-    how: How,
-    tries: Vec<Try>,
+    handling: Handling,
+    changes: Vec<Change>,
 }
 
 struct Feature {
     bit: u32,
     name: &'static str,
-    how: How,
-    tries: Vec<Try>,
+    handling: Handling,
+    changes: Vec<Change>,
 }
 
 fn le(value: u64, bytes: usize) -> Vec<u8> {
     value.to_le_bytes()[..bytes].to_vec()
 }
 
-fn features(bits: u32) -> Put {
+fn features(bits: u32) -> Patch {
     (All, FEATURES_AT, le(bits.into(), 4))
 }
 
 /// RAID-5 with these changes, and the visible result.
-fn on(puts: Vec<Put>, sees: Sees) -> Try {
-    Try(Level::Raid5, puts, sees)
+fn on(puts: Vec<Patch>, sees: Effect) -> Change {
+    Change(Level::Raid5, puts, sees)
 }
 
 fn field(
     (at, bytes, name): (usize, usize, &'static str),
-    how: How,
-    tries: Vec<(u64, Sees)>,
+    handling: Handling,
+    changes: Vec<(u64, Effect)>,
 ) -> Field {
     let one = |(value, sees)| on(vec![(All, at, le(value, bytes))], sees);
-    Field { at, bytes, name, how, tries: tries.into_iter().map(one).collect() }
+    Field { at, bytes, name, handling, changes: changes.into_iter().map(one).collect() }
 }
 
-fn field_of((at, bytes, name): (usize, usize, &'static str), how: How, tries: Vec<Try>) -> Field {
-    Field { at, bytes, name, how, tries }
+fn field_of(
+    (at, bytes, name): (usize, usize, &'static str),
+    handling: Handling,
+    changes: Vec<Change>,
+) -> Field {
+    Field { at, bytes, name, handling, changes }
 }
 
 /// A field of a reshape, which counts only during one.
@@ -128,12 +132,12 @@ fn of_a_reshape(
 ) -> Field {
     let put = || (All, at, le(value, bytes));
     let level = (All, 100, le(5, 4));
-    let tries = vec![
+    let changes = vec![
         on(vec![put()], Ignores),
         // The level of a reshape must exist.
         on(vec![level, put(), features(bits)], Refuses(sees)),
     ];
-    field_of((at, bytes, name), Refused, tries)
+    field_of((at, bytes, name), Refused, changes)
 }
 
 fn is_reshaping(refusal: &Refusal) -> bool {
@@ -284,7 +288,7 @@ fn of_the_device() -> Vec<Field> {
             (136, 8, "data_size"),
             Understood,
             vec![
-                Try(
+                Change(
                     Level::Raid0,
                     vec![(All, 136, le(2048, 8))],
                     Says(|found| found.device.data_size_sectors == 2048),
@@ -471,7 +475,7 @@ fn fields() -> Vec<Field> {
 }
 
 fn all_features() -> Vec<Feature> {
-    let feature = |bit, name, how, tries| Feature { bit, name, how, tries };
+    let feature = |bit, name, handling, changes| Feature { bit, name, handling, changes };
     let is_contradiction =
         |fault: &SuperblockFault| matches!(fault, SuperblockFault::Contradiction(_));
     let bitmap = || (All, 96, le(8, 4));
@@ -572,7 +576,7 @@ fn all_features() -> Vec<Feature> {
             "raid0-layout",
             Understood,
             vec![
-                Try(
+                Change(
                     Level::Raid0,
                     vec![(All, 76, le(2, 4)), features(4096)],
                     Serves(|array| array.shape.layout == 2),
@@ -597,7 +601,7 @@ fn all_features() -> Vec<Feature> {
 /// The members with these bytes in their superblocks, or a superblock's fault.
 fn changed(
     level: Level,
-    puts: &[Put],
+    puts: &[Patch],
     reseals: bool,
 ) -> Result<Vec<ProbedMember>, Option<SuperblockFault>> {
     let mut members = array_with(level, 4, 1, 7);
@@ -662,7 +666,7 @@ fn assert_kept(members: &[ProbedMember], at: usize, bytes: usize, name: &str) {
 }
 
 /// Applies one try, and compares.
-fn tried(name: &str, Try(level, puts, sees): &Try, kept: Option<(usize, usize)>) {
+fn tried(name: &str, Change(level, puts, sees): &Change, kept: Option<(usize, usize)>) {
     let members = changed(*level, puts, name != "sb_csum");
     let members = match (members, sees) {
         (Ok(members), _) => members,
@@ -689,30 +693,30 @@ fn tried(name: &str, Try(level, puts, sees): &Try, kept: Option<(usize, usize)>)
 }
 
 /// The tries of a row must show the handling that the row claims.
-fn assert_shown(name: &str, how: How, tries: &[Try]) {
-    let shows = |Try(_, _, sees): &Try| match how {
+fn assert_shown(name: &str, handling: Handling, changes: &[Change]) {
+    let shows = |Change(_, _, sees): &Change| match handling {
         Understood => !matches!(sees, Ignores),
         Kept => matches!(sees, Ignores),
         Refused => matches!(sees, Refuses(_)),
     };
-    assert!(tries.iter().any(shows), "nothing shows that {name} is {}", how.word());
+    assert!(changes.iter().any(shows), "nothing shows that {name} is {}", handling.word());
 }
 
 #[test]
 fn every_field_is_dealt_with_as_its_row_says() {
-    for Field { at, bytes, name, how, tries } in fields() {
-        assert_shown(name, how, &tries);
+    for Field { at, bytes, name, handling, changes } in fields() {
+        assert_shown(name, handling, &changes);
         let is_updated = UPDATED.contains(&name) || at >= FIXED_BYTES;
         let kept = (!is_updated).then_some((at, bytes));
-        tries.iter().for_each(|one| tried(name, one, kept));
+        changes.iter().for_each(|one| tried(name, one, kept));
     }
 }
 
 #[test]
 fn every_feature_is_dealt_with_as_its_row_says() {
-    for Feature { name, how, tries, .. } in all_features() {
-        assert_shown(name, how, &tries);
-        tries.iter().for_each(|one| tried(name, one, None));
+    for Feature { name, handling, changes, .. } in all_features() {
+        assert_shown(name, handling, &changes);
+        changes.iter().for_each(|one| tried(name, one, None));
     }
     let known = |(name, bit): (&'static str, Features)| (bit.0, name);
     let rows = all_features();
@@ -752,7 +756,7 @@ fn the_tables_of_the_page_are_these() {
         .collect();
     let here: Vec<String> = fields()
         .iter()
-        .map(|row| format!("{} {} {} {}", row.at, row.bytes, row.name, row.how.word()))
+        .map(|row| format!("{} {} {} {}", row.at, row.bytes, row.name, row.handling.word()))
         .collect();
     assert_eq!(said, here);
     let said = rows("| Bit | Feature | Meaning | How | braid |");
@@ -760,7 +764,7 @@ fn the_tables_of_the_page_are_these() {
         said.iter().map(|row| format!("{} {} {}", row[0], row[1], row[3])).collect();
     let here: Vec<String> = all_features()
         .iter()
-        .map(|row| format!("{} {} {}", row.bit, row.name, row.how.word()))
+        .map(|row| format!("{} {} {}", row.bit, row.name, row.handling.word()))
         .collect();
     assert_eq!(said, here);
 }

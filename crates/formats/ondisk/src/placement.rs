@@ -153,7 +153,7 @@ pub fn placement(request: &PlacementRequest) -> Result<Placement, PlacementError
 }
 
 /// Sectors that are not available for data.
-struct Reserved {
+struct ReservedSpace {
     total: u64,
     data_offset: u64,
 }
@@ -161,14 +161,14 @@ struct Reserved {
 fn reserved_sectors(
     request: &PlacementRequest,
     device_sectors: u64,
-) -> Result<Reserved, PlacementError> {
+) -> Result<ReservedSpace, PlacementError> {
     let space = bitmap_space(device_sectors);
     if request.version == Version::V1_0 {
         let asked = request.data_offset_sectors.unwrap_or(0);
         if asked != 0 {
             return Err(PlacementError::DataOffset { asked, min: 0 });
         }
-        return Ok(Reserved { total: 16 + u64::from(LOG_SECTORS) + space, data_offset: 0 });
+        return Ok(ReservedSpace { total: 16 + u64::from(LOG_SECTORS) + space, data_offset: 0 });
     }
     let min = request.version.super_offset_sectors(u64::MAX).unwrap_or(0) + AFTER_SUPERBLOCK;
     let chosen = || {
@@ -178,7 +178,7 @@ fn reserved_sectors(
     if data_offset < min {
         return Err(PlacementError::DataOffset { asked: data_offset, min });
     }
-    Ok(Reserved { total: data_offset, data_offset })
+    Ok(ReservedSpace { total: data_offset, data_offset })
 }
 
 /// Sectors kept free for a bitmap: 4 KiB, 64 KiB beyond 8 GiB, 128 KiB beyond 200 GiB.

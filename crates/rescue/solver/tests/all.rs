@@ -3,6 +3,6 @@
 #![allow(clippy::cast_possible_truncation, reason = "arrays of drills are small")]
 
 mod drills;
-mod laid_out;
-mod moved;
+mod memory_array;
+mod reshape_progress;
 mod volumes;

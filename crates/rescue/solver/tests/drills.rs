@@ -10,14 +10,14 @@ use braid_solver::{Belief, Effort, Guess, Platter, solve};
 use braid_test_needs::needs;
 use fastrand::Rng;
 
-use crate::laid_out::{Laid, Member, reads_right};
+use crate::memory_array::{Member, MemoryArray, reads_right};
 use crate::volumes::{self, Content};
 
 /// The default number of drills.
 const DRILLS: u64 = 8;
 
 /// Draws a random array, and the slots of its members.
-fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
+fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (MemoryArray<'a>, Vec<u16>) {
     let content = rng.choice(contents).expect("some");
     let level = rng.choice(Level::ALL).expect("some");
     let slots = match level {
@@ -81,7 +81,7 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
             }
         }
     }
-    (Laid { shape, geometry, offsets, content }, given)
+    (MemoryArray { shape, geometry, offsets, content }, given)
 }
 
 fn drills() -> u64 {
@@ -159,7 +159,7 @@ fn arrays_without_superblocks_are_solved() {
     assert!(first * 100 >= tried * wanted, "{first} of {tried} by the first answer");
 }
 
-fn solved(array: &Laid<'_>, given: &[u16], effort: &Effort) -> (Belief, bool) {
+fn solved(array: &MemoryArray<'_>, given: &[u16], effort: &Effort) -> (Belief, bool) {
     let platters: Vec<Member<'_>> =
         given.iter().map(|slot| Member { array, slot: *slot }).collect();
     let members: Vec<&dyn Platter> = platters.iter().map(|it| it as &dyn Platter).collect();
@@ -184,7 +184,7 @@ fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
             member_sectors: vec![24 << 11; 4],
         };
         let geometry = Geometry::new(&shape).expect("md takes it");
-        let array = Laid { shape, geometry, offsets: vec![2048; 4], content };
+        let array = MemoryArray { shape, geometry, offsets: vec![2048; 4], content };
         let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
         for given in [&[2, 0, 3, 1][..], &[3, 2, 0]] {
             assert!(solved(&array, given, &effort).1, "{block_bytes}, {given:?}");
@@ -218,7 +218,7 @@ fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
                 ],
             };
             let geometry = Geometry::new(&shape).expect("md takes it");
-            let array = Laid { shape, geometry, offsets: vec![2048; 3], content };
+            let array = MemoryArray { shape, geometry, offsets: vec![2048; 3], content };
             let (belief, is_right) = solved(&array, &[1, 2, 0], &effort);
             assert!(is_right, "{name}, {smallest}");
             assert!(is_told || belief == Belief::Likely, "{name}: both explain it");
@@ -240,7 +240,7 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
         member_sectors: vec![content.sectors / 5 + 8192; 6],
     };
     let geometry = Geometry::new(&shape).expect("md takes it");
-    let array = Laid { shape, geometry, offsets: vec![2048; 6], content };
+    let array = MemoryArray { shape, geometry, offsets: vec![2048; 6], content };
     let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
     assert_eq!(solved(&array, &[0, 1, 4, 3, 5, 2], &effort), (Belief::Certain, true));
 }
@@ -260,18 +260,18 @@ fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
         member_sectors: vec![(content.start + content.sectors).next_multiple_of(8) + 20_000; 3],
     };
     let geometry = Geometry::new(&shape).expect("md takes it");
-    let array = Laid { shape, geometry, offsets: vec![262_144; 3], content };
+    let array = MemoryArray { shape, geometry, offsets: vec![262_144; 3], content };
     let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
     assert!(solved(&array, &[2, 1], &effort).1);
 }
 
 /// A member that counts its reads.
-struct Counted<'a> {
+struct CountingMember<'a> {
     member: Member<'a>,
     sectors: Cell<u64>,
 }
 
-impl Platter for Counted<'_> {
+impl Platter for CountingMember<'_> {
     fn sectors(&self) -> u64 {
         self.member.sectors()
     }
@@ -296,9 +296,12 @@ fn little_is_read_of_members_of_4_tb() {
         member_sectors: vec![4_000_000_000_000 / 512; 6],
     };
     let geometry = Geometry::new(&shape).expect("md takes it");
-    let array = Laid { shape, geometry, offsets: vec![262_144; 6], content: &contents[0] };
-    let counted: Vec<Counted<'_>> = [4, 2, 0, 1, 5, 3]
-        .map(|slot| Counted { member: Member { array: &array, slot }, sectors: Cell::new(0) })
+    let array = MemoryArray { shape, geometry, offsets: vec![262_144; 6], content: &contents[0] };
+    let counted: Vec<CountingMember<'_>> = [4, 2, 0, 1, 5, 3]
+        .map(|slot| CountingMember {
+            member: Member { array: &array, slot },
+            sectors: Cell::new(0),
+        })
         .into();
     let members: Vec<&dyn Platter> = counted.iter().map(|it| it as &dyn Platter).collect();
     let begun = Instant::now();
@@ -315,12 +318,12 @@ fn little_is_read_of_members_of_4_tb() {
 }
 
 /// A member with some random bytes.
-struct Damaged<'a> {
+struct DamagedMember<'a> {
     member: Member<'a>,
     seed: u64,
 }
 
-impl Platter for Damaged<'_> {
+impl Platter for DamagedMember<'_> {
     fn sectors(&self) -> u64 {
         self.member.sectors()
     }
@@ -348,9 +351,9 @@ fn damage_makes_nothing_panic_and_nothing_certain_that_is_wrong() {
     for seed in 0..drills().div_ceil(2) {
         let mut rng = Rng::with_seed(seed);
         let (array, given) = draw(&mut rng, contents);
-        let damaged: Vec<Damaged<'_>> = given
+        let damaged: Vec<DamagedMember<'_>> = given
             .iter()
-            .map(|slot| Damaged { member: Member { array: &array, slot: *slot }, seed })
+            .map(|slot| DamagedMember { member: Member { array: &array, slot: *slot }, seed })
             .collect();
         let members: Vec<&dyn Platter> = damaged.iter().map(|it| it as &dyn Platter).collect();
         let solution = solve(&members, &effort);

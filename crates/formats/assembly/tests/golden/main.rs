@@ -15,7 +15,7 @@ mod look;
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../../oracle/pattern.rs"]
 mod pattern;
-mod places;
+mod sector_content;
 mod states;
 mod superblocks;
 

@@ -9,7 +9,7 @@ use crate::volumes::Content;
 const SECTOR: usize = 512;
 
 /// An array in memory.
-pub(crate) struct Laid<'a> {
+pub(crate) struct MemoryArray<'a> {
     pub(crate) shape: Shape,
     pub(crate) geometry: Geometry,
     /// For each slot its data offset.
@@ -19,11 +19,11 @@ pub(crate) struct Laid<'a> {
 
 /// The member in one of its slots.
 pub(crate) struct Member<'a> {
-    pub(crate) array: &'a Laid<'a>,
+    pub(crate) array: &'a MemoryArray<'a>,
     pub(crate) slot: u16,
 }
 
-impl Laid<'_> {
+impl MemoryArray<'_> {
     /// Reads a slot's data from this sector on, within one chunk.
     pub(crate) fn data(&self, slot: Slot, sector: u64, bytes: &mut [u8]) {
         match &self.geometry {
@@ -124,7 +124,7 @@ impl Platter for Member<'_> {
 pub(crate) fn reads_right(
     guess: &Guess,
     solution: &Solution,
-    array: &Laid<'_>,
+    array: &MemoryArray<'_>,
     members: &[Member<'_>],
 ) -> bool {
     let Some(geometry) = guess.geometry() else { return false };

@@ -12,13 +12,13 @@ use super::{assembled, fixtures};
 
 /// The content of a member sector by geometry.
 #[derive(Debug, PartialEq)]
-enum Held {
+enum SectorContent {
     Data(u64),
     P(Vec<usize>),
     Q(Vec<(usize, u32)>),
 }
 
-fn held(geometry: &Geometry, slot: Slot, sector: MemberSector) -> Option<Held> {
+fn sector_content(geometry: &Geometry, slot: Slot, sector: MemberSector) -> Option<SectorContent> {
     if sector.0 >= geometry.used_sectors(slot) {
         return None;
     }
@@ -27,18 +27,18 @@ fn held(geometry: &Geometry, slot: Slot, sector: MemberSector) -> Option<Held> {
             let logical = direct.logical(slot, sector)?;
             let extent = direct.locate(logical);
             assert_eq!((extent.slot, extent.sector), (slot, sector), "the way back");
-            Some(Held::Data(logical.0))
+            Some(SectorContent::Data(logical.0))
         }
         Geometry::Mirror(mirror) => {
             let (logical, copy) = mirror.logical(slot, sector)?;
             assert_eq!(mirror.copy(logical, copy), (slot, sector), "the way back");
-            Some(Held::Data(logical.0))
+            Some(SectorContent::Data(logical.0))
         }
-        Geometry::Stripe(stripe) => Some(held_in_stripe(stripe, slot, sector)),
+        Geometry::Stripe(stripe) => Some(stripe_sector_content(stripe, slot, sector)),
     }
 }
 
-fn held_in_stripe(stripe: &StripeGeometry, slot: Slot, sector: MemberSector) -> Held {
+fn stripe_sector_content(stripe: &StripeGeometry, slot: Slot, sector: MemberSector) -> SectorContent {
     let row = stripe.row_of(sector);
     let map = stripe.row_map(row);
     let offset = sector.0 - stripe.row_start(row).0;
@@ -49,18 +49,18 @@ fn held_in_stripe(stripe: &StripeGeometry, slot: Slot, sector: MemberSector) -> 
             let logical = stripe.logical(row, index, offset);
             let address = stripe.locate(logical);
             assert_eq!((address.row, address.data_index), (row, index), "the way back");
-            Held::Data(logical.0)
+            SectorContent::Data(logical.0)
         }
         Role::P => {
             let mut members: Vec<usize> = data.map(|(member, _)| member).collect();
             members.sort_unstable();
-            Held::P(members)
+            SectorContent::P(members)
         }
         Role::Q => {
             let term = |(member, index)| (member, u32::from(map.exponent(index)));
             let mut terms: Vec<(usize, u32)> = data.map(term).collect();
             terms.sort_unstable();
-            Held::Q(terms)
+            SectorContent::Q(terms)
         }
     }
 }
@@ -77,34 +77,34 @@ fn every_sector_lies_where_md_put_it() {
             for run in &member.runs {
                 for sector in (next..run.at).map(MemberSector) {
                     assert_eq!(
-                        held(&array.geometry, slot, sector),
+                        sector_content(&array.geometry, slot, sector),
                         None,
                         "{name} {slot} {sector:?}"
                     );
                 }
                 for step in 0..run.sectors {
                     let found = match &run.content {
-                        Content::Data { logical, .. } => Held::Data(logical + step),
-                        Content::P(members) => Held::P(members.clone()),
-                        Content::Q(terms) => Held::Q(terms.clone()),
+                        Content::Data { logical, .. } => SectorContent::Data(logical + step),
+                        Content::P(members) => SectorContent::P(members.clone()),
+                        Content::Q(terms) => SectorContent::Q(terms.clone()),
                         Content::Words(_) | Content::Sum(_) => {
                             panic!("{name}: a healthy array explains itself")
                         }
                     };
                     let sector = MemberSector(run.at + step);
-                    let said = held(&array.geometry, slot, sector);
+                    let said = sector_content(&array.geometry, slot, sector);
                     assert_eq!(said.as_ref(), Some(&found), "{name} {slot} {sector:?}");
                     match found {
-                        Held::Data(logical) => *times.entry(logical).or_default() += 1,
-                        Held::P(_) => {}
-                        Held::Q(_) => has_q = true,
+                        SectorContent::Data(logical) => *times.entry(logical).or_default() += 1,
+                        SectorContent::P(_) => {}
+                        SectorContent::Q(_) => has_q = true,
                     }
                 }
                 next = run.at + run.sectors;
             }
             let end = array.geometry.used_sectors(slot);
             for sector in (next..end).map(MemberSector) {
-                assert_eq!(held(&array.geometry, slot, sector), None, "{name} {slot} {sector:?}");
+                assert_eq!(sector_content(&array.geometry, slot, sector), None, "{name} {slot} {sector:?}");
             }
         }
         let copies = match &array.geometry {

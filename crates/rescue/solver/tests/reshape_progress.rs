@@ -8,20 +8,20 @@ use braid_solver::{Effort, Platter, boundary};
 use braid_test_needs::needs;
 use fastrand::Rng;
 
-use crate::laid_out::Laid;
+use crate::memory_array::MemoryArray;
 use crate::volumes;
 
 const SECTOR: usize = 512;
 const MOVES: u64 = 24;
 
 /// The array read in one shape: members have the new shape up to a sector, then the old one.
-struct Reading<'a> {
-    by: &'a Laid<'a>,
-    both: (&'a Laid<'a>, &'a Laid<'a>),
+struct ShapeReading<'a> {
+    by: &'a MemoryArray<'a>,
+    both: (&'a MemoryArray<'a>, &'a MemoryArray<'a>),
     moved_sectors: u64,
 }
 
-impl Platter for Reading<'_> {
+impl Platter for ShapeReading<'_> {
     fn sectors(&self) -> u64 {
         self.by.geometry.capacity_sectors()
     }
@@ -63,13 +63,13 @@ fn where_a_move_in_place_got_to_is_found() {
         }
         let row = u64::from(old.1.max(new.1));
         let rows = (content.start + content.sectors).div_ceil(data * row) + 2;
-        let laid = |(layout, chunk_sectors): (u32, u32)| {
+        let in_memory = |(layout, chunk_sectors): (u32, u32)| {
             let member_sectors = vec![rows * row; usize::from(slots)];
             let shape = Shape { level, layout, chunk_sectors, slots, member_sectors };
             let geometry = Geometry::new(&shape).expect("md takes it");
-            Laid { shape, geometry, offsets: vec![0; usize::from(slots)], content }
+            MemoryArray { shape, geometry, offsets: vec![0; usize::from(slots)], content }
         };
-        let (old, new) = (laid(old), laid(new));
+        let (old, new) = (in_memory(old), in_memory(new));
         // Within the used part, as the rest is the same in every shape.
         let is_used = |row_number: &u64| {
             let mut bytes = vec![0; usize::try_from(row * data).expect("small") * SECTOR];
@@ -78,7 +78,7 @@ fn where_a_move_in_place_got_to_is_found() {
         };
         let used_rows = (0..rows).rfind(is_used).expect("there are files") + 1;
         let moved_rows = rng.u64(0..=used_rows);
-        let reading = |by| Reading { by, both: (&old, &new), moved_sectors: moved_rows * row };
+        let reading = |by| ShapeReading { by, both: (&old, &new), moved_sectors: moved_rows * row };
         let within = 0..rows * row * data;
         let boundary = boundary((&reading(&new), &reading(&old)), within.clone(), &effort);
         let at = moved_rows * row * data;
