@@ -150,7 +150,7 @@ pub use bitmap_file::{AssembledBitmapFile, GivenBitmapFile};
 pub use choose::{Choice, bare_name};
 pub use journal::{AssembledJournal, journal_sectors_min};
 pub use parity_log::AssembledParityLog;
-pub use recorded_state::{RecordedMember, RecordedState};
+pub use recorded_state::{RecordedState, StateMember};
 pub use refusal::{
     ArrayName, AtRisk, BitmapFileFault, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal,
 };

@@ -20,7 +20,7 @@ use braid_ondisk::{Superblock, Timestamp};
 
 /// A member that took the last update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordedMember {
+pub struct StateMember {
     /// Its slot.
     pub slot: u16,
     /// Its device number.
@@ -41,7 +41,7 @@ pub struct RecordedState {
     /// The update's time.
     pub update_time: Timestamp,
     /// The members that had this state.
-    pub members: Vec<RecordedMember>,
+    pub members: Vec<StateMember>,
 }
 
 impl RecordedState {

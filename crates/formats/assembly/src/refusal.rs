@@ -6,7 +6,7 @@ use std::ops::Range;
 use braid_geometry::{GeometryError, Slot};
 use braid_ondisk::{BitmapError, BitmapFileError, JournalLogError, PplLogError, format_uuid};
 
-use crate::recorded_state::RecordedMember;
+use crate::recorded_state::StateMember;
 
 /// An array that was found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -248,7 +248,7 @@ pub enum Refusal {
         /// Events of the known state.
         known_events: u64,
         /// Members that had the known state.
-        members: Vec<RecordedMember>,
+        members: Vec<StateMember>,
     },
     /// Members of one array with different facts about it.
     #[error("{label} and {other} are of one array and disagree about its {field}")]
@@ -350,7 +350,7 @@ fn unread_words(unread: &[(Slot, PplLogError)]) -> String {
 }
 
 /// The members by slot, and by UUID if they have one.
-fn members_words(members: &[RecordedMember]) -> String {
+fn members_words(members: &[StateMember]) -> String {
     let words = members.iter().map(|member| match member.uuid {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => format!("slot {}", member.slot),
         uuid => format!("slot {} (device {})", member.slot, format_uuid(&uuid)),

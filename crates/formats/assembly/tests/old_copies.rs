@@ -3,7 +3,7 @@
 
 use crate::kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
 use braid_assembly::{
-    Assembly, Options, ProbedMember, Reason, RecordedMember, RecordedState, Refusal, assemble,
+    Assembly, Options, ProbedMember, Reason, RecordedState, Refusal, StateMember, assemble,
 };
 use braid_geometry::Level;
 use braid_ondisk::{Role, Timestamp};
@@ -28,7 +28,7 @@ fn known(members: &[ProbedMember]) -> RecordedState {
     let newest = superblock(&members[0]);
     let member = |(slot, member): (u16, &ProbedMember)| {
         let device = &superblock(member).device;
-        RecordedMember { slot, number: device.number, uuid: device.uuid }
+        StateMember { slot, number: device.number, uuid: device.uuid }
     };
     RecordedState {
         uuid: newest.array.uuid,

@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use braid_assembly::{AssembledArray, ProbedMember, RecordedMember, RecordedState};
+use braid_assembly::{AssembledArray, ProbedMember, RecordedState, StateMember};
 use braid_ondisk::{Timestamp, format_uuid};
 use braid_runtime::{OpenMember, Recorded, Volume};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Option<RecordedState> {
 
 fn parse(value: &Value) -> Option<RecordedState> {
     let member = |member: &Value| {
-        Some(RecordedMember {
+        Some(StateMember {
             slot: u16::try_from(member["slot"].as_u64()?).ok()?,
             number: u32::try_from(member["number"].as_u64()?).ok()?,
             uuid: uuid(&member["device"])?,
@@ -88,7 +88,7 @@ fn time(value: &Value) -> Option<Timestamp> {
 fn to_json(known: &RecordedState) -> Value {
     let time =
         |time: Timestamp| json!({ "seconds": time.seconds, "microseconds": time.microseconds });
-    let member = |one: &RecordedMember| json!({ "slot": one.slot, "number": one.number, "device": format_uuid(&one.uuid) });
+    let member = |one: &StateMember| json!({ "slot": one.slot, "number": one.number, "device": format_uuid(&one.uuid) });
     json!({
         "format": FORMAT,
         "array": format_uuid(&known.uuid),
@@ -111,7 +111,7 @@ fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> RecordedStat
     let device = |index: usize| Some(&open.get(index)?.as_ref()?.superblock.device);
     let members = (0..).zip(&array.slots).filter_map(|(slot, occupant)| {
         let device = device(occupant.as_ref()?.member)?;
-        Some(RecordedMember { slot, number: device.number, uuid: device.uuid })
+        Some(StateMember { slot, number: device.number, uuid: device.uuid })
     });
     RecordedState {
         uuid: newest.array.uuid,
@@ -305,7 +305,7 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
 fn after(known: &RecordedState, recorded: Recorded) -> RecordedState {
     let members = recorded.members.into_iter();
     let members =
-        members.map(|one| RecordedMember { slot: one.slot, number: one.number, uuid: one.uuid });
+        members.map(|one| StateMember { slot: one.slot, number: one.number, uuid: one.uuid });
     RecordedState {
         events: recorded.events,
         update_time: recorded.update_time,
@@ -329,7 +329,7 @@ mod tests {
             creation_time: at(1),
             events: u64::MAX - 1,
             update_time: at(2),
-            members: vec![RecordedMember { slot: 3, number: 4, uuid: [5; 16] }],
+            members: vec![StateMember { slot: 3, number: 4, uuid: [5; 16] }],
         };
         let path = path_of(folder.path(), &known.uuid);
         assert_eq!(read(&path), None, "nothing is known yet");

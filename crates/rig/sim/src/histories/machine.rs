@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_assembly::{AssembledArray, RecordedMember, RecordedState};
+use braid_assembly::{AssembledArray, RecordedState, StateMember};
 use braid_engine::array::{
     Array, ArrayEffect, ArrayView, DeviceRole, Gate, MemberId, MetadataArea, MetadataRecord,
     Notice, SuperblockState, UpdateTimes, update_for,
@@ -240,7 +240,7 @@ impl History {
         let member = |role: &DeviceRole| {
             let device = &run.members[usize::from(role.member.0)].1.device;
             let (number, uuid) = (device.number, device.uuid);
-            Some(RecordedMember { slot: role.slot?.0, number, uuid })
+            Some(StateMember { slot: role.slot?.0, number, uuid })
         };
         self.known = self.keeps_record.then(|| RecordedState {
             uuid: superblock.array.uuid,
