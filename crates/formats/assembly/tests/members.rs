@@ -7,8 +7,8 @@ use crate::kit::{
 use braid_assembly::{Options, Reason, Refusal, Verdict, assemble};
 use braid_geometry::{Family, Level};
 use braid_ondisk::{
-    BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord, Features, Foreign, ForeignKind, Role,
-    SuperblockError, SuperblockFault, Version,
+    BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord, Features, ForeignKind,
+    ForeignSignature, Role, SuperblockError, SuperblockFault, Version,
 };
 
 #[test]
@@ -259,7 +259,7 @@ fn strangers_and_damaged_superblocks_are_named() {
     let mut members = array(Level::Raid6, 5);
     members.push(blank("blank"));
     members.push(blank("disk"));
-    let ext = Foreign { kind: ForeignKind::Ext, label: None, uuid: None, offset: 1080 };
+    let ext = ForeignSignature { kind: ForeignKind::Ext, label: None, uuid: None, offset: 1080 };
     members[6].probe.foreign.push(ext);
     let fault =
         |cause| SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause, claim: None };
@@ -391,7 +391,7 @@ fn a_0_90_superblock_behind_a_partition_table_is_not_the_disks() {
             superblock.device.super_offset_sectors = place;
             superblock.array.member_size_sectors = place - 128;
         });
-        let table = Foreign { kind, label: None, uuid: None, offset };
+        let table = ForeignSignature { kind, label: None, uuid: None, offset };
         members[1].probe.foreign.push(table);
         let assembly = judge(&members);
         assert_eq!(codes(&assembly), ["fresh", "not-a-member"]);
@@ -409,7 +409,7 @@ fn a_0_90_superblock_behind_a_partition_table_is_not_the_disks() {
 #[test]
 fn a_1_x_superblock_behind_a_partition_table_is_believed() {
     let mut members = array(Level::Raid1, 2);
-    let table = Foreign { kind: ForeignKind::Mbr, label: None, uuid: None, offset: 0 };
+    let table = ForeignSignature { kind: ForeignKind::Mbr, label: None, uuid: None, offset: 0 };
     members[1].probe.foreign.push(table);
     assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
 }

@@ -32,7 +32,7 @@ pub mod bitmap_file;
 mod bits;
 pub mod checksum;
 pub mod damaged_superblock;
-pub mod foreign;
+pub mod foreign_signatures;
 pub mod journal;
 pub mod journal_log;
 pub mod journal_record;
@@ -56,7 +56,7 @@ pub use checksum::{checksum_v0, checksum_v1};
 pub use damaged_superblock::{
     DamagedSuperblock, Flaw, may_be_damaged, recognise_damaged, recognise_damaged_v0,
 };
-pub use foreign::{Foreign, ForeignKind};
+pub use foreign_signatures::{ForeignKind, ForeignSignature};
 pub use journal::{
     JOURNAL_BLOCK_SECTORS, JOURNAL_META_BYTES, JournalError, JournalMeta, JournalPayload,
     JournalPlace, UnvalidatedJournalMeta, journal_block_checksum,

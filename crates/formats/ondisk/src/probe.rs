@@ -13,7 +13,7 @@
 
 use core::ops::Range;
 
-use crate::foreign::{Foreign, recognise_foreign};
+use crate::foreign_signatures::{ForeignSignature, recognise_foreign};
 use crate::limits::{SECTOR_BYTES, SUPERBLOCK_BYTES_MAX};
 use crate::snippet::{Bytes, Snippet};
 use crate::superblock::{Superblock, SuperblockError, UnvalidatedV0, UnvalidatedV1, Version};
@@ -29,7 +29,7 @@ pub struct Probe {
     /// Every superblock with md's magic at a place where md looks, sound or not.
     pub superblocks: Vec<Result<Superblock, SuperblockError>>,
     /// All other signatures.
-    pub foreign: Vec<Foreign>,
+    pub foreign: Vec<ForeignSignature>,
 }
 
 impl Probe {

@@ -9,7 +9,7 @@ mod damaged_superblock;
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../oracle/fixture.rs"]
 mod fixture;
-mod foreign;
+mod foreign_signatures;
 mod lockless_made;
 mod mdadm_examine;
 mod never_panics;

@@ -33,7 +33,7 @@ mod table;
 
 use std::ops::Range;
 
-use braid_ondisk::{Foreign, ForeignKind, Snippet, Superblock, probe, probe_ranges};
+use braid_ondisk::{ForeignKind, ForeignSignature, Snippet, Superblock, probe, probe_ranges};
 
 pub use recorded_facts::RecordedFacts;
 pub use table::{Partition, Scheme, Table};
@@ -112,7 +112,8 @@ fn volume(bytes: Range<u64>, read: Read<'_>) -> Volume {
         }
     }
     let found = probe(size_bytes, &snippets);
-    let is_table = |foreign: &Foreign| matches!(foreign.kind, ForeignKind::Gpt | ForeignKind::Mbr);
+    let is_table =
+        |foreign: &ForeignSignature| matches!(foreign.kind, ForeignKind::Gpt | ForeignKind::Mbr);
     let others = found.foreign.iter().filter(|foreign| !is_table(foreign));
     let signatures = others.map(|foreign| signature(foreign, &snippets)).collect();
     let is_zero = snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0));
@@ -120,7 +121,7 @@ fn volume(bytes: Range<u64>, read: Read<'_>) -> Volume {
     Volume { bytes, partition: None, signatures, superblocks, is_unreadable, is_zero }
 }
 
-fn signature(foreign: &Foreign, snippets: &[Snippet]) -> Signature {
+fn signature(foreign: &ForeignSignature, snippets: &[Snippet]) -> Signature {
     let (name, facts) = recorded_facts::recorded_facts(foreign, snippets);
     Signature { name, label: foreign.label.clone(), uuid: foreign.uuid.clone(), facts }
 }

@@ -3,7 +3,7 @@
 //! The caller compares the size with the device. A file system that is larger than its device shows
 //! that members are missing or out of order, or that the data begins elsewhere.
 
-use braid_ondisk::{Foreign, ForeignKind, Snippet};
+use braid_ondisk::{ForeignKind, ForeignSignature, Snippet};
 
 use braid_byte_reader::{array, be16, be32, be64, le16, le32, le64};
 
@@ -36,7 +36,7 @@ fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
 
 /// The name that its own tools use, and its recorded size and state.
 pub(crate) fn recorded_facts(
-    foreign: &Foreign,
+    foreign: &ForeignSignature,
     snippets: &[Snippet],
 ) -> (&'static str, RecordedFacts) {
     let found = match foreign.kind {

@@ -16,7 +16,8 @@ use std::ops::Range;
 use braid_geometry::SECTOR_BYTES;
 use braid_member::Member;
 use braid_ondisk::{
-    Foreign, ForeignKind, Probe, Role, Snippet, Superblock, format_uuid, probe, probe_ranges,
+    ForeignKind, ForeignSignature, Probe, Role, Snippet, Superblock, format_uuid, probe,
+    probe_ranges,
 };
 
 use crate::probe::io_error;
@@ -139,7 +140,7 @@ fn nameless_thing(label: &str, kind: &'static str, mut names: Vec<String>, words
     Thing { label, names, words, uuid: None, kind, array: None, foreign_sector: None }
 }
 
-fn foreign_thing(label: &str, foreign: &Foreign) -> Thing {
+fn foreign_thing(label: &str, foreign: &ForeignSignature) -> Thing {
     let kind = foreign.kind.name();
     let (mut names, words) = match &foreign.label {
         Some(label) => (vec![label.clone()], format!("{kind} \"{label}\"")),

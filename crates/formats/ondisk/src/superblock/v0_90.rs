@@ -138,7 +138,7 @@ struct Descriptor {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Whole {
+struct SuperblockV0 {
     constant: Constant,
     counters: Counters,
     reshape: ReshapeRaw,
@@ -147,47 +147,47 @@ struct Whole {
     this_disk: Descriptor,
 }
 
-const _: () = assert!(size_of::<Whole>() == SUPERBLOCK_BYTES_MAX);
+const _: () = assert!(size_of::<SuperblockV0>() == SUPERBLOCK_BYTES_MAX);
 const _: () = assert!(size_of::<Descriptor>() == 32 * 4);
-const _: () = assert!(offset_of!(Whole, constant.magic) == 0);
-const _: () = assert!(offset_of!(Whole, constant.major_version) == 4);
-const _: () = assert!(offset_of!(Whole, constant.minor_version) == 2 * 4);
-const _: () = assert!(offset_of!(Whole, constant.patch_version) == 3 * 4);
-const _: () = assert!(offset_of!(Whole, constant.gvalid_words) == 4 * 4);
-const _: () = assert!(offset_of!(Whole, constant.set_uuid0) == 5 * 4);
-const _: () = assert!(offset_of!(Whole, constant.creation_time) == 6 * 4);
-const _: () = assert!(offset_of!(Whole, constant.level) == 7 * 4);
-const _: () = assert!(offset_of!(Whole, constant.size_kib) == 8 * 4);
-const _: () = assert!(offset_of!(Whole, constant.nr_disks) == 9 * 4);
-const _: () = assert!(offset_of!(Whole, constant.raid_disks) == 10 * 4);
-const _: () = assert!(offset_of!(Whole, constant.md_minor) == 11 * 4);
-const _: () = assert!(offset_of!(Whole, constant.not_persistent) == 12 * 4);
-const _: () = assert!(offset_of!(Whole, constant.set_uuid_rest) == 13 * 4);
-const _: () = assert!(offset_of!(Whole, constant.reserved) == 16 * 4);
-const _: () = assert!(offset_of!(Whole, counters.update_time) == 32 * 4);
-const _: () = assert!(offset_of!(Whole, counters.state) == 33 * 4);
-const _: () = assert!(offset_of!(Whole, counters.active_disks) == 34 * 4);
-const _: () = assert!(offset_of!(Whole, counters.working_disks) == 35 * 4);
-const _: () = assert!(offset_of!(Whole, counters.failed_disks) == 36 * 4);
-const _: () = assert!(offset_of!(Whole, counters.spare_disks) == 37 * 4);
-const _: () = assert!(offset_of!(Whole, counters.checksum) == 38 * 4);
-const _: () = assert!(offset_of!(Whole, counters.events) == 39 * 4);
-const _: () = assert!(offset_of!(Whole, counters.checkpoint_events) == 41 * 4);
-const _: () = assert!(offset_of!(Whole, counters.recovery_cp) == 43 * 4);
-const _: () = assert!(offset_of!(Whole, reshape.position) == 44 * 4);
-const _: () = assert!(offset_of!(Whole, reshape.new_level) == 46 * 4);
-const _: () = assert!(offset_of!(Whole, reshape.delta_disks) == 47 * 4);
-const _: () = assert!(offset_of!(Whole, reshape.new_layout) == 48 * 4);
-const _: () = assert!(offset_of!(Whole, reshape.new_chunk_bytes) == 49 * 4);
-const _: () = assert!(offset_of!(Whole, reshape.reserved) == 50 * 4);
-const _: () = assert!(offset_of!(Whole, reshape.stamp) == 63 * 4);
-const _: () = assert!(offset_of!(Whole, personality.layout) == 64 * 4);
-const _: () = assert!(offset_of!(Whole, personality.chunk_bytes) == 65 * 4);
-const _: () = assert!(offset_of!(Whole, personality.root_pv) == 66 * 4);
-const _: () = assert!(offset_of!(Whole, personality.root_block) == 67 * 4);
-const _: () = assert!(offset_of!(Whole, personality.reserved) == 68 * 4);
-const _: () = assert!(offset_of!(Whole, disks) == 128 * 4);
-const _: () = assert!(offset_of!(Whole, this_disk) == 992 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.magic) == 0);
+const _: () = assert!(offset_of!(SuperblockV0, constant.major_version) == 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.minor_version) == 2 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.patch_version) == 3 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.gvalid_words) == 4 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.set_uuid0) == 5 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.creation_time) == 6 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.level) == 7 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.size_kib) == 8 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.nr_disks) == 9 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.raid_disks) == 10 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.md_minor) == 11 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.not_persistent) == 12 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.set_uuid_rest) == 13 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, constant.reserved) == 16 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.update_time) == 32 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.state) == 33 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.active_disks) == 34 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.working_disks) == 35 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.failed_disks) == 36 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.spare_disks) == 37 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.checksum) == 38 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.events) == 39 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.checkpoint_events) == 41 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, counters.recovery_cp) == 43 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, reshape.position) == 44 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, reshape.new_level) == 46 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, reshape.delta_disks) == 47 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, reshape.new_layout) == 48 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, reshape.new_chunk_bytes) == 49 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, reshape.reserved) == 50 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, reshape.stamp) == 63 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, personality.layout) == 64 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, personality.chunk_bytes) == 65 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, personality.root_pv) == 66 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, personality.root_block) == 67 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, personality.reserved) == 68 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, disks) == 128 * 4);
+const _: () = assert!(offset_of!(SuperblockV0, this_disk) == 992 * 4);
 const _: () = assert!(offset_of!(Descriptor, number) == 0);
 const _: () = assert!(offset_of!(Descriptor, major) == 4);
 const _: () = assert!(offset_of!(Descriptor, minor) == 8);
@@ -239,7 +239,7 @@ impl<'a> UnvalidatedV0<'a> {
     }
 
     fn claim(self) -> Option<Claim> {
-        let (whole, _) = Whole::ref_from_prefix(self.bytes).ok()?;
+        let (whole, _) = SuperblockV0::ref_from_prefix(self.bytes).ok()?;
         let slots = whole.constant.raid_disks.get();
         Some(Claim {
             array_uuid: swap_words(stored_uuid(whole)),
@@ -283,12 +283,12 @@ impl<'a> UnvalidatedV0<'a> {
         })
     }
 
-    fn whole(&self) -> Result<&'a Whole, SuperblockFault> {
+    fn whole(&self) -> Result<&'a SuperblockV0, SuperblockFault> {
         let cut_off = SuperblockFault::CutOff {
             present_bytes: self.bytes.len() as u64,
             needed_bytes: SUPERBLOCK_BYTES_MAX as u64,
         };
-        let (whole, _) = Whole::ref_from_prefix(self.bytes).map_err(|_| cut_off)?;
+        let (whole, _) = SuperblockV0::ref_from_prefix(self.bytes).map_err(|_| cut_off)?;
         let (major, minor) =
             (whole.constant.major_version.get(), whole.constant.minor_version.get());
         if major != 0 || !(90..=91).contains(&minor) {
@@ -305,7 +305,7 @@ impl<'a> UnvalidatedV0<'a> {
 
 /// The bytes of a new superblock, without the fields that every update writes.
 pub(super) fn made(new: &NewV0) -> Vec<u8> {
-    let mut whole = Whole::new_zeroed();
+    let mut whole = SuperblockV0::new_zeroed();
     let (constant, array) = (&mut whole.constant, &new.array);
     constant.magic = U32::new(MAGIC);
     constant.minor_version = U32::new(90);
@@ -378,7 +378,7 @@ pub(super) fn turned(bytes: &[u8]) -> Vec<u8> {
     words
 }
 
-fn stored_uuid(whole: &Whole) -> [u8; 16] {
+fn stored_uuid(whole: &SuperblockV0) -> [u8; 16] {
     let [b, c, d] = whole.constant.set_uuid_rest;
     let mut uuid = [0; 16];
     for (to, word) in
@@ -396,7 +396,10 @@ fn chunk_sectors(bytes: u32) -> Result<u32, SuperblockFault> {
     Ok(bytes / 512)
 }
 
-fn array_facts(whole: &Whole, level: braid_geometry::Level) -> Result<ArrayFacts, SuperblockFault> {
+fn array_facts(
+    whole: &SuperblockV0,
+    level: braid_geometry::Level,
+) -> Result<ArrayFacts, SuperblockFault> {
     Ok(ArrayFacts {
         uuid: swap_words(stored_uuid(whole)),
         name: String::new(),
@@ -416,7 +419,7 @@ fn seconds(value: U32) -> Timestamp {
 }
 
 /// This device's role, then every device's. Unused descriptors count as spares, as in 1.x.
-fn decode_roles(whole: &Whole, slots: u32) -> Result<(Role, Vec<Role>), SuperblockFault> {
+fn decode_roles(whole: &SuperblockV0, slots: u32) -> Result<(Role, Vec<Role>), SuperblockFault> {
     let mut roles = Vec::with_capacity(whole.disks.len());
     for (device, descriptor) in (0..).zip(&whole.disks) {
         roles.push(role_of(descriptor, device, slots)?);
@@ -449,7 +452,7 @@ fn role_of(descriptor: &Descriptor, device: u32, slots: u32) -> Result<Role, Sup
     in_range.map(Role::Active).ok_or(SuperblockFault::RoleOutOfRange { device, role: slot, slots })
 }
 
-fn device_facts(whole: &Whole, found: u64, available: u64) -> DeviceFacts {
+fn device_facts(whole: &SuperblockV0, found: u64, available: u64) -> DeviceFacts {
     DeviceFacts {
         number: whole.this_disk.number.get(),
         uuid: [0; 16],
@@ -463,7 +466,7 @@ fn device_facts(whole: &Whole, found: u64, available: u64) -> DeviceFacts {
     }
 }
 
-fn state_facts(whole: &Whole, role: Role, roles: Vec<Role>) -> StateFacts {
+fn state_facts(whole: &SuperblockV0, role: Role, roles: Vec<Role>) -> StateFacts {
     let counters = &whole.counters;
     let resync_offset = if counters.state.get() & STATE_CLEAN != 0 {
         u64::MAX
@@ -484,7 +487,7 @@ fn state_facts(whole: &Whole, role: Role, roles: Vec<Role>) -> StateFacts {
     }
 }
 
-fn decode_reshape(whole: &Whole) -> Result<Option<Reshape>, SuperblockFault> {
+fn decode_reshape(whole: &SuperblockV0) -> Result<Option<Reshape>, SuperblockFault> {
     if whole.constant.minor_version.get() < 91 {
         return Ok(None);
     }
@@ -508,7 +511,7 @@ fn decode_reshape(whole: &Whole) -> Result<Option<Reshape>, SuperblockFault> {
 pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceFlags, Vec<Role>) {
     assert!(update.roles.len() <= V0_DEVICES_MAX as usize, "0.90 describes at most 27 devices");
     let (whole, _) =
-        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+        SuperblockV0::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     let own_number = usize::try_from(whole.this_disk.number.get()).unwrap_or(usize::MAX);
     let slots = whole.constant.raid_disks.get();
     let mut roles: Vec<Role> =
@@ -541,7 +544,7 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
 
 pub(super) fn set_bitmap(raw: &mut [u8], is_there: bool) {
     let (whole, _) =
-        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+        SuperblockV0::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     let state = whole.counters.state.get() & !STATE_BITMAP;
     whole.counters.state = U32::new(state | if is_there { STATE_BITMAP } else { 0 });
     seal(whole);
@@ -550,14 +553,14 @@ pub(super) fn set_bitmap(raw: &mut [u8], is_there: bool) {
 /// Sets the stamp of a parity log in the bitmap file.
 pub(super) fn set_log_counts(raw: &mut [u8]) {
     let (whole, _) =
-        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+        SuperblockV0::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     whole.reshape.stamp = U32::new(LOG_STAMP);
     seal(whole);
 }
 
 pub(super) fn set_write_mostly(raw: &mut [u8], number: u32, is_it: bool) {
     let (whole, _) =
-        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+        SuperblockV0::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     let is_this = whole.this_disk.number.get() == number;
     let own = is_this.then_some(&mut whole.this_disk);
     let listed = usize::try_from(number).ok().and_then(|number| whole.disks.get_mut(number));
@@ -571,7 +574,7 @@ pub(super) fn set_write_mostly(raw: &mut [u8], number: u32, is_it: bool) {
 /// Rewrites the bytes for one side of a reshape ([`super::reshape_sides`]).
 pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slots: u32) {
     let (whole, _) =
-        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+        SuperblockV0::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     whole.constant.minor_version = U32::new(90);
     whole.constant.raid_disks = U32::new(slots);
     if side == ReshapeSide::After {
@@ -592,7 +595,7 @@ pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slo
 /// Writes another shape ([`super::shape`]); a minor version of 91 marks a reshape.
 pub(super) fn put_shape(raw: &mut [u8], shape: &SuperblockShape) {
     let (whole, _) =
-        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+        SuperblockV0::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     whole.constant.level = I32::new(shape.level.md_number());
     whole.constant.raid_disks = U32::new(shape.raid_slots);
     whole.constant.size_kib =
@@ -611,12 +614,12 @@ pub(super) fn put_shape(raw: &mut [u8], shape: &SuperblockShape) {
     seal(whole);
 }
 
-fn seal(whole: &mut Whole) {
+fn seal(whole: &mut SuperblockV0) {
     whole.counters.checksum =
         U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
 }
 
-fn flags_of(whole: &Whole) -> DeviceFlags {
+fn flags_of(whole: &SuperblockV0) -> DeviceFlags {
     let number = usize::try_from(whole.this_disk.number.get()).ok();
     let own = number.and_then(|number| whole.disks.get(number));
     let state = own.unwrap_or(&whole.this_disk).state.get();
@@ -650,7 +653,7 @@ fn patch_descriptor(descriptor: &mut Descriptor, number: u32, role: Role, slots:
 }
 
 /// Counts the descriptors as md does when it writes them.
-fn patch_counts(whole: &mut Whole) {
+fn patch_counts(whole: &mut SuperblockV0) {
     let unused = |d: &Descriptor| d.state.get() == 0 && d.major.get() == 0 && d.minor.get() == 0;
     let removed = |d: &Descriptor| d.state.get() & DISK_REMOVED != 0;
     let (mut present, mut active, mut spare, mut failed) = (0, 0, 0, 0);

@@ -14,7 +14,7 @@ use crate::snippet::Bytes;
 
 /// A recognised signature that is not md's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ForeignSignature {
     /// The format.
     pub kind: ForeignKind,
     /// Its label, if it has one.
@@ -230,14 +230,14 @@ const TABLE: &[Entry] = &[
 ];
 
 /// All recognised signatures, in no particular order, each kind at each place once.
-pub(crate) fn recognise_foreign(bytes: &Bytes<'_>) -> Vec<Foreign> {
+pub(crate) fn recognise_foreign(bytes: &Bytes<'_>) -> Vec<ForeignSignature> {
     let fixed = TABLE.iter().filter_map(|entry| recognise_entry(bytes, entry));
     let others = [luks, luks_second, lvm2, zfs, gpt, gpt_backup, vfat, mbr, ddf, imsm, drbd];
     fixed.chain(others.iter().filter_map(|recognise| recognise(bytes))).collect()
 }
 
-fn recognise_entry(bytes: &Bytes<'_>, entry: &Entry) -> Option<Foreign> {
-    (bytes.get(entry.magic_at, entry.magic.len())? == entry.magic).then(|| Foreign {
+fn recognise_entry(bytes: &Bytes<'_>, entry: &Entry) -> Option<ForeignSignature> {
+    (bytes.get(entry.magic_at, entry.magic.len())? == entry.magic).then(|| ForeignSignature {
         kind: entry.kind,
         label: entry.label.and_then(|(at, length)| text(bytes.get(at, length)?)),
         uuid: entry.uuid_at.and_then(|at| uuid(bytes.get(at, 16)?)),
@@ -245,20 +245,25 @@ fn recognise_entry(bytes: &Bytes<'_>, entry: &Entry) -> Option<Foreign> {
     })
 }
 
-fn found(kind: ForeignKind, offset: u64, label: Option<String>, uuid: Option<String>) -> Foreign {
-    Foreign { kind, label, uuid, offset }
+fn found(
+    kind: ForeignKind,
+    offset: u64,
+    label: Option<String>,
+    uuid: Option<String>,
+) -> ForeignSignature {
+    ForeignSignature { kind, label, uuid, offset }
 }
 
-fn luks(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn luks(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     luks_header(bytes, 0, b"LUKS\xba\xbe")
 }
 
 /// LUKS2's second header, behind a first one of less than 512 KiB (the others lie beyond the read).
-fn luks_second(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn luks_second(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     (14..=18).find_map(|bits| luks_header(bytes, 1 << bits, b"SKUL\xba\xbe"))
 }
 
-fn luks_header(bytes: &Bytes<'_>, at: u64, magic: &[u8]) -> Option<Foreign> {
+fn luks_header(bytes: &Bytes<'_>, at: u64, magic: &[u8]) -> Option<ForeignSignature> {
     (bytes.get(at, 6)? == magic).then(|| {
         let has_label = bytes.get(at + 6, 2) == Some(&[0, 2]);
         let label = bytes.get(at + 24, 48).filter(|_| has_label).and_then(text);
@@ -267,7 +272,7 @@ fn luks_header(bytes: &Bytes<'_>, at: u64, magic: &[u8]) -> Option<Foreign> {
 }
 
 /// LVM's label is in one of the first four sectors; the volume's UUID follows, almost base 64.
-fn lvm2(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn lvm2(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     (0..4).map(|sector| sector * 512).find_map(|at| {
         let label = bytes.get(at, 64)?;
         let is_label =
@@ -277,7 +282,7 @@ fn lvm2(bytes: &Bytes<'_>) -> Option<Foreign> {
 }
 
 /// A ZFS uberblock in the ring of the first label, in either byte order.
-fn zfs(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn zfs(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     (0..128).map(|slot| (128 + slot) << 10).find_map(|at| {
         let magic = bytes.get(at, 8)?.first_chunk::<8>()?;
         let known =
@@ -333,11 +338,11 @@ fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
 }
 
 /// GPT's header, behind the first sector of 512 or 4096 bytes.
-fn gpt(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn gpt(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     [512, 4096].into_iter().find_map(|at| gpt_header(bytes, at))
 }
 
-fn gpt_backup(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn gpt_backup(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     let last =
         |sector: u64| (bytes.device_bytes / sector).checked_sub(1).map(|count| count * sector);
     [512, 4096]
@@ -347,7 +352,7 @@ fn gpt_backup(bytes: &Bytes<'_>) -> Option<Foreign> {
         .find_map(|at| gpt_header(bytes, at))
 }
 
-fn gpt_header(bytes: &Bytes<'_>, at: u64) -> Option<Foreign> {
+fn gpt_header(bytes: &Bytes<'_>, at: u64) -> Option<ForeignSignature> {
     let header = bytes.get(at, 72)?;
     let is_gpt = header.starts_with(b"EFI PART");
     is_gpt
@@ -359,7 +364,7 @@ fn has_boot_mark(bytes: &Bytes<'_>) -> bool {
 }
 
 /// A FAT boot sector: a jump, sane sizes, and "FAT" where FAT12/16 or FAT32 have it.
-fn vfat(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn vfat(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     let sector = bytes.get(0, 512)?;
     let at = |from: usize, length: usize| sector.get(from..)?.get(..length);
     let [low, high] = *at(11, 2)?.first_chunk()?;
@@ -380,7 +385,7 @@ fn vfat(bytes: &Bytes<'_>) -> Option<Foreign> {
 }
 
 /// A partition table: at least one entry, only sane ones, no boot sector, not GPT's protective one.
-fn mbr(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn mbr(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     const GPT_SHIELD: u8 = 0xee;
     let named = bytes.get(3, 8)?;
     if !has_boot_mark(bytes)
@@ -400,20 +405,20 @@ fn mbr(bytes: &Bytes<'_>) -> Option<Foreign> {
 }
 
 /// SNIA DDF: an anchor header in the last sector.
-fn ddf(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn ddf(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     let at = (bytes.device_bytes / 512).checked_sub(1)? * 512;
     (bytes.get(at, 4)? == [0xde, 0x11, 0xde, 0x11]).then(|| found(ForeignKind::Ddf, at, None, None))
 }
 
 /// Intel Matrix: an anchor in the last sector but one.
-fn imsm(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn imsm(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
     let at = (bytes.device_bytes / 512).checked_sub(2)? * 512;
     (bytes.get(at, SIGNATURE.len())? == SIGNATURE).then(|| found(ForeignKind::Imsm, at, None, None))
 }
 
 /// DRBD's internal metadata at the last 4 KiB boundary, with the magic (big endian) at byte 60.
-fn drbd(bytes: &Bytes<'_>) -> Option<Foreign> {
+fn drbd(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     let at = (bytes.device_bytes & !4095).checked_sub(4096)?;
     let magic = u32::from_be_bytes(*bytes.get(at + 60, 4)?.first_chunk::<4>()?);
     (0x8374_026a..=0x8374_026d).contains(&magic).then(|| found(ForeignKind::Drbd, at, None, None))
