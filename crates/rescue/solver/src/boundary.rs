@@ -105,7 +105,7 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
                 votes.push(BoundaryVote { sector: sign.sector, is_first, weight });
             }
         }
-        let knowledge = &scan.knowledge[volume];
+        let metadata = &scan.metadata[volume];
         let stands = |fact: &Fact| {
             let sector = start.checked_add(fact.byte / SECTOR as u64)?;
             let skipped = small(fact.byte % SECTOR as u64);
@@ -118,10 +118,10 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
             // Many places are blank, and an outdated checksum of a blank page holds in all of them.
             let holds = |bytes: Vec<u8>| {
                 let bytes = &bytes[skipped..skipped + fact.length];
-                fact.holds(knowledge, bytes) && !is_blank(bytes)
+                fact.holds(metadata, bytes) && !is_blank(bytes)
             };
             let (first, second) = (holds(first), holds(second));
-            let vote = BoundaryVote { sector, is_first: first, weight: fact.strength(knowledge) };
+            let vote = BoundaryVote { sector, is_first: first, weight: fact.strength(metadata) };
             (first != second).then_some(vote)
         };
         votes.extend(scan.places[volume].facts(FACTS_MAX).filter_map(stands));

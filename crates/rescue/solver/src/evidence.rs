@@ -96,25 +96,25 @@ pub(crate) fn predict(
     // Counts for each member; computed sectors belong to none.
     let mut by_member = vec![Walk::default(); members.len()];
     for start in &guess.starts {
-        let (volume, knowledge) = (&scan.volumes[start.volume], &scan.knowledge[start.volume]);
+        let (volume, metadata) = (&scan.volumes[start.volume], &scan.metadata[start.volume]);
         // A volume larger than the array shows that the guess lacks members.
         if start.sector.saturating_add(volume.size_sectors) > geometry.capacity_sectors() {
             met.refuted += TOO_LARGE;
         }
-        for address in knowledge.predictions().into_iter().take(PREDICTIONS_MAX) {
+        for address in metadata.predictions().into_iter().take(PREDICTIONS_MAX) {
             if address >= volume.size_sectors {
                 continue;
             }
             let sector = start.sector.saturating_add(address);
             let looked = read_array(guess, geometry, members, sector, PAGE);
-            met.saw(looked.map(|bytes| knowledge.confirms(volume, address, &bytes)));
+            met.saw(looked.map(|bytes| metadata.confirms(volume, address, &bytes)));
         }
         // A wrong guess may take most facts' sources for parity; then the others are read.
         let is_said = |fact: &Fact| !is_parity(guess, geometry, fact.source);
         for fact in scan.places[start.volume].facts_that(FACTS, is_said) {
             let looked = read_bytes(guess, geometry, members, *start, fact.byte, fact.length);
             let Some(bytes) = looked else { continue };
-            let holds = fact.holds(knowledge, &bytes);
+            let holds = fact.holds(metadata, &bytes);
             met.saw(Some(holds));
             let first = start.sector.saturating_add(fact.byte / SECTOR as u64);
             if let Some((member, _)) = guess.places(geometry, first).first() {
@@ -137,7 +137,7 @@ pub(crate) fn walk(
     members: &[&dyn Platter],
     start: VolumeStart,
 ) -> Walk {
-    scan.knowledge[start.volume]
+    scan.metadata[start.volume]
         .walk(|byte, length, _| read_bytes(guess, geometry, members, start, byte, length))
 }
 
@@ -182,8 +182,8 @@ pub(crate) fn assign_by_walk(
         guess = assigned;
         Some(bytes)
     };
-    let knowledge = &scan.knowledge[start.volume];
-    let mut walk = knowledge.walk(&mut read);
+    let metadata = &scan.metadata[start.volume];
+    let mut walk = metadata.walk(&mut read);
     for fact in scan.places[start.volume].facts(FACTS_FIRST) {
         if walk.refuted > walk.confirmed + AGAINST_MAX {
             break;
@@ -191,7 +191,7 @@ pub(crate) fn assign_by_walk(
         if is_parity(asked, geometry, fact.source) {
             continue;
         }
-        let holds = |bytes: &[u8]| fact.holds(knowledge, bytes);
+        let holds = |bytes: &[u8]| fact.holds(metadata, bytes);
         walk.saw(read(fact.byte, fact.length, &holds).map(|bytes| holds(&bytes)));
     }
     (guess, walk)

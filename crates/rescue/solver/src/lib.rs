@@ -47,7 +47,6 @@ mod fit;
 mod guess;
 mod habits;
 mod judge;
-mod knowledge;
 mod linear;
 mod place_index;
 mod rounds;
@@ -57,6 +56,7 @@ mod sign;
 mod slots;
 mod solve;
 mod superblock_guesses;
+mod volume_metadata;
 
 pub use boundary::{Boundary, boundary};
 pub use counts::Evidence;

@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bytes::{SECTOR, small};
-use crate::knowledge::Knowledge;
 use crate::sign::ext::{self, InodeClaim};
 use crate::sign::{ADDRESSES_MAX, ALIKE, Addresses, btrfs};
+use crate::volume_metadata::VolumeMetadata;
 
 /// Most ends of files, directories, and checksums of data that are kept.
 const TAILS_MAX: usize = 1 << 16;
@@ -112,12 +112,12 @@ pub(crate) struct PlaceIndex {
 
 impl PlaceIndex {
     /// Learns other places from the structure that begins here.
-    pub(crate) fn learn(&mut self, knowledge: &Knowledge, source: (usize, u64), bytes: &[u8]) {
-        match knowledge {
-            Knowledge::Ext(found, _) if self.is_heard => {
+    pub(crate) fn learn(&mut self, metadata: &VolumeMetadata, source: (usize, u64), bytes: &[u8]) {
+        match metadata {
+            VolumeMetadata::Ext(found, _) if self.is_heard => {
                 self.learn_ext(found, source, bytes);
             }
-            Knowledge::Xfs(found) => {
+            VolumeMetadata::Xfs(found) => {
                 if let Some((sector, length)) = found.tail(bytes) {
                     self.tail(sector * SECTOR as u64, found.block_bytes(), length, source);
                 }
@@ -128,7 +128,7 @@ impl PlaceIndex {
                     }
                 }
             }
-            Knowledge::Btrfs(found, _) if found.node(bytes).is_some() => {
+            VolumeMetadata::Btrfs(found, _) if found.node(bytes).is_some() => {
                 let (generation, sums) = found.sums_of(bytes).unwrap_or_default();
                 for (address, sum) in sums {
                     let is_newer = match self.sums.get(&address) {
@@ -144,7 +144,7 @@ impl PlaceIndex {
         }
     }
 
-    fn learn_ext(&mut self, found: &ext::Super, source: (usize, u64), bytes: &[u8]) {
+    fn learn_ext(&mut self, found: &ext::ExtSuperblock, source: (usize, u64), bytes: &[u8]) {
         let block = found.block_bytes();
         // The inode numbers are known at the start of a table.
         let is_first = found.is_first_table(bytes);
@@ -176,7 +176,7 @@ impl PlaceIndex {
         self.lists.learn(found, bytes);
     }
 
-    fn add_in_group(&mut self, found: &ext::Super, block: u64, it: (u64, Option<usize>)) {
+    fn add_in_group(&mut self, found: &ext::ExtSuperblock, block: u64, it: (u64, Option<usize>)) {
         let room = found.is_classic() && self.in_groups_count < DIRECTORIES_MAX;
         let Some(group) = found.group_of(block).filter(|_| room) else { return };
         let known = self.in_groups.entry(group).or_default();
@@ -202,8 +202,8 @@ impl PlaceIndex {
     }
 
     /// Called after all learning, when checksums of data can be looked up.
-    pub(crate) fn conclude(&mut self, knowledge: &Knowledge) {
-        if let Knowledge::Ext(found, _) = knowledge {
+    pub(crate) fn conclude(&mut self, metadata: &VolumeMetadata) {
+        if let VolumeMetadata::Ext(found, _) = metadata {
             let block = found.block_bytes();
             for (lists, listed, length, source) in std::mem::take(&mut self.ends) {
                 let (end, lists) = self.lists.end(found, lists, listed);
@@ -216,7 +216,7 @@ impl PlaceIndex {
                 }
             }
         }
-        let Knowledge::Btrfs(_, chunks) = knowledge else { return };
+        let VolumeMetadata::Btrfs(_, chunks) = metadata else { return };
         for (address, (_, sum, source)) in std::mem::take(&mut self.sums) {
             let Some(places) = chunks.place(address) else { continue };
             for sector in places.iter() {
@@ -233,11 +233,11 @@ impl PlaceIndex {
     /// The address of the content at this place, a member and its sector.
     pub(crate) fn addresses(
         &mut self,
-        knowledge: &Knowledge,
+        metadata: &VolumeMetadata,
         source: (usize, u64),
         bytes: &[u8],
     ) -> Option<Addresses> {
-        if let Knowledge::Ext(found, Some(tables)) = knowledge
+        if let VolumeMetadata::Ext(found, Some(tables)) = metadata
             && let Some(number) = found.directory(bytes)
         {
             for (child, kind) in found.named(bytes) {
@@ -251,7 +251,7 @@ impl PlaceIndex {
                 None => self.addresses_in_group(found, number, bytes),
             };
         }
-        if let Knowledge::Ext(found, _) = knowledge
+        if let VolumeMetadata::Ext(found, _) = metadata
             && let Some((block, is_long)) = found.list_place(bytes)
             && self.is_heard
         {
@@ -262,21 +262,21 @@ impl PlaceIndex {
                 false => Addresses::any([sector]).filter(|_| is_long),
             };
         }
-        let block = match knowledge {
-            Knowledge::Ext(found, _) => found.block_bytes(),
-            Knowledge::Xfs(found) => found.block_bytes(),
-            Knowledge::Btrfs(..) => btrfs::SUM_BYTES,
-            Knowledge::Table(_) | Knowledge::Lvm => return None,
+        let block = match metadata {
+            VolumeMetadata::Ext(found, _) => found.block_bytes(),
+            VolumeMetadata::Xfs(found) => found.block_bytes(),
+            VolumeMetadata::Btrfs(..) => btrfs::SUM_BYTES,
+            VolumeMetadata::Table(_) | VolumeMetadata::Lvm => return None,
         };
         if !(source.1 * SECTOR as u64).is_multiple_of(block) {
             return None;
         }
         let page = bytes.get(..small(block))?;
-        if matches!(knowledge, Knowledge::Btrfs(..)) {
+        if matches!(metadata, VolumeMetadata::Btrfs(..)) {
             let known = self.pages.get(&crc32c::crc32c(page)).filter(|_| !self.pages.is_empty())?;
             return Addresses::any(known.iter().copied());
         }
-        if let Knowledge::Ext(found, Some(tables)) = knowledge
+        if let VolumeMetadata::Ext(found, Some(tables)) = metadata
             && let Some(addresses) = found.bitmap_place(page, tables)
         {
             return Some(addresses);
@@ -288,7 +288,7 @@ impl PlaceIndex {
     /// Possible places of a directory: those of a group begin in it, while it has room.
     fn addresses_in_group(
         &self,
-        found: &ext::Super,
+        found: &ext::ExtSuperblock,
         number: u32,
         bytes: &[u8],
     ) -> Option<Addresses> {
@@ -323,11 +323,11 @@ impl PlaceIndex {
 
 impl Fact {
     /// Its weight, in weak votes: a checksum is unique, zeroes after the end of a file are not.
-    pub(crate) fn strength(&self, knowledge: &Knowledge) -> usize {
+    pub(crate) fn strength(&self, metadata: &VolumeMetadata) -> usize {
         let is_named = match self.kind {
             FactKind::Directory | FactKind::Tail(_) => false,
             FactKind::Inode(..) => {
-                matches!(knowledge, Knowledge::Ext(found, _) if found.has_checksums())
+                matches!(metadata, VolumeMetadata::Ext(found, _) if found.has_checksums())
             }
             FactKind::Bitmap(..) | FactKind::List | FactKind::XfsInode | FactKind::Sum(_) => true,
         };
@@ -335,22 +335,24 @@ impl Fact {
     }
 
     /// Whether these bytes are the predicted content.
-    pub(crate) fn holds(&self, knowledge: &Knowledge, bytes: &[u8]) -> bool {
-        match (self.kind, knowledge) {
-            (FactKind::Directory, Knowledge::Ext(found, _)) => found.directory(bytes).is_some(),
-            (FactKind::Inode(number, kind), Knowledge::Ext(found, _)) => {
+    pub(crate) fn holds(&self, metadata: &VolumeMetadata, bytes: &[u8]) -> bool {
+        match (self.kind, metadata) {
+            (FactKind::Directory, VolumeMetadata::Ext(found, _)) => {
+                found.directory(bytes).is_some()
+            }
+            (FactKind::Inode(number, kind), VolumeMetadata::Ext(found, _)) => {
                 found.is_inode(bytes, number, kind)
             }
-            (FactKind::Bitmap(group, of_blocks), Knowledge::Ext(found, Some(tables))) => {
+            (FactKind::Bitmap(group, of_blocks), VolumeMetadata::Ext(found, Some(tables))) => {
                 found.is_bitmap(tables, group, of_blocks, bytes)
             }
-            (FactKind::List, Knowledge::Ext(found, _)) => found.is_list(bytes),
+            (FactKind::List, VolumeMetadata::Ext(found, _)) => found.is_list(bytes),
             (FactKind::Tail(length), _) => {
                 let last = length.checked_sub(1).and_then(|at| bytes.get(at));
                 let rest = bytes.get(length..).unwrap_or_default();
                 last.is_some_and(|byte| *byte != 0) && rest.iter().all(|byte| *byte == 0)
             }
-            (FactKind::XfsInode, Knowledge::Xfs(found)) => {
+            (FactKind::XfsInode, VolumeMetadata::Xfs(found)) => {
                 found.place(bytes) == Some(self.byte / SECTOR as u64)
             }
             (FactKind::Sum(sum), _) => crc32c::crc32c(bytes) == sum,

@@ -13,9 +13,9 @@ use std::ops::Range;
 
 use crate::Platter;
 use crate::bytes::{SECTOR, is_blank, small};
-use crate::knowledge::Knowledge;
 use crate::place_index::PlaceIndex;
 use crate::sign::{Addresses, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
+use crate::volume_metadata::VolumeMetadata;
 
 /// Sectors read at once.
 const STEP: u64 = 2048;
@@ -104,7 +104,7 @@ fn in_order(mut regions: Vec<Range<u64>>) -> Vec<Range<u64>> {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) volumes: Vec<Volume>,
-    pub(crate) knowledge: Vec<Knowledge>,
+    pub(crate) metadata: Vec<VolumeMetadata>,
     pub(crate) places: Vec<PlaceIndex>,
     pub(crate) signs: Vec<Sign>,
     /// Starts of volumes from tables, in sectors of the device with the table.
@@ -112,7 +112,7 @@ pub(crate) struct Scan {
     /// Sectors that could not be read.
     pub(crate) unreadable: u64,
     /// For each volume its superblocks and their counts: one that is parity of others occurs once.
-    versions: Vec<Vec<(ext::Super, usize)>>,
+    versions: Vec<Vec<(ext::ExtSuperblock, usize)>>,
 }
 
 /// Scans these regions of all members.
@@ -131,38 +131,40 @@ pub(crate) fn scan(
     for (index, versions) in scan.versions.iter().enumerate() {
         if let Some((most, _)) = versions.iter().max_by_key(|(_, count)| *count) {
             scan.volumes[index].size_sectors = most.size_sectors();
-            scan.knowledge[index] = Knowledge::Ext(Box::new(most.clone()), None);
+            scan.metadata[index] = VolumeMetadata::Ext(Box::new(most.clone()), None);
         }
     }
     scan.places.resize_with(scan.volumes.len(), PlaceIndex::default);
-    let is_bare =
-        |it: &&Knowledge| matches!(it, Knowledge::Ext(found, _) if !found.has_checksums());
-    let is_only = scan.knowledge.iter().filter(is_bare).count() == 1;
-    for (places, knowledge) in scan.places.iter_mut().zip(&scan.knowledge) {
-        places.is_heard = is_only || !is_bare(&knowledge);
+    let is_bare = |it: &&VolumeMetadata| match it {
+        VolumeMetadata::Ext(found, _) => !found.has_checksums(),
+        _ => false,
+    };
+    let is_only = scan.metadata.iter().filter(is_bare).count() == 1;
+    for (places, metadata) in scan.places.iter_mut().zip(&scan.metadata) {
+        places.is_heard = is_only || !is_bare(&metadata);
     }
     for (member, (platter, regions)) in members() {
         each_sector(platter, regions, |sector, bytes| {
-            learn(&mut scan.knowledge, bytes);
-            for (places, knowledge) in scan.places.iter_mut().zip(&scan.knowledge) {
-                places.learn(knowledge, (member, sector), bytes);
+            learn(&mut scan.metadata, bytes);
+            for (places, metadata) in scan.places.iter_mut().zip(&scan.metadata) {
+                places.learn(metadata, (member, sector), bytes);
             }
         });
     }
-    for (places, knowledge) in scan.places.iter_mut().zip(&scan.knowledge) {
-        places.conclude(knowledge);
+    for (places, metadata) in scan.places.iter_mut().zip(&scan.metadata) {
+        places.conclude(metadata);
     }
     for (member, (platter, regions)) in members() {
         // The last sign of each volume on this member.
         let mut last = vec![None; scan.volumes.len()];
         each_sector(platter, regions, |sector, bytes| {
-            for (volume, knowledge) in scan.knowledge.iter().enumerate() {
+            for (volume, metadata) in scan.metadata.iter().enumerate() {
                 if last[volume].is_some_and(|last| sector < last + SPACING) {
                     continue;
                 }
                 let places = &mut scan.places[volume];
-                let addresses = addresses(knowledge, bytes)
-                    .or_else(|| places.addresses(knowledge, (member, sector), bytes));
+                let addresses = addresses(metadata, bytes)
+                    .or_else(|| places.addresses(metadata, (member, sector), bytes));
                 let Some(addresses) = addresses else { continue };
                 last[volume] = Some(sector);
                 scan.signs.push(Sign { member, sector, volume, addresses });
@@ -227,19 +229,19 @@ fn scan_first(scan: &mut Scan, member: usize, sector: u64, bytes: &[u8]) {
             }
         }
     }
-    let Some((volume, knowledge, place)) = superblock(bytes) else { return };
+    let Some((volume, metadata, place)) = superblock(bytes) else { return };
     let same = |known: &Volume| known.kind == volume.kind && known.uuid == volume.uuid;
     let index = match scan.volumes.iter().position(same) {
         Some(index) => index,
         None if scan.volumes.len() == VOLUMES_MAX => return,
         None => {
             scan.volumes.push(volume);
-            scan.knowledge.push(knowledge.clone());
+            scan.metadata.push(metadata.clone());
             scan.versions.push(Vec::new());
             scan.volumes.len() - 1
         }
     };
-    if let Knowledge::Ext(found, _) = knowledge {
+    if let VolumeMetadata::Ext(found, _) = metadata {
         let (found, versions) = (found.of_all_groups(), &mut scan.versions[index]);
         if let Some((_, count)) = versions.iter_mut().find(|(known, _)| *known == found) {
             *count += 1;
@@ -260,32 +262,32 @@ fn text_of(bytes: &[u8]) -> Option<&[u8]> {
     is_group.then_some(bytes)
 }
 
-/// A superblock or table: volume, knowledge, and its own address if recorded.
-fn superblock(bytes: &[u8]) -> Option<(Volume, Knowledge, Option<u64>)> {
-    if let Some(found) = ext::Super::recognise(bytes) {
+/// A superblock or table: volume, metadata, and its own address if recorded.
+fn superblock(bytes: &[u8]) -> Option<(Volume, VolumeMetadata, Option<u64>)> {
+    if let Some(found) = ext::ExtSuperblock::recognise(bytes) {
         let place = found.place(found.group);
         let volume = volume(VolumeKind::Ext, found.uuid, found.size_sectors());
-        return Some((volume, Knowledge::Ext(Box::new(found), None), Some(place)));
+        return Some((volume, VolumeMetadata::Ext(Box::new(found), None), Some(place)));
     }
-    if let Some(found) = xfs::Super::recognise(bytes) {
+    if let Some(found) = xfs::XfsSuperblock::recognise(bytes) {
         let volume = volume(VolumeKind::Xfs, found.uuid, found.size_sectors());
-        return Some((volume, Knowledge::Xfs(found), None));
+        return Some((volume, VolumeMetadata::Xfs(found), None));
     }
-    if let Some(found) = btrfs::Super::recognise(bytes) {
+    if let Some(found) = btrfs::BtrfsSuperblock::recognise(bytes) {
         let mut chunks = btrfs::Chunks::default();
         chunks.add(&found.chunks);
         let place = found.place / SECTOR as u64;
         let volume = volume(VolumeKind::Btrfs, found.uuid, found.size_sectors());
-        return Some((volume, Knowledge::Btrfs(found, chunks), Some(place)));
+        return Some((volume, VolumeMetadata::Btrfs(found, chunks), Some(place)));
     }
     if let Some(found) = table::Gpt::recognise(bytes) {
         let (volume, place) =
             (volume(VolumeKind::Table, found.uuid, found.size_sectors()), found.place);
-        return Some((volume, Knowledge::Table(found), Some(place)));
+        return Some((volume, VolumeMetadata::Table(found), Some(place)));
     }
     let found = table::Label::recognise(bytes)?;
     let volume = volume(VolumeKind::Lvm, found.uuid, found.size_sectors);
-    Some((volume, Knowledge::Lvm, Some(found.place)))
+    Some((volume, VolumeMetadata::Lvm, Some(found.place)))
 }
 
 const fn volume(kind: VolumeKind, uuid: [u8; 16], size_sectors: u64) -> Volume {
@@ -293,26 +295,26 @@ const fn volume(kind: VolumeKind, uuid: [u8; 16], size_sectors: u64) -> Volume {
 }
 
 /// The second pass: metadata that the third needs.
-fn learn(known: &mut [Knowledge], bytes: &[u8]) {
-    for knowledge in known {
-        match knowledge {
-            Knowledge::Ext(found, tables) => found.learn(bytes, tables),
-            Knowledge::Btrfs(found, chunks) => chunks.learn(found, bytes),
+fn learn(known: &mut [VolumeMetadata], bytes: &[u8]) {
+    for metadata in known {
+        match metadata {
+            VolumeMetadata::Ext(found, tables) => found.learn(bytes, tables),
+            VolumeMetadata::Btrfs(found, chunks) => chunks.learn(found, bytes),
             _ => {}
         }
     }
 }
 
 /// The address of a structure other than a superblock.
-fn addresses(knowledge: &Knowledge, bytes: &[u8]) -> Option<Addresses> {
-    match knowledge {
-        Knowledge::Ext(found, Some(tables)) => {
+fn addresses(metadata: &VolumeMetadata, bytes: &[u8]) -> Option<Addresses> {
+    match metadata {
+        VolumeMetadata::Ext(found, Some(tables)) => {
             let inode = found.inode_place(bytes, tables).map(Addresses::at);
             inode.or_else(|| found.block_place(bytes, tables))
         }
-        Knowledge::Xfs(found) => found.place(bytes).map(Addresses::at),
-        Knowledge::Btrfs(found, chunks) => chunks.place(found.head(bytes)?),
-        Knowledge::Ext(_, None) | Knowledge::Table(_) | Knowledge::Lvm => None,
+        VolumeMetadata::Xfs(found) => found.place(bytes).map(Addresses::at),
+        VolumeMetadata::Btrfs(found, chunks) => chunks.place(found.head(bytes)?),
+        VolumeMetadata::Ext(_, None) | VolumeMetadata::Table(_) | VolumeMetadata::Lvm => None,
     }
 }
 

@@ -39,7 +39,7 @@ const CHUNKS_MAX: usize = 1 << 16;
 
 /// A superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Super {
+pub(crate) struct BtrfsSuperblock {
     pub(crate) uuid: [u8; 16],
     /// Its place, in bytes.
     pub(crate) place: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Chunk {
     other: Option<u64>,
 }
 
-impl Super {
+impl BtrfsSuperblock {
     pub(crate) fn recognise(bytes: &[u8]) -> Option<Self> {
         if bytes.get(0x40..0x48)? != MAGIC {
             return None;
@@ -147,7 +147,7 @@ impl Super {
     }
 }
 
-impl Super {
+impl BtrfsSuperblock {
     /// The data checksums in a leaf: its generation, then address and checksum of each page.
     pub(crate) fn sums_of(&self, bytes: &[u8]) -> Option<(u64, Vec<(u64, u32)>)> {
         let is_leaf = le64(bytes, 0x58) == Some(SUM_TREE) && bytes.get(0x64) == Some(&0);
@@ -186,7 +186,7 @@ const NODES_MAX: usize = 48;
 const REFUTED_MAX: usize = 6;
 const SUMS_EACH: usize = 24;
 
-impl Super {
+impl BtrfsSuperblock {
     /// Walks from the root tree to all others, and from checksums to data. `read` gives bytes of
     /// the device, or `None` if they are unknown. It gets a test for the right bytes, with which a
     /// caller can find the member that has them.
@@ -311,7 +311,7 @@ impl Chunks {
     }
 
     /// Learns from a leaf of the chunk tree that begins here, or a piece of one.
-    pub(crate) fn learn(&mut self, found: &Super, bytes: &[u8]) {
+    pub(crate) fn learn(&mut self, found: &BtrfsSuperblock, bytes: &[u8]) {
         if found.node(bytes).is_some() {
             self.add(&found.chunks_of(bytes));
         } else if found.head(bytes).is_some() {
@@ -330,7 +330,7 @@ impl Chunks {
 
     /// Joins two pieces into a leaf, with zeroes between them as in a file system of few chunks;
     /// they belong together if the checksum fits.
-    fn join(&mut self, found: &Super, head: &[u8], tail: &[u8]) {
+    fn join(&mut self, found: &BtrfsSuperblock, head: &[u8], tail: &[u8]) {
         let mut leaf = vec![0; found.node_bytes];
         leaf[..head.len()].copy_from_slice(head);
         let start = leaf.len() - tail.len();

@@ -41,7 +41,7 @@ const GROUPS_MAX: u32 = 4096;
 
 /// A superblock, or a backup of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Super {
+pub(crate) struct ExtSuperblock {
     pub(crate) uuid: [u8; 16],
     /// Its group.
     pub(crate) group: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Super {
     is_classic: bool,
 }
 
-impl Super {
+impl ExtSuperblock {
     /// The superblock that begins here.
     pub(crate) fn recognise(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..SUPER_BYTES)?;
@@ -260,7 +260,7 @@ pub(crate) enum InodeClaim {
     Lists([u64; 2], u64, usize),
 }
 
-impl Super {
+impl ExtSuperblock {
     pub(crate) const fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
@@ -389,7 +389,7 @@ const FILES_MAX: usize = 4;
 /// `i_flags`: the file is inside the inode.
 const IS_INLINE: u32 = 0x1000_0000;
 
-impl Super {
+impl ExtSuperblock {
     /// Walks directories from the root on: each has its own number in its first entry, and its
     /// entries name the kinds of inodes. `read` gives bytes of the file system, by byte and length,
     /// or `None` if they are unknown. It gets a test for the right bytes, with which a caller can

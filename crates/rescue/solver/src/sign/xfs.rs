@@ -5,7 +5,7 @@ use braid_byte_reader::{array, be16, be32, be64};
 
 /// A superblock, or a copy in another allocation group: copies do not record their group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Super {
+pub(crate) struct XfsSuperblock {
     pub(crate) uuid: [u8; 16],
     /// The UUID in blocks of metadata.
     metadata_uuid: [u8; 16],
@@ -22,7 +22,7 @@ pub(crate) struct Super {
 /// `sb_features_incompat`: metadata has a UUID of its own.
 const METADATA_UUID: u32 = 4;
 
-impl Super {
+impl XfsSuperblock {
     pub(crate) fn recognise(bytes: &[u8]) -> Option<Self> {
         if !bytes.starts_with(b"XFSB") {
             return None;
@@ -121,7 +121,7 @@ const CORE: usize = 176;
 const TREE_HEADER: usize = 56;
 const TREE_RECORD: usize = 16;
 
-impl Super {
+impl XfsSuperblock {
     pub(crate) const fn block_bytes(&self) -> u64 {
         self.block_sectors * 512
     }

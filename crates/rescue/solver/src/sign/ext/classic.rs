@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Super, looks_like_inode};
+use super::{ExtSuperblock, looks_like_inode};
 use braid_byte_reader::{le16, le32};
 
 use crate::bytes::{is_blank, small};
@@ -88,7 +88,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// Keeps the block if it can be a list.
-    pub(crate) fn learn(&mut self, found: &Super, bytes: &[u8]) {
+    pub(crate) fn learn(&mut self, found: &ExtSuperblock, bytes: &[u8]) {
         if self.seen.len() < LISTS_MAX
             && let Some(list) = found.list(bytes)
         {
@@ -99,7 +99,7 @@ impl Lists {
     /// The last block of a file, the one with index `listed` in its lists, and all its known lists.
     pub(crate) fn end(
         &self,
-        found: &Super,
+        found: &ExtSuperblock,
         [one, of_lists]: [u64; 2],
         listed: u64,
     ) -> (Option<u64>, Vec<u64>) {
@@ -119,7 +119,7 @@ impl Lists {
     }
 }
 
-impl Super {
+impl ExtSuperblock {
     /// Whether its blocks are recognised by the rules of this file.
     pub(crate) const fn is_classic(&self) -> bool {
         self.is_classic

@@ -5,15 +5,15 @@ use crate::sign::{Volume, Walk, btrfs, ext, table, xfs};
 
 /// A volume's metadata that tells where its other structures are.
 #[derive(Debug, Clone)]
-pub(crate) enum Knowledge {
-    Ext(Box<ext::Super>, Option<ext::Tables>),
-    Xfs(xfs::Super),
-    Btrfs(btrfs::Super, btrfs::Chunks),
+pub(crate) enum VolumeMetadata {
+    Ext(Box<ext::ExtSuperblock>, Option<ext::Tables>),
+    Xfs(xfs::XfsSuperblock),
+    Btrfs(btrfs::BtrfsSuperblock, btrfs::Chunks),
     Table(table::Gpt),
     Lvm,
 }
 
-impl Knowledge {
+impl VolumeMetadata {
     /// Addresses of structures that must exist and can be recognised: a missing one speaks against
     /// a guess.
     pub(crate) fn predictions(&self) -> Vec<u64> {
@@ -45,10 +45,10 @@ impl Knowledge {
     /// Whether these bytes are the predicted structure at this address.
     pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
         match self {
-            Self::Ext(found, _) => ext::Super::recognise(bytes)
+            Self::Ext(found, _) => ext::ExtSuperblock::recognise(bytes)
                 .is_some_and(|it| it.uuid == volume.uuid && found.place(it.group) == sector),
             Self::Xfs(found) => found.place(bytes) == Some(sector),
-            Self::Btrfs(..) => btrfs::Super::recognise(bytes)
+            Self::Btrfs(..) => btrfs::BtrfsSuperblock::recognise(bytes)
                 .is_some_and(|it| it.uuid == volume.uuid && it.place / SECTOR as u64 == sector),
             Self::Table(_) => table::Gpt::recognise(bytes)
                 .is_some_and(|it| it.uuid == volume.uuid && it.place == sector),
