@@ -64,8 +64,8 @@
 //!   ([`Reason::OlderUpdate`]). md takes an event back when the array turns clean, so a run that
 //!   was stopped ends with the count that it began with. All members of one update have one time.
 //! - *Older than a record from elsewhere* ([`RecordedState`]): stale ([`Reason::OlderThanKnown`]),
-//!   and refused if there is no other ([`Refusal::OlderThanKnown`]). An array whose members were all
-//!   restored looks like one whose newer members are missing, and only the operator can tell
+//!   and refused if there is no other ([`Refusal::OlderThanKnown`]). An array whose members were
+//!   all restored looks like one whose newer members are missing, and only the operator can tell
 //!   ([`Options::accept_older`]).
 //!
 //! docs/on-disk.md has the table of what can be told and what cannot, with a test for each row.

@@ -38,7 +38,11 @@ fn sector_content(geometry: &Geometry, slot: Slot, sector: MemberSector) -> Opti
     }
 }
 
-fn stripe_sector_content(stripe: &StripeGeometry, slot: Slot, sector: MemberSector) -> SectorContent {
+fn stripe_sector_content(
+    stripe: &StripeGeometry,
+    slot: Slot,
+    sector: MemberSector,
+) -> SectorContent {
     let row = stripe.row_of(sector);
     let map = stripe.row_map(row);
     let offset = sector.0 - stripe.row_start(row).0;
@@ -104,7 +108,11 @@ fn every_sector_lies_where_md_put_it() {
             }
             let end = array.geometry.used_sectors(slot);
             for sector in (next..end).map(MemberSector) {
-                assert_eq!(sector_content(&array.geometry, slot, sector), None, "{name} {slot} {sector:?}");
+                assert_eq!(
+                    sector_content(&array.geometry, slot, sector),
+                    None,
+                    "{name} {slot} {sector:?}"
+                );
             }
         }
         let copies = match &array.geometry {
