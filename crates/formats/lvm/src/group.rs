@@ -7,6 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::SECTOR_BYTES;
+use crate::fault::UnreadReason;
+use crate::group_metadata::GroupMetadata;
 use crate::limits::{NAME_BYTES_MAX, NESTING_MAX, PARTS_MAX, STEPS_MAX, STRIPES_MAX, VOLUMES_MAX};
 use crate::map::{Leg, Map, Piece, Rule};
 use crate::physical::PhysicalVolume;

@@ -19,6 +19,8 @@
 //! - all bytes of each volume are as they were written, with any disk missing that its level can
 //!   lose `[check: foreign_containers_are_read_with_each_loss]`.
 
+use braid_external_metadata::{Array, Damage, Label, Occupant, ScannedDisk, State, gather, look};
+use braid_geometry::{Level, SECTOR_BYTES};
 use std::path::PathBuf;
 use std::sync::Arc;
 

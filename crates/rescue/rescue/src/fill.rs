@@ -21,6 +21,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use braid_assembly::rescue::MemberUse;
+use braid_geometry::{Geometry, SECTOR_BYTES, Slot};
 use braid_imaging::{Map, State};
 use braid_member::Member;
 use braid_runtime::{ClientRequest, Io, Volume};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_assembly::Options;
+use braid_assembly::rescue::MemberUse;
+use braid_geometry::SECTOR_BYTES;
 use braid_member::Member;
 use braid_ondisk::BadBlockLog;
 

@@ -31,6 +31,8 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 use braid_discovery::status::words::level_word;
+use braid_geometry::{Family, Level, SECTOR_BYTES, layout_name};
+use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_superblock_guesses};
 
 /// Pages that identify an array's members: near the start of the data, and as many all over it.
 const SAMPLES: u64 = 64;

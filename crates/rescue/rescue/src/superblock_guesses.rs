@@ -42,6 +42,8 @@ pub(super) fn platters(disks: &[Disk]) -> Vec<MemberPlatter<'_>> {
     disks.iter().map(|disk| MemberPlatter(disk.device.as_ref())).collect()
 }
 
+const ARRANGEMENTS_MAX: usize = 24;
+
 struct DiskSuperblock<'a> {
     disk: usize,
     start_sectors: u64,

@@ -209,6 +209,8 @@ impl BtrfsSuperblock {
             let places: Vec<u64> = chunks
                 .place(address)
                 .iter()
+                .flat_map(Addresses::iter)
+                .map(|at| at * SECTOR_BYTES)
                 .collect();
             let mut copies = places.iter().filter_map(|at| read(*at, self.node_bytes, &is_it));
             let Some(first) = copies.next() else { continue };
@@ -286,6 +288,8 @@ impl Chunk {
     /// The place of an address, in sectors of the device.
     fn place(&self, address: u64) -> Option<Addresses> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
+        let on = |start: u64| start.checked_add(inside).map(|bytes| bytes / SECTOR_BYTES);
+        Addresses::named(std::iter::once(on(self.first)?).chain(self.other.and_then(on)))
     }
 }
 
