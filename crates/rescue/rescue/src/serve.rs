@@ -83,7 +83,7 @@ pub(super) fn serve(
     let mut all = all.into_iter();
     let (_, first) = all.next().expect("one is served at least");
     let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
-    let rescued = Rescued { first, beside: all.collect(), parts };
+    let rescued = Rescued { first, others: all.collect(), parts };
     // State recorded during a rescue must not replace the array's real state.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };

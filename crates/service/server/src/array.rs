@@ -29,7 +29,7 @@ use braid_runtime::{Options, Stopped, Volume};
 
 use super::all_the_same;
 use super::answered::Answered;
-use super::beside::Beside;
+use super::other_arrays::OtherArrays;
 use super::config::{ServerConfig, Tuning};
 use super::control::{Answers, Checks, Control, Facts, Place, Running};
 use super::doors::{DoorPlaces, Doors};
@@ -78,12 +78,12 @@ pub(super) enum Origin<'a> {
     Named(&'a [PathBuf]),
     /// Members already opened for reading only, with writes going elsewhere; other arrays, and
     /// parts of all of them.
-    Rescued(Box<Ready>, RescuedBeside),
+    Rescued(Box<Ready>, RescuedOthers),
 }
 
 /// Other arrays rescued beside this one, and the parts of all of them.
 #[derive(Default)]
-pub(super) struct RescuedBeside {
+pub(super) struct RescuedOthers {
     pub(super) others: Vec<(String, Opened)>,
     pub(super) parts: Vec<Box<dyn Part>>,
 }
@@ -126,10 +126,10 @@ impl Origin<'_> {
         self,
         config: &ServerConfig,
         state_dir: &Path,
-    ) -> Result<(Ready, Option<RescuedBeside>), CliError> {
+    ) -> Result<(Ready, Option<RescuedOthers>), CliError> {
         let members = match self {
             Self::Named(members) => members,
-            Self::Rescued(ready, beside) => return Ok((*ready, Some(beside))),
+            Self::Rescued(ready, others) => return Ok((*ready, Some(others))),
         };
         let named = (members, config.bitmap_file.as_deref());
         let ready = ready::ready(named, config.assembly.clone(), state_dir);
@@ -150,7 +150,7 @@ pub(super) fn one(
     let inputs = Inputs::take(config, shared)?;
     let (ready, rescued) = origin.ready(config, &globals.state_dir)?;
     let is_rescued = rescued.is_some();
-    let RescuedBeside { others, parts } = rescued.unwrap_or_default();
+    let RescuedOthers { others, parts } = rescued.unwrap_or_default();
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     inputs.tell_little_memory(config, &reporter);
@@ -198,8 +198,8 @@ pub(super) fn one(
     let sampler = Sampler::start(&hearing.board, &volume, fails);
     let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
     let export = described::export(name.clone(), &volume, block_bytes);
-    let beside = Beside::open(others, &options)?;
-    let arrays = beside.exports(&export);
+    let others = OtherArrays::open(others, &options)?;
+    let arrays = others.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));
     let exports: Vec<_> = std::iter::once(Arc::clone(&export)).chain(stretches).collect();
     let listen = |exports, inherited| {
@@ -288,9 +288,9 @@ pub(super) fn one(
     };
     let stopped = serving.end(config, &reporter)?;
     drop((port, watchdog));
-    let is_beside_clean = beside.stop(config.stop_patience());
+    let are_others_clean = others.stop(config.stop_patience());
     let exit = outcome?;
-    let is_in_order = stopped.clean && is_beside_clean || config.assembly.read_only;
+    let is_in_order = stopped.clean && are_others_clean || config.assembly.read_only;
     if is_in_order { Ok(exit) } else { Ok(Exit::Attention) }
 }
 

@@ -7,7 +7,7 @@ use braid_runtime::Disk;
 use serde_json::json;
 
 use super::array::{Context, Inputs, STOP_DEADLINE, serve_until_end};
-use super::beside::Beside;
+use super::other_arrays::OtherArrays;
 use super::device::Device;
 use super::doors::{DoorPlaces, Doors};
 use super::listening::Endpoints;
@@ -21,7 +21,7 @@ use super::{io, service};
 pub(super) fn serve(
     context: Context<'_>,
     device: &Device,
-    (beside, parts): (Beside, &[Box<dyn Part>]),
+    (others, parts): (OtherArrays, &[Box<dyn Part>]),
     watch: &Watch,
 ) -> Result<Exit, CliError> {
     let Context { config, globals, .. } = context;
@@ -40,7 +40,7 @@ pub(super) fn serve(
         let text = format!("a request of a client failed: {error}; the log has those that follow");
         told.aside("device-error", &json!({ "why": error.to_string() }), &text);
     })?;
-    let arrays = beside.exports(&export);
+    let arrays = others.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));
     let exports: Vec<_> = std::iter::once(export).chain(stretches).collect();
     let by = (workers.as_ref(), &reporter);
@@ -58,7 +58,7 @@ pub(super) fn serve(
     let meter = server.meter();
     doors.close(STOP_DEADLINE, &reporter);
     let clients = server.stop(STOP_DEADLINE);
-    let mut in_order = beside.stop(config.stop_patience());
+    let mut in_order = others.stop(config.stop_patience());
     let ended = disk.end(config.stop_patience());
     drop(watchdog);
     if let Err(error) = &ended {

@@ -20,7 +20,7 @@ mod all_the_same;
 mod answered;
 mod apart;
 mod array;
-mod beside;
+mod other_arrays;
 mod cache;
 mod clients;
 mod config;
@@ -66,8 +66,8 @@ use braid_console::Globals;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
 
-use array::{Context, Origin, RescuedBeside, one};
-use beside::Beside;
+use array::{Context, Origin, RescuedOthers, one};
+use other_arrays::OtherArrays;
 pub use config::{Confine, Io, IoConfig, ServerConfig};
 pub use control::consistency::{FILE as BITMAP_FILE_KEY, NO_FILE as NO_BITMAP_FILE};
 pub use device::Device;
@@ -151,15 +151,15 @@ pub fn serve_rescued(
     let confining = confine::begin(config, globals)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let context = Context { config, globals, confining: &confining };
-    let Rescued { first, beside, parts } = found;
+    let Rescued { first, others, parts } = found;
     match first {
         Opened::Array(ready) => {
-            let beside = RescuedBeside { others: beside, parts };
-            one(context, Origin::Rescued(ready, beside), &watch, ways, None)
+            let others = RescuedOthers { others, parts };
+            one(context, Origin::Rescued(ready, others), &watch, ways, None)
         }
         Opened::Device(device) => {
-            let beside = Beside::open(beside, &array::options_of_rescue(config))?;
-            device_service::serve(context, &device, (beside, &parts), &watch)
+            let others = OtherArrays::open(others, &array::options_of_rescue(config))?;
+            device_service::serve(context, &device, (others, &parts), &watch)
         }
     }
 }

@@ -13,8 +13,8 @@ pub struct Rescued {
     /// The array.
     pub first: Opened,
     /// Arrays on the same server, with their names.
-    pub beside: Vec<(String, Opened)>,
-    /// Parts. Array number 0 is `first`; the others follow in the order of `beside`.
+    pub others: Vec<(String, Opened)>,
+    /// Parts. Array number 0 is `first`; the others follow in the order of `others`.
     pub parts: Vec<Box<dyn Part>>,
 }
 

@@ -16,23 +16,23 @@ use braid_console::error::CliError;
 
 /// Arrays and devices that run until `stop`.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct OtherArrays {
     exports: Vec<Arc<dyn Export>>,
     volumes: Vec<Arc<Volume>>,
     devices: Vec<Arc<DeviceDisk>>,
 }
 
-impl Beside {
+impl OtherArrays {
     pub(super) fn open(others: Vec<(String, Opened)>, options: &Options) -> Result<Self, CliError> {
-        let mut beside = Self::default();
+        let mut arrays = Self::default();
         for (name, opened) in others {
             let ready = match opened {
                 Opened::Array(ready) => *ready,
                 Opened::Device(device) => {
                     // The log carries errors from below.
                     let (disk, export) = device.export(|_| {})?;
-                    beside.exports.push(export);
-                    beside.devices.push(disk);
+                    arrays.exports.push(export);
+                    arrays.devices.push(disk);
                     continue;
                 }
             };
@@ -46,10 +46,10 @@ impl Beside {
             );
             let volume =
                 Arc::new(opened.map_err(|error| not_opened(&error, &labels).about(&name))?);
-            beside.exports.push(described::export(name, &volume, block_bytes));
-            beside.volumes.push(volume);
+            arrays.exports.push(described::export(name, &volume, block_bytes));
+            arrays.volumes.push(volume);
         }
-        Ok(beside)
+        Ok(arrays)
     }
 
     pub(super) fn exports(&self, first: &Arc<dyn Export>) -> Vec<Arc<dyn Export>> {
@@ -95,16 +95,16 @@ mod tests {
             logical_block_bytes: None,
         };
         let others = vec![("tank".to_owned(), Opened::Device(device))];
-        let beside = Beside::open(others, &Options::default()).expect("it is opened");
+        let arrays = OtherArrays::open(others, &Options::default()).expect("it is opened");
         let (sender, told) = channel();
         let tell = move |outcome: braid_frontend_nbd::Outcome| {
             sender.send(outcome.result).expect("heard");
         };
         let payload = Payload::from(vec![9; 4096]);
         let write = ClientRequest::Write { offset: 8192, payload, durable: false };
-        beside.exports[0].submit(write, Completion::from_fn(tell));
+        arrays.exports[0].submit(write, Completion::from_fn(tell));
         assert_eq!(told.recv(), Ok(Ok(())));
-        assert!(beside.stop(Duration::from_secs(20)), "all is durable");
+        assert!(arrays.stop(Duration::from_secs(20)), "all is durable");
         // Its threads drop it when their queue is gone.
         let until = std::time::Instant::now() + Duration::from_secs(20);
         let again = loop {
