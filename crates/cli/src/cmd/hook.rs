@@ -2,12 +2,12 @@
 //! for operators.
 //!
 //! The server starts one for each hook before it confines itself, with the hook as argument, and
-//! sends events to its standard input, a socket. See `braid_events::hooks::apart`.
+//! sends events to its standard input, a socket. See `braid_events::hooks::hook_process`.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use braid_events::hooks::apart::carry_out;
+use braid_events::hooks::hook_process::carry_out;
 
 use super::Globals;
 use super::serve::events::TellingArgs;

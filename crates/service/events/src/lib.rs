@@ -17,7 +17,7 @@
 //!   api
 //!   metrics/                                       service   sockets
 //!   teller
-//!   hooks/{apart, command, webhook, mail}          history   standing
+//!   hooks/{hook_process, command, webhook, mail}   history   standing
 //!   hooks/process   outlet                         notice    membership
 //!   ending                                         event
 //!                                                  kind

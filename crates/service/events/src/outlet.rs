@@ -45,7 +45,7 @@ pub enum DeliveryError {
     NoAnswer(#[source] Box<ureq::Error>),
     /// The delivering process reports an error.
     #[error("{0}")]
-    Apart(String),
+    HookProcess(String),
     /// The deadline has passed.
     #[error("there was no time left")]
     Ended,

@@ -18,7 +18,7 @@ extern crate braid_console;
 mod again;
 mod all_the_same;
 mod answered;
-mod apart;
+mod hook_process;
 mod array;
 mod other_arrays;
 mod cache;
@@ -108,7 +108,7 @@ pub fn prepare<'a>(
 ) -> Result<Prepared<'a>, CliError> {
     let ways = match config.confine {
         Confine::Off => config.events.ways(globals)?,
-        Confine::Auto | Confine::Full => config.events.ways_apart(globals)?,
+        Confine::Auto | Confine::Full => config.events.hook_processes(globals)?,
     };
     let confining = confine::begin(config, globals)?;
     Ok(Prepared { config, globals, ways, confining })

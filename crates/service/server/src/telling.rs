@@ -21,7 +21,7 @@ use braid_ondisk::format_uuid;
 use braid_runtime::{MemberId, Notice, Volume};
 use serde_json::json;
 
-use super::apart;
+use super::hook_process;
 use super::health::{Health, absolute};
 use super::report::Reporter;
 use braid_console::Globals;
@@ -98,11 +98,11 @@ impl EventConfig {
 
     /// The same ways, each in its own process: for a server that may neither run a program nor open
     /// a connection.
-    pub(super) fn ways_apart(&self, globals: &Globals) -> Result<Ways, CliError> {
+    pub(super) fn hook_processes(&self, globals: &Globals) -> Result<Ways, CliError> {
         let mut ways = Ways::new();
         for (like, backoff) in self.ways(globals)? {
             let options = self.options_of(like.name());
-            ways.push((apart::apart(like, options, globals)?, backoff));
+            ways.push((hook_process::start(like, options, globals)?, backoff));
         }
         Ok(ways)
     }

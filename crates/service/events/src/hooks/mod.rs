@@ -5,7 +5,7 @@
 //! as input and in its environment, never in a line that a shell reads. A mail has it in the text,
 //! and in the subject without characters that could begin another header.
 
-pub mod apart;
+pub mod hook_process;
 pub mod command;
 pub mod mail;
 mod process;

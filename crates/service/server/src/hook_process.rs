@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use braid_events::Deliver;
-use braid_events::hooks::apart::Apart;
+use braid_events::hooks::hook_process::HookProcess;
 
 use braid_console::Globals;
 use braid_console::error::CliError;
@@ -15,7 +15,7 @@ use braid_console::error::system::system;
 use braid_console::own_program::own_program;
 
 /// A hook in a process of its own, with its options.
-pub(super) fn apart(
+pub(super) fn start(
     like: Box<dyn Deliver>,
     options: Vec<OsString>,
     globals: &Globals,
@@ -33,5 +33,5 @@ pub(super) fn apart(
     // The hook ends with the server, and its exit status is not needed. A thread that waits for it
     // would exist before files are closed off.
     drop(command.spawn().map_err(failed)?);
-    Ok(Box::new(Apart::new(like, here).map_err(failed)?))
+    Ok(Box::new(HookProcess::new(like, here).map_err(failed)?))
 }

@@ -1,8 +1,8 @@
 //! A hook in its own process: for a server that may run no program and open no connection.
 //!
 //! ```text
-//!   server: Apart ──one event, a line of JSON──▶ socket ──▶ process: carry_out ──▶ the hook itself
-//!                 ◀──the result, a line──────────
+//!   server: HookProcess ──one event, a line of JSON──▶ socket ──▶ process: carry_out ──▶ the hook itself
+//!                       ◀──the result, a line──────────
 //! ```
 //!
 //! The process is started before the server gives up its rights. Its command line names the target,
@@ -37,14 +37,14 @@ struct Answer {
 }
 
 /// The server's side.
-pub struct Apart {
+pub struct HookProcess {
     /// The same hook in the server: it supplies name and filter, and delivers nothing.
     like: Box<dyn Deliver>,
     socket: BufReader<UnixStream>,
     line: Vec<u8>,
 }
 
-impl Apart {
+impl HookProcess {
     /// A hook that runs at the other end of the socket.
     ///
     /// # Errors
@@ -76,10 +76,10 @@ impl Apart {
 }
 
 fn gone(why: &str) -> DeliveryError {
-    DeliveryError::Apart(format!("the process that delivers is of no use any more: {why}"))
+    DeliveryError::HookProcess(format!("the process that delivers is of no use any more: {why}"))
 }
 
-impl Deliver for Apart {
+impl Deliver for HookProcess {
     fn name(&self) -> &'static str {
         self.like.name()
     }
@@ -96,7 +96,7 @@ impl Deliver for Apart {
         match self.answer(ending).map_err(Undelivered::for_good)? {
             Answer { error: None, .. } => Ok(()),
             Answer { error: Some(error), may_retry } => {
-                Err(Undelivered { error: DeliveryError::Apart(error), may_retry })
+                Err(Undelivered { error: DeliveryError::HookProcess(error), may_retry })
             }
         }
     }
@@ -165,12 +165,12 @@ mod tests {
     fn what_comes_of_an_event_comes_back() {
         let (here, there) = UnixStream::pair().expect("sockets");
         let process = std::thread::spawn(|| carry_out(Box::new(Second(0)), there));
-        let mut apart = Apart::new(Box::new(Second(0)), here).expect("a hook");
+        let mut hook = HookProcess::new(Box::new(Second(0)), here).expect("a hook");
         let ending = Ending::default();
         assert_eq!(apart.name(), "second");
         for event in samples::events() {
-            apart.deliver(&event, &ending).expect("the first is delivered");
-            let refused = apart.deliver(&event, &ending).expect_err("the second is not");
+            hook.deliver(&event, &ending).expect("the first is delivered");
+            let refused = hook.deliver(&event, &ending).expect_err("the second is not");
             assert!(refused.may_retry);
             assert_eq!(refused.error.to_string(), DeliveryError::Answer(503).to_string());
         }
@@ -181,16 +181,16 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_is_an_error_and_no_wait() {
         let (here, there) = UnixStream::pair().expect("sockets");
-        let mut apart = Apart::new(Box::new(Second(0)), here).expect("a hook");
+        let mut hook = HookProcess::new(Box::new(Second(0)), here).expect("a hook");
         let event = samples::events().into_iter().next().expect("there is one");
         let ending = Ending::default();
         ending.begin(Instant::now() + Duration::from_millis(100));
-        let refused = apart.deliver(&event, &ending).expect_err("nobody answers");
+        let refused = hook.deliver(&event, &ending).expect_err("nobody answers");
         assert!(matches!(refused.error, DeliveryError::Ended), "{refused:?}");
         drop(there);
-        let refused = apart.deliver(&event, &Ending::default()).expect_err("nobody is there");
+        let refused = hook.deliver(&event, &Ending::default()).expect_err("nobody is there");
         assert!(
-            matches!(refused.error, DeliveryError::Apart(_)) && !refused.may_retry,
+            matches!(refused.error, DeliveryError::HookProcess(_)) && !refused.may_retry,
             "{refused:?}"
         );
     }
