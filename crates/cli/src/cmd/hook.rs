@@ -27,10 +27,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let umask = rustix::fs::Mode::from_bits_truncate(args.umask);
     let globals = Globals { umask, ..globals.clone() };
-    let mut ways = args.telling.config().ways(&globals)?;
+    let mut hooks = args.telling.config().hooks(&globals)?;
     let failed = |error| system("events cannot be delivered", &error);
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
-    if let Some((hook, _)) = ways.pop() {
+    if let Some((hook, _)) = hooks.pop() {
         carry_out(hook, UnixStream::from(input)).map_err(failed)?;
     }
     Ok(Exit::Done)

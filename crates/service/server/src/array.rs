@@ -42,7 +42,7 @@ use super::place::{check_export, control_error, own_control};
 use super::reached::Reached;
 use super::report::Reporter;
 use super::several::{Clients, Together};
-use super::telling::{Telling, Ways};
+use super::telling::{Telling, Hooks};
 use super::wait::{Ending, Watch};
 use super::{cache, confine, described, descriptors, io, service, stop};
 
@@ -143,7 +143,7 @@ pub(super) fn one(
     context: Context<'_>,
     origin: Origin<'_>,
     watch: &Watch,
-    ways: Ways,
+    hooks: Hooks,
     shared: Option<&Shared>,
 ) -> Result<Exit, CliError> {
     let Context { config, globals, confining } = context;
@@ -183,7 +183,7 @@ pub(super) fn one(
 
     let hearing = Hearing::new(&reporter, config, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
-    let telling = Telling::start(ways, &globals.state_dir, &ready, &reporter)?;
+    let telling = Telling::start(hooks, &globals.state_dir, &ready, &reporter)?;
     let numbers = metrics::Facts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
     // For a rescued array, write only the state that this command asks for.

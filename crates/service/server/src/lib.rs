@@ -77,7 +77,7 @@ pub use metrics::MetricsConfig;
 pub use parts::{Opened, Part, Rescued};
 pub use place::{Address, own_folder};
 pub use setting_words::SettingWords;
-pub use telling::{EventConfig, Ways};
+pub use telling::{EventConfig, Hooks};
 pub use tls::TlsConfig;
 use wait::Watch;
 
@@ -93,7 +93,7 @@ pub fn check_spare_group(name: &str) -> Result<String, String> {
 pub struct Prepared<'a> {
     config: &'a ServerConfig,
     globals: &'a Globals,
-    ways: Ways,
+    hooks: Hooks,
     confining: confine::Begun,
 }
 
@@ -106,12 +106,12 @@ pub fn prepare<'a>(
     config: &'a ServerConfig,
     globals: &'a Globals,
 ) -> Result<Prepared<'a>, CliError> {
-    let ways = match config.confine {
-        Confine::Off => config.events.ways(globals)?,
+    let hooks = match config.confine {
+        Confine::Off => config.events.hooks(globals)?,
         Confine::Auto | Confine::Full => config.events.hook_processes(globals)?,
     };
     let confining = confine::begin(config, globals)?;
-    Ok(Prepared { config, globals, ways, confining })
+    Ok(Prepared { config, globals, hooks, confining })
 }
 
 impl Prepared<'_> {
@@ -120,7 +120,7 @@ impl Prepared<'_> {
     /// # Errors
     /// The array cannot be assembled, opened or reached; it did not end in order.
     pub fn serve(self) -> Result<Exit, CliError> {
-        let Self { config, globals, ways, confining } = self;
+        let Self { config, globals, hooks, confining } = self;
         if let Some(metrics) = &config.metrics {
             metrics.check()?;
         }
@@ -132,7 +132,7 @@ impl Prepared<'_> {
             return several::run(context, groups);
         }
         let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
-        one(context, Origin::Named(&config.members), &watch, ways, None)
+        one(context, Origin::Named(&config.members), &watch, hooks, None)
     }
 }
 
@@ -147,7 +147,7 @@ pub fn serve_rescued(
     found: Rescued,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    let ways = config.events.ways(globals)?;
+    let hooks = config.events.hooks(globals)?;
     let confining = confine::begin(config, globals)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let context = Context { config, globals, confining: &confining };
@@ -155,7 +155,7 @@ pub fn serve_rescued(
     match first {
         Opened::Array(ready) => {
             let others = RescuedOthers { others, parts };
-            one(context, Origin::Rescued(ready, others), &watch, ways, None)
+            one(context, Origin::Rescued(ready, others), &watch, hooks, None)
         }
         Opened::Device(device) => {
             let others = OtherArrays::open(others, &array::options_of_rescue(config))?;

@@ -154,8 +154,8 @@ pub(super) fn run(context: Context<'_>, groups: Vec<Group>) -> Result<Exit, CliE
             let (place, socket_name) = ((Arc::clone(together), index), socket_name.clone());
             let body = move || {
                 let shared = Shared { settings, place, socket_name };
-                let outcome = config.events.ways(globals).and_then(|ways| {
-                    one(context, Origin::Named(&group.members), &watch, ways, Some(&shared))
+                let outcome = config.events.hooks(globals).and_then(|hooks| {
+                    one(context, Origin::Named(&group.members), &watch, hooks, Some(&shared))
                 });
                 together.leave(index);
                 let is_last = alive.fetch_sub(1, Ordering::AcqRel) == 1;

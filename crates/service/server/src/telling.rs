@@ -57,16 +57,16 @@ impl Default for EventConfig {
 }
 
 impl EventConfig {
-    /// The configured ways to deliver events.
+    /// The configured hooks.
     ///
     /// # Errors
     /// An address is invalid.
-    pub fn ways(&self, globals: &Globals) -> Result<Ways, CliError> {
-        let mut ways: Ways = Vec::new();
+    pub fn hooks(&self, globals: &Globals) -> Result<Hooks, CliError> {
+        let mut hooks: Hooks = Vec::new();
         if let Some(command) = &self.on_event {
             let script = format!("umask {:04o}; {command}", globals.umask.bits());
             let patience = Duration::from_secs(self.on_event_timeout);
-            ways.push((Box::new(OnEvent::new(script, patience)), Backoff::default()));
+            hooks.push((Box::new(OnEvent::new(script, patience)), Backoff::default()));
         }
         if let Some(url) = &self.webhook {
             let url: Url = url.parse().map_err(|error| {
@@ -78,7 +78,7 @@ impl EventConfig {
                     like,
                 )
             })?;
-            ways.push((Box::new(Webhook::new(url, PATIENCE)), Backoff::default()));
+            hooks.push((Box::new(Webhook::new(url, PATIENCE)), Backoff::default()));
         }
         if let Some(address) = &self.mail {
             let to: Address = address.parse().map_err(|error| {
@@ -91,23 +91,23 @@ impl EventConfig {
                 )
             })?;
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            ways.push((Box::new(Mail::new(to, &self.sendmail, &host)), Backoff::default()));
+            hooks.push((Box::new(Mail::new(to, &self.sendmail, &host)), Backoff::default()));
         }
-        Ok(ways)
+        Ok(hooks)
     }
 
-    /// The same ways, each in its own process: for a server that may neither run a program nor open
+    /// The same hooks, each in its own process: for a server that may neither run a program nor open
     /// a connection.
-    pub(super) fn hook_processes(&self, globals: &Globals) -> Result<Ways, CliError> {
-        let mut ways = Ways::new();
-        for (like, backoff) in self.ways(globals)? {
+    pub(super) fn hook_processes(&self, globals: &Globals) -> Result<Hooks, CliError> {
+        let mut hooks = Hooks::new();
+        for (like, backoff) in self.hooks(globals)? {
             let options = self.options_of(like.name());
-            ways.push((hook_process::start(like, options, globals)?, backoff));
+            hooks.push((hook_process::start(like, options, globals)?, backoff));
         }
-        Ok(ways)
+        Ok(hooks)
     }
 
-    /// Options that configure this way and no other.
+    /// Options that configure this hook and no other.
     fn options_of(&self, name: &str) -> Vec<OsString> {
         let option = |key: &str, value: &OsStr| {
             let mut word = OsString::from(format!("--{key}="));
@@ -129,8 +129,8 @@ impl EventConfig {
     }
 }
 
-/// Deliveries of events, each with its back-off.
-pub type Ways = Vec<(Box<dyn Deliver>, Backoff)>;
+/// Hooks that deliver events, each with its back-off.
+pub type Hooks = Vec<(Box<dyn Deliver>, Backoff)>;
 
 /// Event delivery while the array is served.
 pub(super) struct Telling {
@@ -162,7 +162,7 @@ impl Held {
 impl Telling {
     /// Begins; if the history cannot be opened, reports that and goes on without.
     pub(super) fn start(
-        ways: Ways,
+        hooks: Hooks,
         state_dir: &Path,
         ready: &Ready,
         reporter: &Arc<Reporter>,
@@ -183,7 +183,7 @@ impl Telling {
             Arc::new(move |complaint| complain(&reporter, &complaint))
         };
         let identity = Identity { array: reporter.name().to_owned(), uuid };
-        let teller = Teller::start(identity, history, ways, &listener);
+        let teller = Teller::start(identity, history, hooks, &listener);
         let teller = teller.map_err(|error| system("events cannot be told", &error))?;
         let held = Held { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
         // Members are numbered in the order of their slots, then replacements.
