@@ -42,7 +42,7 @@ use super::place::{check_export, control_error, own_control};
 use super::reached::Reached;
 use super::report::Reporter;
 use super::several::{Clients, Together};
-use super::telling::{Telling, Hooks};
+use super::event_delivery::{EventDelivery, Hooks};
 use super::wait::{Ending, Watch};
 use super::{cache, confine, described, descriptors, io, service, stop};
 
@@ -183,12 +183,12 @@ pub(super) fn one(
 
     let hearing = Hearing::new(&reporter, config, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
-    let telling = Telling::start(hooks, &globals.state_dir, &ready, &reporter)?;
+    let delivery = EventDelivery::start(hooks, &globals.state_dir, &ready, &reporter)?;
     let numbers = metrics::Facts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
     // For a rescued array, write only the state that this command asks for.
     let kept = (&*globals.state_dir, config.settings.says("cache"), !is_rescued);
-    let opened = OpenArray::start(ready, options.clone(), (&hearing, &telling), kept)?;
+    let opened = OpenArray::start(ready, options.clone(), (&hearing, &delivery), kept)?;
     let volume = Arc::clone(opened.volume());
 
     let fails = {
@@ -215,13 +215,13 @@ pub(super) fn one(
     let doors =
         Doors::open(places, (Arc::clone(&volume) as _, block_bytes), workers.as_ref(), &reporter)?;
     let metered = (&volume, &reporter);
-    let metrics = Arc::new(ArrayMetrics::new(numbers, metered, server.meter(), telling.voice()));
+    let metrics = Arc::new(ArrayMetrics::new(numbers, metered, server.meter(), delivery.voice()));
     let reached = doors.reached(server.uris(&name));
     let reached_by_nbd: Vec<Vec<String>> =
         parts.iter().map(|part| server.uris(part.name())).collect();
 
     let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
-    let membership = hearing.membership(&telling, kept)?;
+    let membership = hearing.membership(&delivery, kept)?;
     let control_path = place.as_ref().map(|place| place.path().to_path_buf());
     if let Some(path) = &control_path {
         membership.set_control(path.clone());
@@ -245,7 +245,7 @@ pub(super) fn one(
     let port = config.metrics.as_ref().map(|one| one.start(&metrics, &served)).transpose()?;
     let control = place.map(|place| {
         let path = place.path().to_path_buf();
-        let told = (&telling.voice(), metrics as Arc<dyn Source>);
+        let told = (&delivery.voice(), metrics as Arc<dyn Source>);
         Control::start(place, &answers, told).map_err(|error| control_error(&path, &error))
     });
     let control = control.transpose()?;
@@ -284,7 +284,7 @@ pub(super) fn one(
         board,
         answers,
         control,
-        telling,
+        delivery,
     };
     let stopped = serving.end(config, &reporter)?;
     drop((port, watchdog));
@@ -327,7 +327,7 @@ struct Serving {
     board: Arc<Board>,
     answers: Arc<Answers>,
     control: Option<Control>,
-    telling: Telling,
+    delivery: EventDelivery,
 }
 
 impl Serving {
@@ -335,7 +335,7 @@ impl Serving {
     /// its clients may wait for the end.
     fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<Stopped, CliError> {
         let Self { volume, keeper, answered, server, doors, .. } = self;
-        let Self { sampler, checks, board, answers, control, telling, .. } = self;
+        let Self { sampler, checks, board, answers, control, delivery, .. } = self;
         answers.note_stopping();
         let meter = server.meter();
         doors.close(STOP_DEADLINE, reporter);
@@ -348,7 +348,7 @@ impl Serving {
         if let Ok(stopped) = stopped {
             keeper.end();
             drop(answered);
-            telling.end();
+            delivery.end();
             reporter.stopped(Some(&volume), stopped.clean, clients.cut, &meter.counts());
         }
         answers.end();

@@ -14,7 +14,7 @@ use braid_runtime::{
 use super::metrics::MetricsConfig;
 use super::place::Address;
 use super::setting_words::SettingWords;
-use super::telling::EventConfig;
+use super::event_delivery::EventConfig;
 use super::tls::TlsConfig;
 use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out};
 

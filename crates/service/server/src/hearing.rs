@@ -18,7 +18,7 @@ use super::membership::Membership;
 use super::not_opened::not_opened;
 use super::report::Reporter;
 use super::spare_group::SpareGroup;
-use super::telling::{Started, Telling};
+use super::event_delivery::{StartFacts, EventDelivery};
 
 pub(super) struct Hearing {
     pub(super) reporter: Arc<Reporter>,
@@ -45,12 +45,12 @@ impl Hearing {
     /// folder for saved bytes.
     pub(super) fn membership(
         &self,
-        telling: &Telling,
+        delivery: &EventDelivery,
         (direct, state_dir, opens_nothing): (Direct, &Path, bool),
     ) -> Result<Arc<Membership>, CliError> {
         let heard = (&self.reporter, &self.health);
         let kept = (direct, state_dir.to_path_buf(), opens_nothing);
-        let started = Membership::start(heard, telling.of_members(), kept);
+        let started = Membership::start(heard, delivery.of_members(), kept);
         started.map(Arc::new).map_err(|error| system("members cannot be told of", &error))
     }
 
@@ -59,13 +59,13 @@ impl Hearing {
         &self,
         ready: Ready,
         options: &Options,
-        telling: &Telling,
+        delivery: &EventDelivery,
         notifier: Notifier,
     ) -> Result<Arc<Volume>, CliError> {
         let Self { reporter, health, board, spare_group } = self;
         let watcher = Arc::clone(reporter);
         let (board, spare_group) = (Arc::clone(board), Arc::clone(spare_group));
-        let tell = telling.of_notices(reporter, health);
+        let tell = delivery.of_notices(reporter, health);
         let labels = ready.labels();
         let hear = move |notice| match notice {
             Notice::Recorded { .. } => notifier.notify(),
@@ -113,12 +113,12 @@ impl OpenArray {
     pub(super) fn start(
         ready: Ready,
         mut options: Options,
-        (hearing, telling): (&Hearing, &Telling),
+        (hearing, delivery): (&Hearing, &EventDelivery),
         (state_dir, names_mode, keeps_answered): (&Path, bool, bool),
     ) -> Result<StopOnDrop, CliError> {
         let keeper = Keeper::new(state_dir, &ready.array, &ready.members);
         let reporter = &hearing.reporter;
-        let started = Started::of(&ready, reporter);
+        let started = StartFacts::of(&ready, reporter);
         let answered = match keeps_answered {
             true => Answered::prepare(&ready, (&mut options, names_mode), reporter)?,
             false => None,
@@ -126,8 +126,8 @@ impl OpenArray {
         if answered.is_none() && !names_mode {
             options.cache.mode = CacheMode::WriteThrough;
         }
-        let volume = hearing.open(ready, &options, telling, keeper.notifier())?;
-        telling.started(&started, &volume);
+        let volume = hearing.open(ready, &options, delivery, keeper.notifier())?;
+        delivery.started(&started, &volume);
         let mut opened = StopOnDrop(Some(Self { volume, keeper, answered }));
         let Some(Self { volume, keeper, answered }) = &mut opened.0 else {
             unreachable!("it was put there")

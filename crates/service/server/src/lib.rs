@@ -56,7 +56,7 @@ mod several;
 mod sit_out;
 mod spare_group;
 mod stop;
-mod telling;
+mod event_delivery;
 mod tls;
 mod ublk;
 mod vhost_user;
@@ -77,7 +77,7 @@ pub use metrics::MetricsConfig;
 pub use parts::{Opened, Part, Rescued};
 pub use place::{Address, own_folder};
 pub use setting_words::SettingWords;
-pub use telling::{EventConfig, Hooks};
+pub use event_delivery::{EventConfig, Hooks};
 pub use tls::TlsConfig;
 use wait::Watch;
 

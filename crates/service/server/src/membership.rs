@@ -13,7 +13,7 @@ use braid_runtime::{AddError, Direct, JournalError, MemberId, Newcomer, RemoveEr
 
 use super::health::{Health, absolute};
 use super::report::Reporter;
-use super::telling::MemberTelling;
+use super::event_delivery::MemberEvents;
 use braid_console::output::shell::shell_argument;
 use braid_discovery::running;
 use braid_events::Change;
@@ -22,7 +22,7 @@ use serde_json::json;
 pub(crate) struct Membership {
     reporter: Arc<Reporter>,
     health: Arc<Health>,
-    telling: MemberTelling,
+    events: MemberEvents,
     /// A queue: slow readers of reports must not delay a request.
     lines: Sender<Line>,
     /// Whether to bypass the page cache for devices.
@@ -58,7 +58,7 @@ impl Membership {
     /// The thread could not start.
     pub(super) fn start(
         (reporter, health): (&Arc<Reporter>, &Arc<Health>),
-        telling: MemberTelling,
+        events: MemberEvents,
         (direct, state_dir, opens_nothing): (Direct, PathBuf, bool),
     ) -> std::io::Result<Self> {
         let (lines, said) = channel::<Line>();
@@ -75,7 +75,7 @@ impl Membership {
         Ok(Self {
             reporter: Arc::clone(reporter),
             health: Arc::clone(health),
-            telling,
+            events,
             lines,
             direct,
             state_dir,
@@ -104,7 +104,7 @@ impl Membership {
         let path = device.identity().path.clone();
         let (label, name) = (path.display().to_string(), self.reporter.name());
         let named = |id| self.reporter.name_member(id, label.clone());
-        let (id, change) = self.telling.around(
+        let (id, change) = self.events.around(
             || volume.add_member(device, newcomer, named),
             |_| match moved_from {
                 Some(from) => membership::moved(name, &absolute(&label), from),
@@ -128,7 +128,7 @@ impl Membership {
         let label = device.identity().path.display().to_string();
         let name = self.reporter.name();
         let named = |id| self.reporter.name_member(id, label.clone());
-        let (id, change) = self.telling.around(
+        let (id, change) = self.events.around(
             || volume.add_journal(device, identity, named),
             |_| membership::journaled(name, &absolute(&label)),
         )?;
@@ -156,7 +156,7 @@ impl Membership {
         // This may take a while, and other reports go on meanwhile.
         volume.remove_member(id)?;
         let told: Result<_, RemoveError> =
-            self.telling.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
+            self.events.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
         let ((), change) = told.expect("there is nothing to be refused");
         self.health.note_removed(&label);
         let word = shell_argument(&absolute(&label)).into_owned();

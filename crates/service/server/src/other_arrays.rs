@@ -11,7 +11,7 @@ use super::described;
 use super::device::DeviceDisk;
 use super::not_opened::not_opened;
 use super::parts::Opened;
-use super::telling::logged;
+use super::event_delivery::logged;
 use braid_console::error::CliError;
 
 /// Arrays and devices that run until `stop`.

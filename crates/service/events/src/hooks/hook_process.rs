@@ -167,14 +167,14 @@ mod tests {
         let process = std::thread::spawn(|| carry_out(Box::new(Second(0)), there));
         let mut hook = HookProcess::new(Box::new(Second(0)), here).expect("a hook");
         let ending = Ending::default();
-        assert_eq!(apart.name(), "second");
+        assert_eq!(hook.name(), "second");
         for event in samples::events() {
             hook.deliver(&event, &ending).expect("the first is delivered");
             let refused = hook.deliver(&event, &ending).expect_err("the second is not");
             assert!(refused.may_retry);
             assert_eq!(refused.error.to_string(), DeliveryError::Answer(503).to_string());
         }
-        drop(apart);
+        drop(hook);
         process.join().expect("it does not panic").expect("it ends with the socket");
     }
 

@@ -133,10 +133,10 @@ impl EventConfig {
 pub type Hooks = Vec<(Box<dyn Deliver>, Backoff)>;
 
 /// Event delivery while the array is served.
-pub(super) struct Telling {
+pub(super) struct EventDelivery {
     array: String,
     teller: Teller,
-    held: Arc<Held>,
+    deferred: Arc<DeferredChanges>,
     mapping: Arc<Mutex<Mapping>>,
     /// The last run ended without reporting it.
     after_crash: bool,
@@ -144,22 +144,22 @@ pub(super) struct Telling {
 }
 
 /// Changes that wait until the start is reported.
-struct Held {
+struct DeferredChanges {
     voice: Voice,
     changes: Mutex<Option<Vec<Change>>>,
 }
 
-impl Held {
+impl DeferredChanges {
     fn tell(&self, change: Change) {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *changes {
-            Some(held) => held.push(change),
+            Some(waiting) => waiting.push(change),
             None => self.voice.tell(change),
         }
     }
 }
 
-impl Telling {
+impl EventDelivery {
     /// Begins; if the history cannot be opened, reports that and goes on without.
     pub(super) fn start(
         hooks: Hooks,
@@ -185,13 +185,13 @@ impl Telling {
         let identity = Identity { array: reporter.name().to_owned(), uuid };
         let teller = Teller::start(identity, history, hooks, &listener);
         let teller = teller.map_err(|error| system("events cannot be told", &error))?;
-        let held = Held { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
+        let deferred = DeferredChanges { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
         // Members are numbered in the order of their slots, then replacements.
         let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);
         let mapping = Arc::new(Mutex::new(Mapping::new(unfinished)));
         let array = reporter.name().to_owned();
-        Ok(Self { array, teller, held: Arc::new(held), mapping, after_crash, is_new })
+        Ok(Self { array, teller, deferred: Arc::new(deferred), mapping, after_crash, is_new })
     }
 
     /// Turns each notice into a change once, and passes it in one order to health, hooks, reporter
@@ -201,8 +201,8 @@ impl Telling {
         reporter: &Arc<Reporter>,
         health: &Arc<Health>,
     ) -> impl Fn(&Notice) + Send + 'static {
-        let (held, reporter, health) =
-            (Arc::clone(&self.held), Arc::clone(reporter), Arc::clone(health));
+        let (deferred, reporter, health) =
+            (Arc::clone(&self.deferred), Arc::clone(reporter), Arc::clone(health));
         let mapping = Arc::clone(&self.mapping);
         move |notice| {
             // Readers of events have another working folder.
@@ -213,7 +213,7 @@ impl Telling {
                 let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
                 health.note(&change);
-                held.tell(change.clone());
+                deferred.tell(change.clone());
                 change
             };
             // A slow terminal delays only notices.
@@ -226,20 +226,20 @@ impl Telling {
         }
     }
 
-    pub(super) fn of_members(&self) -> MemberTelling {
-        MemberTelling {
+    pub(super) fn of_members(&self) -> MemberEvents {
+        MemberEvents {
             array: self.array.clone(),
-            held: Arc::clone(&self.held),
+            deferred: Arc::clone(&self.deferred),
             mapping: Arc::clone(&self.mapping),
         }
     }
 
-    pub(super) fn started(&self, facts: &Started, volume: &Volume) {
+    pub(super) fn started(&self, facts: &StartFacts, volume: &Volume) {
         let tell = |change: Change| {
             log(&facts.name, &change);
-            self.held.voice.tell(change);
+            self.deferred.voice.tell(change);
         };
-        let mut changes = self.held.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.deferred.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &facts.name;
         if self.is_new {
             tell(Change::now(Kind::NewArray, format!("{name} is served here for the first time")));
@@ -277,13 +277,13 @@ impl Telling {
             tell(change.of(member, None).with("events_behind", *behind));
         }
         for change in changes.take().into_iter().flatten() {
-            self.held.voice.tell(change);
+            self.deferred.voice.tell(change);
         }
     }
 
     /// The voice that hooks and history hear.
     pub(super) fn voice(&self) -> Voice {
-        self.held.voice.clone()
+        self.deferred.voice.clone()
     }
 
     /// Gives hooks a moment to deliver the last events.
@@ -293,13 +293,13 @@ impl Telling {
 }
 
 /// Reports the operator's changes of members in their order.
-pub(super) struct MemberTelling {
+pub(super) struct MemberEvents {
     array: String,
-    held: Arc<Held>,
+    deferred: Arc<DeferredChanges>,
     mapping: Arc<Mutex<Mapping>>,
 }
 
-impl MemberTelling {
+impl MemberEvents {
     /// Runs `act`, reports its change if it succeeded, and returns both. Notices of the array in
     /// between are reported after it.
     pub(super) fn around<T, E>(
@@ -311,12 +311,12 @@ impl MemberTelling {
         let done = act()?;
         let change = change(&done);
         log(&self.array, &change);
-        self.held.tell(change.clone());
+        self.deferred.tell(change.clone());
         Ok((done, change))
     }
 }
 
-pub(super) struct Started {
+pub(super) struct StartFacts {
     name: String,
     level: String,
     degraded: u16,
@@ -326,7 +326,7 @@ pub(super) struct Started {
     stale: Vec<(String, u64)>,
 }
 
-impl Started {
+impl StartFacts {
     pub(super) fn of(ready: &Ready, reporter: &Reporter) -> Self {
         let stale = ready.verdicts.iter().filter_map(|one| match one.verdict {
             Verdict::Stale { behind } => Some((absolute(&one.label), behind)),
