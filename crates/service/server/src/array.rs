@@ -33,18 +33,18 @@ use super::other_arrays::OtherArrays;
 use super::config::{ServerConfig, Tuning};
 use super::control::{Answers, Checks, Control, Facts, Place, Running};
 use super::doors::{DoorPlaces, Doors};
-use super::hearing::{Hearing, OpenArray, jobs_not_kept};
+use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
 use super::jobs::{Board, Sampler};
 use super::listening::Endpoints;
 use super::metrics::{self, ArrayMetrics};
 use super::parts::{Opened, Part};
 use super::place::{check_export, control_error, own_control};
-use super::reached::Reached;
+use super::client_addresses::ClientAddresses;
 use super::report::Reporter;
 use super::several::{Clients, Together};
 use super::event_delivery::{EventDelivery, Hooks};
 use super::wait::{Ending, Watch};
-use super::{cache, confine, described, descriptors, io, service, stop};
+use super::{cache, confine, array_export, descriptors, io, service, stop};
 
 /// Descriptors that a member may have open: buffered, direct, and one to examine it.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
@@ -181,23 +181,23 @@ pub(super) fn one(
     let options = options(config, tuning, workers.as_ref());
     cache::check_words(&config.settings, &options.cache, &ready.array.geometry, options.shards)?;
 
-    let hearing = Hearing::new(&reporter, config, &globals.state_dir);
-    let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
+    let listeners = NoticeListeners::new(&reporter, config, &globals.state_dir);
+    let mut facts = Facts::new(&name, &ready, Arc::clone(&listeners.health));
     let delivery = EventDelivery::start(hooks, &globals.state_dir, &ready, &reporter)?;
     let numbers = metrics::Facts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
     // For a rescued array, write only the state that this command asks for.
     let kept = (&*globals.state_dir, config.settings.says("cache"), !is_rescued);
-    let opened = OpenArray::start(ready, options.clone(), (&hearing, &delivery), kept)?;
+    let opened = OpenArray::start(ready, options.clone(), (&listeners, &delivery), kept)?;
     let volume = Arc::clone(opened.volume());
 
     let fails = {
         let told = Arc::clone(&reporter);
         move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error)
     };
-    let sampler = Sampler::start(&hearing.board, &volume, fails);
+    let sampler = Sampler::start(&listeners.board, &volume, fails);
     let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
-    let export = described::export(name.clone(), &volume, block_bytes);
+    let export = array_export::export(name.clone(), &volume, block_bytes);
     let others = OtherArrays::open(others, &options)?;
     let arrays = others.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));
@@ -221,7 +221,7 @@ pub(super) fn one(
         parts.iter().map(|part| server.uris(part.name())).collect();
 
     let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
-    let membership = hearing.membership(&delivery, kept)?;
+    let membership = listeners.membership(&delivery, kept)?;
     let control_path = place.as_ref().map(|place| place.path().to_path_buf());
     if let Some(path) = &control_path {
         membership.set_control(path.clone());
@@ -230,7 +230,7 @@ pub(super) fn one(
     facts.confined = confining.words();
     facts.control = control_path.map_or_else(String::new, |path| path.display().to_string());
     facts.log.clone_from(&config.output);
-    let Hearing { board, spare_group, .. } = hearing;
+    let NoticeListeners { board, spare_group, .. } = listeners;
     let running = Running {
         volume: Arc::clone(&volume),
         tuner: server.tuner(),
@@ -367,7 +367,7 @@ impl Serving {
 pub(super) fn serve_until_end(
     Context { config, globals, .. }: Context<'_>,
     (watch, reporter): (&Watch, &Reporter),
-    reached: &Reached,
+    reached: &ClientAddresses,
 ) -> Result<Exit, CliError> {
     let ignored = |number| reporter.ignored(number);
     let Some(command) = &config.run else {

@@ -9,7 +9,7 @@ use braid_ring::Workers;
 use braid_runtime::Disk;
 
 use super::config::ServerConfig;
-use super::reached::Reached;
+use super::client_addresses::ClientAddresses;
 use super::report::Reporter;
 use super::{fuse, ublk, vhost_user};
 
@@ -58,9 +58,9 @@ impl Doors {
     }
 
     /// Addresses of the doors, beside the exports' `uris`.
-    pub(super) fn reached(&self, uris: Vec<String>) -> Reached {
+    pub(super) fn reached(&self, uris: Vec<String>) -> ClientAddresses {
         let word = |path: &Path| path.display().to_string();
-        Reached {
+        ClientAddresses {
             uris,
             file: self.file.as_ref().map(|door| word(door.path())),
             device: self.device.as_ref().map(|door| word(door.path())),

@@ -10,7 +10,7 @@ use braid_control::model::{Failure, Spread};
 use braid_events::event::Subject;
 use braid_events::{Change, Kind};
 
-use super::lost::LostRanges;
+use super::lost_ranges::LostRanges;
 use braid_console::output::utc::{now_seconds, rfc3339_utc};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use braid_frontend_nbd::Export;
 use braid_runtime::{Options, Volume};
 
-use super::described;
+use super::array_export;
 use super::device::DeviceDisk;
 use super::not_opened::not_opened;
 use super::parts::Opened;
@@ -46,7 +46,7 @@ impl OtherArrays {
             );
             let volume =
                 Arc::new(opened.map_err(|error| not_opened(&error, &labels).about(&name))?);
-            arrays.exports.push(described::export(name, &volume, block_bytes));
+            arrays.exports.push(array_export::export(name, &volume, block_bytes));
             arrays.volumes.push(volume);
         }
         Ok(arrays)

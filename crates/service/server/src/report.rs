@@ -19,9 +19,9 @@ use braid_runtime::Volume;
 use serde_json::{Value, json};
 
 use super::device::Device;
-use super::lost::{Line, LostRanges};
+use super::lost_ranges::{Line, LostRanges};
 use super::parts::Part;
-use super::reached::Reached;
+use super::client_addresses::ClientAddresses;
 use braid_console::Globals;
 use braid_console::error::CliError;
 use braid_console::output::colour::{Paint, Style};
@@ -218,7 +218,7 @@ impl Reporter {
     pub(crate) fn serving(
         &self,
         (size, read_only): (u64, bool),
-        Reached { uris, file, device, vhost_user }: &Reached,
+        ClientAddresses { uris, file, device, vhost_user }: &ClientAddresses,
         control: Option<&str>,
     ) {
         if self.json {

@@ -16,7 +16,7 @@ use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::iterator::Signals;
 
-use super::reached::Reached;
+use super::client_addresses::ClientAddresses;
 use braid_console::error::Exit;
 use braid_console::signals::{ENDING, ignored, is_ending};
 
@@ -104,7 +104,7 @@ impl Watch {
     pub(crate) fn run(
         &self,
         command: &str,
-        reached: &Reached,
+        reached: &ClientAddresses,
         umask: Mode,
     ) -> std::io::Result<Running> {
         let word = |place: Option<&String>| place.map_or("", String::as_str).to_owned();

@@ -18,7 +18,7 @@ use super::setting::{self, Running};
 use crate::clients as limits;
 use crate::health::{Health, Incident, absolute};
 use crate::jobs::{Due, pace};
-use crate::reached::Reached;
+use crate::client_addresses::ClientAddresses;
 use braid_console::output::shell::shell_word;
 use braid_console::output::utc::{now_seconds, rfc3339_utc};
 use braid_discovery::ready::Ready;
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
     since: String,
     health: Arc<Health>,
     /// Where the array is served; set once it is.
-    pub(crate) reached: Reached,
+    pub(crate) reached: ClientAddresses,
     /// The control socket's path; set once it listens.
     pub(crate) control: String,
     /// The server's output file, if it has one.
@@ -95,7 +95,7 @@ impl Facts {
             chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
             since: rfc3339_utc(now_seconds()),
             health,
-            reached: Reached::default(),
+            reached: ClientAddresses::default(),
             control: String::new(),
             log: None,
             confined: Vec::new(),

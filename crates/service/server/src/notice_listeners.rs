@@ -20,14 +20,14 @@ use super::report::Reporter;
 use super::spare_group::SpareGroup;
 use super::event_delivery::{StartFacts, EventDelivery};
 
-pub(super) struct Hearing {
+pub(super) struct NoticeListeners {
     pub(super) reporter: Arc<Reporter>,
     pub(super) health: Arc<Health>,
     pub(super) board: Arc<Board>,
     pub(super) spare_group: Arc<SpareGroup>,
 }
 
-impl Hearing {
+impl NoticeListeners {
     pub(super) fn new(reporter: &Arc<Reporter>, config: &ServerConfig, state_dir: &Path) -> Self {
         let file = jobs::path_of(state_dir, reporter.uuid());
         let kept = Kept::read(&file);
@@ -113,11 +113,11 @@ impl OpenArray {
     pub(super) fn start(
         ready: Ready,
         mut options: Options,
-        (hearing, delivery): (&Hearing, &EventDelivery),
+        (listeners, delivery): (&NoticeListeners, &EventDelivery),
         (state_dir, names_mode, keeps_answered): (&Path, bool, bool),
     ) -> Result<StopOnDrop, CliError> {
         let keeper = Keeper::new(state_dir, &ready.array, &ready.members);
-        let reporter = &hearing.reporter;
+        let reporter = &listeners.reporter;
         let started = StartFacts::of(&ready, reporter);
         let answered = match keeps_answered {
             true => Answered::prepare(&ready, (&mut options, names_mode), reporter)?,
@@ -126,7 +126,7 @@ impl OpenArray {
         if answered.is_none() && !names_mode {
             options.cache.mode = CacheMode::WriteThrough;
         }
-        let volume = hearing.open(ready, &options, delivery, keeper.notifier())?;
+        let volume = listeners.open(ready, &options, delivery, keeper.notifier())?;
         delivery.started(&started, &volume);
         let mut opened = StopOnDrop(Some(Self { volume, keeper, answered }));
         let Some(Self { volume, keeper, answered }) = &mut opened.0 else {

@@ -2,7 +2,7 @@
 
 /// Addresses under which clients reach an array.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reached {
+pub(crate) struct ClientAddresses {
     pub(crate) uris: Vec<String>,
     /// The file of the FUSE door.
     pub(crate) file: Option<String>,
