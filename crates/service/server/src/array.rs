@@ -216,7 +216,7 @@ pub(super) fn one(
         Doors::open(places, (Arc::clone(&volume) as _, block_bytes), workers.as_ref(), &reporter)?;
     let metered = (&volume, &reporter);
     let metrics = Arc::new(ArrayMetrics::new(numbers, metered, server.meter(), delivery.voice()));
-    let reached = doors.reached(server.uris(&name));
+    let addresses = doors.addresses(server.uris(&name));
     let reached_by_nbd: Vec<Vec<String>> =
         parts.iter().map(|part| server.uris(part.name())).collect();
 
@@ -226,7 +226,7 @@ pub(super) fn one(
     if let Some(path) = &control_path {
         membership.set_control(path.clone());
     }
-    facts.reached = reached.clone();
+    facts.addresses = addresses.clone();
     facts.confined = confining.words();
     facts.control = control_path.map_or_else(String::new, |path| path.display().to_string());
     facts.log.clone_from(&config.output);
@@ -256,18 +256,18 @@ pub(super) fn one(
 
     reporter.serving(
         (volume.size_bytes(), volume.is_read_only()),
-        &reached,
+        &addresses,
         control.as_ref().map(Control::path),
     );
     parts.iter().zip(&reached_by_nbd).for_each(|(part, uris)| reporter.part(&**part, uris));
-    tracing::info!(target: "braid::serve", array = name, reached = ?reached, confined = confining.line(), "serving");
+    tracing::info!(target: "braid::serve", array = name, reached = ?addresses, confined = confining.line(), "serving");
     let is_alone = shared.is_none();
-    let told = (&*reporter, &*reached.uris);
+    let told = (&*reporter, &*addresses.uris);
     let watchdog = match is_alone {
         true => service::ready(&[Arc::clone(&volume)], workers.as_ref(), told),
         false => None,
     };
-    let outcome = serve_until_end(context, (watch, &reporter), &reached);
+    let outcome = serve_until_end(context, (watch, &reporter), &addresses);
     if is_alone {
         service::stopping();
     }
@@ -367,7 +367,7 @@ impl Serving {
 pub(super) fn serve_until_end(
     Context { config, globals, .. }: Context<'_>,
     (watch, reporter): (&Watch, &Reporter),
-    reached: &ClientAddresses,
+    addresses: &ClientAddresses,
 ) -> Result<Exit, CliError> {
     let ignored = |number| reporter.ignored(number);
     let Some(command) = &config.run else {
@@ -375,7 +375,7 @@ pub(super) fn serve_until_end(
         return Ok(Exit::Done);
     };
     let child = watch
-        .run(command, reached, globals.umask)
+        .run(command, addresses, globals.umask)
         .map_err(|error| system("the command did not start", &error));
     let child = child?;
     match watch.wait(ignored) {

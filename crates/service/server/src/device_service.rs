@@ -48,12 +48,12 @@ pub(super) fn serve(
     let served = (Arc::clone(&disk) as Arc<dyn Disk>, device.logical_block_bytes);
     let doors = Doors::open(places, served, workers.as_ref(), &reporter)?;
     let uris = |name: &str| server.uris(name).map(|uri| uri.to_string()).collect::<Vec<_>>();
-    let reached = doors.reached(uris(&device.name));
-    reporter.serving((disk.size_bytes(), device.read_only), &reached, None);
+    let addresses = doors.addresses(uris(&device.name));
+    reporter.serving((disk.size_bytes(), device.read_only), &addresses, None);
     parts.iter().for_each(|part| reporter.part(&**part, &uris(part.name())));
-    tracing::info!(target: "braid::serve", array = device.name, reached = ?reached, "serving");
-    let watchdog = service::ready(&[], workers.as_ref(), (&reporter, &reached.uris));
-    let outcome = serve_until_end(context, (watch, &reporter), &reached);
+    tracing::info!(target: "braid::serve", array = device.name, reached = ?addresses, "serving");
+    let watchdog = service::ready(&[], workers.as_ref(), (&reporter, &addresses.uris));
+    let outcome = serve_until_end(context, (watch, &reporter), &addresses);
     service::stopping();
     let meter = server.meter();
     doors.close(STOP_DEADLINE, &reporter);

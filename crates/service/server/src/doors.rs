@@ -58,7 +58,7 @@ impl Doors {
     }
 
     /// Addresses of the doors, beside the exports' `uris`.
-    pub(super) fn reached(&self, uris: Vec<String>) -> ClientAddresses {
+    pub(super) fn addresses(&self, uris: Vec<String>) -> ClientAddresses {
         let word = |path: &Path| path.display().to_string();
         ClientAddresses {
             uris,

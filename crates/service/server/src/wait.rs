@@ -104,17 +104,17 @@ impl Watch {
     pub(crate) fn run(
         &self,
         command: &str,
-        reached: &ClientAddresses,
+        addresses: &ClientAddresses,
         umask: Mode,
     ) -> std::io::Result<Running> {
         let word = |place: Option<&String>| place.map_or("", String::as_str).to_owned();
         let script = format!("umask {:04o}; {command}", umask.bits());
         let mut child: Child = Command::new("/bin/sh")
             .args(["-c", &script])
-            .env("uri", word(reached.uris.first()))
-            .env("file", word(reached.file.as_ref()))
-            .env("device", word(reached.device.as_ref()))
-            .env("vhost_user", word(reached.vhost_user.as_ref()))
+            .env("uri", word(addresses.uris.first()))
+            .env("file", word(addresses.file.as_ref()))
+            .env("device", word(addresses.device.as_ref()))
+            .env("vhost_user", word(addresses.vhost_user.as_ref()))
             .spawn()?;
         // Taken before the wait: afterwards the number may belong to another process.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

@@ -36,7 +36,7 @@ pub(crate) struct Facts {
     since: String,
     health: Arc<Health>,
     /// Where the array is served; set once it is.
-    pub(crate) reached: ClientAddresses,
+    pub(crate) addresses: ClientAddresses,
     /// The control socket's path; set once it listens.
     pub(crate) control: String,
     /// The server's output file, if it has one.
@@ -95,7 +95,7 @@ impl Facts {
             chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
             since: rfc3339_utc(now_seconds()),
             health,
-            reached: ClientAddresses::default(),
+            addresses: ClientAddresses::default(),
             control: String::new(),
             log: None,
             confined: Vec::new(),
@@ -155,10 +155,10 @@ impl Facts {
             advice: Vec::new(),
             failure: self.health.failure().filter(|_| has_failed),
             lost: self.health.lost(),
-            uris: self.reached.uris.clone(),
-            file: self.reached.file.clone(),
-            device: self.reached.device.clone(),
-            vhost_user: self.reached.vhost_user.clone(),
+            uris: self.addresses.uris.clone(),
+            file: self.addresses.file.clone(),
+            device: self.addresses.device.clone(),
+            vhost_user: self.addresses.vhost_user.clone(),
             settings: setting::all(running),
             dirty_bytes: volume.dirty_bytes(),
             bitmap: volume.bitmap().map(|look| Bitmap {
