@@ -28,7 +28,7 @@ use braid_ring::{Room, Workers};
 use braid_runtime::{Options, Stopped, Volume};
 
 use super::all_the_same;
-use super::answered::Answered;
+use super::answered_writes::AnsweredWrites;
 use super::other_arrays::OtherArrays;
 use super::config::{ServerConfig, Tuning};
 use super::control::{Answers, Checks, Control, Facts, Place, Running};
@@ -38,7 +38,7 @@ use super::jobs::{Board, Sampler};
 use super::listening::Endpoints;
 use super::metrics::{self, ArrayMetrics};
 use super::parts::{Opened, Part};
-use super::place::{check_export, control_error, own_control};
+use super::address::{check_export, control_error, own_control};
 use super::client_addresses::ClientAddresses;
 use super::report::Reporter;
 use super::several::{Clients, Together};
@@ -319,7 +319,7 @@ pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
 struct Serving {
     volume: Arc<Volume>,
     keeper: Keeper,
-    answered: Option<Answered>,
+    answered: Option<AnsweredWrites>,
     server: Clients,
     doors: Doors,
     sampler: Sampler,

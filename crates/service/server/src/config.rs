@@ -12,7 +12,7 @@ use braid_runtime::{
 };
 
 use super::metrics::MetricsConfig;
-use super::place::Address;
+use super::address::Address;
 use super::setting_words::SettingWords;
 use super::event_delivery::EventConfig;
 use super::tls::TlsConfig;

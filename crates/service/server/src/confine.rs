@@ -27,7 +27,7 @@ use braid_frontend_nbd::Endpoint;
 use braid_member::opened_beside;
 
 use super::config::{Confine, ServerConfig};
-use super::place::{Address, own_folder};
+use super::address::{Address, own_folder};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};

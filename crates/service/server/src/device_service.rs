@@ -12,7 +12,7 @@ use super::device::Device;
 use super::doors::{DoorPlaces, Doors};
 use super::listening::Endpoints;
 use super::parts::Part;
-use super::place::check_export;
+use super::address::check_export;
 use super::report::Reporter;
 use super::wait::Watch;
 use super::{io, service};

@@ -1,13 +1,13 @@
-//! Jobs of a served array: their state for queries ([`board`]) and over restarts ([`kept`]), their
+//! Jobs of a served array: their state for queries ([`board`]) and over restarts ([`saved_jobs`]), their
 //! API words ([`words`]), whether they may run, and the schedule of checks ([`schedule`]).
 
 mod board;
-mod kept;
+mod saved_jobs;
 mod schedule;
 mod words;
 
-pub(super) use board::{Board, Sampler, Told};
-pub(super) use kept::{Kept, path_of};
+pub(super) use board::{Board, Sampler, JobsSnapshot};
+pub(super) use saved_jobs::{SavedJobs, path_of};
 pub(super) use schedule::{Due, Schedule};
 pub(super) use words::pace;
 pub use words::run;

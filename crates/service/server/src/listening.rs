@@ -16,11 +16,11 @@ use tempfile::TempDir;
 
 use super::config::ServerConfig;
 use super::descriptors;
-use super::place::{Address, Listened, bind_error, own_endpoint};
+use super::address::{Address, ListenEndpoint, bind_error, own_endpoint};
 use super::report::Reporter;
 
 pub(super) struct Endpoints {
-    listened: Vec<Listened>,
+    listened: Vec<ListenEndpoint>,
     /// The folder of a socket for one command; removed on drop.
     _folder: Option<TempDir>,
 }
@@ -41,7 +41,7 @@ impl Endpoints {
         }
         let listened = |address: &Address| {
             let tls = tls.filter(|_| address.is_tls).cloned();
-            Listened { endpoint: address.endpoint.clone(), tls, otherwise: None }
+            ListenEndpoint { endpoint: address.endpoint.clone(), tls, otherwise: None }
         };
         let listened = config.nbd.iter().map(listened).collect();
         Ok(Self { listened, _folder: None })
@@ -82,8 +82,8 @@ impl Endpoints {
     }
 }
 
-fn bind(place: &Listened) -> Result<(Listener, Option<Tls>), BindError> {
-    let Listened { endpoint, tls, otherwise } = place;
+fn bind(place: &ListenEndpoint) -> Result<(Listener, Option<Tls>), BindError> {
+    let ListenEndpoint { endpoint, tls, otherwise } = place;
     let listener = match (tls, otherwise) {
         (Some(_), _) => Listener::bind_open(endpoint)?,
         (None, None) => Listener::bind(endpoint)?,

@@ -10,10 +10,10 @@ use braid_discovery::ready::Ready;
 use braid_runtime::{CacheMode, Direct, Notice, Options, Volume};
 use serde_json::json;
 
-use super::answered::Answered;
+use super::answered_writes::AnsweredWrites;
 use super::config::ServerConfig;
 use super::health::Health;
-use super::jobs::{self, Board, Kept};
+use super::jobs::{self, Board, SavedJobs};
 use super::membership::Membership;
 use super::not_opened::not_opened;
 use super::report::Reporter;
@@ -30,9 +30,9 @@ pub(super) struct NoticeListeners {
 impl NoticeListeners {
     pub(super) fn new(reporter: &Arc<Reporter>, config: &ServerConfig, state_dir: &Path) -> Self {
         let file = jobs::path_of(state_dir, reporter.uuid());
-        let kept = Kept::read(&file);
+        let saved = SavedJobs::read(&file);
         let file = (!config.assembly.read_only).then_some(file);
-        let board = Board::new(config.jobs_paused, kept, file);
+        let board = Board::new(config.jobs_paused, saved, file);
         Self {
             reporter: Arc::clone(reporter),
             health: Arc::default(),
@@ -105,7 +105,7 @@ pub(super) fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::E
 pub(super) struct OpenArray {
     pub(super) volume: Arc<Volume>,
     pub(super) keeper: Keeper,
-    pub(super) answered: Option<Answered>,
+    pub(super) answered: Option<AnsweredWrites>,
 }
 
 impl OpenArray {
@@ -120,7 +120,7 @@ impl OpenArray {
         let reporter = &listeners.reporter;
         let started = StartFacts::of(&ready, reporter);
         let answered = match keeps_answered {
-            true => Answered::prepare(&ready, (&mut options, names_mode), reporter)?,
+            true => AnsweredWrites::prepare(&ready, (&mut options, names_mode), reporter)?,
             false => None,
         };
         if answered.is_none() && !names_mode {

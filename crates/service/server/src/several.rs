@@ -33,7 +33,7 @@ use braid_ondisk::format_uuid;
 
 use super::array::{Context, Origin, Shared, one};
 use super::config::{ServerConfig, Tuning};
-use super::place::Address;
+use super::address::Address;
 use super::service;
 use super::wait::Watch;
 use braid_console::Globals;

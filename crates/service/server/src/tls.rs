@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use braid_frontend_nbd::Endpoint;
 use braid_frontend_nbd::tls::{Clients, Tls, TlsError};
 
-use super::place::{Address, bind_error};
+use super::address::{Address, bind_error};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_argument;

@@ -10,7 +10,7 @@ use braid_frontend_vhost_user::{Disk, Door};
 use braid_ring::Workers;
 use serde_json::json;
 
-use super::place::socket_error;
+use super::address::socket_error;
 use super::report::Reporter;
 use braid_console::error::CliError;
 use braid_console::error::system::system;

@@ -17,7 +17,7 @@ use braid_control::model::{JobEffect, JobRequest};
 use super::array::ground;
 use super::jobs::{Not, decide, handed_on};
 use super::setting::Running;
-use crate::jobs::{Board, Due, Told};
+use crate::jobs::{Board, Due, JobsSnapshot};
 use braid_console::output::utc::now_seconds;
 
 /// Interval between looks at the schedule.
@@ -28,9 +28,9 @@ pub(super) fn ask(
     running: &Running,
     request: JobRequest,
     dry_run: bool,
-) -> Result<(JobEffect, Told), Not> {
+) -> Result<(JobEffect, JobsSnapshot), Not> {
     let ground = ground(&running.volume);
-    let may = |told: &Told| {
+    let may = |told: &JobsSnapshot| {
         let effect = decide(ground, told, request)?;
         Ok((!dry_run && effect != JobEffect::Nothing, (effect, told.clone())))
     };

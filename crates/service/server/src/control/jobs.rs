@@ -4,7 +4,7 @@
 use braid_control::model::{Job, JobEffect, JobKind, JobRequest, JobState};
 use braid_runtime as runtime;
 
-use crate::jobs::Told;
+use crate::jobs::JobsSnapshot;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
@@ -52,7 +52,7 @@ pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
 }
 
 /// The effect of a request.
-pub(super) fn decide(ground: Ground, told: &Told, request: JobRequest) -> Result<JobEffect, Not> {
+pub(super) fn decide(ground: Ground, told: &JobsSnapshot, request: JobRequest) -> Result<JobEffect, Not> {
     let check = told.jobs.iter().find(|job| job.kind == JobKind::Check);
     let refused = refused(ground, told);
     if !ground.is_redundant {
@@ -78,7 +78,7 @@ pub(super) fn decide(ground: Ground, told: &Told, request: JobRequest) -> Result
 /// The effect of a check or a repair request.
 fn begun(
     ground: Ground,
-    told: &Told,
+    told: &JobsSnapshot,
     (check, request): (Option<&Job>, JobRequest),
     refused: Option<JobKind>,
 ) -> Result<JobEffect, Not> {
@@ -107,7 +107,7 @@ fn is_busy(jobs: &[Job]) -> bool {
 }
 
 /// A needed job whose last attempt failed.
-fn refused(ground: Ground, told: &Told) -> Option<JobKind> {
+fn refused(ground: Ground, told: &JobsSnapshot) -> Option<JobKind> {
     let is_refused = |kind: JobKind| {
         let last = told.last.iter().find(|last| last.kind == kind);
         last.is_some_and(|last| last.result.is_refused())
@@ -186,7 +186,7 @@ mod tests {
         is_dirty: false,
     };
 
-    fn told(jobs: &[(JobKind, JobState)], refused: Option<JobKind>, is_paused: bool) -> Told {
+    fn told(jobs: &[(JobKind, JobState)], refused: Option<JobKind>, is_paused: bool) -> JobsSnapshot {
         let job = |&(kind, state): &(JobKind, JobState)| Job {
             kind,
             state,
@@ -219,7 +219,7 @@ mod tests {
             found: Found::default(),
         };
         let last = refused.into_iter().map(last).collect();
-        Told { jobs: jobs.iter().map(job).collect(), last, is_paused }
+        JobsSnapshot { jobs: jobs.iter().map(job).collect(), last, is_paused }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The engine has no clock and forgets a finished job. The state folder also keeps the last results
-//! and the time of the next check ([`super::kept`]). The sampler's thread writes it, so no notice
+//! and the time of the next check ([`super::saved_jobs`]). The sampler's thread writes it, so no notice
 //! waits for the disk. A lock covers both noting and passing on an operator's request (a check, a
 //! pause), so that status shows exactly the request.
 //!
@@ -27,7 +27,7 @@ use braid_geometry::SECTOR_BYTES;
 use braid_pace::{Left, Progress};
 use braid_runtime::{JobEnd, JobProgress, JobRequest, Notice, Volume};
 
-use super::kept::Kept;
+use super::saved_jobs::SavedJobs;
 use super::schedule::{Due, Schedule};
 use super::words::{model_kind, result, run};
 use crate::health::absolute;
@@ -78,17 +78,17 @@ struct UnderWay {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct JobsSnapshot {
     pub(crate) jobs: Vec<Job>,
     pub(crate) last: Vec<LastJob>,
     pub(crate) is_paused: bool,
 }
 
 impl Board {
-    /// Board of an array about to be started. `kept` is the saved state; `file` is its path if it
+    /// Board of an array about to be started. `saved` is the saved state; `file` is its path if it
     /// is to be written.
-    pub(crate) fn new(is_paused: bool, kept: Kept, file: Option<PathBuf>) -> Self {
-        let Kept { ended_count, last, schedule } = kept;
+    pub(crate) fn new(is_paused: bool, saved: SavedJobs, file: Option<PathBuf>) -> Self {
+        let SavedJobs { ended_count, last, schedule } = saved;
         let last = last.into_iter().map(|job| (job.kind, job)).collect();
         let noted = Noted { is_paused, last, ended_count, schedule, ..Noted::default() };
         let (noted, file) = (Mutex::new(noted), Mutex::new(file));
@@ -157,13 +157,13 @@ impl Board {
     pub(crate) fn save(&self) -> Result<(), (PathBuf, io::Error)> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(path) = &*file else { return Ok(()) };
-        let kept = {
+        let saved = {
             let mut noted = self.noted();
             noted.is_unsaved = false;
             let last = noted.last.values().cloned().collect();
-            Kept { ended_count: noted.ended_count, last, schedule: noted.schedule }
+            SavedJobs { ended_count: noted.ended_count, last, schedule: noted.schedule }
         };
-        kept.write(path).map_err(|error| (path.clone(), error))
+        saved.write(path).map_err(|error| (path.clone(), error))
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
@@ -199,11 +199,11 @@ impl Board {
     /// Pauses or resumes jobs, if that is a change.
     pub(crate) fn set_paused(&self, volume: &Volume, is_paused: bool) {
         let request = if is_paused { JobRequest::Pause } else { JobRequest::Resume };
-        let differs = |told: &Told| Ok::<_, Infallible>((told.is_paused != is_paused, ()));
+        let differs = |told: &JobsSnapshot| Ok::<_, Infallible>((told.is_paused != is_paused, ()));
         let Ok(()) = self.ask(volume, request, differs);
     }
 
-    pub(crate) fn told(&self, volume: &Volume) -> Told {
+    pub(crate) fn told(&self, volume: &Volume) -> JobsSnapshot {
         let mut noted = self.noted();
         // Under the lock: the end of the current job is not noted yet.
         let job = volume.job();
@@ -218,7 +218,7 @@ impl Board {
         &self,
         volume: &Volume,
         request: JobRequest,
-        may: impl FnOnce(&Told) -> Result<(bool, T), E>,
+        may: impl FnOnce(&JobsSnapshot) -> Result<(bool, T), E>,
     ) -> Result<T, E> {
         let mut noted = self.noted();
         let job = volume.job();
@@ -330,13 +330,13 @@ impl Noted {
         }
     }
 
-    fn told(&mut self, job: Option<&JobProgress>, now_ns: u64) -> Told {
+    fn told(&mut self, job: Option<&JobProgress>, now_ns: u64) -> JobsSnapshot {
         let mut jobs: Vec<Job> = job.map(|job| self.job(job, now_ns)).into_iter().collect();
         let is_there = jobs.iter().any(|job| job.kind == JobKind::Check);
         if let Some(request) = self.wanted.filter(|_| !is_there) {
             jobs.push(waiting_check(request));
         }
-        Told { jobs, last: self.last.values().cloned().collect(), is_paused: self.is_paused }
+        JobsSnapshot { jobs, last: self.last.values().cloned().collect(), is_paused: self.is_paused }
     }
 
     fn job(&mut self, job: &JobProgress, now_ns: u64) -> Job {
@@ -590,21 +590,21 @@ mod tests {
     fn what_cannot_be_kept_is_not_set() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file/a.jobs");
-        let board = Board::new(false, Kept::default(), Some(path.clone()));
+        let board = Board::new(false, SavedJobs::default(), Some(path.clone()));
         std::fs::write(folder.path().join("file"), "").expect("a file");
         let failed = board.set_check_every(Some(86_400), 7).expect_err("a file is no folder");
         assert_eq!((failed.0, board.check_every()), (path.clone(), None));
         std::fs::remove_file(folder.path().join("file")).expect("a file");
         board.set_check_every(Some(86_400), 7).expect("it can be made");
         assert_eq!((board.check_due(7), board.check_every()), (Due::At(86_407), Some(86_400)));
-        let again = Board::new(false, Kept::read(&path), None);
+        let again = Board::new(false, SavedJobs::read(&path), None);
         assert_eq!(again.check_due(7), Due::At(86_407));
     }
 
     #[test]
     fn who_begins_checks_sleeps_until_there_are_any_to_begin() {
         use std::sync::atomic::{AtomicBool, Ordering};
-        let (board, is_over) = (Board::new(false, Kept::default(), None), AtomicBool::new(false));
+        let (board, is_over) = (Board::new(false, SavedJobs::default(), None), AtomicBool::new(false));
         let (looked, looks) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -26,7 +26,7 @@ use braid_runtime::{
     FoundWrites, Options, Volume,
 };
 
-use super::place::own_folder;
+use super::address::own_folder;
 use super::report::Reporter;
 use braid_console::error::code::Code;
 use braid_console::error::system::{is_shortage_of, system};
@@ -42,7 +42,7 @@ const MEMORY_PART: u64 = 8;
 const BYTES_MIN: u64 = 1 << 20;
 
 /// This server's file, and the writes that the last server left.
-pub(super) struct Answered {
+pub(super) struct AnsweredWrites {
     path: PathBuf,
     /// This server's file and its path. The path is that of a new file until the members have the
     /// found writes.
@@ -52,7 +52,7 @@ pub(super) struct Answered {
     cache: Cache,
 }
 
-impl Answered {
+impl AnsweredWrites {
     /// Looks for the last server's writes to an array that is about to be opened, and makes a file
     /// for this server. Sets in `options` how the array begins. The members are locked, so no other
     /// server uses this array's files in the folder.
@@ -87,23 +87,23 @@ impl Answered {
         };
         let newest = &array.newest.state;
         let found = match find(&path, uuid).map_err(|why| unread(&path, &why))? {
-            Found::Busy => {
+            OldFile::Busy => {
                 let why = "a server of another copy of this array has it";
                 go_without((options, names_mode), &path, why, reporter);
                 return Ok(None);
             }
-            Found::Nothing => None,
-            Found::Writes(_, found) if !found.stamp.is_of(newest.events, newest.update_time) => {
+            OldFile::Nothing => None,
+            OldFile::Writes(_, found) if !found.stamp.is_of(newest.events, newest.update_time) => {
                 let kept = path.with_extension("answered.lost");
                 let kept = rename(&path, &kept).map_or(path.clone(), |()| kept);
                 reporter.answered_writes_lost(bytes(&found.writes), &kept);
                 None
             }
-            Found::Writes(_, found) if options.read_only => {
+            OldFile::Writes(_, found) if options.read_only => {
                 reporter.answered_writes_wait(bytes(&found.writes), &path);
                 return Ok(None);
             }
-            Found::Writes(file, found) => Some((file, found)),
+            OldFile::Writes(file, found) => Some((file, found)),
         };
         if options.read_only {
             return Ok(None);
@@ -167,7 +167,7 @@ impl Answered {
     }
 }
 
-impl Drop for Answered {
+impl Drop for AnsweredWrites {
     /// Frees the memory, unless the members lack acknowledged writes: then the next server needs
     /// it.
     fn drop(&mut self) {
@@ -195,7 +195,7 @@ fn go_without(
     }
 }
 
-enum Found {
+enum OldFile {
     /// The file does not exist or is empty.
     Nothing,
     /// That server still runs, over other members that claim the same array.
@@ -203,16 +203,16 @@ enum Found {
     Writes(File, FoundWrites),
 }
 
-fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, CacheFileError> {
+fn find(path: &Path, uuid: [u8; 16]) -> Result<OldFile, CacheFileError> {
     let file = match no_link().open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(OldFile::Nothing),
         file => file?,
     };
     if !is_ours(&file) {
-        return Ok(Found::Busy);
+        return Ok(OldFile::Busy);
     }
     let found = FoundWrites::read(&file, uuid)?;
-    Ok(if found.writes.is_empty() { Found::Nothing } else { Found::Writes(file, found) })
+    Ok(if found.writes.is_empty() { OldFile::Nothing } else { OldFile::Writes(file, found) })
 }
 
 fn no_link() -> OpenOptions {

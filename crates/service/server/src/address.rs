@@ -63,7 +63,7 @@ pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
     ))
 }
 
-pub(super) struct Listened {
+pub(super) struct ListenEndpoint {
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Tls>,
     /// For a default endpoint: the alternative if another server has the place.
@@ -75,8 +75,8 @@ pub(super) struct Listened {
 pub(super) fn own_endpoint(
     (name, uuid): (&str, &str),
     captive: bool,
-) -> Result<(Listened, Option<tempfile::TempDir>), CliError> {
-    let listened = |endpoint, otherwise| Listened { endpoint, tls: None, otherwise };
+) -> Result<(ListenEndpoint, Option<tempfile::TempDir>), CliError> {
+    let listened = |endpoint, otherwise| ListenEndpoint { endpoint, tls: None, otherwise };
     if captive {
         let folder = tempfile::tempdir();
         let folder = folder.map_err(|error| system("no temporary folder can be made", &error))?;

@@ -23,7 +23,7 @@ const FORMAT: u64 = 1;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct SavedJobs {
     pub(crate) ended_count: u64,
     pub(crate) last: Vec<LastJob>,
     pub(crate) schedule: Schedule,
@@ -34,7 +34,7 @@ pub(crate) fn path_of(state_dir: &Path, uuid: &str) -> PathBuf {
     state_dir.join("arrays").join(format!("{}.jobs", uuid.replace(':', "")))
 }
 
-impl Kept {
+impl SavedJobs {
     /// Reads the file; a missing or unreadable file gives the default.
     pub(crate) fn read(path: &Path) -> Self {
         let text = read_text(path, FILE_BYTES_MAX).ok();
@@ -89,7 +89,7 @@ mod tests {
     fn what_is_kept_is_read_again_and_nonsense_says_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = path_of(folder.path(), "a1b2c3d4:0:0:1");
-        assert_eq!(Kept::read(&path), Kept::default());
+        assert_eq!(SavedJobs::read(&path), SavedJobs::default());
         let check = LastJob {
             number: 7,
             kind: JobKind::Check,
@@ -107,17 +107,17 @@ mod tests {
             found: Found::default(),
         };
         let schedule = Schedule { every_seconds: Some(86_400), counted_from: 5 };
-        let kept = Kept { ended_count: 9, last: vec![check.clone()], schedule };
-        kept.write(&path).expect("it can be written");
-        kept.write(&path).expect("and again");
-        assert_eq!(Kept::read(&path), kept);
+        let saved = SavedJobs { ended_count: 9, last: vec![check.clone()], schedule };
+        saved.write(&path).expect("it can be written");
+        saved.write(&path).expect("and again");
+        assert_eq!(SavedJobs::read(&path), saved);
         // The next start tries it again.
         let result = JobResult::Unreadable;
         let refused = LastJob { kind: JobKind::Resync, result, number: 8, ..check.clone() };
-        let with_refused = Kept { last: vec![check, refused], ..kept.clone() };
+        let with_refused = SavedJobs { last: vec![check, refused], ..saved.clone() };
         with_refused.write(&path).expect("it can be written");
-        assert_eq!(Kept::read(&path), kept);
-        kept.write(&path).expect("it can be written");
+        assert_eq!(SavedJobs::read(&path), saved);
+        saved.write(&path).expect("it can be written");
         let text = fs::read_to_string(&path).expect("a file");
         for (from, to) in [
             ("\"format\": 1", "\"format\": 2"),
@@ -128,10 +128,10 @@ mod tests {
         ] {
             assert!(text.contains(from), "{from}");
             fs::write(&path, text.replace(from, to)).expect("a file");
-            assert_eq!(Kept::read(&path), Kept::default(), "{from} {to}");
+            assert_eq!(SavedJobs::read(&path), SavedJobs::default(), "{from} {to}");
         }
         // A later job has a larger number, whatever the file says.
         fs::write(&path, text.replace("\"ended\": 9", "\"ended\": 2")).expect("a file");
-        assert_eq!(Kept::read(&path).ended_count, 7);
+        assert_eq!(SavedJobs::read(&path).ended_count, 7);
     }
 }
