@@ -8,7 +8,7 @@ use braid_frontend_nbd::{BindError, Endpoint};
 use braid_nbd_proto::NbdUri;
 
 use super::again::{command_again, with_option};
-use super::control::{ControlError, Place};
+use super::control::{ControlError, ControlSocket};
 use braid_console::error::code::Code;
 use braid_console::error::system::{is_shortage_of, system};
 use braid_console::error::{CliError, Risk};
@@ -109,19 +109,19 @@ pub fn own_folder() -> Result<PathBuf, CliError> {
 pub(super) fn own_control(
     (name, uuid): (&str, &str),
     members: &[PathBuf],
-) -> Result<Place, CliError> {
+) -> Result<ControlSocket, CliError> {
     own_folder()?;
     let path = running::control_path(name);
-    let (path, taken) = match Place::take(&path) {
+    let (path, taken) = match ControlSocket::take(&path) {
         Err(BindError::InUse(_)) => {
             let path = running::control_path(&uuid.replace(':', ""));
-            let taken = Place::take(&path);
+            let taken = ControlSocket::take(&path);
             (path, taken)
         }
         taken => (path, taken),
     };
-    let place = taken.map_err(|error| control_error(&path, &error.into()))?;
-    Ok(place.with_note(&running::note_path(&path), &command_again(members)))
+    let socket = taken.map_err(|error| control_error(&path, &error.into()))?;
+    Ok(socket.with_note(&running::note_path(&path), &command_again(members)))
 }
 
 pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {

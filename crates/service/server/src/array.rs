@@ -31,7 +31,7 @@ use super::all_the_same;
 use super::answered_writes::AnsweredWrites;
 use super::other_arrays::OtherArrays;
 use super::config::{ServerConfig, Tuning};
-use super::control::{Answers, Checks, Control, Facts, Place, Running};
+use super::control::{Answers, Checks, Control, Facts, ControlSocket, Running};
 use super::doors::{DoorPlaces, Doors};
 use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
 use super::jobs::{Board, Sampler};
@@ -162,9 +162,9 @@ pub(super) fn one(
     let Inherited { nbd: inherited, control: passed_on } = inherited;
     let is_captive = config.nbd.is_empty() && inherited.is_empty() && config.run.is_some();
     // A rescued array accepts no devices: a client that could add one could have a member written.
-    let place = match is_rescued {
+    let socket = match is_rescued {
         true => None,
-        false => control_place(config, (passed_on, is_captive), &reporter)?,
+        false => control_socket(config, (passed_on, is_captive), &reporter)?,
     };
     let places = DoorPlaces::take(config, ready.array.newest.array.uuid, &reporter)?;
     let socket_name = match shared {
@@ -222,7 +222,7 @@ pub(super) fn one(
 
     let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
     let membership = listeners.membership(&delivery, kept)?;
-    let control_path = place.as_ref().map(|place| place.path().to_path_buf());
+    let control_path = socket.as_ref().map(|socket| socket.path().to_path_buf());
     if let Some(path) = &control_path {
         membership.set_control(path.clone());
     }
@@ -243,10 +243,10 @@ pub(super) fn one(
     let answers = Answers::new(facts, running, watch.stopper());
     let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
     let port = config.metrics.as_ref().map(|one| one.start(&metrics, &served)).transpose()?;
-    let control = place.map(|place| {
-        let path = place.path().to_path_buf();
+    let control = socket.map(|socket| {
+        let path = socket.path().to_path_buf();
         let told = (&delivery.voice(), metrics as Arc<dyn Source>);
-        Control::start(place, &answers, told).map_err(|error| control_error(&path, &error))
+        Control::start(socket, &answers, told).map_err(|error| control_error(&path, &error))
     });
     let control = control.transpose()?;
     let taker = Arc::clone(&answers);
@@ -396,23 +396,23 @@ pub(super) fn serve_until_end(
 
 /// Listens on the control socket, if one was requested or the array's name gives one. If none was
 /// requested, the server goes on without it on failure.
-fn control_place(
+fn control_socket(
     config: &ServerConfig,
     (passed_on, is_captive): (Vec<OwnedFd>, bool),
     reporter: &Reporter,
-) -> Result<Option<Place>, CliError> {
-    if let Some(place) = service::control_place(passed_on, config.control.is_some())? {
-        return Ok(Some(place));
+) -> Result<Option<ControlSocket>, CliError> {
+    if let Some(socket) = service::control_socket(passed_on, config.control.is_some())? {
+        return Ok(Some(socket));
     }
     if let Some(path) = &config.control {
-        let place = Place::take(path).map_err(|error| control_error(path, &error.into()))?;
-        return Ok(Some(place));
+        let socket = ControlSocket::take(path).map_err(|error| control_error(path, &error.into()))?;
+        return Ok(Some(socket));
     }
     if is_captive {
         return Ok(None);
     }
     match own_control((reporter.name(), reporter.uuid()), &config.files()) {
-        Ok(place) => Ok(Some(place)),
+        Ok(socket) => Ok(Some(socket)),
         // The array's own NBD socket lies in the same folder.
         Err(error) if config.nbd.is_empty() => Err(error),
         Err(error) => {

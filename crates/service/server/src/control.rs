@@ -47,7 +47,7 @@ pub(super) enum ControlError {
 }
 
 /// A listening socket whose requests are not answered yet.
-pub(super) struct Place {
+pub(super) struct ControlSocket {
     listener: Listener,
     path: PathBuf,
     note: Option<Note>,
@@ -63,7 +63,7 @@ impl Drop for Note {
     }
 }
 
-impl Place {
+impl ControlSocket {
     /// Listens at `path`. Replaces a socket that no process answers at.
     pub(super) fn take(path: &Path) -> Result<Self, BindError> {
         let listener = Listener::bind_unix(path)?;
@@ -105,7 +105,7 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn start(
-        place: Place,
+        control_socket: ControlSocket,
         answers: &Arc<Answers>,
         (voice, source): (&Voice, Arc<dyn Source>),
     ) -> Result<Self, ControlError> {
@@ -115,9 +115,9 @@ impl Control {
         let api = api.describe::<Checked>().describe::<Top>();
         let api = with_telling(api, voice, source);
         let router = routes::router(api, &served);
-        let socket = place.listener.as_fd().try_clone_to_owned()?;
+        let socket = control_socket.listener.as_fd().try_clone_to_owned()?;
         let server = Server::start(socket, router, served, Limits::default())?;
-        let Place { listener, note, .. } = place;
+        let ControlSocket { listener, note, .. } = control_socket;
         let path = answers.facts.control.clone();
         Ok(Self { _server: server, _listener: listener, _note: note, path, teller })
     }

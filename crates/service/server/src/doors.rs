@@ -17,7 +17,7 @@ use super::{fuse, ublk, vhost_user};
 pub(super) struct DoorPlaces {
     file: Option<braid_frontend_fuse::Place>,
     device: Option<braid_frontend_ublk::Place>,
-    machines: Option<vhost_user::Place>,
+    machines: Option<vhost_user::VhostSocket>,
 }
 
 impl DoorPlaces {
@@ -37,7 +37,7 @@ impl DoorPlaces {
 pub(super) struct Doors {
     file: Option<braid_frontend_fuse::Door>,
     device: Option<braid_frontend_ublk::Door>,
-    machines: Option<vhost_user::Served>,
+    machines: Option<vhost_user::VhostDoor>,
 }
 
 impl Doors {

@@ -11,7 +11,7 @@ use braid_ring::Workers;
 use braid_runtime::Volume;
 use serde_json::json;
 
-use super::control::Place;
+use super::control::ControlSocket;
 use super::report::Reporter;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -29,10 +29,10 @@ pub(super) fn inherited() -> Result<Inherited, CliError> {
 }
 
 /// The control socket, if the service manager passed one on.
-pub(super) fn control_place(
+pub(super) fn control_socket(
     mut passed_on: Vec<OwnedFd>,
     is_named: bool,
-) -> Result<Option<Place>, CliError> {
+) -> Result<Option<ControlSocket>, CliError> {
     let Some(socket) = passed_on.pop() else { return Ok(None) };
     let because = |why: &str| Err(refused(CliError::new(Code::UriInvalid, UNUSABLE).because(why)));
     if is_named {
@@ -41,8 +41,8 @@ pub(super) fn control_place(
     if !passed_on.is_empty() {
         return because("several control sockets were passed on, and there is one");
     }
-    match Place::adopt(socket) {
-        Ok(Some(place)) => Ok(Some(place)),
+    match ControlSocket::adopt(socket) {
+        Ok(Some(socket)) => Ok(Some(socket)),
         Ok(None) => because("the control socket is to be a Unix socket"),
         Err(error) => Err(refused(CliError::new(Code::UriInvalid, UNUSABLE).caused_by(&error))),
     }

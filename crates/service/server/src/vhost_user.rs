@@ -17,53 +17,53 @@ use braid_console::error::system::system;
 use braid_console::output::printable::printable;
 
 /// Reserves the socket's place before the array is touched.
-pub(super) fn place(path: &Path) -> Result<Place, CliError> {
+pub(super) fn place(path: &Path) -> Result<VhostSocket, CliError> {
     let listener = Listener::bind_unix(path).map_err(|error| {
         let what = format!("the socket {} cannot be used for vhost-user", path.display());
         socket_error(what, &error, "braid serve --vhost-user /tmp/other.sock MEMBER...")
     })?;
     // Clients in another folder read this path.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    Ok(Place { listener, path })
+    Ok(VhostSocket { listener, path })
 }
 
 /// A listening socket that accepts no client yet.
-pub(super) struct Place {
+pub(super) struct VhostSocket {
     listener: Listener,
     path: PathBuf,
 }
 
-pub(super) struct Served {
+pub(super) struct VhostDoor {
     // In this order: the acceptor ends before its socket goes.
     door: Door,
     _listener: Listener,
     path: PathBuf,
 }
 
-impl Served {
+impl VhostDoor {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
 pub(super) fn open(
-    place: Place,
+    socket: VhostSocket,
     (disk, logical_block_bytes): (Arc<dyn Disk>, Option<u32>),
     (workers, uuid): (Option<&Arc<Workers>>, &str),
-) -> Result<Served, CliError> {
+) -> Result<VhostDoor, CliError> {
     let what = "the array cannot be served by vhost-user";
-    let Place { listener, path } = place;
+    let VhostSocket { listener, path } = socket;
     let socket = listener.as_fd().try_clone_to_owned().map_err(|error| system(what, &error))?;
     let told = (disk, logical_block_bytes.unwrap_or(512), name_of(uuid));
     let door = Door::open(socket, told, workers.map(Arc::clone));
     let door = door.map_err(|error| system(what, &error.source).because(error.to_string()))?;
-    Ok(Served { door, _listener: listener, path })
+    Ok(VhostDoor { door, _listener: listener, path })
 }
 
 /// Disconnects the client and accepts no other.
-pub(super) fn close(served: Served, deadline: Duration, reporter: &Reporter) {
-    let path = served.path.display().to_string();
-    let closed = served.door.close(deadline);
+pub(super) fn close(open: VhostDoor, deadline: Duration, reporter: &Reporter) {
+    let path = open.path.display().to_string();
+    let closed = open.door.close(deadline);
     if closed.was_in_use {
         let text = format!(
             "a virtual machine was using {} when the array was stopped: its requests wait, or fail if it does not connect again \

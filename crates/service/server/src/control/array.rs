@@ -124,7 +124,7 @@ impl Facts {
         let tolerance = Tolerance::of(geometry, view.resync_offset, &is_in_sync);
         let state = state_of(volume, &view);
         let has_failed = state == State::Failed;
-        let told = board.told(volume);
+        let told = board.snapshot(volume);
         let counters = volume.counters().named();
         let counters = counters.into_iter().map(|(name, count)| (name.to_owned(), count));
         let mut array = Array {

@@ -30,9 +30,9 @@ pub(super) fn ask(
     dry_run: bool,
 ) -> Result<(JobEffect, JobsSnapshot), Not> {
     let ground = ground(&running.volume);
-    let may = |told: &JobsSnapshot| {
-        let effect = decide(ground, told, request)?;
-        Ok((!dry_run && effect != JobEffect::Nothing, (effect, told.clone())))
+    let may = |snapshot: &JobsSnapshot| {
+        let effect = decide(ground, snapshot, request)?;
+        Ok((!dry_run && effect != JobEffect::Nothing, (effect, snapshot.clone())))
     };
     running.board.ask(&running.volume, handed_on(request), may)
 }

@@ -52,9 +52,9 @@ pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
 }
 
 /// The effect of a request.
-pub(super) fn decide(ground: Ground, told: &JobsSnapshot, request: JobRequest) -> Result<JobEffect, Not> {
-    let check = told.jobs.iter().find(|job| job.kind == JobKind::Check);
-    let refused = refused(ground, told);
+pub(super) fn decide(ground: Ground, snapshot: &JobsSnapshot, request: JobRequest) -> Result<JobEffect, Not> {
+    let check = snapshot.jobs.iter().find(|job| job.kind == JobKind::Check);
+    let refused = refused(ground, snapshot);
     if !ground.is_redundant {
         return Err(Not::Redundant);
     }
@@ -62,15 +62,15 @@ pub(super) fn decide(ground: Ground, told: &JobsSnapshot, request: JobRequest) -
         return Err(Not::Writable);
     }
     match request {
-        JobRequest::Pause if told.is_paused => Ok(JobEffect::Nothing),
+        JobRequest::Pause if snapshot.is_paused => Ok(JobEffect::Nothing),
         JobRequest::Pause => Ok(JobEffect::Pauses),
         JobRequest::Resume if refused.is_some() => Ok(JobEffect::TriesAgain),
-        JobRequest::Resume if told.is_paused => Ok(JobEffect::Resumes),
+        JobRequest::Resume if snapshot.is_paused => Ok(JobEffect::Resumes),
         JobRequest::Resume => Ok(JobEffect::Nothing),
         JobRequest::EndCheck if check.is_some() => Ok(JobEffect::Ends),
         JobRequest::EndCheck => Ok(JobEffect::Nothing),
         JobRequest::Check | JobRequest::Repair | JobRequest::RetryBad => {
-            begun(ground, told, (check, request), refused)
+            begun(ground, snapshot, (check, request), refused)
         }
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn decide(ground: Ground, told: &JobsSnapshot, request: JobRequest) -
 /// The effect of a check or a repair request.
 fn begun(
     ground: Ground,
-    told: &JobsSnapshot,
+    snapshot: &JobsSnapshot,
     (check, request): (Option<&Job>, JobRequest),
     refused: Option<JobKind>,
 ) -> Result<JobEffect, Not> {
@@ -88,12 +88,12 @@ fn begun(
         _ => false,
     };
     let fills = ground.is_recovering || ground.is_replacing;
-    let will_wait = ground.is_dirty || fills || is_busy(&told.jobs);
+    let will_wait = ground.is_dirty || fills || is_busy(&snapshot.jobs);
     match (refused, check) {
         _ if ground.has_failed => Err(Not::Alive),
         _ if ground.missing_count > 0 => Err(Not::Whole),
         (Some(kind), _) => Err(Not::Finished(kind)),
-        _ if told.is_paused => Err(Not::GoingOn),
+        _ if snapshot.is_paused => Err(Not::GoingOn),
         // Replacing the check would report it as interrupted to the client that waits for it.
         (None, Some(check)) if is_less(check) => Err(Not::Unchecked),
         (None, Some(_)) => Ok(JobEffect::Nothing),
@@ -107,11 +107,11 @@ fn is_busy(jobs: &[Job]) -> bool {
 }
 
 /// A needed job whose last attempt failed.
-fn refused(ground: Ground, told: &JobsSnapshot) -> Option<JobKind> {
+fn refused(ground: Ground, snapshot: &JobsSnapshot) -> Option<JobKind> {
     let is_refused = |kind: JobKind| {
-        let last = told.last.iter().find(|last| last.kind == kind);
+        let last = snapshot.last.iter().find(|last| last.kind == kind);
         last.is_some_and(|last| last.result.is_refused())
-            && !told.jobs.iter().any(|job| job.kind == kind)
+            && !snapshot.jobs.iter().any(|job| job.kind == kind)
     };
     let wanted = [
         (ground.is_dirty, JobKind::Resync),
@@ -186,7 +186,7 @@ mod tests {
         is_dirty: false,
     };
 
-    fn told(jobs: &[(JobKind, JobState)], refused: Option<JobKind>, is_paused: bool) -> JobsSnapshot {
+    fn snapshot(jobs: &[(JobKind, JobState)], refused: Option<JobKind>, is_paused: bool) -> JobsSnapshot {
         let job = |&(kind, state): &(JobKind, JobState)| Job {
             kind,
             state,
@@ -227,20 +227,20 @@ mod tests {
         use JobKind::{Check, Recovery, Resync};
         use JobRequest as Ask;
         use JobState::{Running, Waiting};
-        let idle = told(&[], None, false);
-        let paused = told(&[], None, true);
-        let checking = told(&[(Check, Running)], None, false);
+        let idle = snapshot(&[], None, false);
+        let paused = snapshot(&[], None, true);
+        let checking = snapshot(&[(Check, Running)], None, false);
         let mut repairing = checking.clone();
         repairing.jobs[0].found.repairs = true;
         let mut retrying = checking.clone();
         retrying.jobs[0].found.retries_bad = true;
-        let busy = told(&[(Recovery, Running)], None, false);
-        let behind = told(&[(Recovery, Running), (Check, Waiting)], None, false);
-        let refused = told(&[], Some(Resync), false);
+        let busy = snapshot(&[(Recovery, Running)], None, false);
+        let behind = snapshot(&[(Recovery, Running), (Check, Waiting)], None, false);
+        let refused = snapshot(&[], Some(Resync), false);
         let dirty = Ground { is_dirty: true, ..WHOLE };
         let degraded = Ground { missing_count: 1, ..WHOLE };
         let recovering = Ground { is_recovering: true, ..WHOLE };
-        for (ground, told, request, expected) in [
+        for (ground, snapshot, request, expected) in [
             (WHOLE, &idle, Ask::Check, Ok(JobEffect::Begins)),
             (WHOLE, &checking, Ask::Check, Ok(JobEffect::Nothing)),
             (WHOLE, &idle, Ask::Repair, Ok(JobEffect::Begins)),
@@ -272,7 +272,7 @@ mod tests {
             (WHOLE, &idle, Ask::Resume, Ok(JobEffect::Nothing)),
             (dirty, &refused, Ask::Resume, Ok(JobEffect::TriesAgain)),
         ] {
-            assert_eq!(decide(ground, told, request), expected, "{ground:?} {told:?} {request:?}");
+            assert_eq!(decide(ground, snapshot, request), expected, "{ground:?} {snapshot:?} {request:?}");
         }
     }
 }

@@ -230,7 +230,7 @@ pub(super) fn change(
         can_lose: now.can_lose(outcome.lost),
         free_slots: u16::try_from(missing.saturating_sub(spares)).unwrap_or(u16::MAX),
         spares: u16::try_from(spares).unwrap_or(u16::MAX),
-        jobs_paused: running.board.told(&running.volume).is_paused,
+        jobs_paused: running.board.snapshot(&running.volume).is_paused,
         dry_run,
     })
 }

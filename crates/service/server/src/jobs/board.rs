@@ -203,11 +203,11 @@ impl Board {
         let Ok(()) = self.ask(volume, request, differs);
     }
 
-    pub(crate) fn told(&self, volume: &Volume) -> JobsSnapshot {
+    pub(crate) fn snapshot(&self, volume: &Volume) -> JobsSnapshot {
         let mut noted = self.noted();
         // Under the lock: the end of the current job is not noted yet.
         let job = volume.job();
-        noted.told(job.as_ref(), self.now_ns())
+        noted.snapshot(job.as_ref(), self.now_ns())
     }
 
     /// Passes a request on if `may` allows it in the current state, and returns `may`'s answer.
@@ -222,7 +222,7 @@ impl Board {
     ) -> Result<T, E> {
         let mut noted = self.noted();
         let job = volume.job();
-        let (is_done, answer) = may(&noted.told(job.as_ref(), self.now_ns()))?;
+        let (is_done, answer) = may(&noted.snapshot(job.as_ref(), self.now_ns()))?;
         if is_done {
             if std::mem::take(&mut noted.is_check_cut) {
                 volume.request_job(JobRequest::EndCheck);
@@ -330,7 +330,7 @@ impl Noted {
         }
     }
 
-    fn told(&mut self, job: Option<&JobProgress>, now_ns: u64) -> JobsSnapshot {
+    fn snapshot(&mut self, job: Option<&JobProgress>, now_ns: u64) -> JobsSnapshot {
         let mut jobs: Vec<Job> = job.map(|job| self.job(job, now_ns)).into_iter().collect();
         let is_there = jobs.iter().any(|job| job.kind == JobKind::Check);
         if let Some(request) = self.wanted.filter(|_| !is_there) {
@@ -512,13 +512,13 @@ mod tests {
         for second in 0..=4 {
             noted.see(&at(second), second * SECOND);
         }
-        let told = noted.told(Some(&at(5)), 5 * SECOND);
+        let told = noted.snapshot(Some(&at(5)), 5 * SECOND);
         let one = &told.jobs[0];
         assert_eq!((one.kind, one.state), (JobKind::Recovery, JobState::Running));
         assert_eq!((one.done_bytes, one.total_bytes, one.percent), (256_000, 512_000, 50.0));
         assert_eq!((one.bytes_per_second, one.seconds_left), (Some(51_200), Some(5)));
         // Another job has another pace.
-        let told = noted.told(Some(&job(braid_runtime::JobKind::Check, 10)), 6 * SECOND);
+        let told = noted.snapshot(Some(&job(braid_runtime::JobKind::Check, 10)), 6 * SECOND);
         assert_eq!((told.jobs[0].bytes_per_second, told.jobs[0].percent), (None, 1.0));
     }
 
@@ -530,7 +530,7 @@ mod tests {
         }
         noted.wish(JobRequest::Pause);
         let paused = job(braid_runtime::JobKind::Resync, 400);
-        let one = noted.told(Some(&paused), 5 * SECOND).jobs.remove(0);
+        let one = noted.snapshot(Some(&paused), 5 * SECOND).jobs.remove(0);
         assert_eq!((one.state, one.seconds_left), (JobState::Paused, None));
     }
 
@@ -539,7 +539,7 @@ mod tests {
         let mut noted = Noted::default();
         let check = job(braid_runtime::JobKind::Check, 1000);
         let states = |noted: &mut Noted, there: Option<&JobProgress>| -> Vec<JobState> {
-            noted.told(there, SECOND).jobs.iter().map(|job| job.state).collect()
+            noted.snapshot(there, SECOND).jobs.iter().map(|job| job.state).collect()
         };
         for (end, is_cut) in [(JobEnd::Completed, false), (JobEnd::Interrupted, true)] {
             noted.wish(JobRequest::Check);
@@ -550,7 +550,7 @@ mod tests {
             assert_eq!(states(&mut noted, None), []);
             assert_eq!(noted.is_check_cut, is_cut, "the engine is told");
         }
-        let last = noted.told(None, SECOND).last;
+        let last = noted.snapshot(None, SECOND).last;
         assert_eq!((last[0].number, last[0].result), (2, JobResult::Interrupted));
         assert_eq!((last[0].differing_sectors, last[0].written_sectors), (2, 3));
         // The client that ended it needs no report.
@@ -651,18 +651,18 @@ mod tests {
         };
         let one = run(1, 100);
         [next(&one), one, run(2, 102)].into_iter().for_each(|run| noted.found(run));
-        let told = noted.told(Some(&repair), SECOND).jobs.remove(0).found;
+        let told = noted.snapshot(Some(&repair), SECOND).jobs.remove(0).found;
         assert!(told.repairs && told.is_repaired());
         assert_eq!((told.runs.len(), told.runs[0].length_bytes), (2, 1024));
         assert_eq!(told.runs[0].member_offset_bytes, 51_200);
         (0..200).for_each(|at| noted.found(run(3, 10_000 + 2 * at)));
-        let told = noted.told(Some(&repair), SECOND).jobs.remove(0).found;
+        let told = noted.snapshot(Some(&repair), SECOND).jobs.remove(0).found;
         assert_eq!((told.runs.len(), told.more_runs), (RUNS_MAX, 102));
         // The next job has no findings.
         noted.end(&repair, JobEnd::Completed, SECOND);
-        assert_eq!(noted.told(None, SECOND).last[0].found.runs.len(), RUNS_MAX);
+        assert_eq!(noted.snapshot(None, SECOND).last[0].found.runs.len(), RUNS_MAX);
         let check = job(braid_runtime::JobKind::Check, 10);
-        assert!(noted.told(Some(&check), SECOND).jobs[0].found.runs.is_empty());
+        assert!(noted.snapshot(Some(&check), SECOND).jobs[0].found.runs.is_empty());
     }
 
     #[test]
