@@ -12,10 +12,10 @@
 //!   `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
 
 mod joining;
-mod opened;
+mod request_devices;
 mod refusals;
 
-use opened::Opened;
+use request_devices::RequestDevices;
 pub(super) use refusals::status;
 
 use std::path::Path;
@@ -62,7 +62,7 @@ enum Standing {
 }
 
 /// A member whose device is open.
-struct Seated {
+struct CurrentMember {
     look: MemberLook,
     label: String,
     standing: Standing,
@@ -71,21 +71,21 @@ struct Seated {
 }
 
 /// The array, its members, and this request's context.
-struct Asked<'a> {
+struct RequestContext<'a> {
     volume: &'a Volume,
     membership: &'a Membership,
     facts: &'a Facts,
     /// The array's name in commands.
     word: String,
     ground: Ground,
-    members: Vec<Seated>,
+    members: Vec<CurrentMember>,
     /// The array that the device was a spare of.
     moved_from: Option<&'a str>,
     /// Devices that the client passed open.
-    opened: Opened,
+    devices: RequestDevices,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestContext<'a> {
     fn new(running: &'a Running, facts: &'a Facts) -> Self {
         let (volume, membership) = (&*running.volume, &*running.membership);
         let looks = volume.look_at_members();
@@ -108,7 +108,7 @@ impl<'a> Asked<'a> {
                 _ => None,
             };
             let slot = slot.or(had);
-            Seated { look, label, standing, slot }
+            CurrentMember { look, label, standing, slot }
         };
         Self {
             volume,
@@ -118,16 +118,16 @@ impl<'a> Asked<'a> {
             ground: array::ground(volume),
             members: looks.into_iter().map(seated).collect(),
             moved_from: None,
-            opened: Opened::default(),
+            devices: RequestDevices::default(),
         }
     }
 
     /// The member with this slot number or path. If several share a path, the first standing in
     /// `order` wins.
-    fn find(&self, word: &str, order: [Standing; 5]) -> Result<&Seated, CliError> {
+    fn find(&self, word: &str, order: [Standing; 5]) -> Result<&CurrentMember, CliError> {
         let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
         let key = if number.is_none() { braid_member::key_at(Path::new(word)) } else { None };
-        let is_meant = |one: &Seated| match number {
+        let is_meant = |one: &CurrentMember| match number {
             Some(number) => one.slot == Some(number),
             None => one.label == word || is_key(one, key),
         };
@@ -175,7 +175,7 @@ fn replaced_by(view: &ArrayView, id: MemberId) -> Option<u16> {
     view.slots_with_replacement().find(is_it).map(|slot| slot.0)
 }
 
-fn is_key(one: &Seated, key: Option<IdentityKey>) -> bool {
+fn is_key(one: &CurrentMember, key: Option<IdentityKey>) -> bool {
     key == Some(one.look.key)
 }
 
@@ -196,22 +196,22 @@ pub(super) fn change(
     dry_run: bool,
 ) -> Result<MembersAnswer, (u16, CliError)> {
     let _one = running.membership.alone();
-    let opened = Opened::of(wanted, passed, running.membership.opens_nothing);
-    let opened = opened.map_err(|error| (refusals::status(&error), error))?;
-    let asked = Asked { opened, ..Asked::new(running, facts) };
-    let outcome = asked.may_be_changed().and_then(|()| match wanted.request {
-        MemberRequest::Add | MemberRequest::Spare => joining::add(&asked, wanted, dry_run),
-        MemberRequest::Journal => joining::add_journal(&asked, wanted, dry_run),
-        MemberRequest::Fail => asked.one(wanted).and_then(|word| fail(&asked, word, dry_run)),
-        MemberRequest::Remove => asked.one(wanted).and_then(|word| remove(&asked, word, dry_run)),
+    let devices = RequestDevices::of(wanted, passed, running.membership.opens_nothing);
+    let devices = devices.map_err(|error| (refusals::status(&error), error))?;
+    let context = RequestContext { devices, ..RequestContext::new(running, facts) };
+    let outcome = context.may_be_changed().and_then(|()| match wanted.request {
+        MemberRequest::Add | MemberRequest::Spare => joining::add(&context, wanted, dry_run),
+        MemberRequest::Journal => joining::add_journal(&context, wanted, dry_run),
+        MemberRequest::Fail => context.one(wanted).and_then(|word| fail(&context, word, dry_run)),
+        MemberRequest::Remove => context.one(wanted).and_then(|word| remove(&context, word, dry_run)),
         MemberRequest::Replace => {
-            asked.only(wanted).and_then(|word| replace(&asked, (wanted, word), dry_run))
+            context.only(wanted).and_then(|word| replace(&context, (wanted, word), dry_run))
         }
-        MemberRequest::WriteMostly => write_mostly(&asked, wanted, dry_run),
+        MemberRequest::WriteMostly => write_mostly(&context, wanted, dry_run),
     });
     let outcome = outcome.map_err(|error| (refusals::status(&error), error))?;
     // The array's state after the change, or now on a dry run.
-    let now = Asked::new(running, facts);
+    let now = RequestContext::new(running, facts);
     let would_wait = outcome.members.iter().filter(|one| {
         let joins = [MemberEffect::Rebuilds, MemberEffect::CatchesUp, MemberEffect::Waits];
         dry_run && joins.contains(&one.effect)
@@ -235,7 +235,7 @@ pub(super) fn change(
     })
 }
 
-impl Asked<'_> {
+impl RequestContext<'_> {
     /// Whether the array accepts member requests at all.
     fn may_be_changed(&self) -> Result<(), CliError> {
         match self.ground {
@@ -274,13 +274,13 @@ pub(super) fn take_over(
     moved_from: &str,
 ) -> Result<(), CliError> {
     let _one = running.membership.alone();
-    let asked = Asked { moved_from: Some(moved_from), ..Asked::new(running, facts) };
-    asked.may_be_changed().and_then(|()| joining::add(&asked, wanted, false)).map(|_| ())
+    let context = RequestContext { moved_from: Some(moved_from), ..RequestContext::new(running, facts) };
+    context.may_be_changed().and_then(|()| joining::add(&context, wanted, false)).map(|_| ())
 }
 
-fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
+fn fail(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
     use Standing::{Active, Journal, Out, Replacing, Waiting};
-    let member = asked.find(word, [Active, Replacing, Waiting, Out, Journal])?;
+    let member = context.find(word, [Active, Replacing, Waiting, Out, Journal])?;
     let changed = |effect| MemberChanged {
         member: member.label.clone(),
         // A replacement had no slot of its own.
@@ -290,20 +290,20 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
         kept_sectors: 0,
     };
     if member.standing == Standing::Journal {
-        return Err(refusals::is_journal(asked, member));
+        return Err(refusals::is_journal(context, member));
     }
     if member.standing == Standing::Out {
         return Ok(Outcome { members: vec![changed(MemberEffect::Nothing)], ..Outcome::default() });
     }
     let id = member.look.id;
     let refused = |refusal| match refusal {
-        MemberRefusal::Needed => refusals::needed(asked, member),
-        other => refusals::refused(asked, other),
+        MemberRefusal::Needed => refusals::needed(context, member),
+        other => refusals::refused(context, other),
     };
-    asked.volume.may_fail_member(id).map_err(refused)?;
+    context.volume.may_fail_member(id).map_err(refused)?;
     if !dry_run {
-        asked.volume.fail_member(id).map_err(refused)?;
-        wait_until_recorded(asked, id, member.standing == Standing::Waiting);
+        context.volume.fail_member(id).map_err(refused)?;
+        wait_until_recorded(context, id, member.standing == Standing::Waiting);
     }
     let lost = member.slot.filter(|_| member.standing == Standing::Active);
     Ok(Outcome { members: vec![changed(MemberEffect::Fails)], lost, ..Outcome::default() })
@@ -312,11 +312,11 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
 /// Waits until the survivors' superblocks record the failure, or until a spare's loss was reported,
 /// so that a following `remove` succeeds. On a timeout that `remove` is refused and can be tried
 /// again.
-fn wait_until_recorded(asked: &Asked<'_>, id: MemberId, is_spare: bool) {
+fn wait_until_recorded(context: &RequestContext<'_>, id: MemberId, is_spare: bool) {
     let began = Instant::now();
     let is_there = || match is_spare {
-        true => !asked.membership.is_lost_spare(id),
-        false => asked.volume.view().is_used(id),
+        true => !context.membership.is_lost_spare(id),
+        false => context.volume.view().is_used(id),
     };
     while is_there() && began.elapsed() < RECORDED_WITHIN {
         std::thread::sleep(LOOK_INTERVAL);
@@ -325,24 +325,24 @@ fn wait_until_recorded(asked: &Asked<'_>, id: MemberId, is_spare: bool) {
 
 /// Sets write-mostly on exactly these members: reads avoid them while another copy exists.
 fn write_mostly(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     wanted: &MembersWanted,
     dry_run: bool,
 ) -> Result<Outcome, CliError> {
     use Standing::{Active, Journal, Out, Replacing, Waiting};
-    refusals::has_copies(asked)?;
-    let find = |word: &String| asked.find(word, [Active, Replacing, Waiting, Out, Journal]);
+    refusals::has_copies(context)?;
+    let find = |word: &String| context.find(word, [Active, Replacing, Waiting, Out, Journal]);
     let meant = wanted.members.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let is_meant = |one: &Seated| meant.iter().any(|meant| meant.look.id == one.look.id);
+    let is_meant = |one: &CurrentMember| meant.iter().any(|meant| meant.look.id == one.look.id);
     let mut outcome = Outcome::default();
-    for one in asked.members.iter().filter(|one| one.look.is_in) {
+    for one in context.members.iter().filter(|one| one.look.is_in) {
         let is_it = is_meant(one);
         if one.look.superblock.device.flags.write_mostly == is_it {
             continue;
         }
         if !dry_run {
-            let set = asked.volume.set_write_mostly(one.look.id, is_it);
-            set.map_err(|refusal| refusals::refused(asked, refusal))?;
+            let set = context.volume.set_write_mostly(one.look.id, is_it);
+            set.map_err(|refusal| refusals::refused(context, refusal))?;
         }
         outcome.members.push(MemberChanged {
             member: one.label.clone(),
@@ -356,30 +356,30 @@ fn write_mostly(
 }
 
 fn replace(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     (wanted, word): (&MembersWanted, &str),
     dry_run: bool,
 ) -> Result<Outcome, CliError> {
     use Standing::{Active, Journal, Out, Replacing, Waiting};
     let order = [Active, Out, Replacing, Waiting, Journal];
-    let member = asked.find(word, order)?;
+    let member = context.find(word, order)?;
     let old = member.look.id;
-    let slot = asked.volume.may_replace_member(old);
-    let slot = slot.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
-    let is_meant = |one: &&Seated| match &wanted.with {
+    let slot = context.volume.may_replace_member(old);
+    let slot = slot.map_err(|refusal| refusals::not_replaced(context, (member, wanted), refusal))?;
+    let is_meant = |one: &&CurrentMember| match &wanted.with {
         None => true,
         Some(with) => one.label == *with || is_key(one, braid_member::key_at(Path::new(with))),
     };
-    let mut waiting = asked.members.iter().filter(|one| one.standing == Standing::Waiting);
+    let mut waiting = context.members.iter().filter(|one| one.standing == Standing::Waiting);
     let Some(spare) = waiting.find(is_meant) else {
         return match &wanted.with {
-            Some(device) => joining::replace(asked, wanted, (slot.0, device), dry_run),
-            None => Err(refusals::no_spare(asked, member)),
+            Some(device) => joining::replace(context, wanted, (slot.0, device), dry_run),
+            None => Err(refusals::no_spare(context, member)),
         };
     };
     if !dry_run {
-        let replaced = asked.volume.replace_member(old, spare.look.id);
-        replaced.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
+        let replaced = context.volume.replace_member(old, spare.look.id);
+        replaced.map_err(|refusal| refusals::not_replaced(context, (member, wanted), refusal))?;
     }
     let effect = MemberEffect::Replaces;
     let new = MemberChanged {
@@ -392,30 +392,30 @@ fn replace(
     Ok(Outcome { members: vec![new], ..Outcome::default() })
 }
 
-fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
-    let is_out = |one: &&Seated| one.standing == Standing::Out;
-    let out = || asked.members.iter().filter(is_out);
-    let leads_nowhere = |one: &&Seated| !Path::new(&one.label).exists();
-    let members: Vec<&Seated> = match word {
+fn remove(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
+    let is_out = |one: &&CurrentMember| one.standing == Standing::Out;
+    let out = || context.members.iter().filter(is_out);
+    let leads_nowhere = |one: &&CurrentMember| !Path::new(&one.label).exists();
+    let members: Vec<&CurrentMember> = match word {
         "failed" => out().collect(),
         "detached" => out().filter(leads_nowhere).collect(),
         word => {
             use Standing::{Active, Journal, Out, Replacing, Waiting};
-            vec![asked.find(word, [Out, Waiting, Replacing, Active, Journal])?]
+            vec![context.find(word, [Out, Waiting, Replacing, Active, Journal])?]
         }
     };
-    let is_journal = |one: &&&Seated| one.standing == Standing::Journal;
+    let is_journal = |one: &&&CurrentMember| one.standing == Standing::Journal;
     if let Some(journal) = members.iter().find(is_journal) {
-        return Err(refusals::is_journal(asked, journal));
+        return Err(refusals::is_journal(context, journal));
     }
-    let is_used = |one: &&&Seated| matches!(one.standing, Standing::Active | Standing::Replacing);
+    let is_used = |one: &&&CurrentMember| matches!(one.standing, Standing::Active | Standing::Replacing);
     if let Some(active) = members.iter().find(is_used) {
-        return Err(refusals::in_use(asked, active));
+        return Err(refusals::in_use(context, active));
     }
     let mut outcome = Outcome::default();
     for member in members {
         if !dry_run {
-            take_away(asked, member).map_err(|error| {
+            take_away(context, member).map_err(|error| {
                 let gone = |error: CliError, one: &MemberChanged| {
                     error.because(format!("{} was taken away before that", one.member))
                 };
@@ -434,12 +434,12 @@ fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliEr
 }
 
 /// Closes a member that is out, or a spare.
-fn take_away(asked: &Asked<'_>, member: &Seated) -> Result<(), CliError> {
-    let removed = asked.membership.remove(asked.volume, member.look.id, member.slot);
+fn take_away(context: &RequestContext<'_>, member: &CurrentMember) -> Result<(), CliError> {
+    let removed = context.membership.remove(context.volume, member.look.id, member.slot);
     removed.map_err(|error| match error {
-        RemoveError::Busy => refusals::unanswered(asked, member),
-        RemoveError::Refused(MemberRefusal::InUse) => refusals::in_use(asked, member),
-        RemoveError::Refused(other) => refusals::refused(asked, other),
+        RemoveError::Busy => refusals::unanswered(context, member),
+        RemoveError::Refused(MemberRefusal::InUse) => refusals::in_use(context, member),
+        RemoveError::Refused(other) => refusals::refused(context, other),
     })
 }
 

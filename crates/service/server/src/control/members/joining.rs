@@ -20,7 +20,7 @@ use braid_ondisk::{Role, Snippet, Superblock};
 use braid_runtime::{AddError, Direct, Newcomer, Wish};
 use uuid::Uuid;
 
-use super::{Asked, Outcome, Seated, Standing, refusals, take_away};
+use super::{RequestContext, Outcome, CurrentMember, Standing, refusals, take_away};
 use crate::health::absolute;
 use crate::membership::Joining;
 use braid_console::error::code::Code;
@@ -53,18 +53,18 @@ struct Candidate {
 }
 
 pub(super) fn add(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     wanted: &MembersWanted,
     dry_run: bool,
 ) -> Result<Outcome, CliError> {
     if wanted.members.is_empty() {
-        return Err(refusals::not_one(asked, 0));
+        return Err(refusals::not_one(context, 0));
     }
     if wanted.write_mostly {
-        refusals::has_copies(asked)?;
+        refusals::has_copies(context)?;
     }
-    let candidates = looked_at(asked, wanted, &wanted.members)?;
-    let free_slots = asked.free_slots();
+    let candidates = looked_at(context, wanted, &wanted.members)?;
+    let free_slots = context.free_slots();
     let mut outcome = Outcome::default();
     for (index, one) in candidates.iter().enumerate() {
         let effect = match () {
@@ -84,12 +84,12 @@ pub(super) fn add(
     if dry_run {
         return Ok(outcome);
     }
-    outcome.saved_in = saved(asked, wanted, &candidates)?;
+    outcome.saved_in = saved(context, wanted, &candidates)?;
     for (index, one) in candidates.into_iter().enumerate() {
         let is_spare = index >= free_slots;
         let write_mostly = wanted.write_mostly;
-        let seat = Seat::Member { wish: one.had_slot.map(free), is_spare, write_mostly };
-        take_in(asked, one, seat).map_err(|error| {
+        let role = NewRole::Member { wish: one.had_slot.map(free), is_spare, write_mostly };
+        take_in(context, one, role).map_err(|error| {
             let before = outcome.members[..index].iter();
             let error = before.fold(error, |error, one| {
                 error.because(format!("{} became a member before that", one.member))
@@ -104,12 +104,12 @@ pub(super) fn add(
 }
 
 pub(super) fn replace(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     wanted: &MembersWanted,
     (slot, device): (u16, &str),
     dry_run: bool,
 ) -> Result<Outcome, CliError> {
-    let mut candidates = looked_at(asked, wanted, &[device.to_owned()])?;
+    let mut candidates = looked_at(context, wanted, &[device.to_owned()])?;
     let one = candidates.pop().expect("one was named");
     let mut outcome = Outcome::default();
     outcome.members.push(MemberChanged {
@@ -121,26 +121,26 @@ pub(super) fn replace(
     });
     outcome.destroyed.extend(one.things.iter().map(Thing::line));
     if !dry_run {
-        outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
+        outcome.saved_in = saved(context, wanted, std::slice::from_ref(&one))?;
         let wish = Some(Wish { slot: Slot(slot), replaces: true });
-        take_in(asked, one, Seat::Member { wish, is_spare: true, write_mostly: false })?;
+        take_in(context, one, NewRole::Member { wish, is_spare: true, write_mostly: false })?;
     }
     Ok(outcome)
 }
 
 pub(super) fn add_journal(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     wanted: &MembersWanted,
     dry_run: bool,
 ) -> Result<Outcome, CliError> {
-    let mut candidates = candidates(asked, &[asked.only(wanted)?.to_owned()])?;
-    check_names(asked, wanted, &candidates)?;
+    let mut candidates = candidates(context, &[context.only(wanted)?.to_owned()])?;
+    check_names(context, wanted, &candidates)?;
     // A journal device keeps none of the array's data.
     candidates.iter_mut().for_each(|one| one.kept_sectors = 0);
     let one = candidates.pop().expect("one was named");
     let size_bytes = one.existing.device.size_bytes();
-    let may = asked.volume.may_add_journal(size_bytes);
-    may.map_err(|error| refusals::not_journaled(asked, (&one.label, size_bytes), &error))?;
+    let may = context.volume.may_add_journal(size_bytes);
+    may.map_err(|error| refusals::not_journaled(context, (&one.label, size_bytes), &error))?;
     let mut outcome = Outcome::default();
     outcome.members.push(MemberChanged {
         member: one.label.clone(),
@@ -151,13 +151,13 @@ pub(super) fn add_journal(
     });
     outcome.destroyed.extend(one.things.iter().map(Thing::line));
     if !dry_run {
-        outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
-        take_in(asked, one, Seat::Journal)?;
+        outcome.saved_in = saved(context, wanted, std::slice::from_ref(&one))?;
+        take_in(context, one, NewRole::Journal)?;
     }
     Ok(outcome)
 }
 
-enum Seat {
+enum NewRole {
     Member { wish: Option<Wish>, is_spare: bool, write_mostly: bool },
     Journal,
 }
@@ -168,16 +168,16 @@ fn free(slot: u16) -> Wish {
 
 /// Opens and checks all candidate devices; writes nothing.
 fn looked_at(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     wanted: &MembersWanted,
     devices: &[String],
 ) -> Result<Vec<Candidate>, CliError> {
-    let candidates = candidates(asked, devices)?;
-    check_names(asked, wanted, &candidates)?;
+    let candidates = candidates(context, devices)?;
+    check_names(context, wanted, &candidates)?;
     for one in &candidates {
         let size_bytes = one.existing.device.size_bytes();
-        let fits = asked.volume.may_add_member(size_bytes);
-        fits.map_err(|error| not_added(asked, (&one.label, size_bytes), &error))?;
+        let fits = context.volume.may_add_member(size_bytes);
+        fits.map_err(|error| not_added(context, (&one.label, size_bytes), &error))?;
     }
     Ok(candidates)
 }
@@ -195,7 +195,7 @@ impl Candidate {
 
 /// Opens each device for examination before locking it, so that a device named twice, or a member,
 /// is reported as that and not as busy.
-fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, CliError> {
+fn candidates(context: &RequestContext<'_>, devices: &[String]) -> Result<Vec<Candidate>, CliError> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for word in devices {
         let path = PathBuf::from(word);
@@ -211,26 +211,26 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
         }
         // Report a current member as that, even if it cannot be opened.
         if let Some(key) = braid_member::key_at(&path) {
-            check_no_member(asked, word, (key, &Reach::of(&path)))?;
+            check_no_member(context, word, (key, &Reach::of(&path)))?;
         }
-        let looked = open_unchanged(asked, &path, Access::Examine)?;
+        let looked = open_unchanged(context, &path, Access::Examine)?;
         let (key, reach) = (looked.identity().key, Reach::of(&path));
         check_not_named_twice(word, (key, &reach), &candidates)?;
-        let out = check_no_member(asked, word, (key, &reach))?;
+        let out = check_no_member(context, word, (key, &reach))?;
         // This process already holds the lock of a failed member's device.
         let device =
-            if out.is_some() { looked } else { open_unchanged(asked, &path, Access::ReadWrite)? };
+            if out.is_some() { looked } else { open_unchanged(context, &path, Access::ReadWrite)? };
         if device.identity().key != key {
             return Err(open_error(&OpenError::Replaced { path }));
         }
-        refuse_half_written(&asked.membership.state_dir, device.as_ref())?;
+        refuse_half_written(&context.membership.state_dir, device.as_ref())?;
         let existing = Existing::look(device, word)?;
-        let Judged { mut things, old, found } = judge(asked, word, &existing);
+        let DeviceContent { mut things, old, found } = judge(context, word, &existing);
         let had_slot = found.as_ref().and_then(|found| match found.state.role {
             Role::Active(slot) => Some(slot),
             _ => None,
         });
-        let kept_sectors = found.as_ref().map_or(0, |found| asked.volume.would_keep(found));
+        let kept_sectors = found.as_ref().map_or(0, |found| context.volume.would_keep(found));
         if let Some(data) = found.as_ref().filter(|_| kept_sectors > 0).map(data_area) {
             let is_content =
                 |thing: &Thing| thing.foreign_sector.is_some_and(|at| data.contains(&at));
@@ -254,11 +254,11 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
 }
 
 fn open_unchanged(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     path: &Path,
     access: Access,
 ) -> Result<Box<dyn Member>, CliError> {
-    asked.opened.open(path, access).map_err(|error| error.because("nothing was changed"))
+    context.devices.open(path, access).map_err(|error| error.because("nothing was changed"))
 }
 
 fn check_not_named_twice(
@@ -282,12 +282,12 @@ fn check_not_named_twice(
 
 /// Checks that the device is no current member. Returns the failed member that it is, if any.
 fn check_no_member(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     label: &str,
     (key, reach): (IdentityKey, &Reach),
 ) -> Result<Option<usize>, CliError> {
     let mut out = None;
-    for (index, member) in asked.members.iter().enumerate() {
+    for (index, member) in context.members.iter().enumerate() {
         let is_same = member.look.key == key;
         if member.standing == Standing::Out {
             out = out.or(is_same.then_some(index));
@@ -295,10 +295,10 @@ fn check_no_member(
         }
         let shared = || reach.shared_with(&Reach::of(Path::new(&member.label)));
         match (is_same, shared) {
-            (true, _) => return Err(refusals::already(asked, label, member, None)),
+            (true, _) => return Err(refusals::already(context, label, member, None)),
             (false, shared) => {
                 if let Some(how) = shared() {
-                    return Err(refusals::already(asked, label, member, Some(how)));
+                    return Err(refusals::already(context, label, member, Some(how)));
                 }
             }
         }
@@ -307,7 +307,7 @@ fn check_no_member(
 }
 
 /// Recognised data on a device.
-struct Judged {
+struct DeviceContent {
     /// Data other than stale copies of members of this array.
     things: Vec<Thing>,
     /// Stale copies of members of this array.
@@ -322,9 +322,9 @@ fn data_area(superblock: &Superblock) -> Range<u64> {
     start..start.saturating_add(superblock.array.member_size_sectors)
 }
 
-fn judge(asked: &Asked<'_>, label: &str, existing: &Existing) -> Judged {
-    let ours: Vec<&Seated> =
-        asked.members.iter().filter(|one| one.standing != Standing::Out).collect();
+fn judge(context: &RequestContext<'_>, label: &str, existing: &Existing) -> DeviceContent {
+    let ours: Vec<&CurrentMember> =
+        context.members.iter().filter(|one| one.standing != Standing::Out).collect();
     let uuid = ours.first().map(|one| one.look.superblock.array.uuid);
     let sound = || existing.probe.superblocks.iter().filter_map(|found| found.as_ref().ok());
     let mine = || sound().filter(|found| Some(found.array.uuid) == uuid);
@@ -337,14 +337,14 @@ fn judge(asked: &Asked<'_>, label: &str, existing: &Existing) -> Judged {
             thing.words = format!("{}; {claim}", thing.words);
             things.push(thing);
         }
-        return Judged { things, old, found: None };
+        return DeviceContent { things, old, found: None };
     }
     let found = mine().max_by_key(|found| found.state.events).cloned();
-    Judged { things, old, found }
+    DeviceContent { things, old, found }
 }
 
 /// Why a device of this array may hold data that the array lacks, if it may.
-fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
+fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
     let newest = ours.iter().map(|one| one.look.superblock.state.events).max().unwrap_or(0);
     let clone = ours.iter().find(|one| {
         let device = one.look.superblock.device.uuid;
@@ -357,7 +357,7 @@ fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
         return Some("newer than what is served: it was used without these members".to_owned());
     }
     // Another device may have its number by now.
-    let number = |one: &&Seated| one.look.superblock.device.number;
+    let number = |one: &&CurrentMember| one.look.superblock.device.number;
     let others = || {
         let active = ours.iter().filter(|one| one.standing == Standing::Active);
         active.map(number).filter(|number| *number != found.device.number)
@@ -373,7 +373,7 @@ fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
 /// Checks that the request names all recognised data and nothing else, and that each name is
 /// unambiguous.
 fn check_names(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     wanted: &MembersWanted,
     candidates: &[Candidate],
 ) -> Result<(), CliError> {
@@ -405,7 +405,7 @@ fn check_names(
     let labels: BTreeSet<&str> = unnamed.iter().map(|thing| thing.label.as_str()).collect();
     let labels: Vec<&str> = labels.into_iter().collect();
     let labels = labels.join(", ");
-    let what = format!("refusing to add to {}: there is data on {labels}", asked.facts.name);
+    let what = format!("refusing to add to {}: there is data on {labels}", context.facts.name);
     let mut error = CliError::new(Code::HoldsData, what).about(labels);
     let mut destroy = wanted.destroy.clone();
     for thing in unnamed {
@@ -417,7 +417,7 @@ fn check_names(
         let name = thing.names.iter().find(is_clear).map_or(thing.own_name(), String::as_str);
         destroy.push(name.to_owned());
     }
-    let command = command_line(asked, wanted, &destroy);
+    let command = command_line(context, wanted, &destroy);
     error = error.because("nothing was written");
     error = error.remedy(Risk::Look, "See what is on it", examine(wanted));
     Err(error.remedy(Risk::Destroy, "To destroy it, name it", command))
@@ -432,7 +432,7 @@ fn examine(wanted: &MembersWanted) -> String {
     format!("braid examine {}", paths(device.unwrap_or(&wanted.members)))
 }
 
-fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -> String {
+fn command_line(context: &RequestContext<'_>, wanted: &MembersWanted, destroy: &[String]) -> String {
     let verb = match wanted.request {
         MemberRequest::Spare => "spare",
         MemberRequest::Replace => "replace",
@@ -442,7 +442,7 @@ fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -
         MemberRequest::WriteMostly => "set",
         MemberRequest::Journal => "add --write-journal",
     };
-    let mut words = vec![format!("braid {verb} {}", asked.word)];
+    let mut words = vec![format!("braid {verb} {}", context.word)];
     words.extend(destroy.iter().map(|name| option_words("--destroy", name)));
     words.push(paths(&wanted.members));
     words.extend(wanted.with.iter().map(|device| option_words("--with", device)));
@@ -452,7 +452,7 @@ fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -
 /// Saves the ends of the devices unless all are zero, and returns the file. It cannot undo the add:
 /// the array writes other places as well.
 fn saved(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     wanted: &MembersWanted,
     candidates: &[Candidate],
 ) -> Result<Option<String>, CliError> {
@@ -475,20 +475,20 @@ fn saved(
     if overwritten.is_empty() {
         return Ok(None);
     }
-    let command = command_line(asked, wanted, &wanted.destroy);
+    let command = command_line(context, wanted, &wanted.destroy);
     let deed = Deed {
         command: &command,
-        array: &asked.facts.name,
+        array: &context.facts.name,
         zeroes: false,
         undoes: None,
         mark: Mark::Nothing,
     };
-    let saved = save(&asked.membership.state_dir, deed, overwritten)?;
+    let saved = save(&context.membership.state_dir, deed, overwritten)?;
     Ok(Some(absolute(&saved.path.to_string_lossy())))
 }
 
 /// Wipes the named data, and makes the device a member.
-fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), CliError> {
+fn take_in(context: &RequestContext<'_>, candidate: Candidate, role: NewRole) -> Result<(), CliError> {
     let returns = candidate.is_returning();
     let kept = candidate.kept();
     let Candidate { path, label, key, existing, things, found, out, .. } = candidate;
@@ -497,8 +497,8 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
         Some(index) => {
             let first = existing.snippets.clone();
             drop(existing);
-            take_away(asked, &asked.members[index])?;
-            let device = asked.opened.open(&path, Access::ReadWrite)?;
+            take_away(context, &context.members[index])?;
+            let device = context.devices.open(&path, Access::ReadWrite)?;
             if device.identity().key != key {
                 return Err(open_error(&OpenError::Replaced { path }));
             }
@@ -513,30 +513,30 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
     if is_wiped {
         wipe(&existing, &kept, &label)?;
     }
-    past_the_page_cache(asked, &existing, &label)?;
+    past_the_page_cache(context, &existing, &label)?;
     let Existing { device, snippets, .. } = existing;
     let size_bytes = device.size_bytes();
     let uuid = *Uuid::new_v4().as_bytes();
-    let added = match seat {
-        Seat::Member { wish, is_spare, write_mostly } => {
-            let how = Joining { is_spare, returns, moved_from: asked.moved_from };
+    let added = match role {
+        NewRole::Member { wish, is_spare, write_mostly } => {
+            let how = Joining { is_spare, returns, moved_from: context.moved_from };
             let found = found.as_ref();
             let newcomer = Newcomer { uuid, wanted: wish, found, write_mostly };
-            let added = asked.membership.add(asked.volume, (device, &newcomer), &how);
-            added.map_err(|error| not_added(asked, (&label, size_bytes), &error))
+            let added = context.membership.add(context.volume, (device, &newcomer), &how);
+            added.map_err(|error| not_added(context, (&label, size_bytes), &error))
         }
-        Seat::Journal => {
+        NewRole::Journal => {
             // A random sequence, so that old blocks on the device do not follow it.
             let (sequence, ..) = Uuid::new_v4().as_fields();
-            let added = asked.membership.add_journal(asked.volume, device, (uuid, sequence));
-            added.map_err(|error| refusals::not_journaled(asked, (&label, size_bytes), &error))
+            let added = context.membership.add_journal(context.volume, device, (uuid, sequence));
+            added.map_err(|error| refusals::not_journaled(context, (&label, size_bytes), &error))
         }
     };
     added.map(|_| ()).map_err(|refused| {
         if !is_wiped {
             return refused;
         }
-        let is_back = asked.opened.open(&path, Access::ReadWrite).is_ok_and(|device| {
+        let is_back = context.devices.open(&path, Access::ReadWrite).is_ok_and(|device| {
             let back = |one: &Snippet| device.write_at(&one.bytes, one.offset, false).is_ok();
             snippets.iter().all(back) && device.flush().is_ok()
         });
@@ -572,12 +572,12 @@ fn wipe(existing: &Existing, kept: &Range<u64>, label: &str) -> Result<(), CliEr
 
 /// Bypasses the page cache as for the members that the array was started with.
 fn past_the_page_cache(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     existing: &Existing,
     label: &str,
 ) -> Result<(), CliError> {
     let device = existing.device.as_ref();
-    let direct = asked.membership.direct;
+    let direct = context.membership.direct;
     match (direct.apply(device, false), direct) {
         (Err(error), Direct::On) => {
             let what = format!("{label} cannot be used past the page cache, as `--direct on` asks");
@@ -587,11 +587,11 @@ fn past_the_page_cache(
     }
 }
 
-fn not_added(asked: &Asked<'_>, device: (&str, u64), error: &AddError) -> CliError {
+fn not_added(context: &RequestContext<'_>, device: (&str, u64), error: &AddError) -> CliError {
     match error {
-        AddError::Join(error) => refusals::unfit(asked, device, error),
-        AddError::Refused(refusal) => refusals::refused(asked, *refusal),
-        AddError::Alone => refusals::has_failed(asked),
+        AddError::Join(error) => refusals::unfit(context, device, error),
+        AddError::Refused(refusal) => refusals::refused(context, *refusal),
+        AddError::Alone => refusals::has_failed(context),
         AddError::Thread(error) => system("no thread could be started for it", error),
     }
 }

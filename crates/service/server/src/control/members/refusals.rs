@@ -8,7 +8,7 @@ use braid_ondisk::{JoinError, NewSuperblockError, PlacementError, Version};
 use braid_runtime::{JournalError, LogRefusal, MemberRefusal};
 
 use super::super::consistency::AFTER_ITS_JOURNAL;
-use super::{Asked, Seated, Standing, code_of};
+use super::{RequestContext, CurrentMember, Standing, code_of};
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
@@ -24,68 +24,68 @@ pub(in super::super) fn status(error: &CliError) -> u16 {
     }
 }
 
-fn new(asked: &Asked<'_>, code: Code, what: String) -> CliError {
-    CliError::new(code, what).about(&asked.facts.name)
+fn new(context: &RequestContext<'_>, code: Code, what: String) -> CliError {
+    CliError::new(code, what).about(&context.facts.name)
 }
 
-fn look(asked: &Asked<'_>, error: CliError) -> CliError {
-    error.remedy(Risk::Look, "See how it is", format!("braid status {}", asked.word))
+fn look(context: &RequestContext<'_>, error: CliError) -> CliError {
+    error.remedy(Risk::Look, "See how it is", format!("braid status {}", context.word))
 }
 
-pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
-    let what = format!("members of {} do not come and go", asked.facts.name);
+pub(super) fn no_redundancy(context: &RequestContext<'_>) -> CliError {
+    let what = format!("members of {} do not come and go", context.facts.name);
     let why = "its level keeps neither copies nor parity: it needs each of its members, and has no use for more";
-    look(asked, new(asked, Code::NoRedundancy, what).because(why))
+    look(context, new(context, Code::NoRedundancy, what).because(why))
 }
 
 /// Write-mostly needs a level with copies.
-pub(super) fn has_copies(asked: &Asked<'_>) -> Result<(), CliError> {
+pub(super) fn has_copies(context: &RequestContext<'_>) -> Result<(), CliError> {
     // In this version the flag stands in a table that all members hold: a power cut could tear all
     // superblocks at once.
-    if asked.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
+    if context.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
         let what =
-            format!("write-mostly is not set with metadata 0.90, which {} has", asked.facts.name);
+            format!("write-mostly is not set with metadata 0.90, which {} has", context.facts.name);
         let why = "what its superblocks say already is gone by";
-        return Err(look(asked, new(asked, Code::Usage, what).because(why)));
+        return Err(look(context, new(context, Code::Usage, what).because(why)));
     }
-    if asked.volume.geometry().level().family() == Family::Mirror {
+    if context.volume.geometry().level().family() == Family::Mirror {
         return Ok(());
     }
-    let what = format!("{} has no copies to choose from", asked.facts.name);
+    let what = format!("{} has no copies to choose from", context.facts.name);
     let why = "write-mostly says which copy is read last: that is for raid1 and raid10";
-    Err(look(asked, new(asked, Code::Usage, what).because(why)))
+    Err(look(context, new(context, Code::Usage, what).because(why)))
 }
 
-pub(super) fn read_only(asked: &Asked<'_>) -> CliError {
-    let what = format!("members of {} do not come and go now", asked.facts.name);
-    let error = new(asked, Code::ServedReadOnly, what);
+pub(super) fn read_only(context: &RequestContext<'_>) -> CliError {
+    let what = format!("members of {} do not come and go now", context.facts.name);
+    let error = new(context, Code::ServedReadOnly, what);
     let error = error.because("it is served read-only, and who is a member stands in superblocks");
-    let stop = format!("braid stop {}", asked.word);
+    let stop = format!("braid stop {}", context.word);
     error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
 }
 
-pub(super) fn has_failed(asked: &Asked<'_>) -> CliError {
-    let what = format!("members of {} do not come and go any more", asked.facts.name);
+pub(super) fn has_failed(context: &RequestContext<'_>) -> CliError {
+    let what = format!("members of {} do not come and go any more", context.facts.name);
     let why = "more members are lost than its level can make up for: what is needed is one of those that were lost";
-    look(asked, new(asked, Code::ArrayFailed, what).because(why))
+    look(context, new(context, Code::ArrayFailed, what).because(why))
 }
 
 /// Error for a change that the array refuses although its check passed: its state changed in
 /// between.
-pub(super) fn refused(asked: &Asked<'_>, refusal: MemberRefusal) -> CliError {
-    let what = format!("{} was not changed", asked.facts.name);
-    look(asked, new(asked, code_of(refusal), what).because(refusal.to_string()))
+pub(super) fn refused(context: &RequestContext<'_>, refusal: MemberRefusal) -> CliError {
+    let what = format!("{} was not changed", context.facts.name);
+    look(context, new(context, code_of(refusal), what).because(refusal.to_string()))
 }
 
-pub(super) fn not_one(asked: &Asked<'_>, count: usize) -> CliError {
+pub(super) fn not_one(context: &RequestContext<'_>, count: usize) -> CliError {
     let what = format!("one member is failed or removed at a time, and {count} were named");
     let why = "it is named by its slot or its path, and nothing is destroyed; nothing was changed";
-    look(asked, new(asked, Code::Usage, what).because(why))
+    look(context, new(context, Code::Usage, what).because(why))
 }
 
-pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>) -> CliError {
-    let name = &asked.facts.name;
-    let slots = asked.volume.geometry().slots();
+pub(super) fn no_such_member(context: &RequestContext<'_>, word: &str, number: Option<u16>) -> CliError {
+    let name = &context.facts.name;
+    let slots = context.volume.geometry().slots();
     let what = match number {
         Some(number) if number >= slots => {
             format!("{name} has no slot {number}: its slots are 0 to {}", slots - 1)
@@ -97,7 +97,7 @@ pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>)
     if number.is_none() && !Path::new(word).exists() {
         error = error.because("that path leads nowhere");
     }
-    let line = |one: &Seated| match (one.standing, one.slot) {
+    let line = |one: &CurrentMember| match (one.standing, one.slot) {
         (Standing::Active, Some(slot)) => format!("slot {slot}  {}", one.label),
         (Standing::Replacing, Some(slot)) => format!("for slot {slot}  {}", one.label),
         (Standing::Waiting, _) => format!("spare  {}", one.label),
@@ -105,18 +105,18 @@ pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>)
         (_, Some(slot)) => format!("failed  {} (it had slot {slot})", one.label),
         (_, None) => format!("failed  {}", one.label),
     };
-    let error = asked.members.iter().fold(error, |error, one| error.because(line(one)));
-    look(asked, error)
+    let error = context.members.iter().fold(error, |error, one| error.because(line(one)));
+    look(context, error)
 }
 
 /// The member has a slot: it must fail before it is removed.
-pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let (name, word) = (&asked.facts.name, &asked.word);
+pub(super) fn in_use(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
+    let (name, word) = (&context.facts.name, &context.word);
     let slot = member.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
     let what = format!("{} cannot be removed from {name}: it is in use{slot}", member.label);
     let mut error = CliError::new(Code::MemberInUse, what).about(&member.label);
-    let out = asked.members.iter().filter(|one| one.standing == Standing::Out);
-    let failed: Vec<&Seated> = out.collect();
+    let out = context.members.iter().filter(|one| one.standing == Standing::Out);
+    let failed: Vec<&CurrentMember> = out.collect();
     for one in &failed {
         error = error.because(format!("{} has failed, and can be removed", one.label));
         let command = format!("braid remove {word} {}", shell_word(&one.label));
@@ -128,11 +128,11 @@ pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
         let error = error.because("it is being filled, and takes every write");
         return error.remedy(Risk::Change, "End that, and take it away", command);
     }
-    if asked.volume.may_fail_member(member.look.id).is_err() {
+    if context.volume.may_fail_member(member.look.id).is_err() {
         let error = error.because(format!("{name} cannot do without it now"));
-        return look(asked, error);
+        return look(context, error);
     }
-    let left = match asked.can_lose(member.slot) {
+    let left = match context.can_lose(member.slot) {
         0 => "could not lose another member".to_owned(),
         1 => "could lose 1 more member".to_owned(),
         more => format!("could lose {more} more members"),
@@ -141,11 +141,11 @@ pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
     error.remedy(Risk::Change, "Have it fail first, and give up its protection", command)
 }
 
-pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let (name, word) = (&asked.facts.name, &asked.word);
+pub(super) fn needed(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
+    let (name, word) = (&context.facts.name, &context.word);
     let what = format!("{} cannot fail: {name} cannot do without it", member.label);
     let mut error = CliError::new(Code::MemberNeeded, what).about(&member.label);
-    let (view, geometry) = (asked.volume.view(), asked.volume.geometry());
+    let (view, geometry) = (context.volume.view(), context.volume.geometry());
     let mut is_rebuilding = false;
     for number in (0..geometry.slots()).filter(|number| Some(*number) != member.slot) {
         match view.member(Slot(number)) {
@@ -169,7 +169,7 @@ pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
         (false, true) => Some(("Wait until it is resynced", format!("braid wait {word}"))),
         (false, false) => None,
     };
-    let error = look(asked, error);
+    let error = look(context, error);
     match wait {
         Some((label, command)) => error.remedy(Risk::Look, label, command),
         None => error,
@@ -177,18 +177,18 @@ pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
 }
 
 pub(super) fn not_replaced(
-    asked: &Asked<'_>,
-    (member, wanted): (&Seated, &MembersWanted),
+    context: &RequestContext<'_>,
+    (member, wanted): (&CurrentMember, &MembersWanted),
     refusal: MemberRefusal,
 ) -> CliError {
-    let (name, word, label) = (&asked.facts.name, &asked.word, &member.label);
+    let (name, word, label) = (&context.facts.name, &context.word, &member.label);
     let what = format!("{label} cannot be replaced now");
     let error = CliError::new(code_of(refusal), what).about(label);
-    let by = |one: &&Seated| one.standing == Standing::Replacing && one.slot == member.slot;
+    let by = |one: &&CurrentMember| one.standing == Standing::Replacing && one.slot == member.slot;
     match (refusal, member.standing) {
         (MemberRefusal::Replaced, _) => {
             let mut error = error;
-            if let Some(one) = asked.members.iter().find(by) {
+            if let Some(one) = context.members.iter().find(by) {
                 error = error.because(format!("{} is taking its place already", one.label));
                 let end = format!("braid fail {word} {}", shell_word(&one.label));
                 error = error.remedy(Risk::Change, "To use another one, end that first", end);
@@ -210,20 +210,20 @@ pub(super) fn not_replaced(
             error.remedy(Risk::Change, "Put another in its place: it is rebuilt", add)
         }
         (MemberRefusal::NoMember, Standing::Replacing) => {
-            look(asked, error.because("it is taking the place of another one itself"))
+            look(context, error.because("it is taking the place of another one itself"))
         }
         (MemberRefusal::NoMember, Standing::Waiting) => {
             let error = error.because("it is a spare, and holds nothing");
             let remove = format!("braid remove {word} {}", shell_word(label));
             error.remedy(Risk::Change, "Take it away", remove)
         }
-        (MemberRefusal::NoMember, Standing::Journal) => look(asked, error.because(JOURNAL)),
-        (other, _) => refused(asked, other),
+        (MemberRefusal::NoMember, Standing::Journal) => look(context, error.because(JOURNAL)),
+        (other, _) => refused(context, other),
     }
 }
 
 pub(super) fn not_journaled(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     (label, size_bytes): (&str, u64),
     error: &JournalError,
 ) -> CliError {
@@ -232,41 +232,41 @@ pub(super) fn not_journaled(
         JournalError::TooSmall { needed_bytes } => {
             let what = format!(
                 "{label} is too small for the journal of {}: it has {}, at least {} are needed",
-                asked.facts.name,
+                context.facts.name,
                 format_size(size_bytes),
                 format_size(*needed_bytes)
             );
             let error = CliError::new(Code::MemberTooSmall, what).about(label);
-            return look(asked, error.because("nothing was written"));
+            return look(context, error.because("nothing was written"));
         }
-        JournalError::Join(error) => return unfit(asked, (label, size_bytes), error),
-        JournalError::Alone => return has_failed(asked),
+        JournalError::Join(error) => return unfit(context, (label, size_bytes), error),
+        JournalError::Alone => return has_failed(context),
         JournalError::Thread(error) => return system("no thread could be started for it", error),
         JournalError::Blocks | JournalError::Failed => {
             let code = match error {
                 JournalError::Blocks => Code::ConsistencyStays,
                 _ => Code::MemberIo,
             };
-            let what = format!("{label} does not have the journal of {}", asked.facts.name);
+            let what = format!("{label} does not have the journal of {}", context.facts.name);
             let error = CliError::new(code, what).about(label).because(error.to_string());
-            return look(asked, error.because("the array was not changed"));
+            return look(context, error.because("the array was not changed"));
         }
     };
-    let (name, word) = (&asked.facts.name, &asked.word);
-    let error = new(asked, Code::ConsistencyStays, format!("{name} gets no write journal now"));
+    let (name, word) = (&context.facts.name, &context.word);
+    let error = new(context, Code::ConsistencyStays, format!("{name} gets no write journal now"));
     match refusal {
-        LogRefusal::Array(refusal) => refused(asked, refusal),
+        LogRefusal::Array(refusal) => refused(context, refusal),
         LogRefusal::Busy => {
             let what = format!("what {name} keeps for a crash is being changed");
             let why = "not every member has answered yet; it goes on by itself";
-            look(asked, new(asked, Code::BitmapBusy, what).because(why))
+            look(context, new(context, Code::BitmapBusy, what).because(why))
         }
         LogRefusal::Level => {
             let why = "a journal is of use where there is parity: on levels 4, 5 and 6";
-            look(asked, error.because(why))
+            look(context, error.because(why))
         }
-        LogRefusal::HasLogs if asked.volume.journal().is_some() => {
-            look(asked, error.because("it has one"))
+        LogRefusal::HasLogs if context.volume.journal().is_some() => {
+            look(context, error.because("it has one"))
         }
         LogRefusal::HasLogs | LogRefusal::HasNone | LogRefusal::Bitmap => {
             let why = "it keeps a bitmap or a log, beside which there is no journal";
@@ -285,27 +285,27 @@ pub(super) fn not_journaled(
     }
 }
 
-pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
-    let what = format!("{} takes no changes any more", asked.facts.name);
-    let error = new(asked, Code::ArrayFailed, what);
+pub(super) fn journal_lost(context: &RequestContext<'_>) -> CliError {
+    let what = format!("{} takes no changes any more", context.facts.name);
+    let error = new(context, Code::ArrayFailed, what);
     let error = error.because("its write journal is lost, so writes are refused");
-    let stop = format!("braid stop {}", asked.word);
+    let stop = format!("braid stop {}", context.word);
     error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
 }
 
 const JOURNAL: &str = "it has the write journal, which takes every write before the members do";
 
-pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let what = format!("{} stays: {} writes nothing without it", member.label, asked.facts.name);
+pub(super) fn is_journal(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
+    let what = format!("{} stays: {} writes nothing without it", member.label, context.facts.name);
     let error = CliError::new(Code::MemberInUse, what).about(&member.label);
     let error = error.because(JOURNAL).because("nothing was changed");
-    let command = format!("braid set {} consistency=log", asked.word);
+    let command = format!("braid set {} consistency=log", context.word);
     error.remedy(Risk::Change, "Keep braid's own log instead", command)
 }
 
-pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let (word, label) = (&asked.word, shell_word(&member.label));
-    let what = format!("{} has no spare that could take the place of {label}", asked.facts.name);
+pub(super) fn no_spare(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
+    let (word, label) = (&context.word, shell_word(&member.label));
+    let what = format!("{} has no spare that could take the place of {label}", context.facts.name);
     let error = CliError::new(Code::NoSpare, what).about(&member.label);
     let error = error.because("no device was named, and none waits; nothing was changed");
     let command = format!("braid replace {word} {label} --with DEVICE");
@@ -313,22 +313,22 @@ pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
 }
 
 /// The member is out, and has not answered all its requests.
-pub(super) fn unanswered(asked: &Asked<'_>, member: &Seated) -> CliError {
+pub(super) fn unanswered(context: &RequestContext<'_>, member: &CurrentMember) -> CliError {
     let label = &member.label;
     let what = format!("{label} was not taken away: it has not answered all that it was asked");
     let error = CliError::new(Code::MemberSilent, what).about(label);
     let error = error.because("it is no part of the array any more, and only held open");
-    let again = format!("braid remove {} {}", asked.word, shell_word(label));
+    let again = format!("braid remove {} {}", context.word, shell_word(label));
     error.remedy(Risk::Change, "Try again when it has answered", again)
 }
 
 pub(super) fn already(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     label: &str,
-    member: &Seated,
+    member: &CurrentMember,
     how: Option<String>,
 ) -> CliError {
-    let what = format!("{label} is a member of {} already", asked.facts.name);
+    let what = format!("{label} is a member of {} already", context.facts.name);
     let mut error = CliError::new(Code::AlreadyMember, what).about(label);
     if label != member.label {
         error = error.because(format!("it is {}", member.label));
@@ -337,7 +337,7 @@ pub(super) fn already(
         error = error.because(how);
     }
     look(
-        asked,
+        context,
         error.because(match (member.standing, member.slot) {
             (Standing::Active, Some(slot)) => format!("it has slot {slot}"),
             (Standing::Replacing, Some(slot)) => format!("it replaces the one in slot {slot}"),
@@ -348,11 +348,11 @@ pub(super) fn already(
 }
 
 pub(super) fn unfit(
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     (label, size_bytes): (&str, u64),
     error: &JoinError,
 ) -> CliError {
-    let name = &asked.facts.name;
+    let name = &context.facts.name;
     let small = |needed: u64| {
         let what = format!(
             "{label} is too small for {name}: it has {}, and needs {} (short by {})",
@@ -377,7 +377,7 @@ pub(super) fn unfit(
         | JoinError::ParityLog { .. } => no_member(Code::MemberTooSmall).because(error.to_string()),
         JoinError::Superblock(_) => no_member(Code::MemberCount).because(error.to_string()),
     };
-    let active = asked.members.iter().find(|one| one.standing == Standing::Active);
+    let active = context.members.iter().find(|one| one.standing == Standing::Active);
     let labels = active.map(|one| one.label.as_str()).into_iter().chain([label]);
     let words: Vec<_> = labels.map(shell_word).collect();
     let command = format!("braid examine {}", words.join(" "));

@@ -18,13 +18,13 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::probe::{open_error, open_member};
 
 #[derive(Default)]
-pub(super) struct Opened {
+pub(super) struct RequestDevices {
     by_path: BTreeMap<PathBuf, Vec<OwnedFd>>,
     /// The server may open no new paths.
     is_closed: bool,
 }
 
-impl Opened {
+impl RequestDevices {
     /// The devices that came with a request.
     ///
     /// # Errors
