@@ -41,7 +41,7 @@ use super::parts::{Opened, Part};
 use super::address::{check_export, control_error, own_control};
 use super::client_addresses::ClientAddresses;
 use super::report::Reporter;
-use super::several::{Clients, Together};
+use super::several::{Clients, SharedServer};
 use super::event_delivery::{EventDelivery, Hooks};
 use super::wait::{Ending, Watch};
 use super::{cache, confine, array_export, descriptors, io, service, stop};
@@ -66,7 +66,7 @@ pub(super) struct Context<'a> {
 /// An array's place among others of the same server, and the server's settings.
 pub(super) struct Shared {
     pub(super) settings: Settings,
-    pub(super) place: (Arc<Together>, usize),
+    pub(super) place: (Arc<SharedServer>, usize),
     /// The first array, after which the server's socket is named by default; `None` if sockets were
     /// passed on.
     pub(super) socket_name: Option<String>,
@@ -176,7 +176,7 @@ pub(super) fn one(
     let start = || io::workers(&config.io, &reporter);
     let workers = match shared {
         None => start()?,
-        Some(Shared { place: (together, _), .. }) => together.workers_or(start)?,
+        Some(Shared { place: (shared_server, _), .. }) => shared_server.workers_or(start)?,
     };
     let options = options(config, tuning, workers.as_ref());
     cache::check_words(&config.settings, &options.cache, &ready.array.geometry, options.shards)?;
@@ -208,8 +208,8 @@ pub(super) fn one(
     };
     let server = match shared {
         None => Clients::Own(listen(exports, inherited)?),
-        Some(Shared { place: (together, index), .. }) => {
-            together.join(*index, (export, &volume, &reporter), listen)?
+        Some(Shared { place: (shared_server, index), .. }) => {
+            shared_server.join(*index, (export, &volume, &reporter), listen)?
         }
     };
     let doors =

@@ -5,7 +5,7 @@
 //! notices, jobs and records.
 //!
 //! ```text
-//!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`together`]: joins ─▶ one server, an export each
+//!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`shared_server`]: joins ─▶ one server, an export each
 //!                                              │ cannot be served                                   │
 //!                                              └─▶ said; the others go on                 signal: all stop; `braid stop`: one
 //! ```
@@ -18,7 +18,7 @@
 //! - An array that cannot be served, fails or is stopped leaves the others as they are:
 //!   `tests/e2e/several.rs`.
 
-mod together;
+mod shared_server;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::probe::{open_member, probe_member};
 use braid_discovery::ready::served_name;
-pub(super) use together::{Clients, Together};
+pub(super) use shared_server::{Clients, SharedServer};
 
 pub(super) struct Group {
     name: String,
@@ -144,20 +144,20 @@ pub(super) fn run(context: Context<'_>, groups: Vec<Group>) -> Result<Exit, CliE
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let settings = Tuning::of(&config.settings)?.take_memory(&config.settings)?;
     let socket_name = Some(groups[0].name.clone()).filter(|_| inherited.nbd.is_empty());
-    let together = Arc::new(Together::new(groups.len(), inherited.nbd));
+    let shared_server = Arc::new(SharedServer::new(groups.len(), inherited.nbd));
     let own: Vec<Watch> = groups.iter().map(|_| Watch::without_signals()).collect();
     let stoppers: Vec<_> = own.iter().map(Watch::stopper).collect();
     let (alive, ended) = (AtomicUsize::new(groups.len()), watch.stopper());
     let outcomes = thread::scope(|scope| {
-        let (together, alive, ended) = (&together, &alive, &ended);
+        let (shared_server, alive, ended) = (&shared_server, &alive, &ended);
         let serve = |(index, (group, watch)): (usize, (Group, Watch))| {
-            let (place, socket_name) = ((Arc::clone(together), index), socket_name.clone());
+            let (place, socket_name) = ((Arc::clone(shared_server), index), socket_name.clone());
             let body = move || {
                 let shared = Shared { settings, place, socket_name };
                 let outcome = config.events.hooks(globals).and_then(|hooks| {
                     one(context, Origin::Named(&group.members), &watch, hooks, Some(&shared))
                 });
-                together.leave(index);
+                shared_server.leave(index);
                 let is_last = alive.fetch_sub(1, Ordering::AcqRel) == 1;
                 if let Err(error) = &outcome
                     && !is_last
@@ -172,17 +172,17 @@ pub(super) fn run(context: Context<'_>, groups: Vec<Group>) -> Result<Exit, CliE
             thread::Builder::new().name("braid-array".into()).spawn_scoped(scope, body)
         };
         let threads: Vec<_> = groups.into_iter().zip(own).enumerate().map(serve).collect();
-        let watchdog = together.wait_until_served().and_then(|(volumes, reporter, uris)| {
-            service::ready(&volumes, together.workers().as_ref(), (&reporter, &uris))
+        let watchdog = shared_server.wait_until_served().and_then(|(volumes, reporter, uris)| {
+            service::ready(&volumes, shared_server.workers().as_ref(), (&reporter, &uris))
         });
         // A signal, or the end of the last array.
-        watch.wait(|number| together.note_ignored(number));
+        watch.wait(|number| shared_server.note_ignored(number));
         service::stopping();
         drop(watchdog);
         stoppers.iter().for_each(super::wait::Stopper::stop);
         let join = |(index, thread): (usize, std::io::Result<thread::ScopedJoinHandle<'_, _>>)| {
             let thread = thread.map_err(|error| {
-                together.leave(index);
+                shared_server.leave(index);
                 system("an array could not be started", &error)
             });
             thread.and_then(|thread| thread.join().expect("the thread of an array does not panic"))

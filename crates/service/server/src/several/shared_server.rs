@@ -23,7 +23,7 @@ use braid_console::error::code::Code;
 /// Access of clients to an array: a server of its own, or a shared one.
 pub(crate) enum Clients {
     Own(Server),
-    Shared { together: Arc<Together>, export: Arc<Withdrawable> },
+    Shared { shared_server: Arc<SharedServer>, export: Arc<Withdrawable> },
 }
 
 impl Clients {
@@ -32,7 +32,7 @@ impl Clients {
             |uris: &mut dyn Iterator<Item = NbdUri>| uris.map(|uri| uri.to_string()).collect();
         match self {
             Self::Own(server) => words(&mut server.uris(name)),
-            Self::Shared { together, .. } => together.with(|server| words(&mut server.uris(name))),
+            Self::Shared { shared_server, .. } => shared_server.with(|server| words(&mut server.uris(name))),
         }
     }
 
@@ -40,7 +40,7 @@ impl Clients {
     pub(crate) fn meter(&self) -> Meter {
         match self {
             Self::Own(server) => server.meter(),
-            Self::Shared { together, .. } => together.with(Server::meter),
+            Self::Shared { shared_server, .. } => shared_server.with(Server::meter),
         }
     }
 
@@ -48,7 +48,7 @@ impl Clients {
     pub(crate) fn tuner(&self) -> Tuner {
         match self {
             Self::Own(server) => server.tuner(),
-            Self::Shared { together, .. } => together.with(Server::tuner),
+            Self::Shared { shared_server, .. } => shared_server.with(Server::tuner),
         }
     }
 
@@ -56,9 +56,9 @@ impl Clients {
     pub(crate) fn stop(self, deadline: Duration) -> StopReport {
         match self {
             Self::Own(server) => server.stop(deadline),
-            Self::Shared { together, export } => {
+            Self::Shared { shared_server, export } => {
                 export.is_withdrawn.store(true, Ordering::Release);
-                together.end(deadline)
+                shared_server.end(deadline)
             }
         }
     }
@@ -128,14 +128,14 @@ impl Export for Withdrawable {
 }
 
 /// An array's state at the joint start.
-enum Seat {
+enum StartState {
     Coming,
     Here(Arc<Withdrawable>, Arc<Volume>, Arc<Reporter>),
     Gone,
 }
 
 struct State {
-    seats: Vec<Seat>,
+    arrays: Vec<StartState>,
     sockets: Vec<OwnedFd>,
     workers: Option<Option<Arc<Workers>>>,
     server: Option<Server>,
@@ -146,22 +146,22 @@ struct State {
 
 impl State {
     fn is_awaited(&self) -> bool {
-        self.seats.iter().any(|seat| matches!(seat, Seat::Coming))
+        self.arrays.iter().any(|array| matches!(array, StartState::Coming))
     }
 }
 
-pub(crate) struct Together {
+pub(crate) struct SharedServer {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 /// Served arrays, a reporter, and their URIs.
-pub(super) type Served = (Vec<Arc<Volume>>, Arc<Reporter>, Vec<String>);
+pub(super) type ServedArrays = (Vec<Arc<Volume>>, Arc<Reporter>, Vec<String>);
 
-impl Together {
+impl SharedServer {
     pub(super) fn new(count: usize, sockets: Vec<OwnedFd>) -> Self {
         let state = State {
-            seats: (0..count).map(|_| Seat::Coming).collect(),
+            arrays: (0..count).map(|_| StartState::Coming).collect(),
             sockets,
             workers: None,
             server: None,
@@ -206,15 +206,15 @@ impl Together {
         let export = Withdrawable::new(export);
         let mut state = self.state();
         let (volume, reporter) = (Arc::clone(volume), Arc::clone(reporter));
-        state.seats[index] = Seat::Here(Arc::clone(&export), volume, reporter);
+        state.arrays[index] = StartState::Here(Arc::clone(&export), volume, reporter);
         self.changed.notify_all();
         while state.is_awaited() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.server.is_none() && !state.has_failed {
-            let here = state.seats.iter().filter_map(|seat| match seat {
-                Seat::Here(export, ..) => Some(Arc::clone(export) as Arc<dyn Export>),
-                Seat::Coming | Seat::Gone => None,
+            let here = state.arrays.iter().filter_map(|array| match array {
+                StartState::Here(export, ..) => Some(Arc::clone(export) as Arc<dyn Export>),
+                StartState::Coming | StartState::Gone => None,
             });
             let exports: Vec<_> = here.collect();
             let sockets = std::mem::take(&mut state.sockets);
@@ -234,12 +234,12 @@ impl Together {
             return Err(CliError::new(Code::System, what));
         }
         drop(state);
-        Ok(Clients::Shared { together: Arc::clone(self), export })
+        Ok(Clients::Shared { shared_server: Arc::clone(self), export })
     }
 
     /// The array has ended, or failed to start.
     pub(super) fn leave(&self, index: usize) {
-        self.state().seats[index] = Seat::Gone;
+        self.state().arrays[index] = StartState::Gone;
         self.changed.notify_all();
     }
 
@@ -253,17 +253,17 @@ impl Together {
     }
 
     /// Waits until the server runs; `None` if no array is left to serve.
-    pub(super) fn wait_until_served(&self) -> Option<Served> {
+    pub(super) fn wait_until_served(&self) -> Option<ServedArrays> {
         let mut state = self.state();
         loop {
-            let all_gone = state.seats.iter().all(|seat| matches!(seat, Seat::Gone));
+            let all_gone = state.arrays.iter().all(|array| matches!(array, StartState::Gone));
             if all_gone || state.has_failed {
                 return None;
             }
             if let Some(server) = &state.server {
                 let (mut volumes, mut uris, mut first) = (Vec::new(), Vec::new(), None);
-                for seat in &state.seats {
-                    let Seat::Here(export, volume, reporter) = seat else { continue };
+                for array in &state.arrays {
+                    let StartState::Here(export, volume, reporter) = start else { continue };
                     volumes.push(Arc::clone(volume));
                     uris.extend(server.uris(export.name()).map(|uri| uri.to_string()));
                     first.get_or_insert_with(|| Arc::clone(reporter));
@@ -277,9 +277,9 @@ impl Together {
     /// Reports a signal that does not end serving.
     pub(super) fn note_ignored(&self, number: i32) {
         let state = self.state();
-        let here = state.seats.iter().find_map(|seat| match seat {
-            Seat::Here(.., reporter) => Some(Arc::clone(reporter)),
-            Seat::Coming | Seat::Gone => None,
+        let here = state.arrays.iter().find_map(|array| match array {
+            StartState::Here(.., reporter) => Some(Arc::clone(reporter)),
+            StartState::Coming | StartState::Gone => None,
         });
         drop(state);
         if let Some(reporter) = here {
