@@ -7,7 +7,7 @@ use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{BindError, Endpoint};
 use braid_nbd_proto::NbdUri;
 
-use super::again::{command_again, with_option};
+use super::command_line::{command_again, with_option};
 use super::control::{ControlError, ControlSocket};
 use braid_console::error::code::Code;
 use braid_console::error::system::{is_shortage_of, system};

@@ -27,7 +27,7 @@ use braid_frontend_nbd::{Settings, limits};
 use braid_ring::{Room, Workers};
 use braid_runtime::{Options, Stopped, Volume};
 
-use super::all_the_same;
+use super::start_advice;
 use super::answered_writes::AnsweredWrites;
 use super::other_arrays::OtherArrays;
 use super::config::{ServerConfig, Tuning};
@@ -133,7 +133,7 @@ impl Origin<'_> {
         };
         let named = (members, config.bitmap_file.as_deref());
         let ready = ready::ready(named, config.assembly.clone(), state_dir);
-        let refused = |error| all_the_same::offered(error, members, &config.assembly, state_dir);
+        let refused = |error| start_advice::with_advice(error, members, &config.assembly, state_dir);
         Ok((ready.map_err(refused)?, None))
     }
 }

@@ -37,10 +37,10 @@ pub(super) fn absolute(label: &str) -> String {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<Happened>);
+pub(crate) struct Health(Mutex<Incidents>);
 
 #[derive(Debug, Default)]
-struct Happened {
+struct Incidents {
     out: BTreeMap<u16, Incident>,
     slow: BTreeMap<u16, Incident>,
     /// Members that went out and whose slot another one has, with the slot; and spares that failed.
@@ -48,7 +48,7 @@ struct Happened {
     /// Replacements under recovery, by target slot.
     filling: BTreeMap<u16, String>,
     /// Label of each slot's last member.
-    seats: BTreeMap<u16, String>,
+    last_labels: BTreeMap<u16, String>,
     /// Slots whose last member the operator removed.
     gone: BTreeMap<u16, Incident>,
     failure: Option<Failure>,
@@ -56,17 +56,17 @@ struct Happened {
 }
 
 impl Health {
-    fn happened(&self) -> MutexGuard<'_, Happened> {
+    fn incidents(&self) -> MutexGuard<'_, Incidents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn note(&self, change: &Change) {
-        let mut happened = self.happened();
+        let mut incidents = self.incidents();
         if change.kind == Kind::WriteLost {
             let number = |name| change.number(name).unwrap_or_default();
             let start = number("offset_bytes");
             // The reporter words it.
-            happened.lost.add(start..start + number("length_bytes"));
+            incidents.lost.add(start..start + number("length_bytes"));
             return;
         }
         let Some(Subject { member, slot }) = change.subject.clone() else { return };
@@ -74,77 +74,77 @@ impl Health {
         match (&change.kind, slot) {
             (Kind::Fail | Kind::FailSpare, Some(slot)) => {
                 let incident = Incident::now(member, cause);
-                match happened.filling.remove(&slot) {
+                match incidents.filling.remove(&slot) {
                     // The member to be replaced still has its slot.
                     Some(filling) if filling == incident.member => {
-                        happened.replaced.push((None, incident));
+                        incidents.replaced.push((None, incident));
                     }
                     Some(filling) => {
-                        happened.slow.remove(&slot);
-                        happened.seats.insert(slot, filling);
-                        happened.replaced.push((Some(slot), incident));
+                        incidents.slow.remove(&slot);
+                        incidents.last_labels.insert(slot, filling);
+                        incidents.replaced.push((Some(slot), incident));
                     }
                     None => {
-                        happened.slow.remove(&slot);
-                        happened.out.insert(slot, incident);
+                        incidents.slow.remove(&slot);
+                        incidents.out.insert(slot, incident);
                     }
                 }
             }
             (Kind::FailSpare, None) => {
                 let incident = Incident::now(member, cause);
-                happened.replaced.push((None, incident));
+                incidents.replaced.push((None, incident));
             }
             (Kind::Broken | Kind::OutOfSpace | Kind::WriteProtected, _) => {
                 let out_of_space = change.kind == Kind::OutOfSpace;
                 let write_protected = change.kind == Kind::WriteProtected;
                 let since = rfc3339_utc(now_seconds());
                 let failure = Failure { member, since, out_of_space, write_protected, cause };
-                happened.failure.get_or_insert(failure);
+                incidents.failure.get_or_insert(failure);
             }
             (Kind::SlowDisk, Some(slot)) => {
                 let latency_ms = change.number("latency_ms").unwrap_or_default();
                 let cause = format!("it took {latency_ms} ms, and the others much less");
                 let incident = Incident::now(member, cause);
-                happened.slow.insert(slot, incident);
+                incidents.slow.insert(slot, incident);
             }
             (Kind::DiskAway, Some(slot)) => {
                 let cause = "it does not answer".to_owned();
                 let incident = Incident { is_away: true, ..Incident::now(member, cause) };
-                happened.slow.remove(&slot);
-                happened.out.insert(slot, incident);
+                incidents.slow.remove(&slot);
+                incidents.out.insert(slot, incident);
             }
             // A spare may have had its slot meanwhile.
             (Kind::DiskReturned, _) => {
-                happened.out.retain(|_, out| out.member != member);
-                happened.replaced.retain(|(_, out)| out.member != member);
+                incidents.out.retain(|_, out| out.member != member);
+                incidents.replaced.retain(|(_, out)| out.member != member);
             }
             (Kind::SlowDiskBack, Some(slot)) => {
-                happened.slow.remove(&slot);
+                incidents.slow.remove(&slot);
             }
             (Kind::SpareActive, Some(slot)) => match change.word("old") {
                 None => {
-                    happened.out.remove(&slot);
+                    incidents.out.remove(&slot);
                 }
                 Some(old) => {
-                    happened.filling.remove(&slot);
-                    happened.slow.remove(&slot);
+                    incidents.filling.remove(&slot);
+                    incidents.slow.remove(&slot);
                     let (cause, old) = (format!("{member} has its place"), old.to_owned());
                     let old = Incident { is_replaced: true, ..Incident::now(old, cause) };
-                    happened.replaced.push((Some(slot), old));
-                    happened.seats.insert(slot, member);
+                    incidents.replaced.push((Some(slot), old));
+                    incidents.last_labels.insert(slot, member);
                 }
             },
             (Kind::SpareTaken, Some(slot)) => {
                 // A returning member is back in the array.
-                happened.replaced.retain(|(_, out)| out.member != member);
-                let out = happened.out.remove(&slot);
-                happened.replaced.extend(out.map(|out| (Some(slot), out)));
-                happened.gone.remove(&slot);
-                happened.seats.insert(slot, member);
+                incidents.replaced.retain(|(_, out)| out.member != member);
+                let out = incidents.out.remove(&slot);
+                incidents.replaced.extend(out.map(|out| (Some(slot), out)));
+                incidents.gone.remove(&slot);
+                incidents.last_labels.insert(slot, member);
             }
             (Kind::ReplaceWanted, Some(slot)) => {
-                happened.replaced.retain(|(_, out)| out.member != member);
-                happened.filling.insert(slot, member);
+                incidents.replaced.retain(|(_, out)| out.member != member);
+                incidents.filling.insert(slot, member);
             }
             _ => {}
         }
@@ -152,60 +152,60 @@ impl Health {
 
     /// How the slot's last member went out, if it did.
     pub(crate) fn out(&self, slot: u16) -> Option<Incident> {
-        self.happened().out.get(&slot).cloned()
+        self.incidents().out.get(&slot).cloned()
     }
 
     /// The array starts with this member as a replacement for the one in `slot`.
     pub(super) fn note_filling(&self, slot: u16, member: &str) {
-        self.happened().filling.insert(slot, absolute(member));
+        self.incidents().filling.insert(slot, absolute(member));
     }
 
     /// The array starts with this member in `slot`.
     pub(super) fn note_seat(&self, slot: u16, member: &str) {
-        self.happened().seats.insert(slot, absolute(member));
+        self.incidents().last_labels.insert(slot, absolute(member));
     }
 
     /// The operator removed a member.
     pub(super) fn note_removed(&self, member: &str) {
         let member = absolute(member);
-        let mut happened = self.happened();
-        happened.replaced.retain(|(_, out)| out.member != member);
-        let slot = happened.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot);
+        let mut incidents = self.incidents();
+        incidents.replaced.retain(|(_, out)| out.member != member);
+        let slot = incidents.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot);
         let Some(slot) = slot else { return };
-        happened.out.remove(&slot);
-        happened.seats.remove(&slot);
+        incidents.out.remove(&slot);
+        incidents.last_labels.remove(&slot);
         let cause = format!("{member} was taken away");
-        happened.gone.insert(slot, Incident::now(member, cause));
+        incidents.gone.insert(slot, Incident::now(member, cause));
     }
 
     /// The slot's last member, unless it was removed.
     pub(crate) fn seat(&self, slot: u16) -> Option<String> {
-        self.happened().seats.get(&slot).cloned()
+        self.incidents().last_labels.get(&slot).cloned()
     }
 
     /// The slot's last member, if the operator removed it.
     pub(crate) fn gone(&self, slot: u16) -> Option<Incident> {
-        self.happened().gone.get(&slot).cloned()
+        self.incidents().gone.get(&slot).cloned()
     }
 
     /// Members whose slot another one has taken, and spares that failed.
     pub(crate) fn replaced(&self) -> Vec<(Option<u16>, Incident)> {
-        self.happened().replaced.clone()
+        self.incidents().replaced.clone()
     }
 
     /// Since when the slot's member is slow, if it is.
     pub(crate) fn slow(&self, slot: u16) -> Option<Incident> {
-        self.happened().slow.get(&slot).cloned()
+        self.incidents().slow.get(&slot).cloned()
     }
 
     /// Why the array refuses writes, if it does.
     pub(crate) fn failure(&self) -> Option<Failure> {
-        self.happened().failure.clone()
+        self.incidents().failure.clone()
     }
 
     /// Ranges that were acknowledged and then lost.
     pub(crate) fn lost(&self) -> Option<Spread> {
-        let (ranges, bytes) = self.happened().lost.sum();
+        let (ranges, bytes) = self.incidents().lost.sum();
         (bytes > 0).then_some(Spread { ranges: ranges as u64, bytes })
     }
 }

@@ -15,8 +15,8 @@
 #[macro_use]
 extern crate braid_console;
 
-mod again;
-mod all_the_same;
+mod command_line;
+mod start_advice;
 mod answered_writes;
 mod hook_process;
 mod array;

@@ -263,7 +263,7 @@ impl SharedServer {
             if let Some(server) = &state.server {
                 let (mut volumes, mut uris, mut first) = (Vec::new(), Vec::new(), None);
                 for array in &state.arrays {
-                    let StartState::Here(export, volume, reporter) = start else { continue };
+                    let StartState::Here(export, volume, reporter) = array else { continue };
                     volumes.push(Arc::clone(volume));
                     uris.extend(server.uris(export.name()).map(|uri| uri.to_string()));
                     first.get_or_insert_with(|| Arc::clone(reporter));

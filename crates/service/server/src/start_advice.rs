@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use braid_assembly::{Options, ProbedMember, assemble};
 use braid_member::Access;
 
-use super::again::line_again;
+use super::command_line::line_again;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::devices;
@@ -22,7 +22,7 @@ use braid_discovery::known;
 use braid_discovery::probe::open_member;
 
 /// The error for a member, with a remedy that works without it.
-pub(super) fn offered(
+pub(super) fn with_advice(
     error: CliError,
     members: &[PathBuf],
     options: &Options,
