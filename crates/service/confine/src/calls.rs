@@ -17,7 +17,7 @@ use crate::ConfineError;
 
 /// Calls allowed beyond those that every server makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Allowed {
+pub struct AllowedCalls {
     /// Connect to Unix sockets of other processes.
     pub connect: bool,
     /// Make memory files (memfd) to share with other processes.
@@ -170,13 +170,13 @@ const TYPING: [u64; 2] = [0x5412, 0x541c];
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-type Made<T> = Result<T, seccompiler::BackendError>;
+type BackendResult<T> = Result<T, seccompiler::BackendError>;
 
 /// Blocks all other calls, for all threads, permanently.
 ///
 /// # Errors
 /// The kernel refused, or one thread could not be reached.
-pub fn restrict(allowed: Allowed) -> Result<(), ConfineError> {
+pub fn restrict(allowed: AllowedCalls) -> Result<(), ConfineError> {
     // Its arguments are in memory, where no filter can tell whether it starts a thread.
     let unknown = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let no_such_call = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
@@ -191,7 +191,7 @@ fn apply(rules: Rules, else_do: SeccompAction, then_do: SeccompAction) -> Result
     Ok(apply_filter_all_threads(&program)?)
 }
 
-fn rules(allowed: Allowed) -> Made<Rules> {
+fn rules(allowed: AllowedCalls) -> BackendResult<Rules> {
     let mut rules: Rules = PLAIN.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
     if allowed.connect {
         rules.insert(libc::SYS_connect, Vec::new());
@@ -217,11 +217,11 @@ fn rules(allowed: Allowed) -> Made<Rules> {
     only(libc::SYS_prlimit64, vec![SeccompRule::new(vec![none])?]);
     let not_typing =
         TYPING.map(|number| SeccompCondition::new(1, Length::Dword, Compare::Ne, number));
-    let not_typing = not_typing.into_iter().collect::<Made<Vec<_>>>()?;
+    let not_typing = not_typing.into_iter().collect::<BackendResult<Vec<_>>>()?;
     only(libc::SYS_ioctl, vec![SeccompRule::new(not_typing)?]);
     Ok(rules)
 }
 
-fn one(argument: u8, compare: Compare, value: u64) -> Made<SeccompRule> {
+fn one(argument: u8, compare: Compare, value: u64) -> BackendResult<SeccompRule> {
     SeccompRule::new(vec![SeccompCondition::new(argument, Length::Dword, compare, value)?])
 }

@@ -19,7 +19,7 @@ const OF_OTHERS: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
 
 /// Capabilities that the process kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptCapabilities {
     /// None: the process had none, or needs none.
     Nothing,
     /// Access to files of other users.
@@ -34,12 +34,12 @@ pub enum Kept {
 ///
 /// # Errors
 /// The kernel refused.
-pub fn keep(paths: &[&Path], for_writing: bool) -> Result<Kept, ConfineError> {
+pub fn keep(paths: &[&Path], for_writing: bool) -> Result<KeptCapabilities, ConfineError> {
     let system = |errno: Errno| ConfineError::Capabilities(errno.into());
     set_no_new_privs(true).map_err(system)?;
     let had = capabilities(None).map_err(system)?.effective;
     if had.is_empty() {
-        return Ok(Kept::Nothing);
+        return Ok(KeptCapabilities::Nothing);
     }
     // Without this capability the kernel limits memory that rings register. Without registered
     // memory rings use their own.
@@ -66,5 +66,5 @@ pub fn keep(paths: &[&Path], for_writing: bool) -> Result<Kept, ConfineError> {
         |path: &&Path| accessat(CWD, *path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS);
     let kept = if paths.iter().any(is_closed) { had & OF_OTHERS } else { CapabilitySet::empty() };
     set(kept, kept)?;
-    Ok(if kept.is_empty() { Kept::Nothing } else { Kept::FilesOfOthers })
+    Ok(if kept.is_empty() { KeptCapabilities::Nothing } else { KeptCapabilities::FilesOfOthers })
 }

@@ -13,7 +13,7 @@ use landlock::{
 
 use crate::ConfineError;
 
-/// The newest ABI to request; an older kernel restricts less, and `Held` reports it.
+/// The newest ABI to request; an older kernel restricts less, and `Enforcement` reports it.
 const NEWEST: ABI = ABI::V6;
 
 /// A grant to open files. A missing file gets no grant.
@@ -31,7 +31,7 @@ pub enum Grant {
 
 /// How far the restriction holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum Enforcement {
     /// Completely.
     Fully,
     /// As far as this kernel supports it.
@@ -73,7 +73,7 @@ impl Grant {
 ///
 /// # Errors
 /// The kernel has landlock but refused.
-pub fn restrict(grants: &[Grant], abstract_sockets: bool) -> Result<Held, ConfineError> {
+pub fn restrict(grants: &[Grant], abstract_sockets: bool) -> Result<Enforcement, ConfineError> {
     let scopes = if abstract_sockets {
         Scope::Signal.into()
     } else {
@@ -91,8 +91,8 @@ pub fn restrict(grants: &[Grant], abstract_sockets: bool) -> Result<Held, Confin
         ruleset = ruleset.add_rule(PathBeneath::new(file, access))?;
     }
     Ok(match ruleset.restrict_self()?.ruleset {
-        RulesetStatus::FullyEnforced => Held::Fully,
-        RulesetStatus::PartiallyEnforced => Held::Partly,
-        RulesetStatus::NotEnforced => Held::NotAtAll,
+        RulesetStatus::FullyEnforced => Enforcement::Fully,
+        RulesetStatus::PartiallyEnforced => Enforcement::Partly,
+        RulesetStatus::NotEnforced => Enforcement::NotAtAll,
     })
 }

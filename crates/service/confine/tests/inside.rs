@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::channel;
 
-use braid_confine::files::{Grant, Held};
+use braid_confine::files::{Grant, Enforcement};
 use braid_confine::{calls, capabilities, files, proof};
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;
@@ -100,7 +100,7 @@ fn confined(folder: &Path) {
     let (told, hears) = UnixDatagram::pair().expect("sockets");
     capabilities::keep(&[&held], true).expect("capabilities");
     let closed = files::restrict(&[Grant::Folder(granted.clone())], false).expect("landlock");
-    if closed == Held::NotAtAll {
+    if closed == Enforcement::NotAtAll {
         println!("no landlock");
     }
     // The filter must also cover a thread from before the restriction.
@@ -112,9 +112,9 @@ fn confined(folder: &Path) {
             tell_all(&folder, "early ");
         }
     });
-    calls::restrict(calls::Allowed::default()).expect("seccomp");
+    calls::restrict(calls::AllowedCalls::default()).expect("seccomp");
     proof::calls_are_closed().expect("they are closed");
-    if closed != Held::NotAtAll {
+    if closed != Enforcement::NotAtAll {
         proof::files_are_closed().expect("they are closed");
     }
     tell_all(folder, "");
@@ -139,7 +139,7 @@ fn confined(folder: &Path) {
 
 /// A process that shares memory may make memory files, and nothing else beyond the common list.
 fn with_memory() {
-    let allowed = calls::Allowed { memory_files: true, ..calls::Allowed::default() };
+    let allowed = calls::AllowedCalls { memory_files: true, ..calls::AllowedCalls::default() };
     calls::restrict(allowed).expect("seccomp");
     proof::calls_are_closed().expect("they are closed");
     let refused = UnixStream::connect("/nonexistent").expect_err("it is closed");

@@ -60,7 +60,7 @@ const COMMAND_GRACE: Duration = Duration::from_secs(3);
 pub(super) struct Context<'a> {
     pub(super) config: &'a ServerConfig,
     pub(super) globals: &'a Globals,
-    pub(super) confining: &'a confine::Begun,
+    pub(super) confinement: &'a confine::Confinement,
 }
 
 /// An array's place among others of the same server, and the server's settings.
@@ -146,7 +146,7 @@ pub(super) fn one(
     hooks: Hooks,
     shared: Option<&Shared>,
 ) -> Result<Exit, CliError> {
-    let Context { config, globals, confining } = context;
+    let Context { config, globals, confinement } = context;
     let inputs = Inputs::take(config, shared)?;
     let (ready, rescued) = origin.ready(config, &globals.state_dir)?;
     let is_rescued = rescued.is_some();
@@ -220,14 +220,14 @@ pub(super) fn one(
     let reached_by_nbd: Vec<Vec<String>> =
         parts.iter().map(|part| server.uris(part.name())).collect();
 
-    let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
+    let kept = (options.direct, &*globals.state_dir, confinement.opens_nothing());
     let membership = listeners.membership(&delivery, kept)?;
     let control_path = socket.as_ref().map(|socket| socket.path().to_path_buf());
     if let Some(path) = &control_path {
         membership.set_control(path.clone());
     }
     facts.addresses = addresses.clone();
-    facts.confined = confining.words();
+    facts.confined = confinement.words();
     facts.control = control_path.map_or_else(String::new, |path| path.display().to_string());
     facts.log.clone_from(&config.output);
     let NoticeListeners { board, spare_group, .. } = listeners;
@@ -252,7 +252,7 @@ pub(super) fn one(
     let taker = Arc::clone(&answers);
     let looking = spare_group.start(move |group| taker.take_spare(group));
     let looking = looking.map_err(|error| system("spares cannot be looked for", &error))?;
-    confining.finish()?;
+    confinement.finish()?;
 
     reporter.serving(
         (volume.size_bytes(), volume.is_read_only()),
@@ -260,7 +260,7 @@ pub(super) fn one(
         control.as_ref().map(Control::path),
     );
     parts.iter().zip(&reached_by_nbd).for_each(|(part, uris)| reporter.part(&**part, uris));
-    tracing::info!(target: "braid::serve", array = name, reached = ?addresses, confined = confining.line(), "serving");
+    tracing::info!(target: "braid::serve", array = name, reached = ?addresses, confined = confinement.line(), "serving");
     let is_alone = shared.is_none();
     let told = (&*reporter, &*addresses.uris);
     let watchdog = match is_alone {

@@ -19,9 +19,9 @@
 
 use std::path::{Path, PathBuf};
 
-use braid_confine::calls::{self, Allowed};
-use braid_confine::capabilities::{self, Kept};
-use braid_confine::files::{self, Grant, Held};
+use braid_confine::calls::{self, AllowedCalls};
+use braid_confine::capabilities::{self, KeptCapabilities};
+use braid_confine::files::{self, Grant, Enforcement};
 use braid_confine::{ConfineError, proof};
 use braid_frontend_nbd::Endpoint;
 use braid_member::opened_beside;
@@ -35,16 +35,16 @@ use braid_console::state::make_folders;
 use braid_discovery::running;
 
 /// Result of the first half.
-pub(super) struct Begun {
+pub(super) struct Confinement {
     /// The option that makes confinement impossible.
     obstacle: Option<&'static str>,
-    held: Held,
-    kept: Kept,
-    allowed: Allowed,
+    enforcement: Enforcement,
+    kept: KeptCapabilities,
+    allowed: AllowedCalls,
 }
 
 /// Gives up capabilities and files. Call it while the process has one thread.
-pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, CliError> {
+pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinement, CliError> {
     let wanted = config.confine;
     let obstacle = match () {
         () if wanted == Confine::Off => Some("it was not asked for"),
@@ -53,18 +53,18 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, C
         () if config.device.is_some() => Some("--ublk makes and deletes a block device"),
         () => None,
     };
-    let mut begun = Begun {
+    let mut confinement = Confinement {
         obstacle,
-        held: Held::NotAtAll,
-        kept: Kept::Nothing,
-        allowed: Allowed {
+        enforcement: Enforcement::NotAtAll,
+        kept: KeptCapabilities::Nothing,
+        allowed: AllowedCalls {
             connect: config.spare_group.is_some(),
             memory_files: config.vhost_user.is_some(),
         },
     };
     match obstacle {
         Some(why) if wanted == Confine::Full => return Err(refused(why)),
-        Some(_) => return Ok(begun),
+        Some(_) => return Ok(confinement),
         None => {}
     }
     // Make the folders now: landlock grants only existing paths.
@@ -75,19 +75,19 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, C
     })?;
     let files = config.files();
     let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
-    begun.kept =
+    confinement.kept =
         capabilities::keep(&paths, !config.assembly.read_only).map_err(|error| failed(&error))?;
     // The path of another array's spare is not known yet.
     if config.spare_group.is_none() {
         let grants = grants(config, &globals.state_dir);
         let is_abstract = std::env::var("NOTIFY_SOCKET").is_ok_and(|name| name.starts_with('@'));
-        begun.held = files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
+        confinement.enforcement = files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
     }
     // A kernel without only the newest part of landlock still closes off the important files.
-    let is_short = begun.held == Held::NotAtAll || begun.kept != Kept::Nothing;
-    match begun.open().as_slice() {
+    let is_short = confinement.enforcement == Enforcement::NotAtAll || confinement.kept != KeptCapabilities::Nothing;
+    match confinement.open().as_slice() {
         [why, ..] if wanted == Confine::Full && is_short => Err(refused(why)),
-        _ => Ok(begun),
+        _ => Ok(confinement),
     }
 }
 
@@ -118,10 +118,10 @@ fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
     grants
 }
 
-impl Begun {
+impl Confinement {
     /// Whether files are closed off, so that a client must pass a new member's device already open.
     pub(super) fn opens_nothing(&self) -> bool {
-        self.held != Held::NotAtAll
+        self.enforcement != Enforcement::NotAtAll
     }
 
     /// Closed-off areas once `finish` has run, one word each.
@@ -130,7 +130,7 @@ impl Begun {
         let words = [
             (self.opens_nothing(), "files"),
             (is_begun, "system-calls"),
-            (is_begun && self.kept == Kept::Nothing, "capabilities"),
+            (is_begun && self.kept == KeptCapabilities::Nothing, "capabilities"),
         ];
         words
             .into_iter()
@@ -144,13 +144,13 @@ impl Begun {
         if let Some(why) = self.obstacle {
             return vec![why];
         }
-        let files = match (self.held, self.allowed.connect) {
-            (Held::Fully, _) => None,
-            (Held::Partly, _) => Some("this kernel's landlock knows less than all of it"),
-            (Held::NotAtAll, true) => Some("--spare-group opens devices that are not known yet"),
-            (Held::NotAtAll, false) => Some("this kernel has no landlock"),
+        let files = match (self.enforcement, self.allowed.connect) {
+            (Enforcement::Fully, _) => None,
+            (Enforcement::Partly, _) => Some("this kernel's landlock knows less than all of it"),
+            (Enforcement::NotAtAll, true) => Some("--spare-group opens devices that are not known yet"),
+            (Enforcement::NotAtAll, false) => Some("this kernel has no landlock"),
         };
-        let kept = (self.kept == Kept::FilesOfOthers)
+        let kept = (self.kept == KeptCapabilities::FilesOfOthers)
             .then_some("a member is another user's: CAP_DAC_OVERRIDE is kept");
         files.into_iter().chain(kept).collect()
     }

@@ -94,7 +94,7 @@ pub struct Prepared<'a> {
     config: &'a ServerConfig,
     globals: &'a Globals,
     hooks: Hooks,
-    confining: confine::Begun,
+    confinement: confine::Confinement,
 }
 
 /// Starts hooks, and gives up capabilities and files if configured. The process still has one
@@ -110,8 +110,8 @@ pub fn prepare<'a>(
         Confine::Off => config.events.hooks(globals)?,
         Confine::Auto | Confine::Full => config.events.hook_processes(globals)?,
     };
-    let confining = confine::begin(config, globals)?;
-    Ok(Prepared { config, globals, hooks, confining })
+    let confinement = confine::begin(config, globals)?;
+    Ok(Prepared { config, globals, hooks, confinement })
 }
 
 impl Prepared<'_> {
@@ -120,11 +120,11 @@ impl Prepared<'_> {
     /// # Errors
     /// The array cannot be assembled, opened or reached; it did not end in order.
     pub fn serve(self) -> Result<Exit, CliError> {
-        let Self { config, globals, hooks, confining } = self;
+        let Self { config, globals, hooks, confinement } = self;
         if let Some(metrics) = &config.metrics {
             metrics.check()?;
         }
-        let context = Context { config, globals, confining: &confining };
+        let context = Context { config, globals, confinement: &confinement };
         // A confined server examines the members of one array, and none before it is confined.
         if config.confine == Confine::Off
             && let Some(groups) = several::groups(config)?
@@ -148,9 +148,9 @@ pub fn serve_rescued(
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let hooks = config.events.hooks(globals)?;
-    let confining = confine::begin(config, globals)?;
+    let confinement = confine::begin(config, globals)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
-    let context = Context { config, globals, confining: &confining };
+    let context = Context { config, globals, confinement: &confinement };
     let Rescued { first, others, parts } = found;
     match first {
         Opened::Array(ready) => {

@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looked {
+pub(super) enum SpareNeed {
     /// Every slot has a member, or no spare would help.
     Content,
     /// A slot lacks a member.
@@ -143,7 +143,7 @@ impl SpareGroup {
     /// The thread could not start.
     pub(super) fn start(
         self: &Arc<Self>,
-        look: impl Fn(&str) -> Looked + Send + 'static,
+        look: impl Fn(&str) -> SpareNeed + Send + 'static,
     ) -> io::Result<Looking> {
         let group = Arc::clone(self);
         let thread = std::thread::Builder::new().name("braid-spares".into());
@@ -152,8 +152,8 @@ impl SpareGroup {
         Ok(Looking(Arc::clone(self)))
     }
 
-    fn look_when_due(&self, look: &impl Fn(&str) -> Looked) {
-        let mut last = Looked::Content;
+    fn look_when_due(&self, look: &impl Fn(&str) -> SpareNeed) {
+        let mut last = SpareNeed::Content;
         loop {
             let Some(name) = self.wait(last) else { return };
             last = look(&name);
@@ -161,14 +161,14 @@ impl SpareGroup {
     }
 
     /// Waits until a look is due; `None` at the end.
-    fn wait(&self, last: Looked) -> Option<String> {
+    fn wait(&self, last: SpareNeed) -> Option<String> {
         let mut state = self.state();
         loop {
             if state.is_over {
                 return None;
             }
             // Without a group no look is due, and no timer is needed.
-            let is_asking = last == Looked::Lacking && state.name.is_some();
+            let is_asking = last == SpareNeed::Lacking && state.name.is_some();
             if std::mem::take(&mut state.is_due)
                 && let Some(name) = &state.name
             {
@@ -223,7 +223,7 @@ mod tests {
         let (sender, looked) = channel();
         let look = move |name: &str| {
             sender.send(name.to_owned()).expect("it is heard");
-            Looked::Content
+            SpareNeed::Content
         };
         let looking = group.start(look).expect("a thread");
         assert_eq!(looked.recv().expect("at the start"), "rack");

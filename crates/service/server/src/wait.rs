@@ -27,7 +27,7 @@ pub(crate) enum Ending {
     Command(std::io::Result<ExitStatus>),
 }
 
-enum Heard {
+enum WatchEvent {
     Ending(Ending),
     /// A signal with this number that does not end serving.
     Ignored(i32),
@@ -47,19 +47,19 @@ impl Running {
 
 /// Requests a stop as a signal does.
 #[derive(Clone)]
-pub(crate) struct Stopper(Sender<Heard>);
+pub(crate) struct Stopper(Sender<WatchEvent>);
 
 impl Stopper {
     pub(crate) fn stop(&self) {
         // The listener is gone if serving has ended for another reason.
-        let _ = self.0.send(Heard::Ending(Ending::Signal));
+        let _ = self.0.send(WatchEvent::Ending(Ending::Signal));
     }
 }
 
 /// Receives the first ending and later ones.
 pub(crate) struct Watch {
-    heard: Receiver<Heard>,
-    sender: Sender<Heard>,
+    heard: Receiver<WatchEvent>,
+    sender: Sender<WatchEvent>,
 }
 
 impl Watch {
@@ -75,12 +75,12 @@ impl Watch {
                 if !is_ending(number) {
                     if seen.insert(number) {
                         // The listener is gone once serving has ended.
-                        let _ = told.send(Heard::Ignored(number));
+                        let _ = told.send(WatchEvent::Ignored(number));
                     }
                     continue;
                 }
                 let is_second = std::mem::replace(&mut asked, true);
-                if is_second || told.send(Heard::Ending(Ending::Signal)).is_err() {
+                if is_second || told.send(WatchEvent::Ending(Ending::Signal)).is_err() {
                     errln!("ended at once, by a second signal: the array is left as after a crash");
                     std::process::exit(i32::from(Exit::Interrupted.number()));
                 }
@@ -122,7 +122,7 @@ impl Watch {
         let told = self.sender.clone();
         thread::Builder::new().name("braid-command".into()).spawn(move || {
             // The listener is gone if serving has ended for another reason.
-            let _ = told.send(Heard::Ending(Ending::Command(child.wait())));
+            let _ = told.send(WatchEvent::Ending(Ending::Command(child.wait())));
         })?;
         Ok(Running(handle))
     }
@@ -132,15 +132,15 @@ impl Watch {
         let deadline = Instant::now() + time;
         let left = || deadline.saturating_duration_since(Instant::now());
         // An end and a timeout lead to the same next step.
-        while let Ok(Heard::Ignored(_)) = self.heard.recv_timeout(left()) {}
+        while let Ok(WatchEvent::Ignored(_)) = self.heard.recv_timeout(left()) {}
     }
 
     /// Waits for the next ending; calls `ignored` for signals that are none.
     pub(crate) fn wait(&self, mut ignored: impl FnMut(i32)) -> Ending {
         loop {
             match self.heard.recv().expect("we hold a sender ourselves") {
-                Heard::Ignored(number) => ignored(number),
-                Heard::Ending(ending) => return ending,
+                WatchEvent::Ignored(number) => ignored(number),
+                WatchEvent::Ending(ending) => return ending,
             }
         }
     }

@@ -20,7 +20,7 @@ use braid_control::model::{
 use braid_member::Access;
 
 use super::{Answers, array, members, setting};
-use crate::spare_group::{Looked, SpareGroup};
+use crate::spare_group::{SpareNeed, SpareGroup};
 use braid_console::error::code::Code;
 use braid_discovery::contents::{self, Existing, Thing};
 use braid_discovery::running::{self, Running};
@@ -80,17 +80,17 @@ fn lack(running: &setting::Running) -> Lack {
 
 impl Answers {
     /// Takes a spare of another array of the group, if this one lacks a member.
-    pub(in super::super) fn take_spare(&self, group: &str) -> Looked {
+    pub(in super::super) fn take_spare(&self, group: &str) -> SpareNeed {
         let lack = || self.running().map_or(Lack::Nothing, |running| lack(&running));
         match lack() {
-            Lack::Nothing => return Looked::Content,
-            Lack::SpareWaits => return Looked::Lacking,
+            Lack::Nothing => return SpareNeed::Content,
+            Lack::SpareWaits => return SpareNeed::Lacking,
             Lack::Member => {}
         }
         let all = running::all().running;
         for offer in offers(&self.facts.uuid, group, &all) {
             // The queries took time.
-            let Ok(running) = self.running() else { return Looked::Content };
+            let Ok(running) = self.running() else { return SpareNeed::Content };
             if lack() != Lack::Member {
                 break;
             }
@@ -99,7 +99,7 @@ impl Answers {
                 continue;
             }
             match group.take(|| self.take(&running, &offer)) {
-                None => return Looked::Content,
+                None => return SpareNeed::Content,
                 Some(Ok(()) | Err(None)) => {}
                 Some(Err(Some(why))) => {
                     group.refuse(offer.path);
@@ -107,7 +107,7 @@ impl Answers {
                 }
             }
         }
-        Looked::Lacking
+        SpareNeed::Lacking
     }
 
     /// Has the other array remove the spare, and adds it here. The error has a reason only if
