@@ -30,7 +30,7 @@ use braid_discovery::probe::io_error;
 use braid_discovery::ready::{Ready, decided};
 use braid_discovery::refusal;
 use braid_discovery::replay::Place;
-use braid_server::{Address, Device, Opened, Part as _, Rescued, ServerConfig, serve_rescued};
+use braid_server::{Address, Device, ArrayOrDevice, Part as _, RescuedArrays, ServerConfig, serve_rescued};
 
 pub(super) fn serve(
     args: &RescueConfig,
@@ -70,9 +70,6 @@ pub(super) fn serve(
     }
     let mut all = Vec::new();
     for one in &mut found {
-        let array = |ready| Opened::Array(Box::new(ready));
-        let opened = match (args.read_only, one.reshape.take()) {
-            (_, Some(reshape)) => Opened::Device(moved(args, (&disks, &reshape), one, globals)?),
             (true, None) => {
                 array(one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?)
             }
@@ -83,7 +80,7 @@ pub(super) fn serve(
     let mut all = all.into_iter();
     let (_, first) = all.next().expect("one is served at least");
     let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
-    let rescued = Rescued { first, others: all.collect(), parts };
+    let rescued = RescuedArrays { first, others: all.collect(), parts };
     // State recorded during a rescue must not replace the array's real state.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };

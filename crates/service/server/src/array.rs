@@ -37,7 +37,7 @@ use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
 use super::jobs::{Board, Sampler};
 use super::listening::Endpoints;
 use super::metrics::{self, ArrayMetrics};
-use super::parts::{Opened, Part};
+use super::parts::{ArrayOrDevice, Part};
 use super::address::{check_export, control_error, own_control};
 use super::client_addresses::ClientAddresses;
 use super::report::Reporter;
@@ -84,7 +84,7 @@ pub(super) enum Origin<'a> {
 /// Other arrays rescued beside this one, and the parts of all of them.
 #[derive(Default)]
 pub(super) struct RescuedOthers {
-    pub(super) others: Vec<(String, Opened)>,
+    pub(super) others: Vec<(String, ArrayOrDevice)>,
     pub(super) parts: Vec<Box<dyn Part>>,
 }
 

@@ -193,11 +193,11 @@ impl Answers {
         refusal(409, &error.remedy(Risk::Look, "Read about it", "braid help B098"))
     }
 
-    fn not_set(&self, refused: setting::Refused) -> Refusal {
+    fn not_set(&self, refused: setting::SetError) -> Refusal {
         match refused {
-            setting::Refused::ByArray(error) => refusal(members::status(&error), &error),
-            setting::Refused::NotKept(path, error) => self.not_kept(&path, &error),
-            setting::Refused::Bad(bad) => {
+            setting::SetError::ByArray(error) => refusal(members::status(&error), &error),
+            setting::SetError::NotKept(path, error) => self.not_kept(&path, &error),
+            setting::SetError::Bad(bad) => {
                 let what = format!("{} cannot be set to '{}'", bad.key, bad.value);
                 let error = CliError::new(Code::Usage, what).about(&bad.key).because(bad.why);
                 let error = error.because("nothing was changed");
@@ -251,8 +251,8 @@ impl Served for Answers {
             return Err(self.files_closed());
         }
         let (name, word) = (&*self.facts.name, self.facts.word());
-        let named = consistency::Named { name, word };
-        let set = setting::Wanted::check(&running, &named, wanted);
+        let named = consistency::ArrayName { name, word };
+        let set = setting::CheckedSettings::check(&running, &named, wanted);
         let set = set.map_err(|refused| self.not_set(refused))?;
         let to = if dry_run {
             set.settings()

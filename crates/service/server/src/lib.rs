@@ -3,7 +3,7 @@
 //! them in order.
 //!
 //! ```text
-//!   ServerConfig ─ prepare ─▶ Prepared ─ serve ─▶ [`several`]: arrays by their superblocks ─▶ [`array`]: one array's life
+//!   ServerConfig ─ prepare ─▶ PreparedServer ─ serve ─▶ [`several`]: arrays by their superblocks ─▶ [`array`]: one array's life
 //!   opened by rescue ─ serve_rescued ─▶ [`array`]; a device that stands for one ─▶ [`device_service`]
 //! ```
 //!
@@ -74,7 +74,7 @@ pub use device::Device;
 pub use export::DiskExport;
 pub use jobs::run as found_run;
 pub use metrics::MetricsConfig;
-pub use parts::{Opened, Part, Rescued};
+pub use parts::{ArrayOrDevice, Part, RescuedArrays};
 pub use address::{Address, own_folder};
 pub use setting_words::SettingWords;
 pub use event_delivery::{EventConfig, Hooks};
@@ -90,7 +90,7 @@ pub fn check_spare_group(name: &str) -> Result<String, String> {
 }
 
 /// A server that has given up its privileges before it examines any member.
-pub struct Prepared<'a> {
+pub struct PreparedServer<'a> {
     config: &'a ServerConfig,
     globals: &'a Globals,
     hooks: Hooks,
@@ -105,16 +105,16 @@ pub struct Prepared<'a> {
 pub fn prepare<'a>(
     config: &'a ServerConfig,
     globals: &'a Globals,
-) -> Result<Prepared<'a>, CliError> {
+) -> Result<PreparedServer<'a>, CliError> {
     let hooks = match config.confine {
         Confine::Off => config.events.hooks(globals)?,
         Confine::Auto | Confine::Full => config.events.hook_processes(globals)?,
     };
     let confinement = confine::begin(config, globals)?;
-    Ok(Prepared { config, globals, hooks, confinement })
+    Ok(PreparedServer { config, globals, hooks, confinement })
 }
 
-impl Prepared<'_> {
+impl PreparedServer<'_> {
     /// Serves until a signal, a request or the end of its command.
     ///
     /// # Errors
@@ -141,23 +141,23 @@ impl Prepared<'_> {
 /// stops it.
 ///
 /// # Errors
-/// As for [`Prepared::serve`].
+/// As for [`PreparedServer::serve`].
 pub fn serve_rescued(
     config: &ServerConfig,
-    found: Rescued,
+    found: RescuedArrays,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let hooks = config.events.hooks(globals)?;
     let confinement = confine::begin(config, globals)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let context = Context { config, globals, confinement: &confinement };
-    let Rescued { first, others, parts } = found;
+    let RescuedArrays { first, others, parts } = found;
     match first {
-        Opened::Array(ready) => {
+        ArrayOrDevice::Array(ready) => {
             let others = RescuedOthers { others, parts };
             one(context, Origin::Rescued(ready, others), &watch, hooks, None)
         }
-        Opened::Device(device) => {
+        ArrayOrDevice::Device(device) => {
             let others = OtherArrays::open(others, &array::options_of_rescue(config))?;
             device_service::serve(context, &device, (others, &parts), &watch)
         }

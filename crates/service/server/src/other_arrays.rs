@@ -10,7 +10,7 @@ use braid_runtime::{Options, Volume};
 use super::array_export;
 use super::device::DeviceDisk;
 use super::not_opened::not_opened;
-use super::parts::Opened;
+use super::parts::ArrayOrDevice;
 use super::event_delivery::logged;
 use braid_console::error::CliError;
 
@@ -23,12 +23,12 @@ pub(super) struct OtherArrays {
 }
 
 impl OtherArrays {
-    pub(super) fn open(others: Vec<(String, Opened)>, options: &Options) -> Result<Self, CliError> {
+    pub(super) fn open(others: Vec<(String, ArrayOrDevice)>, options: &Options) -> Result<Self, CliError> {
         let mut arrays = Self::default();
         for (name, opened) in others {
             let ready = match opened {
-                Opened::Array(ready) => *ready,
-                Opened::Device(device) => {
+                ArrayOrDevice::Array(ready) => *ready,
+                ArrayOrDevice::Device(device) => {
                     // The log carries errors from below.
                     let (disk, export) = device.export(|_| {})?;
                     arrays.exports.push(export);
@@ -94,7 +94,7 @@ mod tests {
             read_only: false,
             logical_block_bytes: None,
         };
-        let others = vec![("tank".to_owned(), Opened::Device(device))];
+        let others = vec![("tank".to_owned(), ArrayOrDevice::Device(device))];
         let arrays = OtherArrays::open(others, &Options::default()).expect("it is opened");
         let (sender, told) = channel();
         let tell = move |outcome: braid_frontend_nbd::Outcome| {

@@ -9,17 +9,17 @@ use braid_frontend_nbd::Export;
 use super::device::Device;
 
 /// An array to serve, the arrays beside it, and the parts on them.
-pub struct Rescued {
+pub struct RescuedArrays {
     /// The array.
-    pub first: Opened,
+    pub first: ArrayOrDevice,
     /// Arrays on the same server, with their names.
-    pub others: Vec<(String, Opened)>,
+    pub others: Vec<(String, ArrayOrDevice)>,
     /// Parts. Array number 0 is `first`; the others follow in the order of `others`.
     pub parts: Vec<Box<dyn Part>>,
 }
 
 /// The served form of an array.
-pub enum Opened {
+pub enum ArrayOrDevice {
     /// The array itself, with its members open.
     Array(Box<Ready>),
     /// A device that stands for it.

@@ -50,7 +50,7 @@ pub const NO_FILE: &str = "none";
 
 /// The array's current policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum CurrentPolicy {
     NoRedundancy,
     Resync,
     /// Bytes for each bit.
@@ -91,7 +91,7 @@ struct Steps {
     logs: Option<LogKind>,
 }
 
-pub(super) struct Named<'a> {
+pub(super) struct ArrayName<'a> {
     pub(super) name: &'a str,
     /// Its name in commands.
     pub(super) word: String,
@@ -99,7 +99,7 @@ pub(super) struct Named<'a> {
 
 /// The current policy, the requested one, and the steps to it.
 pub(super) struct Consistency {
-    kept: Kept,
+    current: CurrentPolicy,
     /// The current or planned bitmap file.
     file: Option<PathBuf>,
     policy: Option<Policy>,
@@ -113,18 +113,18 @@ impl Consistency {
     pub(super) fn now(volume: &Volume) -> Self {
         let is_direct = volume.geometry().level().family() == Family::Direct;
         let bit_bytes = volume.bitmap().map(|look| look.bit_bytes);
-        let kept = match bit_bytes {
-            _ if is_direct => Kept::NoRedundancy,
-            bit_bytes if volume.has_own_parity_logs() => Kept::OwnLogs(bit_bytes),
-            Some(bit_bytes) => Kept::Bitmap(bit_bytes),
-            None if volume.parity_logs().is_some() => Kept::ParityLogs,
-            None if volume.journal().is_some() => Kept::Journal,
-            None => Kept::Resync,
+        let current = match bit_bytes {
+            _ if is_direct => CurrentPolicy::NoRedundancy,
+            bit_bytes if volume.has_own_parity_logs() => CurrentPolicy::OwnLogs(bit_bytes),
+            Some(bit_bytes) => CurrentPolicy::Bitmap(bit_bytes),
+            None if volume.parity_logs().is_some() => CurrentPolicy::ParityLogs,
+            None if volume.journal().is_some() => CurrentPolicy::Journal,
+            None => CurrentPolicy::Resync,
         };
         let file = volume.bitmap_file();
         let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
         let (policy, chunk_bytes, asked_file) = (None, None, None);
-        Self { kept, file, policy, chunk_bytes, asked_file, steps: Steps::default() }
+        Self { current, file, policy, chunk_bytes, asked_file, steps: Steps::default() }
     }
 
     pub(super) fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
@@ -153,18 +153,18 @@ impl Consistency {
     }
 
     /// Checks whether the change is possible, and plans its steps.
-    pub(super) fn judge(&mut self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
-        let (kept, asked) = (self.kept, self.chunk_bytes);
+    pub(super) fn judge(&mut self, volume: &Volume, named: &ArrayName<'_>) -> Result<(), CliError> {
+        let (current, asked) = (self.current, self.chunk_bytes);
         let is_asked = |bytes: u64| asked.is_none_or(|asked| u64::from(asked) == bytes);
-        let had = match kept {
-            Kept::Bitmap(_) => Policy::Bitmap,
-            Kept::ParityLogs => Policy::Ppl,
-            Kept::OwnLogs(_) => Policy::Log,
-            Kept::Journal => Policy::Journal,
-            Kept::Resync | Kept::NoRedundancy => Policy::Resync,
+        let had = match current {
+            CurrentPolicy::Bitmap(_) => Policy::Bitmap,
+            CurrentPolicy::ParityLogs => Policy::Ppl,
+            CurrentPolicy::OwnLogs(_) => Policy::Log,
+            CurrentPolicy::Journal => Policy::Journal,
+            CurrentPolicy::Resync | CurrentPolicy::NoRedundancy => Policy::Resync,
         };
         let file = self.asked_file.clone().unwrap_or_else(|| self.file.clone());
-        let refused = Refused { volume, named, asked, file: file.clone() };
+        let refused = RefusalContext { volume, named, asked, file: file.clone() };
         let is_moved = file != self.file;
         // A request that names only a file asks for a bitmap in it.
         let policy = match (self.policy, had) {
@@ -178,11 +178,11 @@ impl Consistency {
         if let (Some(path), true) = (&file, self.asked_file.is_some()) {
             refused.check_file(path, policy, is_moved)?;
         }
-        match (policy, kept) {
+        match (policy, current) {
             (Policy::Journal, _) if is_moved => return Err(refused.journal()),
             _ if is_moved => {}
-            (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
-            (Policy::Log, Kept::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
+            (Policy::Bitmap, CurrentPolicy::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
+            (Policy::Log, CurrentPolicy::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
             (policy, _) if policy == had && asked.is_none() => return Ok(()),
             (Policy::Journal, _) => return Err(refused.journal()),
             (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
@@ -190,8 +190,8 @@ impl Consistency {
         }
         // A lockless bitmap is made with its array, and no log stands beside it.
         let is_lockless = volume.bitmap().is_some_and(|look| look.unwritten.is_some());
-        let has_bitmap = match kept {
-            Kept::Bitmap(bytes) | Kept::OwnLogs(Some(bytes)) => Some(bytes),
+        let has_bitmap = match current {
+            CurrentPolicy::Bitmap(bytes) | CurrentPolicy::OwnLogs(Some(bytes)) => Some(bytes),
             _ => None,
         };
         let keeps_bitmap = has_bitmap.is_some_and(is_asked) && !is_lockless && !is_moved;
@@ -200,7 +200,7 @@ impl Consistency {
             Policy::Log => Some(LogKind::Own),
             Policy::Bitmap | Policy::Resync | Policy::Lockless | Policy::Journal => None,
         };
-        let ends_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_) | Kept::Journal);
+        let ends_logs = matches!(current, CurrentPolicy::ParityLogs | CurrentPolicy::OwnLogs(_) | CurrentPolicy::Journal);
         let makes_bitmap = matches!(policy, Policy::Bitmap | Policy::Log) && !keeps_bitmap;
         let ends_bitmap = matches!(policy, Policy::Resync | Policy::Ppl) && has_bitmap.is_some();
         if ends_logs {
@@ -249,11 +249,11 @@ impl Consistency {
         }
         self.file = file;
         self.steps = Steps { ends_logs, bitmap, logs };
-        self.kept = match (logs, bitmap_bytes) {
-            (Some(LogKind::Ppl), _) => Kept::ParityLogs,
-            (Some(LogKind::Own), bytes) => Kept::OwnLogs(bytes),
-            (None, Some(bytes)) => Kept::Bitmap(bytes),
-            (None, None) => Kept::Resync,
+        self.current = match (logs, bitmap_bytes) {
+            (Some(LogKind::Ppl), _) => CurrentPolicy::ParityLogs,
+            (Some(LogKind::Own), bytes) => CurrentPolicy::OwnLogs(bytes),
+            (None, Some(bytes)) => CurrentPolicy::Bitmap(bytes),
+            (None, None) => CurrentPolicy::Resync,
         };
         Ok(())
     }
@@ -264,8 +264,8 @@ impl Consistency {
     }
 
     /// Applies the change. Returns once superblocks record it.
-    pub(super) fn apply(self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
-        let refused = Refused { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
+    pub(super) fn apply(self, volume: &Volume, named: &ArrayName<'_>) -> Result<(), CliError> {
+        let refused = RefusalContext { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
         let Steps { ends_logs, bitmap, logs } = self.steps;
         let has_begun = ends_logs || bitmap != Change::None;
         // Make the file before anything is dropped.
@@ -310,13 +310,13 @@ impl Consistency {
     }
 
     pub(super) fn to_settings(&self) -> Settings {
-        let (policy, chunk_bytes) = match self.kept {
-            Kept::NoRedundancy => ("none", None),
-            Kept::Resync => ("resync", None),
-            Kept::Bitmap(bytes) => ("bitmap", Some(bytes)),
-            Kept::ParityLogs => ("ppl", None),
-            Kept::Journal => ("journal", None),
-            Kept::OwnLogs(bytes) => ("log", bytes),
+        let (policy, chunk_bytes) = match self.current {
+            CurrentPolicy::NoRedundancy => ("none", None),
+            CurrentPolicy::Resync => ("resync", None),
+            CurrentPolicy::Bitmap(bytes) => ("bitmap", Some(bytes)),
+            CurrentPolicy::ParityLogs => ("ppl", None),
+            CurrentPolicy::Journal => ("journal", None),
+            CurrentPolicy::OwnLogs(bytes) => ("log", bytes),
         };
         let mut settings = Settings::from([(POLICY.to_owned(), policy.into())]);
         settings.extend(chunk_bytes.map(|bytes| (CHUNK.to_owned(), bytes.into())));
@@ -349,14 +349,14 @@ fn planned(
     }
 }
 
-struct Refused<'a> {
+struct RefusalContext<'a> {
     volume: &'a Volume,
-    named: &'a Named<'a>,
+    named: &'a ArrayName<'a>,
     asked: Option<u32>,
     file: Option<PathBuf>,
 }
 
-impl Refused<'_> {
+impl RefusalContext<'_> {
     /// The requested file makes no sense, or it exists already.
     fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
         if is_moved && path.symlink_metadata().is_ok() {

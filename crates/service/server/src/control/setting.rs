@@ -12,7 +12,7 @@ use braid_runtime::{
     Cache, CacheMode, GovernorSettings, Patience, ReadErrorLimit, Scheduling, SitOut, Volume,
 };
 
-use super::consistency::{self, Consistency, Named};
+use super::consistency::{self, Consistency, ArrayName};
 use crate::jobs::{Board, JobsWhen, Schedule};
 use crate::membership::Membership;
 use crate::spare_group::SpareGroup;
@@ -31,19 +31,19 @@ pub(crate) struct Running {
 }
 
 pub(super) fn all(running: &Running) -> Settings {
-    Wanted::now(running).settings()
+    CheckedSettings::now(running).settings()
 }
 
 #[derive(Debug)]
-pub(super) struct Bad {
+pub(super) struct BadSetting {
     pub(super) key: String,
     pub(super) value: String,
     pub(super) why: String,
 }
 
 #[derive(Debug)]
-pub(super) enum Refused {
-    Bad(Bad),
+pub(super) enum SetError {
+    Bad(BadSetting),
     ByArray(CliError),
     /// A setting that must survive a restart cannot be saved.
     NotKept(PathBuf, io::Error),
@@ -62,7 +62,7 @@ fn words(key: &str, value: &SettingValue) -> String {
 }
 
 /// Settings that were checked.
-pub(super) struct Wanted {
+pub(super) struct CheckedSettings {
     cache: Cache,
     scheduling: Scheduling,
     sit_out: SitOut,
@@ -76,7 +76,7 @@ pub(super) struct Wanted {
     consistency: Consistency,
 }
 
-impl Wanted {
+impl CheckedSettings {
     fn now(Running { volume, tuner, board, spare_group, .. }: &Running) -> Self {
         Self {
             cache: volume.cache(),
@@ -96,19 +96,19 @@ impl Wanted {
     /// The current settings with these changes, if all are valid.
     pub(super) fn check(
         running: &Running,
-        named: &Named<'_>,
+        named: &ArrayName<'_>,
         wanted: &Settings,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, SetError> {
         let mut set = Self::now(running);
         let bad = |key: &String, value: String, why: String| {
-            Refused::Bad(Bad { key: key.clone(), value, why })
+            SetError::Bad(BadSetting { key: key.clone(), value, why })
         };
         for (key, value) in wanted {
             let value = words(key, value);
             let result = set.set(&running.volume, key, &value);
             result.map_err(|why| bad(key, value, why))?;
         }
-        set.consistency.judge(&running.volume, named).map_err(Refused::ByArray)?;
+        set.consistency.judge(&running.volume, named).map_err(SetError::ByArray)?;
         let is_other = |key: &&String| !consistency::KEYS.contains(&key.as_str());
         if set.consistency.changes()
             && let Some(key) = wanted.keys().find(is_other)
@@ -119,7 +119,7 @@ impl Wanted {
         let slots = scheduling::check_slots(&set.scheduling, &running.volume);
         slots.map_err(|(key, why)| {
             let value = wanted.get(&key).map(ToString::to_string).unwrap_or_default();
-            Refused::Bad(Bad { key, value, why })
+            SetError::Bad(BadSetting { key, value, why })
         })?;
         Ok(set)
     }
@@ -185,12 +185,12 @@ impl Wanted {
     ///
     /// # Errors
     /// A setting that must survive a restart cannot be saved: nothing is changed.
-    pub(super) fn apply(self, running: &Running, named: &Named<'_>) -> Result<(), Refused> {
+    pub(super) fn apply(self, running: &Running, named: &ArrayName<'_>) -> Result<(), SetError> {
         let Running { volume, tuner, board, spare_group, .. } = running;
         if self.consistency.changes() {
             let journal = volume.journal().map(|journal| journal.member);
             let file = volume.bitmap_file();
-            let changed = self.consistency.apply(volume, named).map_err(Refused::ByArray);
+            let changed = self.consistency.apply(volume, named).map_err(SetError::ByArray);
             if let Some(journal) = journal.filter(|_| volume.journal().is_none()) {
                 // The journal's device is free. If it still owes answers it stays open, as any
                 // member that is out.
@@ -205,13 +205,13 @@ impl Wanted {
         }
         if self.check_every != board.check_every() {
             let kept = board.set_check_every(self.check_every, now_seconds());
-            kept.map_err(|(path, error)| Refused::NotKept(path, error))?;
+            kept.map_err(|(path, error)| SetError::NotKept(path, error))?;
         }
         if self.cache != volume.cache() {
             if self.cache.mode == CacheMode::WriteBack {
                 let reserved = volume.reserve_cache_file();
                 reserved
-                    .map_err(|error| Refused::NotKept(braid_discovery::running::folder(), error))?;
+                    .map_err(|error| SetError::NotKept(braid_discovery::running::folder(), error))?;
             }
             volume.tune(self.cache);
         }
