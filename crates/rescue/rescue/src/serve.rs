@@ -30,7 +30,9 @@ use braid_discovery::probe::io_error;
 use braid_discovery::ready::{Ready, decided};
 use braid_discovery::refusal;
 use braid_discovery::replay::Place;
-use braid_server::{Address, Device, ArrayOrDevice, Part as _, RescuedArrays, ServerConfig, serve_rescued};
+use braid_server::{
+    Address, ArrayOrDevice, Device, Part as _, RescuedArrays, ServerConfig, serve_rescued,
+};
 
 pub(super) fn serve(
     args: &RescueConfig,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::channel;
 
-use braid_confine::files::{Grant, Enforcement};
+use braid_confine::files::{Enforcement, Grant};
 use braid_confine::{calls, capabilities, files, proof};
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;

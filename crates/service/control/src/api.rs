@@ -14,7 +14,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::model::Problem;
-use crate::served::PROBLEM_JSON;
+use crate::served_array::PROBLEM_JSON;
 
 /// Makes a type's schema, or a reference to it.
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;

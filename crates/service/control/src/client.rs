@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::model::Problem;
-use crate::passing::{self, Begun};
+use crate::passed_descriptors::{self, Begun};
 
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
@@ -212,7 +212,9 @@ impl<'a> Client<'a> {
         if passes {
             // The method's first byte, which goes with the descriptors.
             let first = request.method().as_str().as_bytes()[0];
-            passing::send(&stream, first, descriptors).await.map_err(ClientError::Connect)?;
+            passed_descriptors::send(&stream, first, descriptors)
+                .await
+                .map_err(ClientError::Connect)?;
         }
         let (mut sender, connection) = http1::handshake(TokioIo::new(Begun::new(stream, passes)))
             .await

@@ -1,19 +1,19 @@
 //! The control API: shows, sets and stops a running array. HTTP/1.1 with JSON on a Unix socket.
 //!
-//! It stands beside the front ends. The program that serves an array gives it a [`Served`]; its
+//! It stands beside the front ends. The program that serves an array gives it a [`ServedArray`]; its
 //! clients are verbs of the command, `curl --unix-socket` and monitors. The crate knows no engine:
 //! its values are plain, and the program fills them. No byte of the array passes through here.
 //!
 //! ```text
-//!   server    client      connections: users, number, deadlines; one request and its answer
-//!   passing               descriptors that go with a request
-//!   room                  the client to cut off at the limit
-//!   routes                operations of an array, and their deadlines
-//!   asker                 whether a foreign web page sent a request
-//!   page                  the page for browsers
-//!   api                   operations, each with its part of the OpenAPI document
-//!   served                the array's side: its operations and refusals
-//!   model/                values, with their JSON schema
+//!   server, client      connections: users, number, deadlines; one request and its answer
+//!   passed_descriptors  descriptors that go with a request
+//!   client_limit        the client to cut off at the limit
+//!   routes              operations of an array, and their deadlines
+//!   origin_check        whether a foreign web page sent a request
+//!   page                the page for browsers
+//!   api                 operations, each with its part of the OpenAPI document
+//!   served_array        the array's side: its operations and refusals
+//!   model/              values, with their JSON schema
 //! ```
 //!
 //! # Stability
@@ -24,19 +24,21 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
-mod asker;
 mod client;
+mod client_limit;
 pub mod model;
+mod origin_check;
 mod page;
-mod passing;
-mod room;
+mod passed_descriptors;
 pub mod routes;
-mod served;
+mod served_array;
 mod server;
 
-pub use asker::{Names, guarded};
 pub use client::{Client, ClientError};
-pub use passing::{DESCRIPTORS_MAX, Passed};
-pub use room::{Place, Room};
-pub use served::{Misuse, Refusal, Served, StopListener, StopOutcome, StopTeller, stopping};
+pub use client_limit::{ClientGuard, ClientLimit};
+pub use origin_check::{Names, guarded};
+pub use passed_descriptors::{DESCRIPTORS_MAX, PassedDescriptors};
+pub use served_array::{
+    Misuse, Refusal, ServedArray, StopListener, StopOutcome, StopTeller, stopping,
+};
 pub use server::{Limits, Server};

@@ -5,7 +5,7 @@
 //! It stands beside the routes and is the same for every array. It contains no text from an array,
 //! so the server escapes nothing; the browser inserts all text through `textContent`.
 //!
-//! [`crate::asker`] limits requests from other pages.
+//! [`crate::origin_check`] limits requests from other pages.
 //!
 //! Invariants
 //! - The policy lets the page run its one script, use its one style and ask its own server, and

@@ -1,6 +1,6 @@
 //! Operations of an array, and answers to requests that match none.
 //!
-//! A thread of the runtime's pool calls the [`Served`] for each question: a question delayed by a
+//! A thread of the runtime's pool calls the [`ServedArray`] for each question: a question delayed by a
 //! member delays no other client. Each question and each request body has a deadline. Only waiting
 //! for the end of a stop has none.
 
@@ -20,14 +20,14 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::api::{Api, Operation};
-use crate::asker;
 use crate::model::{
     Array, Elevators, JobsAnswer, JobsWanted, MembersAnswer, MembersWanted, Settings,
     SettingsAnswer, StopPlan, Stopped,
 };
+use crate::origin_check;
 use crate::page;
-use crate::passing::Passed;
-use crate::served::{Misuse, Refusal, Served, StopListener};
+use crate::passed_descriptors::PassedDescriptors;
+use crate::served_array::{Misuse, Refusal, ServedArray, StopListener};
 
 /// Longest body of a request, in bytes: many times the size of all settings.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
@@ -36,7 +36,7 @@ const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
-type Shared = Arc<dyn Served>;
+type Shared = Arc<dyn ServedArray>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,7 +150,8 @@ fn with_members(api: Api, served: &Shared) -> Api {
         let served = Arc::clone(&served);
         async move {
             let DryRunQuery { dry_run } = checked(&served, query)?;
-            let passed = request.extensions().get::<Passed>().cloned().unwrap_or_default();
+            let passed =
+                request.extensions().get::<PassedDescriptors>().cloned().unwrap_or_default();
             let wanted = read::<MembersWanted>(request.into_body()).await;
             let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
             ask(&served, move |served| served.change_members(&wanted, &passed, dry_run)).await
@@ -223,7 +224,7 @@ pub fn router(api: Api, served: &Shared) -> Router {
     let guard = {
         let served = Arc::clone(served);
         move |request: Request, next: Next| {
-            let misuse = asker::check(&request).err();
+            let misuse = origin_check::check(&request).err();
             let refusal = misuse.map(|misuse| served.misused(&misuse));
             async move {
                 match refusal {
@@ -243,7 +244,7 @@ pub fn router(api: Api, served: &Shared) -> Router {
 /// A handler that asks the array and adds nothing.
 fn looking<T: Serialize + Send + 'static>(
     served: &Shared,
-    question: fn(&dyn Served) -> Result<T, Refusal>,
+    question: fn(&dyn ServedArray) -> Result<T, Refusal>,
 ) -> impl Fn(Result<Query<NoQuery>, QueryRejection>) -> Answering + Clone + Send + Sync + 'static + use<T>
 {
     let served = Arc::clone(served);
@@ -265,7 +266,7 @@ fn checked<T>(served: &Shared, query: Result<Query<T>, QueryRejection>) -> Resul
 
 async fn ask<T: Send + 'static>(
     served: &Shared,
-    question: impl FnOnce(&dyn Served) -> Result<T, Refusal> + Send + 'static,
+    question: impl FnOnce(&dyn ServedArray) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
     let asked = Arc::clone(served);
     let answer = tokio::task::spawn_blocking(move || question(&*asked));

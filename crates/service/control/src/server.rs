@@ -34,9 +34,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::passing::{Passed, Receiving};
-use crate::room::{Place, Room};
-use crate::served::{Misuse, PROBLEM_JSON, Served};
+use crate::client_limit::{ClientGuard, ClientLimit};
+use crate::passed_descriptors::{PassedDescriptors, Receiving};
+use crate::served_array::{Misuse, PROBLEM_JSON, ServedArray};
 
 /// Wait before the next try after a shortage of the system.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -86,7 +86,7 @@ impl Server {
     pub fn start(
         listener: OwnedFd,
         router: Router,
-        served: Arc<dyn Served>,
+        served: Arc<dyn ServedArray>,
         limits: Limits,
     ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
@@ -132,7 +132,7 @@ fn run(
 
 struct Connections {
     router: Router,
-    served: Arc<dyn Served>,
+    served: Arc<dyn ServedArray>,
     limits: Limits,
 }
 
@@ -140,7 +140,7 @@ impl Connections {
     async fn serve(&self, listener: UnixListener, mut ended: oneshot::Receiver<()>) {
         let (ending, ends) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let mut room = Room::new(self.limits.connections_max);
+        let mut limit = ClientLimit::new(self.limits.connections_max);
         loop {
             tokio::select! {
                 _ = &mut ended => break,
@@ -149,8 +149,8 @@ impl Connections {
                     Ok((stream, _)) => {
                         if self.is_let_in(&stream) {
                             let serve =
-                                |place| tasks.spawn(self.connection(place, stream, ends.clone()));
-                            room.admit(serve).await;
+                                |guard| tasks.spawn(self.connection(guard, stream, ends.clone()));
+                            limit.admit(serve).await;
                         }
                     }
                     // Out of descriptors or kernel memory; or the client is gone again.
@@ -160,7 +160,7 @@ impl Connections {
         }
         drop(listener);
         // Do not wait for a client without a request.
-        room.cut_silent();
+        limit.cut_silent();
         ending.send_replace(true);
         let answered = async { while tasks.join_next().await.is_some() {} };
         // Unfinished answers end with the tasks.
@@ -191,17 +191,17 @@ impl Connections {
 
     fn connection(
         &self,
-        place: Place,
+        guard: ClientGuard,
         stream: UnixStream,
         mut ends: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let routes = TowerToHyperService::new(self.router.clone());
-        let passed = Passed::default();
+        let passed = PassedDescriptors::default();
         let coming = passed.clone();
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             // Descriptors received so far belong to this request.
-            request.extensions_mut().insert(Passed::of(passed.take()));
-            place.note_asked();
+            request.extensions_mut().insert(PassedDescriptors::of(passed.take()));
+            guard.note_asked();
             routes.call(request)
         });
         let connection = http1::Builder::new()

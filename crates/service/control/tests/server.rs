@@ -17,8 +17,8 @@ use braid_control::model::{
     SlotState, State, StopPlan, Stopped, VERSION,
 };
 use braid_control::{
-    Client, ClientError, DESCRIPTORS_MAX, Limits, Misuse, Passed, Refusal, Served, Server,
-    StopTeller, routes, stopping,
+    Client, ClientError, DESCRIPTORS_MAX, Limits, Misuse, PassedDescriptors, Refusal, ServedArray,
+    Server, StopTeller, routes, stopping,
 };
 use braid_test_needs::{Need, skip};
 use serde_json::Value;
@@ -63,7 +63,7 @@ impl Fake {
     }
 }
 
-impl Served for Fake {
+impl ServedArray for Fake {
     fn array(&self) -> Result<Array, Refusal> {
         std::thread::sleep(self.delay);
         let slot = Slot {
@@ -161,7 +161,7 @@ impl Served for Fake {
     fn change_members(
         &self,
         wanted: &MembersWanted,
-        passed: &Passed,
+        passed: &PassedDescriptors,
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal> {
         for descriptor in passed.take() {
@@ -245,7 +245,7 @@ impl Served for Fake {
     }
 }
 
-struct Place {
+struct TestServer {
     server: Option<Server>,
     fake: Arc<Fake>,
     teller: Option<StopTeller>,
@@ -254,7 +254,7 @@ struct Place {
     _folder: tempfile::TempDir,
 }
 
-impl Place {
+impl TestServer {
     fn new() -> Self {
         Self::with(Fake::default(), Limits { head_deadline: LIMIT, ..Limits::default() })
     }
@@ -264,7 +264,7 @@ impl Place {
         let path = folder.path().join("control");
         let listener = OwnedFd::from(UnixListener::bind(&path).expect("a socket"));
         let fake = Arc::new(fake);
-        let served: Arc<dyn Served> = fake.clone();
+        let served: Arc<dyn ServedArray> = fake.clone();
         let (teller, listener_of_stop) = stopping();
         let api = routes::api(&served, &listener_of_stop);
         let document = api.document();
@@ -332,7 +332,7 @@ fn heard(stream: &mut UnixStream) -> String {
 
 #[test]
 fn every_answer_is_as_the_document_says() {
-    let place = Place::new();
+    let test = TestServer::new();
     for (method, target, body, status) in [
         ("GET", "/v1/array", "", 200),
         ("GET", "/v1/settings", "", 200),
@@ -362,12 +362,12 @@ fn every_answer_is_as_the_document_says() {
         ("POST", "/v1/stop?dry_run=true", "", 202),
         ("POST", "/v1/stop?detach=true", "", 202),
     ] {
-        let (found, answer) = place.ask(method, target, body);
+        let (found, answer) = test.ask(method, target, body);
         assert_eq!(found, status, "{method} {target} {body}: {answer}");
-        place.check(method, target.split('?').next().unwrap(), found, &answer);
+        test.check(method, target.split('?').next().unwrap(), found, &answer);
     }
-    assert_eq!(place.fake.stops.load(Ordering::SeqCst), 1, "a dry run stops nothing");
-    let settings: SettingsAnswer = place.client().get("/v1/settings").unwrap();
+    assert_eq!(test.fake.stops.load(Ordering::SeqCst), 1, "a dry run stops nothing");
+    let settings: SettingsAnswer = test.client().get("/v1/settings").unwrap();
     let text = |text: &str| SettingValue::Text(text.into());
     assert_eq!(settings.settings["a"], SettingValue::Number(1), "a dry run changes nothing");
     assert_eq!(settings.settings["b"], text("2K"));
@@ -375,8 +375,8 @@ fn every_answer_is_as_the_document_says() {
 
 #[test]
 fn an_array_of_an_older_server_is_understood() {
-    let place = Place::new();
-    let (_, mut answer) = place.ask("GET", "/v1/array", "");
+    let test = TestServer::new();
+    let (_, mut answer) = test.ask("GET", "/v1/array", "");
     for new in ["replaced", "jobs", "last_jobs", "jobs_paused"] {
         answer.as_object_mut().unwrap().remove(new).expect("a field");
     }
@@ -386,7 +386,7 @@ fn an_array_of_an_older_server_is_understood() {
 
 #[test]
 fn descriptors_come_with_the_request_that_they_are_sent_with() {
-    let place = Place::new();
+    let test = TestServer::new();
     let wanted = |count| MembersWanted {
         request: MemberRequest::Add,
         members: vec!["/dev/sde".into()],
@@ -400,10 +400,10 @@ fn descriptors_come_with_the_request_that_they_are_sent_with() {
         file.write_all(text.as_bytes()).and_then(|()| file.rewind()).expect("a file");
         file
     };
-    let read = || std::mem::take(&mut *place.fake.read.lock().expect("no panic under it"));
+    let read = || std::mem::take(&mut *test.fake.read.lock().expect("no panic under it"));
     let post = |files: &[std::fs::File], count| {
         let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        place.client().post_passing::<MembersAnswer>("/v1/members", &wanted(count), &descriptors)
+        test.client().post_passing::<MembersAnswer>("/v1/members", &wanted(count), &descriptors)
     };
     post(&[file("a"), file("b")], 2).expect("an answer");
     assert_eq!(read(), ["a", "b"]);
@@ -415,20 +415,20 @@ fn descriptors_come_with_the_request_that_they_are_sent_with() {
     let too_many: Vec<_> = (0..=DESCRIPTORS_MAX).map(|_| file("x")).collect();
     assert!(post(&too_many, 129).is_err());
     // A request gets no descriptors of another one.
-    let array = place.client().get::<Array>("/v1/array");
+    let array = test.client().get::<Array>("/v1/array");
     assert!(array.is_ok() && read().is_empty());
 }
 
 #[test]
 fn what_is_no_request_is_answered_and_the_next_client_is_served() {
-    let place = Place::new();
+    let test = TestServer::new();
     for (method, target, status) in [
         ("DELETE", "/", 405),
         ("GET", "/v1/nothing", 404),
         ("DELETE", "/v1/array", 405),
         ("POST", "/v1/settings", 405),
     ] {
-        let (found, answer) = place.ask(method, target, "");
+        let (found, answer) = test.ask(method, target, "");
         assert_eq!((found, &answer["code"]), (status, &"B001".into()), "{answer}");
         assert!(answer["title"].as_str().unwrap().contains(target), "{answer}");
     }
@@ -440,21 +440,21 @@ fn what_is_no_request_is_answered_and_the_next_client_is_served() {
         (long.as_bytes(), "431"),
         (many.as_bytes(), "431"),
     ] {
-        let said = place.say(bytes);
+        let said = test.say(bytes);
         assert!(said.starts_with("HTTP/1.1 ") && said.contains(status), "{said:?}");
-        assert_eq!(place.ask("GET", "/v1/array", "").0, 200);
+        assert_eq!(test.ask("GET", "/v1/array", "").0, 200);
     }
     let body = format!("{{\"a\":\"{}\"}}", "b".repeat(1 << 20));
-    let (status, answer) = place.ask("PATCH", "/v1/settings", &body);
+    let (status, answer) = test.ask("PATCH", "/v1/settings", &body);
     assert_eq!(status, 413, "{answer}");
 }
 
-/// `asker` tests each header by itself.
+/// `origin_check` tests each header by itself.
 #[test]
 fn a_page_of_another_site_does_not_stop_the_array() {
-    let place = Place::new();
+    let test = TestServer::new();
     let post = |target: &str, more: &str| {
-        let said = place
+        let said = test
             .say(format!("POST {target} HTTP/1.1\r\nConnection: close\r\n{more}\r\n").as_bytes());
         said.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0_u16)
     };
@@ -465,31 +465,31 @@ fn a_page_of_another_site_does_not_stop_the_array() {
     assert_eq!(post(stop, &format!("Host: evil.example\r\n{json}")), 421);
     assert_eq!(post(stop, &format!("{here}{here}{json}")), 400);
     let said =
-        place.say(b"GET /v1/array HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+        test.say(b"GET /v1/array HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
     assert!(said.contains(" 421 ") && !said.contains("tank"), "{said}");
-    assert_eq!(place.fake.stops.load(Ordering::SeqCst), 0);
+    assert_eq!(test.fake.stops.load(Ordering::SeqCst), 0);
     assert_eq!(post(stop, &format!("{here}{json}")), 202, "through a port that ssh leads here");
-    assert_eq!(place.fake.stops.load(Ordering::SeqCst), 1);
+    assert_eq!(test.fake.stops.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn a_refusal_comes_to_the_client_as_it_is() {
-    let place = Place::new();
+    let test = TestServer::new();
     let wanted = Settings::from([("wrong".to_owned(), SettingValue::Number(1))]);
-    let refused = place.client().patch::<SettingsAnswer>("/v1/settings", &wanted);
+    let refused = test.client().patch::<SettingsAnswer>("/v1/settings", &wanted);
     let Err(ClientError::Refused(problem)) = refused else { panic!("{refused:?}") };
     assert_eq!((problem.code.as_str(), problem.remedies.len()), ("B001", 1));
     let wanted = JobsWanted { request: JobRequest::EndCheck };
-    let refused = place.client().post_with::<JobsAnswer>("/v1/jobs", &wanted);
+    let refused = test.client().post_with::<JobsAnswer>("/v1/jobs", &wanted);
     assert!(matches!(refused, Err(ClientError::Refused(_))), "{refused:?}");
-    let refused = place.client().get::<Array>("/v1/nothing");
+    let refused = test.client().get::<Array>("/v1/nothing");
     assert!(matches!(refused, Err(ClientError::Refused(_))), "{refused:?}");
 }
 
 #[test]
 fn a_byte_now_and_then_is_no_way_to_stay() {
-    let place = Place::new();
-    let mut stream = place.connect();
+    let test = TestServer::new();
+    let mut stream = test.connect();
     let begun = Instant::now();
     while stream.write_all(b"a").is_ok() {
         assert!(begun.elapsed() < 5 * LIMIT, "it is still there");
@@ -497,7 +497,7 @@ fn a_byte_now_and_then_is_no_way_to_stay() {
     }
     assert!(begun.elapsed() >= LIMIT / 2, "it was cut off before its time");
     // The same after a request: the connection stays for the next one, but not for ever.
-    let mut stream = place.connect();
+    let mut stream = test.connect();
     stream.write_all(b"GET /v1/array HTTP/1.1\r\nHost: braid\r\n\r\n").unwrap();
     let begun = Instant::now();
     assert!(heard(&mut stream).contains("200 OK"));
@@ -506,11 +506,11 @@ fn a_byte_now_and_then_is_no_way_to_stay() {
 
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
-    let place = Place::new();
+    let test = TestServer::new();
     let begun = Instant::now();
     let head = "PATCH /v1/settings HTTP/1.1\r\nHost: braid\r\nContent-Type: application/json\r\n\
                 Content-Length: 9\r\n\r\n{";
-    let said = place.say(head.as_bytes());
+    let said = test.say(head.as_bytes());
     assert!(said.contains(" 408 ") && said.contains("did not come"), "{said}");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
@@ -518,28 +518,28 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 #[test]
 fn the_longest_silent_makes_room() {
     let limits = Limits { head_deadline: Duration::from_secs(600), ..Limits::default() };
-    let place = Place::with(Fake::default(), limits);
+    let test = TestServer::with(Fake::default(), limits);
     let mut silent: Vec<UnixStream> =
-        (0..2 * limits.connections_max).map(|_| place.connect()).collect();
-    assert_eq!(place.ask("GET", "/v1/array", "").0, 200);
+        (0..2 * limits.connections_max).map(|_| test.connect()).collect();
+    assert_eq!(test.ask("GET", "/v1/array", "").0, 200);
     assert_eq!(heard(&mut silent[0]), "", "the first one was cut off");
-    assert_eq!(place.ask("GET", "/v1/array", "").0, 200);
+    assert_eq!(test.ask("GET", "/v1/array", "").0, 200);
 }
 
 #[test]
 fn a_client_that_does_not_read_keeps_no_other_waiting() {
-    let place = Place::new();
+    let test = TestServer::new();
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: braid\r\n\r\n";
     let deaf: Vec<UnixStream> = (0..8)
         .map(|_| {
-            let mut stream = place.connect();
+            let mut stream = test.connect();
             stream.set_write_timeout(Some(LIMIT)).unwrap();
             while stream.write_all(request).is_ok() {}
             stream
         })
         .collect();
     let begun = Instant::now();
-    assert_eq!(place.ask("GET", "/v1/array", "").0, 200);
+    assert_eq!(test.ask("GET", "/v1/array", "").0, 200);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     drop(deaf);
 }
@@ -547,23 +547,23 @@ fn a_client_that_does_not_read_keeps_no_other_waiting() {
 #[test]
 fn an_array_that_takes_its_time_keeps_no_other_client_waiting() {
     let slow = Fake { delay: Duration::from_secs(3), ..Fake::default() };
-    let place = Place::with(slow, Limits::default());
-    let mut waiting = place.connect();
+    let test = TestServer::with(slow, Limits::default());
+    let mut waiting = test.connect();
     waiting.write_all(b"GET /v1/array HTTP/1.1\r\nHost: braid\r\n\r\n").unwrap();
     let begun = Instant::now();
-    assert_eq!(place.ask("GET", "/v1/settings", "").0, 200);
+    assert_eq!(test.ask("GET", "/v1/settings", "").0, 200);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn a_stop_waits_for_no_client() {
     let limits = Limits { head_deadline: Duration::from_secs(600), ..Limits::default() };
-    let mut place = Place::with(Fake::default(), limits);
-    let mut silent: Vec<UnixStream> = (0..8).map(|_| place.connect()).collect();
+    let mut test = TestServer::with(Fake::default(), limits);
+    let mut silent: Vec<UnixStream> = (0..8).map(|_| test.connect()).collect();
     silent[3].write_all(b"GET /v1/arr").unwrap();
-    assert_eq!(place.ask("GET", "/v1/array", "").0, 200, "all are there");
+    assert_eq!(test.ask("GET", "/v1/array", "").0, 200, "all are there");
     let begun = Instant::now();
-    drop(place.server.take());
+    drop(test.server.take());
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert_eq!(heard(&mut silent[3]), "");
 }
@@ -574,14 +574,14 @@ fn another_user_is_not_answered() {
     if !rustix::process::geteuid().is_root() {
         return skip(Need::Other, "only root can become another user");
     }
-    let place = Place::new();
+    let test = TestServer::new();
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     };
     // As a careless administrator would set it.
-    open(&place.path);
-    open(place.path.parent().unwrap());
-    let path = place.path.clone();
+    open(&test.path);
+    open(test.path.parent().unwrap());
+    let path = test.path.clone();
     let said = std::thread::spawn(move || {
         let other = rustix::fs::Uid::from_raw(65_534);
         // For this thread alone.
@@ -593,15 +593,15 @@ fn another_user_is_not_answered() {
     let said = said.join().unwrap();
     assert!(said.starts_with("HTTP/1.1 403 ") && said.contains("user 65534"), "{said}");
     assert!(!said.contains("tank"), "{said}");
-    assert_eq!(place.ask("GET", "/v1/array", "").0, 200);
+    assert_eq!(test.ask("GET", "/v1/array", "").0, 200);
 }
 
 #[test]
 fn a_client_that_stops_the_array_is_answered_when_it_has_stopped() {
-    let mut place = Place::new();
-    let path = place.path.clone();
+    let mut test = TestServer::new();
+    let path = test.path.clone();
     let asking = std::thread::spawn(move || Client::new(&path, None).post::<Stopped>("/v1/stop"));
-    while place.fake.stops.load(Ordering::SeqCst) == 0 {
+    while test.fake.stops.load(Ordering::SeqCst) == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(!asking.is_finished(), "it has not stopped yet");
@@ -613,24 +613,24 @@ fn a_client_that_stops_the_array_is_answered_when_it_has_stopped() {
         clean: true,
         connections_cut: 0,
     };
-    place.check("POST", "/v1/stop", 200, &serde_json::to_value(&stopped).unwrap());
-    place.teller.take().unwrap().tell(Ok(stopped.clone()));
+    test.check("POST", "/v1/stop", 200, &serde_json::to_value(&stopped).unwrap());
+    test.teller.take().unwrap().tell(Ok(stopped.clone()));
     // As at the end of serving: the answer is sent before the connection is cut.
-    drop(place.server.take());
+    drop(test.server.take());
     assert_eq!(asking.join().unwrap().unwrap(), stopped);
 }
 
 #[test]
 fn a_server_that_goes_without_a_word_is_an_error() {
-    let mut place = Place::new();
-    let path = place.path.clone();
+    let mut test = TestServer::new();
+    let path = test.path.clone();
     let asking = std::thread::spawn(move || Client::new(&path, None).post::<Stopped>("/v1/stop"));
-    while place.fake.stops.load(Ordering::SeqCst) == 0 {
+    while test.fake.stops.load(Ordering::SeqCst) == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    drop(place.server.take());
+    drop(test.server.take());
     assert!(matches!(asking.join().unwrap(), Err(ClientError::Ended(_))));
-    let gone = place.client().get::<Array>("/v1/array");
+    let gone = test.client().get::<Array>("/v1/array");
     let Err(ClientError::Connect(error)) = gone else { panic!("{gone:?}") };
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }

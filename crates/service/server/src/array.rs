@@ -17,7 +17,7 @@ use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
-use braid_control::Served;
+use braid_control::ServedArray;
 use braid_discovery::known::Keeper;
 use braid_discovery::ready::{self, Ready};
 use braid_events::metrics::Source;
@@ -27,24 +27,24 @@ use braid_frontend_nbd::{Settings, limits};
 use braid_ring::{Room, Workers};
 use braid_runtime::{Options, Stopped, Volume};
 
-use super::start_advice;
+use super::address::{check_export, control_error, own_control};
 use super::answered_writes::AnsweredWrites;
-use super::other_arrays::OtherArrays;
+use super::client_addresses::ClientAddresses;
 use super::config::{ServerConfig, Tuning};
-use super::control::{Answers, Checks, Control, Facts, ControlSocket, Running};
+use super::control::{Answers, Checks, Control, ControlSocket, Facts, Running};
 use super::doors::{DoorPlaces, Doors};
-use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
+use super::event_delivery::{EventDelivery, Hooks};
 use super::jobs::{Board, Sampler};
 use super::listening::Endpoints;
 use super::metrics::{self, ArrayMetrics};
+use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
+use super::other_arrays::OtherArrays;
 use super::parts::{ArrayOrDevice, Part};
-use super::address::{check_export, control_error, own_control};
-use super::client_addresses::ClientAddresses;
 use super::report::Reporter;
 use super::several::{Clients, SharedServer};
-use super::event_delivery::{EventDelivery, Hooks};
+use super::start_advice;
 use super::wait::{Ending, Watch};
-use super::{cache, confine, array_export, descriptors, io, service, stop};
+use super::{array_export, cache, confine, descriptors, io, service, stop};
 
 /// Descriptors that a member may have open: buffered, direct, and one to examine it.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
@@ -133,7 +133,8 @@ impl Origin<'_> {
         };
         let named = (members, config.bitmap_file.as_deref());
         let ready = ready::ready(named, config.assembly.clone(), state_dir);
-        let refused = |error| start_advice::with_advice(error, members, &config.assembly, state_dir);
+        let refused =
+            |error| start_advice::with_advice(error, members, &config.assembly, state_dir);
         Ok((ready.map_err(refused)?, None))
     }
 }
@@ -241,7 +242,7 @@ pub(super) fn one(
     let checks = Checks::start(running.clone());
     let checks = checks.map_err(|error| system("checks cannot be begun", &error))?;
     let answers = Answers::new(facts, running, watch.stopper());
-    let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
+    let served: Arc<dyn ServedArray> = Arc::clone(&answers) as Arc<dyn ServedArray>;
     let port = config.metrics.as_ref().map(|one| one.start(&metrics, &served)).transpose()?;
     let control = socket.map(|socket| {
         let path = socket.path().to_path_buf();
@@ -405,7 +406,8 @@ fn control_socket(
         return Ok(Some(socket));
     }
     if let Some(path) = &config.control {
-        let socket = ControlSocket::take(path).map_err(|error| control_error(path, &error.into()))?;
+        let socket =
+            ControlSocket::take(path).map_err(|error| control_error(path, &error.into()))?;
         return Ok(Some(socket));
     }
     if is_captive {

@@ -11,10 +11,10 @@ use braid_runtime::{
     Cache, Direct, GovernorSettings, Patience, ReadErrorLimit, Scheduling, SitOut,
 };
 
-use super::metrics::MetricsConfig;
 use super::address::Address;
-use super::setting_words::SettingWords;
 use super::event_delivery::EventConfig;
+use super::metrics::MetricsConfig;
+use super::setting_words::SettingWords;
 use super::tls::TlsConfig;
 use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out};
 

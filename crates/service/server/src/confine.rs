@@ -8,7 +8,7 @@
 //! The first half already covers files that are opened before `finish`, superblocks included: the
 //! process that reads a damaged device can open nothing but the members. For a member added later,
 //! the client opens the device and passes its descriptor over the control socket
-//! ([`braid_control::Passed`]).
+//! ([`braid_control::PassedDescriptors`]).
 //!
 //! A server cannot be confined if it runs a command (--run), mounts (--fuse: unmounting needs the
 //! right, and fusermount3 its privileges) or makes a block device (--ublk).
@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 
 use braid_confine::calls::{self, AllowedCalls};
 use braid_confine::capabilities::{self, KeptCapabilities};
-use braid_confine::files::{self, Grant, Enforcement};
+use braid_confine::files::{self, Enforcement, Grant};
 use braid_confine::{ConfineError, proof};
 use braid_frontend_nbd::Endpoint;
 use braid_member::opened_beside;
 
-use super::config::{Confine, ServerConfig};
 use super::address::{Address, own_folder};
+use super::config::{Confine, ServerConfig};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -81,10 +81,12 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinem
     if config.spare_group.is_none() {
         let grants = grants(config, &globals.state_dir);
         let is_abstract = std::env::var("NOTIFY_SOCKET").is_ok_and(|name| name.starts_with('@'));
-        confinement.enforcement = files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
+        confinement.enforcement =
+            files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
     }
     // A kernel without only the newest part of landlock still closes off the important files.
-    let is_short = confinement.enforcement == Enforcement::NotAtAll || confinement.kept != KeptCapabilities::Nothing;
+    let is_short = confinement.enforcement == Enforcement::NotAtAll
+        || confinement.kept != KeptCapabilities::Nothing;
     match confinement.open().as_slice() {
         [why, ..] if wanted == Confine::Full && is_short => Err(refused(why)),
         _ => Ok(confinement),
@@ -147,7 +149,9 @@ impl Confinement {
         let files = match (self.enforcement, self.allowed.connect) {
             (Enforcement::Fully, _) => None,
             (Enforcement::Partly, _) => Some("this kernel's landlock knows less than all of it"),
-            (Enforcement::NotAtAll, true) => Some("--spare-group opens devices that are not known yet"),
+            (Enforcement::NotAtAll, true) => {
+                Some("--spare-group opens devices that are not known yet")
+            }
             (Enforcement::NotAtAll, false) => Some("this kernel has no landlock"),
         };
         let kept = (self.kept == KeptCapabilities::FilesOfOthers)

@@ -23,7 +23,7 @@ use braid_control::model::{
     SettingsAnswer, Status, StopPlan, Stopped, Top, VERSION,
 };
 use braid_control::{
-    Limits, Misuse, Passed, Refusal, Served, Server, StopTeller, routes, stopping,
+    Limits, Misuse, PassedDescriptors, Refusal, ServedArray, Server, StopTeller, routes, stopping,
 };
 use braid_events::metrics::Source;
 use braid_events::{Voice, with_telling};
@@ -110,7 +110,7 @@ impl Control {
         (voice, source): (&Voice, Arc<dyn Source>),
     ) -> Result<Self, ControlError> {
         let (teller, stopped) = stopping();
-        let served: Arc<dyn Served> = Arc::clone(answers) as Arc<dyn Served>;
+        let served: Arc<dyn ServedArray> = Arc::clone(answers) as Arc<dyn ServedArray>;
         let api = routes::api(&served, &stopped).describe::<Status>();
         let api = api.describe::<Checked>().describe::<Top>();
         let api = with_telling(api, voice, source);
@@ -226,7 +226,7 @@ impl Answers {
     }
 }
 
-impl Served for Answers {
+impl ServedArray for Answers {
     fn array(&self) -> Result<Array, Refusal> {
         let running = self.running()?;
         Ok(self.facts.array(&running, self.is_stopping.load(Ordering::Acquire)))
@@ -290,7 +290,7 @@ impl Served for Answers {
     fn change_members(
         &self,
         wanted: &MembersWanted,
-        passed: &Passed,
+        passed: &PassedDescriptors,
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal> {
         let running = self.running()?;

@@ -6,13 +6,13 @@ use braid_console::error::{CliError, Exit};
 use braid_runtime::Disk;
 use serde_json::json;
 
+use super::address::check_export;
 use super::array::{Context, Inputs, STOP_DEADLINE, serve_until_end};
-use super::other_arrays::OtherArrays;
 use super::device::Device;
 use super::doors::{DoorPlaces, Doors};
 use super::listening::Endpoints;
+use super::other_arrays::OtherArrays;
 use super::parts::Part;
-use super::address::check_export;
 use super::report::Reporter;
 use super::wait::Watch;
 use super::{io, service};

@@ -8,8 +8,8 @@ use braid_console::error::CliError;
 use braid_ring::Workers;
 use braid_runtime::Disk;
 
-use super::config::ServerConfig;
 use super::client_addresses::ClientAddresses;
+use super::config::ServerConfig;
 use super::report::Reporter;
 use super::{fuse, ublk, vhost_user};
 

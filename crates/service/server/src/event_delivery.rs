@@ -21,8 +21,8 @@ use braid_ondisk::format_uuid;
 use braid_runtime::{MemberId, Notice, Volume};
 use serde_json::json;
 
-use super::hook_process;
 use super::health::{Health, absolute};
+use super::hook_process;
 use super::report::Reporter;
 use braid_console::Globals;
 use braid_console::error::code::Code;
@@ -185,7 +185,8 @@ impl EventDelivery {
         let identity = Identity { array: reporter.name().to_owned(), uuid };
         let teller = Teller::start(identity, history, hooks, &listener);
         let teller = teller.map_err(|error| system("events cannot be told", &error))?;
-        let deferred = DeferredChanges { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
+        let deferred =
+            DeferredChanges { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
         // Members are numbered in the order of their slots, then replacements.
         let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);

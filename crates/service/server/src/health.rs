@@ -170,7 +170,8 @@ impl Health {
         let member = absolute(member);
         let mut incidents = self.incidents();
         incidents.replaced.retain(|(_, out)| out.member != member);
-        let slot = incidents.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot);
+        let slot =
+            incidents.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot);
         let Some(slot) = slot else { return };
         incidents.out.remove(&slot);
         incidents.last_labels.remove(&slot);

@@ -6,7 +6,7 @@ mod saved_jobs;
 mod schedule;
 mod words;
 
-pub(super) use board::{Board, Sampler, JobsSnapshot};
+pub(super) use board::{Board, JobsSnapshot, Sampler};
 pub(super) use saved_jobs::{SavedJobs, path_of};
 pub(super) use schedule::{Due, Schedule};
 pub(super) use words::pace;

@@ -14,9 +14,9 @@ use braid_frontend_nbd::{
 use braid_ring::Workers;
 use tempfile::TempDir;
 
+use super::address::{Address, ListenEndpoint, bind_error, own_endpoint};
 use super::config::ServerConfig;
 use super::descriptors;
-use super::address::{Address, ListenEndpoint, bind_error, own_endpoint};
 use super::report::Reporter;
 
 pub(super) struct Endpoints {

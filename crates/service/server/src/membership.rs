@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use braid_events::membership;
 use braid_runtime::{AddError, Direct, JournalError, MemberId, Newcomer, RemoveError, Volume};
 
+use super::event_delivery::MemberEvents;
 use super::health::{Health, absolute};
 use super::report::Reporter;
-use super::event_delivery::MemberEvents;
 use braid_console::output::shell::shell_argument;
 use braid_discovery::running;
 use braid_events::Change;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use braid_assembly::Tolerance;
-use braid_control::{Names, Served, routes};
+use braid_control::{Names, ServedArray, routes};
 use braid_events::metrics::{
     Disks, Elevator, FrontEnd, Member, MemberState, MetricsServer, ServerError, Snapshot, Source,
     parse_address,
@@ -41,7 +41,7 @@ impl MetricsConfig {
     pub(super) fn start(
         &self,
         source: &Arc<ArrayMetrics>,
-        served: &Arc<dyn Served>,
+        served: &Arc<dyn ServedArray>,
     ) -> Result<MetricsServer, CliError> {
         let start = |address| {
             let source: Arc<dyn Source> = Arc::clone(source) as _;

@@ -12,13 +12,13 @@ use serde_json::json;
 
 use super::answered_writes::AnsweredWrites;
 use super::config::ServerConfig;
+use super::event_delivery::{EventDelivery, StartFacts};
 use super::health::Health;
 use super::jobs::{self, Board, SavedJobs};
 use super::membership::Membership;
 use super::not_opened::not_opened;
 use super::report::Reporter;
 use super::spare_group::SpareGroup;
-use super::event_delivery::{StartFacts, EventDelivery};
 
 pub(super) struct NoticeListeners {
     pub(super) reporter: Arc<Reporter>,

@@ -9,9 +9,9 @@ use braid_runtime::{Options, Volume};
 
 use super::array_export;
 use super::device::DeviceDisk;
+use super::event_delivery::logged;
 use super::not_opened::not_opened;
 use super::parts::ArrayOrDevice;
-use super::event_delivery::logged;
 use braid_console::error::CliError;
 
 /// Arrays and devices that run until `stop`.
@@ -23,7 +23,10 @@ pub(super) struct OtherArrays {
 }
 
 impl OtherArrays {
-    pub(super) fn open(others: Vec<(String, ArrayOrDevice)>, options: &Options) -> Result<Self, CliError> {
+    pub(super) fn open(
+        others: Vec<(String, ArrayOrDevice)>,
+        options: &Options,
+    ) -> Result<Self, CliError> {
         let mut arrays = Self::default();
         for (name, opened) in others {
             let ready = match opened {

@@ -18,10 +18,10 @@ use braid_ring::{Limit, RingError};
 use braid_runtime::Volume;
 use serde_json::{Value, json};
 
+use super::client_addresses::ClientAddresses;
 use super::device::Device;
 use super::lost_ranges::{Line, LostRanges};
 use super::parts::Part;
-use super::client_addresses::ClientAddresses;
 use braid_console::Globals;
 use braid_console::error::CliError;
 use braid_console::output::colour::{Paint, Style};

@@ -31,9 +31,9 @@ use braid_events::sockets::Inherited;
 use braid_member::Access;
 use braid_ondisk::format_uuid;
 
+use super::address::Address;
 use super::array::{Context, Origin, Shared, one};
 use super::config::{ServerConfig, Tuning};
-use super::address::Address;
 use super::service;
 use super::wait::Watch;
 use braid_console::Globals;

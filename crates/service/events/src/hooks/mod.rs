@@ -5,8 +5,8 @@
 //! as input and in its environment, never in a line that a shell reads. A mail has it in the text,
 //! and in the subject without characters that could begin another header.
 
-pub mod hook_process;
 pub mod command;
+pub mod hook_process;
 pub mod mail;
 mod process;
 pub mod webhook;

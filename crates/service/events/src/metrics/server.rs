@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
-use braid_control::{Names, Place, Room, guarded};
+use braid_control::{ClientGuard, ClientLimit, Names, guarded};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
@@ -136,16 +136,16 @@ impl Drop for MetricsServer {
 }
 
 async fn serve(listener: tokio::net::TcpListener, routes: Router) {
-    let mut room = Room::new(CONNECTIONS_MAX);
+    let mut limit = ClientLimit::new(CONNECTIONS_MAX);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
         let routes = TowerToHyperService::new(routes.clone());
-        let serve = |place: Place| {
+        let serve = |guard: ClientGuard| {
             let service = service_fn(move |request| {
-                place.note_asked();
+                guard.note_asked();
                 routes.call(request)
             });
             let task = async move {
@@ -157,6 +157,6 @@ async fn serve(listener: tokio::net::TcpListener, routes: Router) {
             };
             tokio::spawn(task).abort_handle()
         };
-        room.admit(serve).await;
+        limit.admit(serve).await;
     }
 }

@@ -15,10 +15,10 @@ use braid_runtime::{ArrayView, Gate, MemberId, Volume};
 
 use super::jobs::Ground;
 use super::setting::{self, Running};
+use crate::client_addresses::ClientAddresses;
 use crate::clients as limits;
 use crate::health::{Health, Incident, absolute};
 use crate::jobs::{Due, pace};
-use crate::client_addresses::ClientAddresses;
 use braid_console::output::shell::shell_word;
 use braid_console::output::utc::{now_seconds, rfc3339_utc};
 use braid_discovery::ready::Ready;

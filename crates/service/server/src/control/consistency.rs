@@ -200,7 +200,10 @@ impl Consistency {
             Policy::Log => Some(LogKind::Own),
             Policy::Bitmap | Policy::Resync | Policy::Lockless | Policy::Journal => None,
         };
-        let ends_logs = matches!(current, CurrentPolicy::ParityLogs | CurrentPolicy::OwnLogs(_) | CurrentPolicy::Journal);
+        let ends_logs = matches!(
+            current,
+            CurrentPolicy::ParityLogs | CurrentPolicy::OwnLogs(_) | CurrentPolicy::Journal
+        );
         let makes_bitmap = matches!(policy, Policy::Bitmap | Policy::Log) && !keeps_bitmap;
         let ends_bitmap = matches!(policy, Policy::Resync | Policy::Ppl) && has_bitmap.is_some();
         if ends_logs {
@@ -265,7 +268,8 @@ impl Consistency {
 
     /// Applies the change. Returns once superblocks record it.
     pub(super) fn apply(self, volume: &Volume, named: &ArrayName<'_>) -> Result<(), CliError> {
-        let refused = RefusalContext { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
+        let refused =
+            RefusalContext { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
         let Steps { ends_logs, bitmap, logs } = self.steps;
         let has_begun = ends_logs || bitmap != Change::None;
         // Make the file before anything is dropped.

@@ -52,7 +52,11 @@ pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
 }
 
 /// The effect of a request.
-pub(super) fn decide(ground: Ground, snapshot: &JobsSnapshot, request: JobRequest) -> Result<JobEffect, Not> {
+pub(super) fn decide(
+    ground: Ground,
+    snapshot: &JobsSnapshot,
+    request: JobRequest,
+) -> Result<JobEffect, Not> {
     let check = snapshot.jobs.iter().find(|job| job.kind == JobKind::Check);
     let refused = refused(ground, snapshot);
     if !ground.is_redundant {
@@ -186,7 +190,11 @@ mod tests {
         is_dirty: false,
     };
 
-    fn snapshot(jobs: &[(JobKind, JobState)], refused: Option<JobKind>, is_paused: bool) -> JobsSnapshot {
+    fn snapshot(
+        jobs: &[(JobKind, JobState)],
+        refused: Option<JobKind>,
+        is_paused: bool,
+    ) -> JobsSnapshot {
         let job = |&(kind, state): &(JobKind, JobState)| Job {
             kind,
             state,
@@ -272,7 +280,11 @@ mod tests {
             (WHOLE, &idle, Ask::Resume, Ok(JobEffect::Nothing)),
             (dirty, &refused, Ask::Resume, Ok(JobEffect::TriesAgain)),
         ] {
-            assert_eq!(decide(ground, snapshot, request), expected, "{ground:?} {snapshot:?} {request:?}");
+            assert_eq!(
+                decide(ground, snapshot, request),
+                expected,
+                "{ground:?} {snapshot:?} {request:?}"
+            );
         }
     }
 }

@@ -12,17 +12,17 @@
 //!   `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
 
 mod joining;
-mod request_devices;
 mod refusals;
+mod request_devices;
 
-use request_devices::RequestDevices;
 pub(super) use refusals::status;
+use request_devices::RequestDevices;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use braid_assembly::Tolerance;
-use braid_control::Passed;
+use braid_control::PassedDescriptors;
 use braid_control::model::{
     MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted, VERSION,
 };
@@ -192,7 +192,7 @@ struct Outcome {
 pub(super) fn change(
     running: &Running,
     facts: &Facts,
-    (wanted, passed): (&MembersWanted, &Passed),
+    (wanted, passed): (&MembersWanted, &PassedDescriptors),
     dry_run: bool,
 ) -> Result<MembersAnswer, (u16, CliError)> {
     let _one = running.membership.alone();
@@ -203,7 +203,9 @@ pub(super) fn change(
         MemberRequest::Add | MemberRequest::Spare => joining::add(&context, wanted, dry_run),
         MemberRequest::Journal => joining::add_journal(&context, wanted, dry_run),
         MemberRequest::Fail => context.one(wanted).and_then(|word| fail(&context, word, dry_run)),
-        MemberRequest::Remove => context.one(wanted).and_then(|word| remove(&context, word, dry_run)),
+        MemberRequest::Remove => {
+            context.one(wanted).and_then(|word| remove(&context, word, dry_run))
+        }
         MemberRequest::Replace => {
             context.only(wanted).and_then(|word| replace(&context, (wanted, word), dry_run))
         }
@@ -274,7 +276,8 @@ pub(super) fn take_over(
     moved_from: &str,
 ) -> Result<(), CliError> {
     let _one = running.membership.alone();
-    let context = RequestContext { moved_from: Some(moved_from), ..RequestContext::new(running, facts) };
+    let context =
+        RequestContext { moved_from: Some(moved_from), ..RequestContext::new(running, facts) };
     context.may_be_changed().and_then(|()| joining::add(&context, wanted, false)).map(|_| ())
 }
 
@@ -365,7 +368,8 @@ fn replace(
     let member = context.find(word, order)?;
     let old = member.look.id;
     let slot = context.volume.may_replace_member(old);
-    let slot = slot.map_err(|refusal| refusals::not_replaced(context, (member, wanted), refusal))?;
+    let slot =
+        slot.map_err(|refusal| refusals::not_replaced(context, (member, wanted), refusal))?;
     let is_meant = |one: &&CurrentMember| match &wanted.with {
         None => true,
         Some(with) => one.label == *with || is_key(one, braid_member::key_at(Path::new(with))),
@@ -408,7 +412,8 @@ fn remove(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Out
     if let Some(journal) = members.iter().find(is_journal) {
         return Err(refusals::is_journal(context, journal));
     }
-    let is_used = |one: &&&CurrentMember| matches!(one.standing, Standing::Active | Standing::Replacing);
+    let is_used =
+        |one: &&&CurrentMember| matches!(one.standing, Standing::Active | Standing::Replacing);
     if let Some(active) = members.iter().find(is_used) {
         return Err(refusals::in_use(context, active));
     }

@@ -12,7 +12,7 @@ use braid_runtime::{
     Cache, CacheMode, GovernorSettings, Patience, ReadErrorLimit, Scheduling, SitOut, Volume,
 };
 
-use super::consistency::{self, Consistency, ArrayName};
+use super::consistency::{self, ArrayName, Consistency};
 use crate::jobs::{Board, JobsWhen, Schedule};
 use crate::membership::Membership;
 use crate::spare_group::SpareGroup;
@@ -210,8 +210,9 @@ impl CheckedSettings {
         if self.cache != volume.cache() {
             if self.cache.mode == CacheMode::WriteBack {
                 let reserved = volume.reserve_cache_file();
-                reserved
-                    .map_err(|error| SetError::NotKept(braid_discovery::running::folder(), error))?;
+                reserved.map_err(|error| {
+                    SetError::NotKept(braid_discovery::running::folder(), error)
+                })?;
             }
             volume.tune(self.cache);
         }

@@ -20,7 +20,7 @@ use braid_control::model::{
 use braid_member::Access;
 
 use super::{Answers, array, members, setting};
-use crate::spare_group::{SpareNeed, SpareGroup};
+use crate::spare_group::{SpareGroup, SpareNeed};
 use braid_console::error::code::Code;
 use braid_discovery::contents::{self, Existing, Thing};
 use braid_discovery::running::{self, Running};

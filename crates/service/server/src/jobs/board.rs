@@ -336,7 +336,11 @@ impl Noted {
         if let Some(request) = self.wanted.filter(|_| !is_there) {
             jobs.push(waiting_check(request));
         }
-        JobsSnapshot { jobs, last: self.last.values().cloned().collect(), is_paused: self.is_paused }
+        JobsSnapshot {
+            jobs,
+            last: self.last.values().cloned().collect(),
+            is_paused: self.is_paused,
+        }
     }
 
     fn job(&mut self, job: &JobProgress, now_ns: u64) -> Job {
@@ -604,7 +608,8 @@ mod tests {
     #[test]
     fn who_begins_checks_sleeps_until_there_are_any_to_begin() {
         use std::sync::atomic::{AtomicBool, Ordering};
-        let (board, is_over) = (Board::new(false, SavedJobs::default(), None), AtomicBool::new(false));
+        let (board, is_over) =
+            (Board::new(false, SavedJobs::default(), None), AtomicBool::new(false));
         let (looked, looks) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -32,7 +32,9 @@ impl Clients {
             |uris: &mut dyn Iterator<Item = NbdUri>| uris.map(|uri| uri.to_string()).collect();
         match self {
             Self::Own(server) => words(&mut server.uris(name)),
-            Self::Shared { shared_server, .. } => shared_server.with(|server| words(&mut server.uris(name))),
+            Self::Shared { shared_server, .. } => {
+                shared_server.with(|server| words(&mut server.uris(name)))
+            }
         }
     }
 

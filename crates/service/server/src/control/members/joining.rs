@@ -20,7 +20,7 @@ use braid_ondisk::{Role, Snippet, Superblock};
 use braid_runtime::{AddError, Direct, Newcomer, Wish};
 use uuid::Uuid;
 
-use super::{RequestContext, Outcome, CurrentMember, Standing, refusals, take_away};
+use super::{CurrentMember, Outcome, RequestContext, Standing, refusals, take_away};
 use crate::health::absolute;
 use crate::membership::Joining;
 use braid_console::error::code::Code;
@@ -195,7 +195,10 @@ impl Candidate {
 
 /// Opens each device for examination before locking it, so that a device named twice, or a member,
 /// is reported as that and not as busy.
-fn candidates(context: &RequestContext<'_>, devices: &[String]) -> Result<Vec<Candidate>, CliError> {
+fn candidates(
+    context: &RequestContext<'_>,
+    devices: &[String],
+) -> Result<Vec<Candidate>, CliError> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for word in devices {
         let path = PathBuf::from(word);
@@ -432,7 +435,11 @@ fn examine(wanted: &MembersWanted) -> String {
     format!("braid examine {}", paths(device.unwrap_or(&wanted.members)))
 }
 
-fn command_line(context: &RequestContext<'_>, wanted: &MembersWanted, destroy: &[String]) -> String {
+fn command_line(
+    context: &RequestContext<'_>,
+    wanted: &MembersWanted,
+    destroy: &[String],
+) -> String {
     let verb = match wanted.request {
         MemberRequest::Spare => "spare",
         MemberRequest::Replace => "replace",
@@ -488,7 +495,11 @@ fn saved(
 }
 
 /// Wipes the named data, and makes the device a member.
-fn take_in(context: &RequestContext<'_>, candidate: Candidate, role: NewRole) -> Result<(), CliError> {
+fn take_in(
+    context: &RequestContext<'_>,
+    candidate: Candidate,
+    role: NewRole,
+) -> Result<(), CliError> {
     let returns = candidate.is_returning();
     let kept = candidate.kept();
     let Candidate { path, label, key, existing, things, found, out, .. } = candidate;

@@ -8,7 +8,7 @@ use braid_ondisk::{JoinError, NewSuperblockError, PlacementError, Version};
 use braid_runtime::{JournalError, LogRefusal, MemberRefusal};
 
 use super::super::consistency::AFTER_ITS_JOURNAL;
-use super::{RequestContext, CurrentMember, Standing, code_of};
+use super::{CurrentMember, RequestContext, Standing, code_of};
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
@@ -83,7 +83,11 @@ pub(super) fn not_one(context: &RequestContext<'_>, count: usize) -> CliError {
     look(context, new(context, Code::Usage, what).because(why))
 }
 
-pub(super) fn no_such_member(context: &RequestContext<'_>, word: &str, number: Option<u16>) -> CliError {
+pub(super) fn no_such_member(
+    context: &RequestContext<'_>,
+    word: &str,
+    number: Option<u16>,
+) -> CliError {
     let name = &context.facts.name;
     let slots = context.volume.geometry().slots();
     let what = match number {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use braid_control::Passed;
+use braid_control::PassedDescriptors;
 use braid_control::model::MembersWanted;
 use braid_member::{Access, Member};
 
@@ -31,7 +31,7 @@ impl RequestDevices {
     /// Their number differs from the request's.
     pub(super) fn of(
         wanted: &MembersWanted,
-        passed: &Passed,
+        passed: &PassedDescriptors,
         is_closed: bool,
     ) -> Result<Self, CliError> {
         let mut came = passed.take();

@@ -27,9 +27,9 @@ pub const DESCRIPTORS_MAX: usize = 128;
 
 /// Descriptors that came with a request, in the order of sending. The first taker owns them.
 #[derive(Clone, Debug, Default)]
-pub struct Passed(Arc<Mutex<Vec<OwnedFd>>>);
+pub struct PassedDescriptors(Arc<Mutex<Vec<OwnedFd>>>);
 
-impl Passed {
+impl PassedDescriptors {
     /// Takes all descriptors.
     #[must_use]
     pub fn take(&self) -> Vec<OwnedFd> {
@@ -54,11 +54,11 @@ impl Passed {
 /// A server's connection, which receives descriptors as well as bytes.
 pub(crate) struct Receiving {
     stream: UnixStream,
-    passed: Passed,
+    passed: PassedDescriptors,
 }
 
 impl Receiving {
-    pub(crate) fn new(stream: UnixStream, passed: Passed) -> Self {
+    pub(crate) fn new(stream: UnixStream, passed: PassedDescriptors) -> Self {
         Self { stream, passed }
     }
 

@@ -1,11 +1,11 @@
-//! Room for clients: how many the server accepts, and which client it cuts off for another.
+//! Limit of clients: how many the server accepts, and which client it cuts off for another.
 //!
 //! ```text
 //!   accepted ─▶ limit reached? ─no───────────────────▶ a task, silent ── its first request ─▶ a task that has asked
 //!                       └─yes: the one silent longest is cut off, else the one that came first ─┘
 //! ```
 //!
-//! For servers whose clients are tasks of one thread. A client's connection holds its [`Place`].
+//! For servers whose clients are tasks of one thread. A client's connection holds a [`ClientGuard`].
 //!
 //! Invariants
 //! - Silent clients keep no other one out `[check: the_longest_silent_makes_room]`.
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::{AbortHandle, yield_now};
 
-/// Room for a server's clients.
+/// The limit of a server's clients.
 #[derive(Debug)]
-pub struct Room {
+pub struct ClientLimit {
     clients_max: usize,
     /// Number of the next client.
     next: u64,
@@ -37,26 +37,26 @@ fn lock(book: &Book) -> MutexGuard<'_, BTreeMap<u64, Client>> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A client's place while it is served.
+/// Marks a client as served until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ClientGuard {
     number: u64,
     book: Book,
 }
 
-impl Room {
-    /// Room for `clients_max` clients.
+impl ClientLimit {
+    /// A limit of `clients_max` clients.
     #[must_use]
     pub fn new(clients_max: usize) -> Self {
         Self { clients_max, next: 0, book: Book::default() }
     }
 
     /// Admits a client and runs `serve` for it, if need be after cutting another one off.
-    pub async fn admit(&mut self, serve: impl FnOnce(Place) -> AbortHandle) {
+    pub async fn admit(&mut self, serve: impl FnOnce(ClientGuard) -> AbortHandle) {
         self.make_room();
         let number = self.next;
         self.next += 1;
-        let task = serve(Place { number, book: Arc::clone(&self.book) });
+        let task = serve(ClientGuard { number, book: Arc::clone(&self.book) });
         lock(&self.book).insert(number, Client { task, has_asked: false });
         // Yield, so that the client reads data sent to it before further arrivals can cut it off.
         yield_now().await;
@@ -84,7 +84,7 @@ impl Room {
     }
 }
 
-impl Place {
+impl ClientGuard {
     /// Notes the client's first request.
     pub fn note_asked(&self) {
         if let Some(client) = lock(&self.book).get_mut(&self.number) {
@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         lock(&self.book).remove(&self.number);
     }

@@ -9,13 +9,13 @@ use crate::model::{
     Array, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Problem, Settings,
     SettingsAnswer, StopPlan, Stopped,
 };
-use crate::passing::Passed;
+use crate::passed_descriptors::PassedDescriptors;
 
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The array, as the API needs it. Threads call it concurrently; all but [`Served::stop`] may
+/// The array, as the API needs it. Threads call it concurrently; all but [`ServedArray::stop`] may
 /// block.
-pub trait Served: Send + Sync + 'static {
+pub trait ServedArray: Send + Sync + 'static {
     /// The array's full state.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ pub trait Served: Send + Sync + 'static {
     fn change_members(
         &self,
         wanted: &MembersWanted,
-        passed: &Passed,
+        passed: &PassedDescriptors,
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal>;
 

@@ -27,7 +27,7 @@ use axum::http::{HeaderName, Method};
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 
-use crate::served::Misuse;
+use crate::served_array::Misuse;
 
 /// The page's relation to this server, as the browser reports it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
