@@ -52,5 +52,5 @@ pub use event::{Change, Event, Identity, Moment};
 pub use history::{History, HistoryError};
 pub use kind::{Kind, Severity};
 pub use outlet::{Backoff, Deliver, DeliveryError, OutletCounts, OutletNotice, Undelivered};
-pub use standing::{Checked, Standing};
+pub use standing::{CompletedCheck, Standing};
 pub use teller::{Complaint, Counts, Listener, Teller, Voice};

@@ -14,7 +14,7 @@ const NAMES: [&str; 2] = ["nbd", "control"];
 
 /// Sockets by purpose.
 #[derive(Debug, Default)]
-pub struct Inherited {
+pub struct InheritedSockets {
     /// For NBD clients.
     pub nbd: Vec<OwnedFd>,
     /// For the control API.
@@ -38,7 +38,7 @@ pub enum InheritedError {
     },
 }
 
-impl Inherited {
+impl InheritedSockets {
     /// Takes the sockets of this process; a second call gets none.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn without_a_service_manager_there_are_none() {
-        let inherited = Inherited::take().expect("nothing is no error");
+        let inherited = InheritedSockets::take().expect("nothing is no error");
         assert!(inherited.nbd.is_empty() && inherited.control.is_empty());
     }
 }

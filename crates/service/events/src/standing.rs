@@ -23,14 +23,14 @@ pub struct Standing {
     /// Acknowledged bytes that are lost.
     pub lost_bytes: u64,
     /// The last complete check.
-    pub checked: Option<Checked>,
+    pub checked: Option<CompletedCheck>,
     /// Numbers of events by kind.
     pub events: BTreeMap<Kind, u64>,
 }
 
 /// A complete check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CompletedCheck {
     /// When it ended.
     pub time: Moment,
     /// Its counters, by name.
@@ -66,7 +66,7 @@ impl Standing {
                     completed.filter(|result| result.outcome == crate::event::Outcome::Completed);
                 if let Some(result) = completed {
                     let counts = result.counts.clone();
-                    self.checked = Some(Checked { time: change.time, counts });
+                    self.checked = Some(CompletedCheck { time: change.time, counts });
                 }
             }
             _ => {}

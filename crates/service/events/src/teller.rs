@@ -90,14 +90,14 @@ struct Shared {
     identity: Identity,
     queue: Mutex<Queue>,
     filled: Condvar,
-    known: Mutex<Known>,
+    results: Mutex<TellerResults>,
     outlets: Vec<Outlet>,
     ending: Arc<Ending>,
 }
 
 /// The thread's results, for questions from other threads.
 #[derive(Default)]
-struct Known {
+struct TellerResults {
     standing: Standing,
     told: u64,
     unwritten: u64,
@@ -168,8 +168,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn results(&self) -> MutexGuard<'_, TellerResults> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next change to tell; `None` at the end, `Some(None)` after `patience`.
@@ -211,27 +211,27 @@ impl Voice {
     /// Totals of the events so far.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        self.0.known().standing.clone()
+        self.0.results().standing.clone()
     }
 
     /// Counts of changes.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let dropped = self.0.queue().dropped_in_all;
-        let known = self.0.known();
+        let results = self.0.results();
         let outlets = self.0.outlets.iter().map(|outlet| (outlet.name(), outlet.counts()));
-        Counts { told: known.told, dropped, unwritten: known.unwritten, outlets: outlets.collect() }
+        Counts { told: results.told, dropped, unwritten: results.unwritten, outlets: outlets.collect() }
     }
 
     /// Future events. The stream ends with telling, or when the follower lags too far behind.
     #[must_use]
     pub fn follow(&self) -> mpsc::Receiver<Arc<Event>> {
         let (sender, receiver) = mpsc::channel(FOLLOWER_BEHIND_MAX);
-        let mut known = self.0.known();
+        let mut results = self.0.results();
         // Drop followers that left since the last event.
-        known.followers.retain(|follower| !follower.is_closed());
-        if !known.is_over {
-            known.followers.push(sender);
+        results.followers.retain(|follower| !follower.is_closed());
+        if !results.is_over {
+            results.followers.push(sender);
         }
         receiver
     }
@@ -258,7 +258,7 @@ impl Teller {
             identity,
             queue: Mutex::default(),
             filled: Condvar::new(),
-            known: Mutex::default(),
+            results: Mutex::default(),
             outlets,
             ending,
         });
@@ -348,9 +348,9 @@ impl Worker {
         }
         self.write_again();
         {
-            let mut known = self.shared.known();
-            known.followers.clear();
-            known.is_over = true;
+            let mut results = self.shared.results();
+            results.followers.clear();
+            results.is_over = true;
         }
         self.shared.queue().has_ended = true;
         self.shared.filled.notify_all();
@@ -362,11 +362,11 @@ impl Worker {
         let written = self.history.as_mut().map(|history| history.append(&event));
         self.note_written(written);
         {
-            let mut known = self.shared.known();
-            known.standing.take(&event);
-            known.told += 1;
+            let mut results = self.shared.results();
+            results.standing.take(&event);
+            results.told += 1;
             // Drop followers that left or lag too far behind.
-            known.followers.retain(|follower| follower.try_send(Arc::clone(&event)).is_ok());
+            results.followers.retain(|follower| follower.try_send(Arc::clone(&event)).is_ok());
         }
         self.shared.outlets.iter().for_each(|outlet| outlet.give(&event));
     }
@@ -378,7 +378,7 @@ impl Worker {
 
     fn note_written(&mut self, written: Option<Result<(), HistoryError>>) {
         let (Some(history), Some(written)) = (&self.history, written) else { return };
-        self.shared.known().unwritten = history.lost() + history.unwritten() as u64;
+        self.shared.results().unwritten = history.lost() + history.unwritten() as u64;
         match written {
             Ok(()) if std::mem::take(&mut self.is_unwritten) => {
                 (self.listener)(Complaint::WrittenAgain(history.lost()));

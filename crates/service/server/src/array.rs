@@ -21,7 +21,7 @@ use braid_control::ServedArray;
 use braid_discovery::known::Keeper;
 use braid_discovery::ready::{self, Ready};
 use braid_events::metrics::Source;
-use braid_events::sockets::Inherited;
+use braid_events::sockets::InheritedSockets;
 use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{Settings, limits};
 use braid_ring::{Room, Workers};
@@ -89,7 +89,7 @@ pub(super) struct RescuedOthers {
 }
 
 pub(super) struct Inputs {
-    pub(super) inherited: Inherited,
+    pub(super) inherited: InheritedSockets,
     pub(super) tls: Option<Tls>,
     pub(super) tuning: Tuning,
     pub(super) settings: Settings,
@@ -99,7 +99,7 @@ impl Inputs {
     pub(super) fn take(config: &ServerConfig, shared: Option<&Shared>) -> Result<Self, CliError> {
         let inherited = match shared {
             None => service::inherited()?,
-            Some(_) => Inherited::default(),
+            Some(_) => InheritedSockets::default(),
         };
         let tls = config.tls.load(&config.nbd)?;
         let tuning = Tuning::of(&config.settings)?;
@@ -160,7 +160,7 @@ pub(super) fn one(
     if shared.is_none() {
         config.nbd.iter().try_for_each(|address| check_export(&address.export, &name))?;
     }
-    let Inherited { nbd: inherited, control: passed_on } = inherited;
+    let InheritedSockets { nbd: inherited, control: passed_on } = inherited;
     let is_captive = config.nbd.is_empty() && inherited.is_empty() && config.run.is_some();
     // A rescued array accepts no devices: a client that could add one could have a member written.
     let socket = match is_rescued {

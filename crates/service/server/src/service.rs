@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use braid_events::service::{self, Heart, Watchdog};
-use braid_events::sockets::Inherited;
+use braid_events::sockets::InheritedSockets;
 use braid_ring::Workers;
 use braid_runtime::Volume;
 use serde_json::json;
@@ -23,8 +23,8 @@ fn refused(error: CliError) -> CliError {
 
 const UNUSABLE: &str = "the sockets that were passed on cannot be used";
 
-pub(super) fn inherited() -> Result<Inherited, CliError> {
-    Inherited::take()
+pub(super) fn inherited() -> Result<InheritedSockets, CliError> {
+    InheritedSockets::take()
         .map_err(|error| refused(CliError::new(Code::UriInvalid, UNUSABLE).caused_by(&error)))
 }
 

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use braid_assembly::{Assembly, Choice, Options, ProbedMember, assemble};
-use braid_events::sockets::Inherited;
+use braid_events::sockets::InheritedSockets;
 use braid_member::Access;
 use braid_ondisk::format_uuid;
 
@@ -111,7 +111,7 @@ pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliErr
 }
 
 /// Rejects options that apply to one array only.
-fn check(config: &ServerConfig, inherited: &Inherited) -> Result<(), CliError> {
+fn check(config: &ServerConfig, inherited: &InheritedSockets) -> Result<(), CliError> {
     let names_one = |address: &Address| !address.export.is_empty();
     let for_one = [
         ("a URI with a name", config.nbd.iter().any(names_one)),

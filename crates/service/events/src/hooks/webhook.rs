@@ -145,14 +145,14 @@ mod tests {
     use crate::samples::{NASTY, events};
 
     #[derive(Debug)]
-    struct Asked {
+    struct ReceivedRequest {
         line: String,
         headers: Vec<String>,
         body: String,
     }
 
     /// A server on loopback with these answers, one for each connection: a status, or none at all.
-    fn server(answers: Vec<Option<u16>>) -> (Url, Receiver<Asked>) {
+    fn server(answers: Vec<Option<u16>>) -> (Url, Receiver<ReceivedRequest>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/hook?token=secret", listener.local_addr().expect("bound"));
         let (tell, asked) = channel();
@@ -175,7 +175,7 @@ mod tests {
                 reader.read_exact(&mut body).expect("a body");
                 let body = String::from_utf8(body).expect("text");
                 let line = lines.remove(0);
-                let _ = tell.send(Asked { line, headers: lines, body });
+                let _ = tell.send(ReceivedRequest { line, headers: lines, body });
                 if let Some(status) = answer {
                     let location = "location: http://127.0.0.1:1/elsewhere\r\n";
                     let text = format!(
@@ -206,12 +206,12 @@ mod tests {
         outlet.wait(Duration::from_secs(60));
         let counts = OutletCounts { delivered: 2, retried: 2, failed: 2, dropped: 0 };
         assert_eq!(outlet.counts(), counts);
-        let asked: Vec<Asked> = asked.try_iter().collect();
+        let asked: Vec<ReceivedRequest> = asked.try_iter().collect();
         let bodies: Vec<&str> = asked.iter().map(|one| one.body.as_str()).collect();
         let json: Vec<String> = events.iter().map(|event| event.to_json()).collect();
         let [one, two, three, four] = [0, 1, 2, 3].map(|index: usize| json[index].as_str());
         assert_eq!(bodies, [one, one, one, two, three, four]);
-        let key = |one: &Asked| {
+        let key = |one: &ReceivedRequest| {
             let found = one.headers.iter().find(|line| line.starts_with("idempotency-key: "));
             found.expect("a key").clone()
         };

@@ -144,7 +144,7 @@ impl Arrays {
             "When the last check ended",
             times,
         )?;
-        let found = |(one, checked): (&Snapshot, &crate::standing::Checked)| {
+        let found = |(one, checked): (&Snapshot, &crate::standing::CompletedCheck)| {
             (
                 of(one, []),
                 number(checked.counts.get("differing_sectors").copied().unwrap_or_default()),

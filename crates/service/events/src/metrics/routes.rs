@@ -20,7 +20,7 @@ use super::snapshot::Source;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Debug, serde::Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct ScrapeQuery {
     /// `1` for `node_md_*` as well, `0` for none; without it, the server's setting.
     node_md: Option<u8>,
 }
@@ -35,12 +35,12 @@ type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 pub(crate) fn scraping(
     sources: Vec<Arc<dyn Source>>,
     with_node_md: bool,
-) -> impl Fn(Query<Asked>) -> Answering + Clone + Send + Sync + 'static {
+) -> impl Fn(Query<ScrapeQuery>) -> Answering + Clone + Send + Sync + 'static {
     let sources: Arc<[Arc<dyn Source>]> = sources.into();
     let turn = Arc::new(Semaphore::new(1));
-    move |Query(asked)| {
+    move |Query(query)| {
         let (sources, turn) = (Arc::clone(&sources), Arc::clone(&turn));
-        let node_md = asked.node_md.map_or(with_node_md, |asked| asked != 0);
+        let node_md = query.node_md.map_or(with_node_md, |query| query != 0);
         Box::pin(scrape(sources, turn, node_md))
     }
 }
