@@ -25,7 +25,7 @@ use super::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit};
 use braid_discovery::bitmap_file;
-use braid_discovery::known;
+use braid_discovery::newest_state;
 use braid_discovery::probe::{open_member, probe_member};
 use braid_discovery::refusal;
 
@@ -99,7 +99,7 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
         return Err(first.expect("there is at least one member, and none could be read"));
     }
     let bitmap_file = bitmap_files.first().cloned();
-    let known = known::of(state_dir, &probed);
+    let known = newest_state::of(state_dir, &probed);
     let options = Options { known, bitmap_file, ..Options::default() };
     let assembly = assemble(&probed, &options);
     let labels: Vec<String> = probed.into_iter().map(|member| member.label).collect();

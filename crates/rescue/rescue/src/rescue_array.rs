@@ -26,7 +26,7 @@ use super::unreadable_ranges::lost;
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
-use braid_discovery::known;
+use braid_discovery::newest_state;
 use braid_discovery::probe::probe_beside;
 use braid_discovery::raid0_layout::Raid0Layout;
 use braid_discovery::ready::{Ready, decided};
@@ -133,7 +133,7 @@ fn one(
     let lacks = |disk: &Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
     let lacks = members().map(lacks).collect();
     let labels: Vec<String> = members().map(|disk| disk.label.clone()).collect();
-    let known = known::of(&globals.state_dir, &probed);
+    let known = newest_state::of(&globals.state_dir, &probed);
     let raid0_layout = args.layout.map(Raid0Layout::number);
     let choice = group.choice.clone();
     let options = Options { choice, known, raid0_layout, ..Options::default() };
@@ -205,7 +205,7 @@ fn one_that_moves(
 ) -> Result<RescueArray, CliError> {
     let members: Vec<&Disk> = group.members.iter().map(|index| &disks.all[*index]).collect();
     let labels: Vec<String> = members.iter().map(|disk| disk.label.clone()).collect();
-    let known = known::of(&globals.state_dir, &on_disks);
+    let known = newest_state::of(&globals.state_dir, &on_disks);
     let options = Options { choice: group.choice.clone(), known, ..Options::default() };
     let asked = asked_for(disks, &group, args);
     let mut reshape = UnfinishedReshape::of(&on_disks, (&options, &asked))

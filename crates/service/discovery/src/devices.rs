@@ -14,7 +14,7 @@ use braid_assembly::{Choice, Options, ProbedMember, assemble, bare_name};
 use braid_member::{Access, Reach};
 use braid_ondisk::{Superblock, format_uuid};
 
-use crate::known;
+use crate::newest_state;
 use crate::probe::{open_member, probe_member};
 use crate::raid0_layout;
 use braid_console::error::CliError;
@@ -147,7 +147,7 @@ pub fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool 
         return false;
     }
     let probed: Vec<ProbedMember> = found.iter().map(|one| one.probed.clone()).collect();
-    let known = known::of(state_dir, &probed);
+    let known = newest_state::of(state_dir, &probed);
     let choice = choice.clone();
     let options = Options { known, choice, read_only: true, ..Options::default() };
     let assembled = assemble(&probed, &options).array;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   paths ─ devices, probe ─▶ probed members ─ ready ─▶ array, with its members open ─ replay ─▶ ready to be served
-//!                                  └─ known (how new the array was) ┘        └─ undo (saved before it is overwritten)
+//!                                  └─ newest_state (when served) ───┘        └─ undo (saved before it is overwritten)
 //! ```
 //!
 //! It runs no array and serves no client. [`refusal`] turns refusals into errors with remedies.
@@ -13,7 +13,7 @@
 pub mod bitmap_file;
 pub mod contents;
 pub mod devices;
-pub mod known;
+pub mod newest_state;
 pub mod maps;
 pub mod policy;
 pub mod probe;

@@ -13,7 +13,7 @@ use braid_runtime::OpenMember;
 use braid_signatures::look;
 
 use crate::bitmap_file;
-use crate::known;
+use crate::newest_state;
 use crate::probe::{open_member, probe_member};
 use crate::raid0_layout;
 use crate::refusal::{self, words};
@@ -187,7 +187,7 @@ pub fn found(
     }
     let file = bitmap_file.map(|path| bitmap_file::open(path, access)).transpose()?;
     let (file, given) = file.unzip();
-    let known = known::of(state_dir, &probed);
+    let known = newest_state::of(state_dir, &probed);
     let options = Options { known, bitmap_file: given, ..options };
     let mut ready = decided((readable, &probed), file, &options, state_dir)?;
     ready.unreadable = unreadable;

@@ -18,7 +18,7 @@ use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
 use braid_control::ServedArray;
-use braid_discovery::known::Keeper;
+use braid_discovery::newest_state::Keeper;
 use braid_discovery::ready::{self, Ready};
 use braid_events::metrics::Source;
 use braid_events::sockets::InheritedSockets;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use braid_console::error::CliError;
 use braid_console::error::system::system;
-use braid_discovery::known::{Keeper, Notifier};
+use braid_discovery::newest_state::{Keeper, Notifier};
 use braid_discovery::ready::Ready;
 use braid_runtime::{CacheMode, Direct, Notice, Options, Volume};
 use serde_json::json;

@@ -18,7 +18,7 @@ use super::command_line::line_again;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::devices;
-use braid_discovery::known;
+use braid_discovery::newest_state;
 use braid_discovery::probe::open_member;
 
 /// The error for a member, with a remedy that works without it.
@@ -56,7 +56,7 @@ fn without_missing(
         members.iter().cloned().partition(|path| path.exists());
     let probed: Vec<ProbedMember> =
         devices::look(&there).into_iter().map(|found| found.probed).collect();
-    let options = Options { known: known::of(state_dir, &probed), ..options.clone() };
+    let options = Options { known: newest_state::of(state_dir, &probed), ..options.clone() };
     if missing.is_empty() || probed.is_empty() {
         return error;
     }
