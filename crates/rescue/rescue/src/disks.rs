@@ -24,7 +24,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::probe::open_member;
 use braid_discovery::ready::{is_dead, refuse_repeated};
-use braid_discovery::wrapped::{Use, Way, way_in, ways};
+use braid_discovery::open_commands::{Use, OpenCommand, open_command, open_commands};
 
 #[derive(Default)]
 pub(super) struct Disks {
@@ -100,15 +100,15 @@ impl Disks {
     }
 
     /// How to open the wrapped ones among these disks (images that are not raw, encryption).
-    pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, Way)> {
+    pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, OpenCommand)> {
         let kind = |disk: &Disk| {
             let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
             kinds.find(|kind| {
-                disk.part.is_none() && way_in(*kind, &disk.label, Use::Reading).is_some()
+                disk.part.is_none() && open_command(*kind, &disk.label, Use::Reading).is_some()
             })
         };
         let meant = self.all.iter().filter(|disk| is_meant(disk));
-        ways(meant.map(|disk| (disk.label.as_str(), kind(disk))), Use::Reading)
+        open_commands(meant.map(|disk| (disk.label.as_str(), kind(disk))), Use::Reading)
     }
 
     /// Next commands if no member was found: open wrapped disks first, else `--solve`.

@@ -24,4 +24,4 @@ pub mod replay;
 pub mod running;
 pub mod status;
 pub mod undo;
-pub mod wrapped;
+pub mod open_commands;

@@ -13,7 +13,7 @@ use braid_geometry::{GeometryError, SECTOR_BYTES};
 use braid_ondisk::{ForeignKind, PplLogError, SuperblockFault, format_uuid};
 
 use crate::raid0_layout;
-use crate::wrapped::{Use, Way, ways};
+use crate::open_commands::{Use, OpenCommand, open_commands};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
@@ -380,12 +380,12 @@ fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all:
     };
     let error = error.remedy(Risk::Look, "See what is on them", examine);
     let holds = verdicts.iter().map(|verdict| (verdict.label.as_str(), holds(verdict)));
-    let ways = ways(holds, Use::Writing);
-    if !ways.is_empty() {
-        let of_way = |error: CliError, (_, way): (&str, Way)| {
-            error.remedy(Risk::Change, way.label, way.command)
+    let commands = open_commands(holds, Use::Writing);
+    if !commands.is_empty() {
+        let of_command = |error: CliError, (_, open): (&str, OpenCommand)| {
+            error.remedy(Risk::Change, open.label, open.command)
         };
-        return ways.into_iter().fold(error, of_way);
+        return commands.into_iter().fold(error, of_command);
     }
     error.remedy(
         Risk::Look,

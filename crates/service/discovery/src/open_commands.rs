@@ -9,9 +9,9 @@ use braid_ondisk::ForeignKind;
 
 use braid_console::output::shell::shell_word;
 
-/// The way to the raw bytes.
+/// The command that gives the raw bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct OpenCommand {
     /// Its description.
     pub label: String,
     /// The command.
@@ -29,8 +29,8 @@ pub enum Use {
     Writing,
 }
 
-/// The way to the raw bytes in a file or device, if it wraps them.
-pub fn way_in(kind: ForeignKind, path: &str, wanted: Use) -> Option<Way> {
+/// The command that gives the raw bytes in a file or device, if it wraps them.
+pub fn open_command(kind: ForeignKind, path: &str, wanted: Use) -> Option<OpenCommand> {
     use ForeignKind as K;
     let word = shell_word(path).into_owned();
     let mapped = || format!("{}-open", name_of(path));
@@ -66,7 +66,7 @@ pub fn way_in(kind: ForeignKind, path: &str, wanted: Use) -> Option<Way> {
         }
         _ => return None,
     };
-    Some(Way { label: format!("{word} is {kind}: {what}"), command, path })
+    Some(OpenCommand { label: format!("{word} is {kind}: {what}"), command, path })
 }
 
 /// Whether this kind occurs at the start of an array as well, and not only below its members.
@@ -74,20 +74,20 @@ pub fn may_be_on_top(kind: ForeignKind) -> bool {
     matches!(kind, ForeignKind::Luks | ForeignKind::Bitlocker)
 }
 
-/// Ways for all of `holds`: paths and the kind recognised on each. If some members show nothing, a
-/// kind that `may_be_on_top` gets none: it probably lies on the array, not below it.
-pub fn ways<'a>(
+/// Commands for all of `holds`: paths and the kind recognised on each. If some members show
+/// nothing, a kind that `may_be_on_top` gets none: it probably lies on the array, not below it.
+pub fn open_commands<'a>(
     holds: impl Iterator<Item = (&'a str, Option<ForeignKind>)>,
     wanted: Use,
-) -> Vec<(&'a str, Way)> {
+) -> Vec<(&'a str, OpenCommand)> {
     let holds: Vec<_> = holds.collect();
     let is_each_known = holds.iter().all(|(_, kind)| kind.is_some());
     let is_below = |kind: ForeignKind| is_each_known || !may_be_on_top(kind);
-    let way = |(path, kind): &(&'a str, Option<ForeignKind>)| {
+    let command = |(path, kind): &(&'a str, Option<ForeignKind>)| {
         let kind = kind.filter(|kind| is_below(*kind))?;
-        Some((*path, way_in(kind, path, wanted)?))
+        Some((*path, open_command(kind, path, wanted)?))
     };
-    holds.iter().filter_map(way).collect()
+    holds.iter().filter_map(command).collect()
 }
 
 fn name_of(path: &str) -> String {
@@ -111,20 +111,20 @@ mod tests {
 
     #[test]
     fn an_image_is_made_raw_by_the_program_that_knows_it() {
-        let way = |kind, path| way_in(kind, path, Use::Reading).expect("a way");
-        let qcow2 = way(ForeignKind::Qcow2, "/a b/disk.qcow2");
+        let command = |kind, path| open_command(kind, path, Use::Reading).expect("a way");
+        let qcow2 = command(ForeignKind::Qcow2, "/a b/disk.qcow2");
         assert_eq!(qcow2.command, "qemu-img convert -O raw '/a b/disk.qcow2' '/a b/disk.raw'");
         assert_eq!(qcow2.path, "/a b/disk.raw");
-        let zstd = way(ForeignKind::Zstd, "sda.img.zst");
+        let zstd = command(ForeignKind::Zstd, "sda.img.zst");
         assert_eq!(
             zstd.command,
             "zstd -dc sda.img.zst | cp --sparse=always /dev/stdin sda.img.raw"
         );
-        let luks = way(ForeignKind::Luks, "/dev/sda 1");
+        let luks = command(ForeignKind::Luks, "/dev/sda 1");
         assert_eq!(luks.command, "cryptsetup open --readonly '/dev/sda 1' sda_1-open");
         assert_eq!(luks.path, "/dev/mapper/sda_1-open");
-        assert_eq!(way_in(ForeignKind::Ext, "a", Use::Reading), None);
-        let luks = way_in(ForeignKind::Luks, "a", Use::Writing).expect("a way");
+        assert_eq!(open_command(ForeignKind::Ext, "a", Use::Reading), None);
+        let luks = open_command(ForeignKind::Luks, "a", Use::Writing).expect("a way");
         assert_eq!(luks.command, "cryptsetup open a a-open");
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn encryption_on_top_of_an_array_is_not_taken_for_encryption_below_it() {
         let (luks, gzip) = (Some(ForeignKind::Luks), Some(ForeignKind::Gzip));
         let count = |holds: &[(&'static str, Option<ForeignKind>)]| {
-            ways(holds.iter().copied(), Use::Reading).len()
+            open_commands(holds.iter().copied(), Use::Reading).len()
         };
         assert_eq!(count(&[("a", luks), ("b", luks)]), 2);
         assert_eq!(count(&[("a", luks), ("b", None), ("c", None)]), 0);
