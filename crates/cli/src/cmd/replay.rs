@@ -15,7 +15,7 @@ use braid_console::error::{CliError, Exit};
 use braid_console::output::printable::printable;
 use braid_discovery::ready::choice;
 use braid_discovery::ready::found;
-use braid_discovery::replay::Place;
+use braid_discovery::replay::ReplayTarget;
 use braid_engine::replay::Finish;
 
 #[derive(Debug, clap::Args)]
@@ -35,21 +35,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let (access, place) = match args.dry_run {
-        true => (Access::ReadOnly, Place::Nowhere),
-        false => (Access::ReadWrite, Place::Members),
+    let (access, target) = match args.dry_run {
+        true => (Access::ReadOnly, ReplayTarget::Nowhere),
+        false => (Access::ReadWrite, ReplayTarget::Members),
     };
     let choice = choice(args.array.as_deref());
     // Replay writes no data and no superblocks, so reasons against serving do not apply.
     let options = Options { choice, read_only: true, ..Options::default() };
     let mut ready =
         found((&args.members, args.bitmap_file.as_deref()), access, options, &globals.state_dir)?;
-    ready.replay(place, Finish::Settled)?;
+    ready.replay(target, Finish::Settled)?;
     let array = &ready.array.newest.array;
     let name = printable(array.name.rsplit(':').next().unwrap_or_default());
     let replayed = ready.replayed.as_ref();
     if globals.json {
-        let replayed = replayed.map(braid_discovery::replay::Replayed::to_json);
+        let replayed = replayed.map(braid_discovery::replay::ReplayResult::to_json);
         outjson!(&json!({ "array": name, "dry_run": args.dry_run, "replayed": replayed }));
         return Ok(Exit::Done);
     }

@@ -21,7 +21,7 @@ use braid_console::output::printable::printable;
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
 use braid_console::regular;
-use braid_discovery::devices::{self, Found};
+use braid_discovery::devices::{self, MemberDevice};
 use braid_discovery::ready::choice;
 
 const MDADM_CONF_BYTES_MAX: u64 = 1 << 20;
@@ -162,7 +162,7 @@ fn files(folder: &Path) -> Vec<(String, Choice)> {
 }
 
 /// The name of the file that selects this member's array, if any.
-fn file_of(files: &[(String, Choice)], member: &Found) -> Option<String> {
+fn file_of(files: &[(String, Choice)], member: &MemberDevice) -> Option<String> {
     files.iter().find(|(_, choice)| member.is_of(choice)).map(|(name, _)| name.clone())
 }
 
@@ -186,8 +186,8 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
 
 /// The arrays of these devices, in the order of their names. A name in another array's file is
 /// taken, even if that array is absent.
-fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choice)]) -> Vec<Array> {
-    let mut by_uuid: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+fn arrays(found: Vec<MemberDevice>, lines: &[mdadm::ArrayLine], files: &[(String, Choice)]) -> Vec<Array> {
+    let mut by_uuid: BTreeMap<String, Vec<MemberDevice>> = BTreeMap::new();
     for one in found {
         by_uuid.entry(one.uuid()).or_default().push(one);
     }

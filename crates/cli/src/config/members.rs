@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
-use braid_discovery::devices::{Found, all_devices, is_complete, look, matching, stable_name};
+use braid_discovery::devices::{MemberDevice, all_devices, is_complete, look, matching, stable_name};
 use braid_discovery::ready::choice;
 
 use super::Config;
@@ -32,7 +32,7 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
             return Ok(devices);
         }
         let looked = look(&devices);
-        let of_it: Vec<&Found> = looked.iter().filter(|one| one.is_of(&choice)).collect();
+        let of_it: Vec<&MemberDevice> = looked.iter().filter(|one| one.is_of(&choice)).collect();
         if is_complete(&of_it, &choice, state_dir) || began.elapsed() >= patience {
             if devices.is_empty() || config.members.is_empty() && of_it.is_empty() {
                 return Err(nowhere(config, devices.len()));

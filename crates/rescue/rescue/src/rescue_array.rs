@@ -30,7 +30,7 @@ use braid_discovery::newest_state;
 use braid_discovery::probe::probe_beside;
 use braid_discovery::raid0_layout::Raid0Layout;
 use braid_discovery::ready::{Ready, decided};
-use braid_discovery::replay::Place;
+use braid_discovery::replay::ReplayTarget;
 
 /// Members for which the result without each is computed: a longer table is of no use to a reader.
 const VIEWS_MAX: usize = 32;
@@ -169,7 +169,7 @@ fn one(
     if found.plan.array.is_ok() {
         // Sectors at risk are read too, to recognise the content; the report says so.
         let ready = found.ready(disks, globals, Some(u64::MAX));
-        let ready = ready.and_then(|ready| ready.settled(Place::Memory));
+        let ready = ready.and_then(|ready| ready.settled(ReplayTarget::Memory));
         match ready {
             Ok(ready) => {
                 found.replayed = ready.replayed.iter().flat_map(|it| it.lines()).collect();

@@ -29,7 +29,7 @@ use braid_console::output::size::format_size;
 use braid_discovery::probe::io_error;
 use braid_discovery::ready::{Ready, decided};
 use braid_discovery::refusal;
-use braid_discovery::replay::Place;
+use braid_discovery::replay::ReplayTarget;
 use braid_server::{
     Address, ArrayOrDevice, Device, Part as _, RescuedArrays, ServerConfig, serve_rescued,
 };
@@ -54,8 +54,6 @@ pub(super) fn serve(
     for one in
         found.iter_mut().filter(|one| args.read_only && one.reshape.is_none() && one.is_readable())
     {
-        let ready = one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?;
-        one.reader = ArrayReader::open(ready).ok().map(|(volume, _)| ArrayReader::Array(volume));
     }
     let volumes = volumes.served(&found, &order);
     let mut all: Vec<Option<RescueArray>> = found.into_iter().map(Some).collect();
@@ -73,7 +71,7 @@ pub(super) fn serve(
     let mut all = Vec::new();
     for one in &mut found {
             (true, None) => {
-                array(one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?)
+                array(one.withholding(one.ready(&disks, globals, None)?).settled(ReplayTarget::Memory)?)
             }
             (false, None) => array(over_overlay(args, &disks, one, globals)?),
         };
@@ -248,7 +246,7 @@ pub(super) fn over_overlay(
         }
     };
     let devices = found.overlays.iter().enumerate().map(device).collect();
-    decided((devices, &probed), None, &options, &globals.state_dir)?.settled(Place::Members)
+    decided((devices, &probed), None, &options, &globals.state_dir)?.settled(ReplayTarget::Members)
 }
 
 /// Empties bad-block logs, and updates superblocks accordingly. It writes to the overlay, so that a

@@ -1,7 +1,7 @@
 //! Devices by patterns, and the arrays that they are members of. Locks and writes nothing.
 //!
 //! ```text
-//!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ Found { path, probed } ─by UUID─▶ members of one array
+//!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ MemberDevice { path, probed } ─by UUID─▶ members of one array
 //! ```
 //!
 //! If the last partition ends with the disk, the disk shows the partition's superblock as well
@@ -28,7 +28,7 @@ const DEVICES_MAX: usize = 8192;
 const LIKE: &str = "braid scan '/dev/disk/by-id/ata-*'";
 
 /// A device with a superblock.
-pub struct Found {
+pub struct MemberDevice {
     /// Its path.
     pub path: PathBuf,
     /// All data read from it.
@@ -38,7 +38,7 @@ pub struct Found {
     reach: Reach,
 }
 
-impl Found {
+impl MemberDevice {
     /// Its array's UUID as text.
     pub fn uuid(&self) -> String {
         format_uuid(&self.superblock.array.uuid)
@@ -117,9 +117,9 @@ pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
 }
 
 /// Probes devices. Skips a device that cannot be opened or read, or that has no superblock.
-pub fn look(paths: &[PathBuf]) -> Vec<Found> {
-    let mut found: Vec<Found> = paths.iter().filter_map(|path| look_at(path)).collect();
-    let is_around = |one: &Found| {
+pub fn look(paths: &[PathBuf]) -> Vec<MemberDevice> {
+    let mut found: Vec<MemberDevice> = paths.iter().filter_map(|path| look_at(path)).collect();
+    let is_around = |one: &MemberDevice| {
         found.iter().any(|other| {
             other.path != one.path
                 && other.uuid() == one.uuid()
@@ -134,15 +134,15 @@ pub fn look(paths: &[PathBuf]) -> Vec<Found> {
 }
 
 /// Probes one device.
-pub fn look_at(path: &Path) -> Option<Found> {
+pub fn look_at(path: &Path) -> Option<MemberDevice> {
     let device = open_member(path, Access::Examine).ok()?;
     let probed = probe_member(&*device, &path.display().to_string()).ok()?;
     let superblock = probed.probe.newest()?.clone();
-    Some(Found { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
+    Some(MemberDevice { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
 }
 
 /// Whether all members are present that the newest superblock counts as active.
-pub fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool {
+pub fn is_complete(found: &[&MemberDevice], choice: &Choice, state_dir: &Path) -> bool {
     if found.is_empty() {
         return false;
     }

@@ -18,7 +18,7 @@ use crate::probe::{open_member, probe_member};
 use crate::raid0_layout;
 use crate::refusal::{self, words};
 use crate::replay::journal::{JournalDevice, journal_needed, replay_journal};
-use crate::replay::{Place, Replayed, replay};
+use crate::replay::{ReplayTarget, ReplayResult, replay};
 use crate::undo::unfinished::refuse_unfinished;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -38,7 +38,7 @@ pub struct Ready {
     /// The journal's device, with its index on the command line.
     pub journal: Option<(usize, OpenMember)>,
     /// The result of a replay after an unclean stop.
-    pub replayed: Option<Replayed>,
+    pub replayed: Option<ReplayResult>,
     /// Keeps bytes that a replay overwrites.
     state_dir: PathBuf,
 }
@@ -49,18 +49,18 @@ pub fn ready(
     options: Options,
     state_dir: &Path,
 ) -> Result<Ready, CliError> {
-    let (access, place) = match options.read_only {
-        true => (Access::ReadOnly, Place::Memory),
-        false => (Access::ReadWrite, Place::Members),
+    let (access, target) = match options.read_only {
+        true => (Access::ReadOnly, ReplayTarget::Memory),
+        false => (Access::ReadWrite, ReplayTarget::Members),
     };
-    found((paths, bitmap_file), access, options, state_dir)?.settled(place)
+    found((paths, bitmap_file), access, options, state_dir)?.settled(target)
 }
 
 impl Ready {
     /// Replays the logs, and checks that the array can be served.
-    pub fn settled(mut self, place: Place) -> Result<Self, CliError> {
-        self.replay(place, Finish::Flushed)?;
-        if place == Place::Members {
+    pub fn settled(mut self, target: ReplayTarget) -> Result<Self, CliError> {
+        self.replay(target, Finish::Flushed)?;
+        if target == ReplayTarget::Members {
             if self.array.degraded > 0 {
                 self.check_unread()?;
             }
@@ -77,7 +77,7 @@ impl Ready {
 
     /// Refuses a degraded array with unread ranges: parity there would not fit data read later.
     fn check_unread(&self) -> Result<(), CliError> {
-        let mut unread = self.replayed.iter().flat_map(Replayed::unread);
+        let mut unread = self.replayed.iter().flat_map(ReplayResult::unread);
         let Some(range) = unread.next() else { return Ok(()) };
         let what =
             "a member is missing, and another cannot be read where the array was being written";
@@ -93,7 +93,7 @@ impl Ready {
     fn keep_journal(&mut self) -> Result<(), CliError> {
         let Some((index, mut open)) = self.journal.take() else { return Ok(()) };
         let labels = self.labels();
-        if let Some(Replayed::Journal(replayed)) = &self.replayed
+        if let Some(ReplayResult::Journal(replayed)) = &self.replayed
             && replayed.leaves_some()
         {
             let what = "newest writes are in the journal only, as too much is missing for parity";
@@ -124,10 +124,10 @@ impl Ready {
     }
 
     /// Replays the logs once. `finish` says whether a journal is then emptied.
-    pub fn replay(&mut self, place: Place, finish: Finish) -> Result<(), CliError> {
+    pub fn replay(&mut self, target: ReplayTarget, finish: Finish) -> Result<(), CliError> {
         let labels = self.labels();
         // A journal that was given up has nothing to replay.
-        let is_lacking = self.array.read_only.is_some() && place.is_told();
+        let is_lacking = self.array.read_only.is_some() && target.is_requested();
         if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| is_lacking) {
             let members: Vec<&str> = labels.iter().map(String::as_str).collect();
             return Err(journal_needed(fault, &members));
@@ -139,13 +139,13 @@ impl Ready {
                 state_dir: &self.state_dir,
             };
             let members = (&mut self.members, &labels[..]);
-            let replayed = replay_journal(&mut self.array, members, &journal, (place, finish))?;
-            self.replayed = replayed.map(Replayed::Journal);
+            let replayed = replay_journal(&mut self.array, members, &journal, (target, finish))?;
+            self.replayed = replayed.map(ReplayResult::Journal);
             self.journal = Some((index, device));
             return Ok(());
         }
-        let replayed = replay(&mut self.array, &mut self.members, &labels, place)?;
-        self.replayed = replayed.map(Replayed::Ppl);
+        let replayed = replay(&mut self.array, &mut self.members, &labels, target)?;
+        self.replayed = replayed.map(ReplayResult::Ppl);
         Ok(())
     }
 }

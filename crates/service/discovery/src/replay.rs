@@ -38,7 +38,7 @@ const RANGES_SHOWN: usize = 8;
 
 /// The target of the replay's parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ReplayTarget {
     /// Memory: reads of the members see it.
     Memory,
     /// The members.
@@ -47,23 +47,23 @@ pub enum Place {
     Nowhere,
 }
 
-impl Place {
+impl ReplayTarget {
     /// Whether the operator requested the replay; otherwise serving needs it.
-    pub fn is_told(self) -> bool {
+    pub fn is_requested(self) -> bool {
         self != Self::Memory
     }
 }
 
 /// The result of a replay.
 #[derive(Clone, Debug)]
-pub enum Replayed {
+pub enum ReplayResult {
     /// Of partial parity logs.
-    Ppl(PplReplayed),
+    Ppl(PplResult),
     /// Of a write journal.
-    Journal(journal::JournalReplayed),
+    Journal(journal::JournalResult),
 }
 
-impl Replayed {
+impl ReplayResult {
     /// The result and the remaining damage, in words.
     pub fn lines(&self) -> Vec<String> {
         match self {
@@ -91,11 +91,11 @@ impl Replayed {
 
 /// The result of replaying parity logs, md's or braid's own.
 #[derive(Clone, Debug)]
-pub struct PplReplayed {
+pub struct PplResult {
     /// The kind of logs, in words.
     kind: &'static str,
     report: Report,
-    place: Place,
+    target: ReplayTarget,
     /// Torn entries; their stripes stay as they are.
     torn: u32,
     /// Unreadable logs, and why.
@@ -107,7 +107,7 @@ struct OnMembers<'a> {
     array: &'a AssembledArray,
     members: &'a [Option<OpenMember>],
     labels: &'a [String],
-    place: Place,
+    target: ReplayTarget,
     patches: Vec<Sectors>,
     /// The cause of the last failure.
     failure: Option<CliError>,
@@ -180,10 +180,10 @@ impl Devices for OnMembers<'_> {
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        match self.place {
-            Place::Nowhere => true,
-            Place::Memory => self.keep(slot, sectors.start, bytes),
-            Place::Members => self.each_of_slot(slot, "writing", |open| {
+        match self.target {
+            ReplayTarget::Nowhere => true,
+            ReplayTarget::Memory => self.keep(slot, sectors.start, bytes),
+            ReplayTarget::Members => self.each_of_slot(slot, "writing", |open| {
                 let sector = open.superblock.device.data_offset_sectors + sectors.start;
                 open.device.write_at(bytes, sector * SECTOR_BYTES, false)
             }),
@@ -224,7 +224,7 @@ fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> S
     Setup { geometry: *geometry, members, logs: slots.filter_map(log).collect(), finish }
 }
 
-/// Replays parity logs; `None` without any. With [`Place::Memory`] reads see the new parity.
+/// Replays parity logs; `None` without any. With [`ReplayTarget::Memory`] reads see the new parity.
 ///
 /// # Errors
 /// An unfit log, a member that cannot be written, or more parity than `MEMORY_BYTES_MAX`.
@@ -232,8 +232,8 @@ pub fn replay(
     array: &mut AssembledArray,
     members: &mut [Option<OpenMember>],
     labels: &[String],
-    place: Place,
-) -> Result<Option<PplReplayed>, CliError> {
+    target: ReplayTarget,
+) -> Result<Option<PplResult>, CliError> {
     let (Some(logs), Geometry::Stripe(geometry)) = (&array.replay, &array.geometry) else {
         return Ok(None);
     };
@@ -241,16 +241,16 @@ pub fn replay(
     let torn = torn.map(|record| record.torn).sum();
     let unread = logs.unread.iter();
     let unread = unread.map(|(slot, error)| format!("the log of slot {slot}: {error}")).collect();
-    let finish = if place == Place::Members { Finish::Flushed } else { Finish::Written };
+    let finish = if target == ReplayTarget::Members { Finish::Flushed } else { Finish::Written };
     let kind = kind_of(array);
     let refused = |error: ReplayError| not_replayed(kind, error.to_string(), labels);
     let machine = Replay::new(setup(array, geometry, finish)).map_err(refused)?;
     let patches = vec![Sectors::new(); array.slots.len()];
-    let mut devices = OnMembers { array, members, labels, place, patches, failure: None };
+    let mut devices = OnMembers { array, members, labels, target, patches, failure: None };
     let ended = run(machine, &mut devices);
     let OnMembers { patches, failure, .. } = devices;
     let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
-    if place == Place::Memory {
+    if target == ReplayTarget::Memory {
         let occupants: Vec<Option<usize>> =
             array.slots.iter().map(|slot| slot.as_ref().map(|one| one.member)).collect();
         for (index, sectors) in occupants.into_iter().zip(patches) {
@@ -259,7 +259,7 @@ pub fn replay(
     }
     // Unread ranges of a degraded array are reported, and keep it from being served for writing.
     array.note_replayed(report.unread.is_empty() || array.degraded > 0);
-    Ok(Some(PplReplayed { kind, report, place, torn, unread }))
+    Ok(Some(PplResult { kind, report, target, torn, unread }))
 }
 
 fn kind_of(array: &AssembledArray) -> &'static str {
@@ -283,23 +283,23 @@ fn not_replayed(kind: &str, why: String, labels: &[String]) -> CliError {
         .remedy(Risk::Look, "See what it says", format!("braid examine {all}"))
 }
 
-impl PplReplayed {
+impl PplResult {
     /// The result and the remaining damage, in words.
     pub fn lines(&self) -> Vec<String> {
         let Report { entries, written_sectors, unsettled, .. } = &self.report;
         let size = format_size(written_sectors * SECTOR_BYTES);
         let noun = if *entries == 1 { "entry" } else { "entries" };
-        let (was, place) = match self.place {
-            Place::Memory => ("was", "in memory, nothing is written"),
-            Place::Members => ("was", "on the members"),
-            Place::Nowhere => ("would be", "nothing is written"),
+        let (was, target) = match self.target {
+            ReplayTarget::Memory => ("was", "in memory, nothing is written"),
+            ReplayTarget::Members => ("was", "on the members"),
+            ReplayTarget::Nowhere => ("would be", "nothing is written"),
         };
         let torn = match self.torn {
             0 => String::new(),
             torn => format!("; {torn} that were cut short name nothing that was written"),
         };
         let done = format!(
-            "{} {was} replayed: {entries} {noun}, {size} of parity made anew ({place}){torn}",
+            "{} {was} replayed: {entries} {noun}, {size} of parity made anew ({target}){torn}",
             self.kind
         );
         let mut lines = vec![done];
@@ -334,10 +334,10 @@ impl PplReplayed {
             "parity_bytes": written_sectors * SECTOR_BYTES,
             "unsettled": unsettled.iter().map(range).collect::<Vec<_>>(),
             "unread_logs": self.unread,
-            "where": match self.place {
-                Place::Memory => "memory",
-                Place::Members => "members",
-                Place::Nowhere => "nowhere",
+            "where": match self.target {
+                ReplayTarget::Memory => "memory",
+                ReplayTarget::Members => "members",
+                ReplayTarget::Nowhere => "nowhere",
             },
         })
     }

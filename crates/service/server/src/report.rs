@@ -32,7 +32,7 @@ use braid_console::signals::name_of;
 use braid_discovery::ready::served_name;
 use braid_discovery::ready::{Ready, is_well};
 use braid_discovery::refusal::{at_risk_words, tolerance_words};
-use braid_discovery::replay::Replayed;
+use braid_discovery::replay::ReplayResult;
 
 pub(crate) struct Reporter {
     json: bool,
@@ -194,7 +194,7 @@ impl Reporter {
         }
     }
 
-    fn replayed(&self, replayed: &Replayed) {
+    fn replayed(&self, replayed: &ReplayResult) {
         let lines = replayed.lines();
         tracing::info!(target: "braid::serve", array = self.name, "{}", lines.join("; "));
         if self.json {

@@ -138,7 +138,7 @@ fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<Ended> {
 /// Opens and locks the log, at its end.
 fn log(args: &Args, folder: &Path) -> std::io::Result<(PathBuf, File)> {
     let member = args.members.iter().find_map(|path| devices::look_at(path));
-    let uuid = member.as_ref().map(devices::Found::uuid);
+    let uuid = member.as_ref().map(devices::MemberDevice::uuid);
     let called = member.zip(uuid.as_ref());
     let called = called.map(|(member, uuid)| served_name(&member.superblock.array.name, uuid));
     let name = args.named.name().map(str::to_owned).or(called);

@@ -54,10 +54,6 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::utc::format_utc;
 use braid_console::regular::{self, NotRead};
 use braid_discovery::ready::decided;
-use braid_discovery::replay::Place;
-use progress::progress;
-pub(super) use report::{json, kind, level, lines};
-use reshape_device::{BackupPlace, ReshapeDevice, SECTOR_BYTES, Source, Stretch};
 
 /// How much older or newer than the superblocks a backup may be, as in mdadm, which writes the two
 /// at different times.
@@ -492,7 +488,7 @@ impl UnfinishedReshape {
             RiskPolicy::Read => ready,
             RiskPolicy::Withhold => withholding(&side.plan, ready),
         };
-        let ready = ready.settled(Place::Memory)?;
+        let ready = ready.settled(ReplayTarget::Memory)?;
         let options = braid_runtime::Options {
             read_only: true,
             io: Io::Threads,

@@ -22,7 +22,7 @@ use braid_ondisk::{JOURNAL_META_BYTES, JournalLog, Snippet};
 use braid_runtime::OpenMember;
 use serde_json::{Value, json};
 
-use super::{MEMORY_BYTES_MAX, Place, RANGES_SHOWN, SECTOR_BYTES, lay_over};
+use super::{MEMORY_BYTES_MAX, ReplayTarget, RANGES_SHOWN, SECTOR_BYTES, lay_over};
 use crate::contents::read_ends;
 use crate::probe::io_error;
 use crate::refusal::words;
@@ -43,9 +43,9 @@ pub struct JournalDevice<'a> {
 
 /// The result of a replay.
 #[derive(Clone, Debug)]
-pub struct JournalReplayed {
+pub struct JournalResult {
     report: Report,
-    place: Place,
+    target: ReplayTarget,
     /// Whether the journal is to be emptied. A served journal restarts behind its content instead.
     empties: bool,
     /// The `braid undo` number of the overwritten superblock.
@@ -59,7 +59,7 @@ struct OnMembers<'a> {
     members: &'a [Option<OpenMember>],
     labels: &'a [String],
     journal: &'a JournalDevice<'a>,
-    place: Place,
+    target: ReplayTarget,
     patches: Vec<Sectors>,
     saved: Option<u64>,
     /// The cause of the last failure.
@@ -166,10 +166,10 @@ impl Devices for OnMembers<'_> {
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        match self.place {
-            Place::Nowhere => true,
-            Place::Memory => self.keep(slot, sectors.start, bytes),
-            Place::Members => self.each_of_slot(slot, "writing", |open| {
+        match self.target {
+            ReplayTarget::Nowhere => true,
+            ReplayTarget::Memory => self.keep(slot, sectors.start, bytes),
+            ReplayTarget::Members => self.each_of_slot(slot, "writing", |open| {
                 let sector = open.superblock.device.data_offset_sectors + sectors.start;
                 open.device.write_at(bytes, sector * SECTOR_BYTES, false)
             }),
@@ -207,7 +207,7 @@ impl Devices for OnMembers<'_> {
     }
 }
 
-/// Replays the journal; `None` if it is empty. With [`Place::Memory`] reads see its blocks.
+/// Replays the journal; `None` if it is empty. With [`ReplayTarget::Memory`] reads see its blocks.
 ///
 /// # Errors
 /// An unfit journal, a device that cannot be read or written, or more data than memory holds.
@@ -215,8 +215,8 @@ pub fn replay_journal(
     array: &mut AssembledArray,
     (members, labels): (&mut Vec<Option<OpenMember>>, &[String]),
     journal: &JournalDevice<'_>,
-    (place, finish): (Place, Finish),
-) -> Result<Option<JournalReplayed>, CliError> {
+    (target, finish): (ReplayTarget, Finish),
+) -> Result<Option<JournalResult>, CliError> {
     let (Some(assembled), Geometry::Stripe(geometry)) = (&array.journal, &array.geometry) else {
         return Ok(None);
     };
@@ -226,7 +226,7 @@ pub fn replay_journal(
         bad_sectors: occupant.bad_sectors(),
     };
     let sources = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
-    let finish = if place == Place::Members { finish } else { Finish::Written };
+    let finish = if target == ReplayTarget::Members { finish } else { Finish::Written };
     let (geometry, may_return) = (*geometry, array.may_return());
     let setup = Setup { geometry, members: sources, may_return, log, finish };
     let refused = |error: ReplayError| not_replayed(error, labels);
@@ -235,8 +235,8 @@ pub fn replay_journal(
     let uuid = array.newest.uuid_as_stored();
     let (saved, failure) = (None, None);
     let mut devices =
-        OnMembers { array, log, members, labels, journal, place, patches, saved, failure };
-    if place == Place::Members {
+        OnMembers { array, log, members, labels, journal, target, patches, saved, failure };
+    if target == ReplayTarget::Members {
         // A killed process may have left a record in the device's cache. The replay reads it, so it
         // has to be durable before data that depend on it.
         let flushed = journal.device.device.flush();
@@ -245,14 +245,14 @@ pub fn replay_journal(
     let ended = run(machine, &geometry, &uuid, &mut devices);
     let OnMembers { patches, saved, failure, .. } = devices;
     let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
-    if place == Place::Memory {
+    if target == ReplayTarget::Memory {
         let indices = array.slots.iter().map(|slot| slot.as_ref().map(|one| one.member));
         for (index, sectors) in indices.zip(patches) {
             index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
         }
     }
     let empties = finish == Finish::Settled;
-    Ok((report.stripes > 0).then_some(JournalReplayed { report, place, empties, saved }))
+    Ok((report.stripes > 0).then_some(JournalResult { report, target, empties, saved }))
 }
 
 fn not_replayed(error: ReplayError, labels: &[String]) -> CliError {
@@ -280,7 +280,7 @@ pub fn journal_needed(fault: &JournalFault, labels: &[&str]) -> CliError {
         .remedy(Risk::Look, "See what each member is", format!("braid examine {all}"))
 }
 
-impl JournalReplayed {
+impl JournalResult {
     /// Whether some blocks stay in the journal, because too many members are missing.
     pub fn leaves_some(&self) -> bool {
         !self.report.unsettled.is_empty()
@@ -292,14 +292,14 @@ impl JournalReplayed {
             &self.report;
         let size = format_size(written_sectors * SECTOR_BYTES);
         let noun = if *stripes == 1 { "stripe" } else { "stripes" };
-        let (was, place) = match self.place {
-            Place::Memory => ("was", "in memory, nothing is written"),
-            Place::Members => ("was", "on the members"),
-            Place::Nowhere => ("would be", "nothing is written"),
+        let (was, target) = match self.target {
+            ReplayTarget::Memory => ("was", "in memory, nothing is written"),
+            ReplayTarget::Members => ("was", "on the members"),
+            ReplayTarget::Nowhere => ("would be", "nothing is written"),
         };
         let done = format!(
             "the write journal {was} replayed: {stripes} {noun} of 4 KiB, {pending_stripes} of them without parity in the journal; \
-             {size} ({place})"
+             {size} ({target})"
         );
         let mut lines = vec![done];
         if !unsettled.is_empty() {
@@ -342,10 +342,10 @@ impl JournalReplayed {
             "unsettled": unsettled.iter().map(range).collect::<Vec<_>>(),
             "journal_emptied": is_settled,
             "undo": self.saved,
-            "where": match self.place {
-                Place::Memory => "memory",
-                Place::Members => "members",
-                Place::Nowhere => "nowhere",
+            "where": match self.target {
+                ReplayTarget::Memory => "memory",
+                ReplayTarget::Members => "members",
+                ReplayTarget::Nowhere => "nowhere",
             },
         })
     }
