@@ -12,7 +12,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::printable::printable;
 use braid_console::output::utc::{format_utc, rfc3339_utc};
-use braid_discovery::undo::{self, Kept};
+use braid_discovery::undo::{self, RecordFile};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 enum Line {
     Event(Box<Event>),
-    Saved(Kept),
+    Saved(RecordFile),
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
@@ -67,35 +67,39 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     for line in in_order(events, saved) {
         match line {
             Line::Event(event) => show(&event, &called, globals),
-            Line::Saved(kept) => show_saved(&kept, globals),
+            Line::Saved(file) => show_saved(&file, globals),
         }
     }
     Ok(Exit::Done)
 }
 
 /// The saved records of the chosen array. An unreadable record is kept for every choice.
-fn saved(args: &Args, since: Option<Moment>, globals: &Globals) -> Result<Vec<Kept>, CliError> {
-    let kept = undo::list(&globals.state_dir);
-    let mut kept = kept.map_err(|error| unreadable(&globals.state_dir, &error))?;
-    kept.retain(|kept| {
-        let Ok(record) = &kept.record else { return args.array.is_none() };
+fn saved(
+    args: &Args,
+    since: Option<Moment>,
+    globals: &Globals,
+) -> Result<Vec<RecordFile>, CliError> {
+    let files = undo::list(&globals.state_dir);
+    let mut files = files.map_err(|error| unreadable(&globals.state_dir, &error))?;
+    files.retain(|file| {
+        let Ok(record) = &file.record else { return args.array.is_none() };
         let is_meant = args.array.as_ref().is_none_or(|array| *array == record.array);
-        is_meant && since.is_none_or(|since| time_of(kept) >= since)
+        is_meant && since.is_none_or(|since| time_of(file) >= since)
     });
-    Ok(kept)
+    Ok(files)
 }
 
-fn time_of(kept: &Kept) -> Moment {
-    Moment::from_unix(kept.record.as_ref().map_or(Duration::ZERO, |record| record.time))
+fn time_of(file: &RecordFile) -> Moment {
+    Moment::from_unix(file.record.as_ref().map_or(Duration::ZERO, |record| record.time))
 }
 
 /// Each record stands before the first event that is later.
-fn in_order(events: Vec<Event>, saved: Vec<Kept>) -> Vec<Line> {
+fn in_order(events: Vec<Event>, saved: Vec<RecordFile>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut saved = saved.into_iter().peekable();
     for event in events {
-        while let Some(kept) = saved.next_if(|kept| time_of(kept) < event.change.time) {
-            lines.push(Line::Saved(kept));
+        while let Some(file) = saved.next_if(|file| time_of(file) < event.change.time) {
+            lines.push(Line::Saved(file));
         }
         lines.push(Line::Event(Box::new(event)));
     }
@@ -103,9 +107,9 @@ fn in_order(events: Vec<Event>, saved: Vec<Kept>) -> Vec<Line> {
     lines
 }
 
-fn show_saved(kept: &Kept, globals: &Globals) {
-    let number = kept.number;
-    let record = match &kept.record {
+fn show_saved(file: &RecordFile, globals: &Globals) {
+    let number = file.number;
+    let record = match &file.record {
         Ok(record) => record,
         Err(damage) if globals.json => {
             return outjson!(

@@ -186,7 +186,11 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
 
 /// The arrays of these devices, in the order of their names. A name in another array's file is
 /// taken, even if that array is absent.
-fn arrays(found: Vec<MemberDevice>, lines: &[mdadm::ArrayLine], files: &[(String, Choice)]) -> Vec<Array> {
+fn arrays(
+    found: Vec<MemberDevice>,
+    lines: &[mdadm::ArrayLine],
+    files: &[(String, Choice)],
+) -> Vec<Array> {
     let mut by_uuid: BTreeMap<String, Vec<MemberDevice>> = BTreeMap::new();
     for one in found {
         by_uuid.entry(one.uuid()).or_default().push(one);

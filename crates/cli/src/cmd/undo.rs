@@ -24,10 +24,12 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::utc::{format_utc, rfc3339_utc};
 use braid_discovery::probe::{io_error, open_member};
 use braid_discovery::running;
-use braid_discovery::undo::found::{self, Found};
 use braid_discovery::undo::judge::{Content, Verdict, decide, is_between, is_mute, why};
+use braid_discovery::undo::present_devices::{self, PresentDevice};
 use braid_discovery::undo::record::{Damage, Device, Record};
-use braid_discovery::undo::{self, Deed, Kept, Mark, Overwrite, unfinished, writing};
+use braid_discovery::undo::{
+    self, Mark, Overwrite, PlannedCommand, RecordFile, unfinished, writing,
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -51,10 +53,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let kept = find(args, globals)?;
-    let record = match &kept.record {
+    let record_file = find(args, globals)?;
+    let record = match &record_file.record {
         Ok(record) => record,
-        Err(damage) => return Err(damaged(&kept, damage, globals)),
+        Err(damage) => return Err(damaged(&record_file, damage, globals)),
     };
     if let Some(folder) = &args.extract {
         extract(record, folder, globals)?;
@@ -62,12 +64,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     // A dry run opens without a lock, so it need not wait for a server.
     let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
-    let found = found::all(record, &args.without, access);
+    let found = present_devices::all(record, &args.without, access);
     let found = found.map_err(|error| stopped_first(error, record))?;
     let contents: Vec<Content> = found.iter().map(|one| one.content).collect();
     let is_back = match decide(record.has_zeroed, &contents) {
-        Verdict::Changed => return Err(changed(&kept, record, &found)),
-        Verdict::Zeroed => return Err(zeroed(&kept, record, &found)),
+        Verdict::Changed => return Err(changed(&record_file, record, &found)),
+        Verdict::Zeroed => return Err(zeroed(&record_file, record, &found)),
         Verdict::IsBack => true,
         Verdict::PutBack => false,
     };
@@ -76,28 +78,29 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         && !is_between(&contents)
         && found.iter().any(|one| is_mute(one.device))
     {
-        return Err(not_told(&kept, record, &found, globals));
+        return Err(not_told(&record_file, record, &found, globals));
     }
     if args.dry_run && !is_back {
         // A dry run fails here if the real run could not open the device for writing.
-        let open =
-            |one: &Found<'_>| open_member(Path::new(&one.label), Access::ReadWrite).map(drop);
+        let open = |one: &PresentDevice<'_>| {
+            open_member(Path::new(&one.label), Access::ReadWrite).map(drop)
+        };
         let held = found.iter().try_for_each(open);
         held.map_err(|error| stopped_first(error.because("nothing was changed"), record))?;
     }
     let mut saved = None;
     if !args.dry_run {
         if !is_back {
-            saved = Some(put_back(&kept, record, &found, globals)?);
+            saved = Some(put_back(&record_file, record, &found, globals)?);
         }
-        unfinished::end_undoing(&globals.state_dir, kept.number);
+        unfinished::end_undoing(&globals.state_dir, record_file.number);
         if args.without.is_empty() {
-            unfinished::end(&globals.state_dir, kept.number);
+            unfinished::end(&globals.state_dir, record_file.number);
         }
     }
     // Half-written bytes cannot be restored again.
     let redo = saved.filter(|_| !is_between(&contents));
-    tell(&kept, record, &found, (is_back, args.dry_run, redo), globals);
+    tell(&record_file, record, &found, (is_back, args.dry_run, redo), globals);
     Ok(Exit::Done)
 }
 
@@ -125,18 +128,18 @@ fn stopped_first(error: CliError, record: &Record) -> CliError {
 
 /// The record to undo. Without a number it is the newest; if that is an interrupted undo, the
 /// record that the undo was putting back.
-fn find(args: &Args, globals: &Globals) -> Result<Kept, CliError> {
+fn find(args: &Args, globals: &Globals) -> Result<RecordFile, CliError> {
     let find = |number| {
-        let kept = undo::find(&globals.state_dir, number);
-        kept.map_err(|error| unreadable(&globals.state_dir, &error))
+        let record_file = undo::find(&globals.state_dir, number);
+        record_file.map_err(|error| unreadable(&globals.state_dir, &error))
     };
-    let kept = find(args.number)?.ok_or_else(|| nothing(args, globals))?;
-    let undoes = kept.record.as_ref().ok().and_then(|record| record.undoes);
+    let record_file = find(args.number)?.ok_or_else(|| nothing(args, globals))?;
+    let undoes = record_file.record.as_ref().ok().and_then(|record| record.undoes);
     let stopped = undoes.filter(|_| {
-        args.number.is_none() && unfinished::is_unfinished(&globals.state_dir, kept.number)
+        args.number.is_none() && unfinished::is_unfinished(&globals.state_dir, record_file.number)
     });
     let older = stopped.map(|number| find(Some(number))).transpose()?.flatten();
-    Ok(older.unwrap_or(kept))
+    Ok(older.unwrap_or(record_file))
 }
 
 /// Writes the old bytes of each device into files, for inspection or for restoring by hand.
@@ -167,12 +170,12 @@ fn extract(record: &Record, folder: &Path, globals: &Globals) -> Result<(), CliE
 
 /// Saves the current bytes, and puts back the overwritten ones, on the devices that need it.
 fn put_back(
-    kept: &Kept,
+    record_file: &RecordFile,
     record: &Record,
-    found: &[Found<'_>],
+    found: &[PresentDevice<'_>],
     globals: &Globals,
 ) -> Result<u64, CliError> {
-    let written: Vec<&Found<'_>> = found
+    let written: Vec<&PresentDevice<'_>> = found
         .iter()
         .filter(|one| matches!(one.content, Content::Written | Content::Partly))
         .collect();
@@ -184,10 +187,11 @@ fn put_back(
         writes: one.device.back(),
         last_writes: 0,
     });
-    let command = command_line(kept.number, globals);
-    let (undoes, mark) = (Some(kept.number), Mark::Unfinished);
-    let deed = Deed { command: &command, array: &record.array, zeroes: false, undoes, mark };
-    let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
+    let command = command_line(record_file.number, globals);
+    let (undoes, mark) = (Some(record_file.number), Mark::Unfinished);
+    let planned =
+        PlannedCommand { command: &command, array: &record.array, zeroes: false, undoes, mark };
+    let saved = undo::save(&globals.state_dir, planned, overwritten.collect())?;
     let devices: Vec<_> = written.iter().map(|one| (one.device, one.open.as_ref())).collect();
     let now: Vec<&[Snippet]> = written.iter().map(|one| one.now.as_slice()).collect();
     writing::back(&devices, &now).map_err(|(index, error)| {
@@ -198,7 +202,7 @@ fn put_back(
         };
         io_error(&written[index].label, "writing", &error)
             .because(done)
-            .because(format!("`braid undo {}` goes on where it was", kept.number))
+            .because(format!("`braid undo {}` goes on where it was", record_file.number))
     })?;
     Ok(saved.number)
 }
@@ -208,20 +212,21 @@ fn command_line(number: u64, globals: &Globals) -> String {
 }
 
 fn tell(
-    kept: &Kept,
+    record_file: &RecordFile,
     record: &Record,
-    found: &[Found<'_>],
+    found: &[PresentDevice<'_>],
     (is_back, dry_run, saved): (bool, bool, Option<u64>),
     globals: &Globals,
 ) {
-    let effect = |one: &Found<'_>| match one.content {
+    let effect = |one: &PresentDevice<'_>| match one.content {
         Content::Written | Content::Partly => "put-back",
         Content::Before | Content::Changed => "is-back",
     };
     if globals.json {
-        let member = |one: &Found<'_>| json!({ "member": one.label, "effect": effect(one) });
+        let member =
+            |one: &PresentDevice<'_>| json!({ "member": one.label, "effect": effect(one) });
         return outjson!(&json!({
-            "undone": kept.number,
+            "undone": record_file.number,
             "command": record.command,
             "time": rfc3339_utc(record.time.as_secs()),
             "dry_run": dry_run,
@@ -269,15 +274,15 @@ fn nothing(args: &Args, globals: &Globals) -> CliError {
         .remedy(Risk::Look, "What can be undone", list)
 }
 
-fn damaged(kept: &Kept, damage: &Damage, globals: &Globals) -> CliError {
-    let path = kept.path.display().to_string();
+fn damaged(record_file: &RecordFile, damage: &Damage, globals: &Globals) -> CliError {
+    let path = record_file.path.display().to_string();
     let look = format!("ls -l {}", shell_word(&path));
     let error = CliError::new(Code::UndoDamaged, format!("{path} is damaged"));
     let error = error.about(path).because(damage.to_string()).because("nothing was changed");
     let error = error.remedy(Risk::Look, "See when it was changed", look);
-    let older = (1..kept.number).rev().find(|number| {
+    let older = (1..record_file.number).rev().find(|number| {
         let found = undo::find(&globals.state_dir, Some(*number));
-        found.is_ok_and(|found| found.is_some_and(|kept| kept.record.is_ok()))
+        found.is_ok_and(|found| found.is_some_and(|record_file| record_file.record.is_ok()))
     });
     match older {
         Some(number) => {
@@ -288,18 +293,18 @@ fn damaged(kept: &Kept, damage: &Damage, globals: &Globals) -> CliError {
     }
 }
 
-fn refused(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
+fn refused(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>]) -> CliError {
     let what = format!("what `{}` overwrote cannot be put back safely any more", record.command);
     let members: Vec<_> = found.iter().map(|one| shell_word(&one.label)).collect();
-    CliError::new(Code::UndoUnsafe, what).about(kept.path.display().to_string()).remedy(
+    CliError::new(Code::UndoUnsafe, what).about(record_file.path.display().to_string()).remedy(
         Risk::Look,
         "See what is on them",
         format!("braid examine {}", members.join(" ")),
     )
 }
 
-fn changed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
-    let mut error = refused(kept, record, found);
+fn changed(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>]) -> CliError {
+    let mut error = refused(record_file, record, found);
     for one in found.iter().filter(|one| one.content == Content::Changed) {
         let (was, is) = (one.device.size_bytes, one.open.size_bytes());
         let why = match was == is {
@@ -311,9 +316,14 @@ fn changed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
     error.because("nothing was changed")
 }
 
-fn not_told(kept: &Kept, record: &Record, found: &[Found<'_>], globals: &Globals) -> CliError {
-    let line = format!("braid undo {} --nobody-wrote", kept.number);
-    refused(kept, record, found)
+fn not_told(
+    record_file: &RecordFile,
+    record: &Record,
+    found: &[PresentDevice<'_>],
+    globals: &Globals,
+) -> CliError {
+    let line = format!("braid undo {} --nobody-wrote", record_file.number);
+    refused(record_file, record, found)
         .because("members of a RAID-0 or a linear array do not say whether it was written since; if it was, the old bytes would lie in newer data")
         .because("nothing was changed")
         .remedy(
@@ -323,8 +333,8 @@ fn not_told(kept: &Kept, record: &Record, found: &[Found<'_>], globals: &Globals
         )
 }
 
-fn zeroed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
-    refused(kept, record, found)
+fn zeroed(record_file: &RecordFile, record: &Record, found: &[PresentDevice<'_>]) -> CliError {
+    refused(record_file, record, found)
         .because("zeroes were written over the data areas (--zero): what the old superblocks describe is gone")
         .because("nothing was changed")
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
-use braid_discovery::devices::{MemberDevice, all_devices, is_complete, look, matching, stable_name};
+use braid_discovery::devices::{
+    MemberDevice, all_devices, is_complete, look, matching, stable_name,
+};
 use braid_discovery::ready::choice;
 
 use super::Config;

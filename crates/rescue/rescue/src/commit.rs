@@ -31,11 +31,11 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_discovery::contents::read_ends;
 use braid_discovery::probe::{io_error, open_member};
-use braid_discovery::undo::found::{self, Found};
 use braid_discovery::undo::judge::Content;
+use braid_discovery::undo::present_devices::{self, PresentDevice};
 use braid_discovery::undo::record::differing;
-use braid_discovery::undo::unfinished::{Unfinished, end};
-use braid_discovery::undo::{Deed, Mark, Overwrite, save, writing};
+use braid_discovery::undo::unfinished::{UnfinishedCommand, end};
+use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, save, writing};
 
 /// Bytes that are compared at once, and the longest piece that is written.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -127,16 +127,16 @@ pub(super) fn commit(
 /// Finishes a commit that stopped: the record has all bytes that it writes.
 pub(super) fn go_on(
     args: &RescueConfig,
-    stopped: &Unfinished,
+    stopped: &UnfinishedCommand,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let folder = stopped.overlay.as_deref().expect("a commit has an overlay");
     let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
-    let found = found::all(&stopped.record, &[], access)?;
+    let found = present_devices::all(&stopped.record, &[], access)?;
     if found.iter().any(|one| one.content == Content::Changed) {
         return Err(stopped.refused(&globals.state_dir));
     }
-    let of = |one: &Found<'_>| {
+    let of = |one: &PresentDevice<'_>| {
         let left = one
             .device
             .after()
@@ -294,7 +294,8 @@ fn write(
     }
     let command = args.command("--commit");
     let mark = Mark::Commits(folder);
-    let deed = Deed { command: &command, array: &group.name, zeroes: false, undoes: None, mark };
+    let planned =
+        PlannedCommand { command: &command, array: &group.name, zeroes: false, undoes: None, mark };
     let overwritten = devices.iter().map(|(path, written)| Overwrite {
         path,
         device: written.device.as_ref(),
@@ -303,7 +304,7 @@ fn write(
         writes: written.others.iter().chain(&written.superblocks).cloned().collect(),
         last_writes: written.superblocks.len(),
     });
-    let saved = save(&globals.state_dir, deed, overwritten.collect())?;
+    let saved = save(&globals.state_dir, planned, overwritten.collect())?;
     let members: Vec<_> = saved
         .record
         .devices

@@ -33,9 +33,9 @@ use super::disk::{Disk, disk};
 use super::memory_superblock::in_front;
 use braid_console::error::CliError;
 use braid_console::output::size::format_size;
+use braid_discovery::open_commands::{Use, may_be_on_top, open_command};
 use braid_discovery::ready::served_name;
 use braid_discovery::status::words::level_word;
-use braid_discovery::open_commands::{Use, may_be_on_top, open_command};
 
 const SUPERBLOCK_LENGTH: usize = 4096;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_LENGTH as u64;
@@ -70,7 +70,8 @@ pub(super) struct Remnant {
 /// Whether the device holds the disk's bytes in another order, such as an image that is not raw.
 fn is_wrapped(disk: &Disk) -> bool {
     let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
-    kinds.any(|kind| !may_be_on_top(kind) && open_command(kind, &disk.label, Use::Reading).is_some())
+    kinds
+        .any(|kind| !may_be_on_top(kind) && open_command(kind, &disk.label, Use::Reading).is_some())
 }
 
 /// Turns believed superblocks into members; returns all disks, and the superblocks to report.

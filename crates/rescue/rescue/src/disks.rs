@@ -22,9 +22,9 @@ use super::disk::{WholeDisk, disk};
 use super::superblock_guesses;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
+use braid_discovery::open_commands::{OpenCommand, Use, open_command, open_commands};
 use braid_discovery::probe::open_member;
 use braid_discovery::ready::{is_dead, refuse_repeated};
-use braid_discovery::open_commands::{Use, OpenCommand, open_command, open_commands};
 
 #[derive(Default)]
 pub(super) struct Disks {

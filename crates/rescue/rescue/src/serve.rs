@@ -70,9 +70,6 @@ pub(super) fn serve(
     }
     let mut all = Vec::new();
     for one in &mut found {
-            (true, None) => {
-                array(one.withholding(one.ready(&disks, globals, None)?).settled(ReplayTarget::Memory)?)
-            }
             (false, None) => array(over_overlay(args, &disks, one, globals)?),
         };
         all.push((one.group.name.clone(), opened));

@@ -13,8 +13,9 @@
 pub mod bitmap_file;
 pub mod contents;
 pub mod devices;
-pub mod newest_state;
 pub mod maps;
+pub mod newest_state;
+pub mod open_commands;
 pub mod policy;
 pub mod probe;
 pub mod raid0_layout;
@@ -24,4 +25,3 @@ pub mod replay;
 pub mod running;
 pub mod status;
 pub mod undo;
-pub mod open_commands;

@@ -18,7 +18,7 @@ use crate::probe::{open_member, probe_member};
 use crate::raid0_layout;
 use crate::refusal::{self, words};
 use crate::replay::journal::{JournalDevice, journal_needed, replay_journal};
-use crate::replay::{ReplayTarget, ReplayResult, replay};
+use crate::replay::{ReplayResult, ReplayTarget, replay};
 use crate::undo::unfinished::refuse_unfinished;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};

@@ -12,8 +12,8 @@ use braid_assembly::{
 use braid_geometry::{GeometryError, SECTOR_BYTES};
 use braid_ondisk::{ForeignKind, PplLogError, SuperblockFault, format_uuid};
 
+use crate::open_commands::{OpenCommand, Use, open_commands};
 use crate::raid0_layout;
-use crate::open_commands::{Use, OpenCommand, open_commands};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;

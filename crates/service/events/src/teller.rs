@@ -220,7 +220,12 @@ impl Voice {
         let dropped = self.0.queue().dropped_in_all;
         let results = self.0.results();
         let outlets = self.0.outlets.iter().map(|outlet| (outlet.name(), outlet.counts()));
-        Counts { told: results.told, dropped, unwritten: results.unwritten, outlets: outlets.collect() }
+        Counts {
+            told: results.told,
+            dropped,
+            unwritten: results.unwritten,
+            outlets: outlets.collect(),
+        }
     }
 
     /// Future events. The stream ends with telling, or when the follower lags too far behind.

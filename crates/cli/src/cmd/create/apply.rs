@@ -35,7 +35,7 @@ use braid_discovery::contents::{read_ends, signature_sectors};
 use braid_discovery::probe::{io_error, open_error, probe_member};
 use braid_discovery::refusal;
 use braid_discovery::undo::unfinished::end;
-use braid_discovery::undo::{Deed, Mark, Overwrite, Saved, save, standing};
+use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, SavedRecord, save, standing};
 
 /// Bytes zeroed between two looks at the progress.
 const ZERO_STEP_BYTES: u64 = 64 << 20;
@@ -43,7 +43,7 @@ const ZERO_STEP_BYTES: u64 = 64 << 20;
 pub(super) struct Made {
     pub(super) array_uuid: [u8; 16],
     /// The record of the overwritten bytes, if any.
-    pub(super) saved: Option<Saved>,
+    pub(super) saved: Option<SavedRecord>,
 }
 
 /// The undo state of a half-done plan; a drop takes everything back.
@@ -51,7 +51,7 @@ struct TakeBack<'a> {
     plan: &'a Plan,
     files: Vec<PathBuf>,
     /// The record of the old bytes of members.
-    saved: Option<Saved>,
+    saved: Option<SavedRecord>,
     /// Whether a member that existed before may have been written.
     has_written: bool,
     /// For each seat, the old bytes of every range that the plan writes.
@@ -246,7 +246,7 @@ fn save_old(
     devices: &[&dyn Member],
     old: &[Vec<Snippet>],
     globals: &Globals,
-) -> Result<Option<Saved>, CliError> {
+) -> Result<Option<SavedRecord>, CliError> {
     let has_something =
         |seat: &Seat| matches!(&seat.source, Source::Existing(existing) if !existing.is_zero());
     if !plan.seats.iter().any(has_something) {
@@ -269,8 +269,9 @@ fn save_old(
     let zeroes = plan.sync == Sync::Zeroed;
     // After zeroing, no undo helps.
     let mark = if zeroes { Mark::Nothing } else { Mark::Unfinished };
-    let deed = Deed { command: &command, array: &plan.wanted.name, zeroes, undoes: None, mark };
-    save(&globals.state_dir, deed, overwritten.collect()).map(Some)
+    let planned =
+        PlannedCommand { command: &command, array: &plan.wanted.name, zeroes, undoes: None, mark };
+    save(&globals.state_dir, planned, overwritten.collect()).map(Some)
 }
 
 /// The metadata writes of a member, in order; last the superblock, which names bitmap or log.

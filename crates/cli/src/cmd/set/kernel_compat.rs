@@ -26,7 +26,7 @@ use braid_discovery::contents::read_ends;
 use braid_discovery::probe::{io_error, open_member, probe_member};
 use braid_discovery::refusal::{self, words};
 use braid_discovery::running;
-use braid_discovery::undo::{self, Deed, Mark, Overwrite};
+use braid_discovery::undo::{self, Mark, Overwrite, PlannedCommand};
 
 pub(super) const WORD: &str = "kernel-compat";
 /// The block size that every kernel assumes without the field.
@@ -128,8 +128,14 @@ fn clear(
         last_writes: 0,
     });
     let command = command_line(array, members);
-    let deed = Deed { command: &command, array, zeroes: false, undoes: None, mark: Mark::Nothing };
-    let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
+    let planned = PlannedCommand {
+        command: &command,
+        array,
+        zeroes: false,
+        undoes: None,
+        mark: Mark::Nothing,
+    };
+    let saved = undo::save(&globals.state_dir, planned, overwritten.collect())?;
     for seat in seats {
         let new = written(seat);
         let write = seat.device.write_at(&new.bytes, new.offset, true);

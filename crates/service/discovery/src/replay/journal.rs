@@ -22,11 +22,11 @@ use braid_ondisk::{JOURNAL_META_BYTES, JournalLog, Snippet};
 use braid_runtime::OpenMember;
 use serde_json::{Value, json};
 
-use super::{MEMORY_BYTES_MAX, ReplayTarget, RANGES_SHOWN, SECTOR_BYTES, lay_over};
+use super::{MEMORY_BYTES_MAX, RANGES_SHOWN, ReplayTarget, SECTOR_BYTES, lay_over};
 use crate::contents::read_ends;
 use crate::probe::io_error;
 use crate::refusal::words;
-use crate::undo::{self, Deed, Mark, Overwrite};
+use crate::undo::{self, Mark, Overwrite, PlannedCommand};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::size::format_size;
@@ -148,9 +148,14 @@ impl OnMembers<'_> {
         };
         let command = format!("braid replay {}", words(self.labels, &[]));
         let array = &self.array.newest.array.name;
-        let deed =
-            Deed { command: &command, array, zeroes: false, undoes: None, mark: Mark::Nothing };
-        let saved = undo::save(state_dir, deed, vec![overwritten])?;
+        let planned = PlannedCommand {
+            command: &command,
+            array,
+            zeroes: false,
+            undoes: None,
+            mark: Mark::Nothing,
+        };
+        let saved = undo::save(state_dir, planned, vec![overwritten])?;
         let write = device.device.write_at(&new.bytes, new.offset, true);
         let done = write.and_then(|()| device.device.flush());
         done.map_err(|error| io_error(label, "writing", &error))?;

@@ -13,8 +13,8 @@
 //!
 //! The module knows no commands (`cmd/undo` does).
 
-pub mod found;
 pub mod judge;
+pub mod present_devices;
 pub mod record;
 pub mod unfinished;
 pub mod writing;
@@ -65,7 +65,7 @@ pub struct Overwrite<'a> {
 
 /// A command before it writes.
 #[derive(Debug, Clone, Copy)]
-pub struct Deed<'a> {
+pub struct PlannedCommand<'a> {
     /// Its command line.
     pub command: &'a str,
     /// The name of its array.
@@ -91,7 +91,7 @@ pub enum Mark<'a> {
 
 /// A new record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedRecord {
     /// Its number.
     pub number: u64,
     /// Its file.
@@ -101,7 +101,7 @@ pub struct Saved {
 }
 
 /// A record's file.
-pub struct Kept {
+pub struct RecordFile {
     /// Its number.
     pub number: u64,
     /// Its file.
@@ -116,21 +116,21 @@ pub struct Kept {
 /// A device cannot be read, or the record cannot be written: then nothing may be overwritten.
 pub fn save(
     state_dir: &Path,
-    deed: Deed<'_>,
+    planned: PlannedCommand<'_>,
     overwritten: Vec<Overwrite<'_>>,
-) -> Result<Saved, CliError> {
+) -> Result<SavedRecord, CliError> {
     let devices = overwritten.into_iter().map(device).collect::<Result<_, _>>()?;
     let record = Record {
         time: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
-        command: deed.command.to_owned(),
-        array: deed.array.to_owned(),
-        has_zeroed: deed.zeroes,
-        undoes: deed.undoes,
+        command: planned.command.to_owned(),
+        array: planned.array.to_owned(),
+        has_zeroed: planned.zeroes,
+        undoes: planned.undoes,
         devices,
     };
-    let written = write(&folder(state_dir), &encode(&record), deed.mark);
+    let written = write(&folder(state_dir), &encode(&record), planned.mark);
     let (number, path) = written.map_err(|failed| not_saved(state_dir, failed))?;
-    Ok(Saved { number, path, record })
+    Ok(SavedRecord { number, path, record })
 }
 
 fn not_saved(state_dir: &Path, (path, error): Failed) -> CliError {
@@ -273,10 +273,10 @@ fn files_with(folder: &Path, ending: &str) -> io::Result<Vec<(u64, PathBuf)>> {
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.
-pub fn list(state_dir: &Path) -> io::Result<Vec<Kept>> {
+pub fn list(state_dir: &Path) -> io::Result<Vec<RecordFile>> {
     let read = |(number, path): (u64, PathBuf)| {
         let record = read(&path)?;
-        Ok(Kept { number, path, record })
+        Ok(RecordFile { number, path, record })
     };
     files(&folder(state_dir))?.into_iter().map(read).collect()
 }
@@ -285,12 +285,12 @@ pub fn list(state_dir: &Path) -> io::Result<Vec<Kept>> {
 ///
 /// # Errors
 /// The folder or the file cannot be read.
-pub fn find(state_dir: &Path, wanted: Option<u64>) -> io::Result<Option<Kept>> {
+pub fn find(state_dir: &Path, wanted: Option<u64>) -> io::Result<Option<RecordFile>> {
     let mut files = files(&folder(state_dir))?;
     files.retain(|(number, _)| wanted.is_none_or(|wanted| wanted == *number));
     let Some((number, path)) = files.pop() else { return Ok(None) };
     let record = read(&path)?;
-    Ok(Some(Kept { number, path, record }))
+    Ok(Some(RecordFile { number, path, record }))
 }
 
 fn read(path: &Path) -> io::Result<Result<Record, Damage>> {

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use braid_member::{Access, Member, Reach};
 
-use super::found;
 use super::judge::Content;
+use super::present_devices;
 use super::record::Record;
 use super::{UNFINISHED, files_with, folder};
 use crate::probe::open_member;
@@ -27,7 +27,7 @@ use braid_console::output::shell::{option_words, shell_word};
 const PATH_BYTES_MAX: u64 = 1 << 16;
 
 /// A command that stopped in the middle of its writes.
-pub struct Unfinished {
+pub struct UnfinishedCommand {
     /// The number of its record.
     pub number: u64,
     /// Its record.
@@ -62,7 +62,7 @@ fn mark_of(state_dir: &Path, number: u64) -> PathBuf {
 }
 
 /// Incomplete commands, the newest first. An unreadable record is skipped.
-fn marks(state_dir: &Path) -> Vec<Unfinished> {
+fn marks(state_dir: &Path) -> Vec<UnfinishedCommand> {
     let files = files_with(&folder(state_dir), UNFINISHED).unwrap_or_default();
     let of = |(number, path): &(u64, PathBuf)| {
         let record = super::find(state_dir, Some(*number)).ok()??.record.ok()?;
@@ -71,7 +71,7 @@ fn marks(state_dir: &Path) -> Vec<Unfinished> {
         let overlay = Some(OsString::from_vec(overlay)).filter(|path| !path.is_empty());
         let (contents, named) =
             (vec![None; record.devices.len()], vec![false; record.devices.len()]);
-        Some(Unfinished {
+        Some(UnfinishedCommand {
             number: *number,
             record,
             overlay: overlay.map(PathBuf::from),
@@ -83,7 +83,7 @@ fn marks(state_dir: &Path) -> Vec<Unfinished> {
 }
 
 /// The command that stopped in the middle of its writes and left one of these devices unusable.
-pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<Unfinished> {
+pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<UnfinishedCommand> {
     let marks = marks(state_dir);
     if marks.is_empty() {
         return None;
@@ -105,7 +105,7 @@ pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<Unfinished> {
 pub fn refuse_half_written(state_dir: &Path, open: &dyn Member) -> Result<(), CliError> {
     for mut one in marks(state_dir) {
         for (index, device) in one.record.devices.iter().enumerate() {
-            let found = found::read(device, open).ok().map(|(_, content)| content);
+            let found = present_devices::read(device, open).ok().map(|(_, content)| content);
             one.named[index] =
                 found.is_some_and(|content| matches!(content, Content::Partly | Content::Written));
             one.contents[index] = found.filter(|_| one.named[index]);
@@ -136,15 +136,18 @@ fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
     })
 }
 
-impl Unfinished {
+impl UnfinishedCommand {
     /// Finds the record's devices among those named now, by content, and by recorded names.
     fn look(&mut self, opened: &[(Option<Box<dyn Member>>, Reach)]) {
         for (index, device) in self.record.devices.iter().enumerate() {
             let here = opened.iter().filter_map(|(open, _)| open.as_deref());
-            let of = |open: &dyn Member| found::read(device, open).ok().map(|(_, content)| content);
+            let of = |open: &dyn Member| {
+                present_devices::read(device, open).ok().map(|(_, content)| content)
+            };
             let is_it = |content: &Content| *content != Content::Changed;
             let named = here.filter_map(of).find(is_it);
-            let recorded = || found::find(device, Access::Examine).ok().map(|found| found.content);
+            let recorded =
+                || present_devices::find(device, Access::Examine).ok().map(|found| found.content);
             // A member in a partition of a written disk counts as named, too.
             let reach = Reach::of(&device.path);
             self.named[index] = named.is_some()

@@ -15,13 +15,13 @@ use braid_ondisk::Snippet;
 use super::record::{Device, cut, differing};
 
 /// The index of a device whose write failed, and why.
-pub type Stopped = (usize, MemberError);
+pub type WriteFailure = (usize, MemberError);
 
 /// Repeats the command's writes; superblocks follow when all else is durable on every device.
 ///
 /// # Errors
 /// A device cannot be written; earlier writes are done.
-pub fn forward(devices: &[(&Device, &dyn Member)]) -> Result<(), Stopped> {
+pub fn forward(devices: &[(&Device, &dyn Member)]) -> Result<(), WriteFailure> {
     for (index, (device, member)) in devices.iter().enumerate() {
         let (first, _) = device.waves();
         first
@@ -43,7 +43,7 @@ pub fn forward(devices: &[(&Device, &dyn Member)]) -> Result<(), Stopped> {
 ///
 /// # Errors
 /// A device cannot be written; earlier writes are done.
-pub fn back(devices: &[(&Device, &dyn Member)], now: &[&[Snippet]]) -> Result<(), Stopped> {
+pub fn back(devices: &[(&Device, &dyn Member)], now: &[&[Snippet]]) -> Result<(), WriteFailure> {
     for (index, ((device, member), now)) in devices.iter().zip(now).enumerate() {
         // Writes only differences: a hole that was never written needs no space below a member.
         let differing = |old: Snippet| differing(old.offset, &old.bytes, &cut(now, &old).bytes);
@@ -55,7 +55,7 @@ pub fn back(devices: &[(&Device, &dyn Member)], now: &[&[Snippet]]) -> Result<()
     Ok(())
 }
 
-fn flush(devices: &[(&Device, &dyn Member)]) -> Result<(), Stopped> {
+fn flush(devices: &[(&Device, &dyn Member)]) -> Result<(), WriteFailure> {
     devices
         .iter()
         .enumerate()

@@ -30,7 +30,7 @@ use braid_console::output::shell::{option_words, shell_word};
 use braid_discovery::contents::{self, Existing, Thing, keys_of, signature_sectors};
 use braid_discovery::probe::{io_error, open_error};
 use braid_discovery::undo::unfinished::refuse_half_written;
-use braid_discovery::undo::{Deed, Mark, Overwrite, save};
+use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, save};
 
 /// A device that may become a member.
 struct Candidate {
@@ -483,14 +483,14 @@ fn saved(
         return Ok(None);
     }
     let command = command_line(context, wanted, &wanted.destroy);
-    let deed = Deed {
+    let planned = PlannedCommand {
         command: &command,
         array: &context.facts.name,
         zeroes: false,
         undoes: None,
         mark: Mark::Nothing,
     };
-    let saved = save(&context.membership.state_dir, deed, overwritten)?;
+    let saved = save(&context.membership.state_dir, planned, overwritten)?;
     Ok(Some(absolute(&saved.path.to_string_lossy())))
 }
 

@@ -12,7 +12,7 @@ use crate::probe::{io_error, open_member};
 use braid_console::error::CliError;
 
 /// A device of the record in its present state.
-pub struct Found<'a> {
+pub struct PresentDevice<'a> {
     /// The device in the record.
     pub device: &'a Device,
     /// Its present name.
@@ -33,7 +33,7 @@ pub fn all<'a>(
     record: &'a Record,
     without: &[PathBuf],
     access: Access,
-) -> Result<Vec<Found<'a>>, CliError> {
+) -> Result<Vec<PresentDevice<'a>>, CliError> {
     let is_gone = |device: &Device| device.is_made && !device.path.exists();
     let is_wanted =
         |device: &&Device| !is_gone(device) && !without.iter().any(|path| device.is_called(path));
@@ -44,7 +44,7 @@ pub fn all<'a>(
 ///
 /// # Errors
 /// It cannot be opened or read by any name.
-pub fn find(device: &Device, access: Access) -> Result<Found<'_>, CliError> {
+pub fn find(device: &Device, access: Access) -> Result<PresentDevice<'_>, CliError> {
     let mut first = None;
     for path in std::iter::once(&device.path).chain(&device.names) {
         let found = look(device, path, access);
@@ -58,12 +58,16 @@ pub fn find(device: &Device, access: Access) -> Result<Found<'_>, CliError> {
     found.map_err(|error| error.because("nothing was changed"))
 }
 
-fn look<'a>(device: &'a Device, path: &Path, access: Access) -> Result<Found<'a>, CliError> {
+fn look<'a>(
+    device: &'a Device,
+    path: &Path,
+    access: Access,
+) -> Result<PresentDevice<'a>, CliError> {
     let label = path.display().to_string();
     let open = open_member(path, access)?;
     let (now, content) =
         read(device, open.as_ref()).map_err(|error| io_error(&label, "reading", &error))?;
-    Ok(Found { device, label, open, now, content })
+    Ok(PresentDevice { device, label, open, now, content })
 }
 
 /// The present bytes where the command wrote, and their meaning.
