@@ -13,7 +13,7 @@ use braid_assembly::Choice;
 use serde_json::json;
 
 use super::Globals;
-use super::serve::named;
+use super::serve::config_file;
 use crate::config::{self, mdadm};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
@@ -153,9 +153,9 @@ fn files(folder: &Path) -> Vec<(String, Choice)> {
     if names.is_empty() {
         return Vec::new();
     }
-    let known = named::known();
+    let options = config_file::serve_options();
     let about = |name: String| {
-        let array = config::read(folder, &name, &known).ok()?.array?;
+        let array = config::read(folder, &name, &options).ok()?.array?;
         Some((name, choice(Some(&array))))
     };
     names.into_iter().filter_map(about).collect()
@@ -334,7 +334,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(config::path_of(folder.path(), "tank"), array.file()).expect("a file");
         let config =
-            config::read(folder.path(), "tank", &named::known()).expect("it is understood");
+            config::read(folder.path(), "tank", &config_file::serve_options()).expect("it is understood");
         assert_eq!(config.array.as_deref(), Some(&*array.uuid));
         assert_eq!(config.members, [PathBuf::from("/no such/\"file")]);
         let files = files(folder.path());

@@ -8,7 +8,7 @@
 //! `braid serve`, and its value goes to that option as from a command line. Keys at the top say
 //! which devices hold the array.
 //!
-//! Not here: finding devices ([`members`]), judging values (clap, in `serve::named`).
+//! Not here: finding devices ([`members`]), judging values (clap, in `serve::config_file`).
 //!
 //! Invariants
 //! - an unknown key is refused with its line and the nearest known key
@@ -64,11 +64,11 @@ pub(crate) struct Config {
     /// How long to wait for missing members.
     pub(crate) wait_seconds: u64,
     /// Options of `serve`, in the order of the file.
-    pub(crate) options: Vec<Given>,
+    pub(crate) options: Vec<FileOption>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct FileOption {
     /// Its long name.
     pub(crate) key: String,
     /// Its values; none for a flag.
@@ -78,7 +78,7 @@ pub(crate) struct Given {
 
 /// An option of `serve`, as clap knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ServeOption {
     /// Its long name.
     pub(crate) key: String,
     pub(crate) takes_value: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Known {
 
 /// An error in a file, and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wrong {
+struct FileError {
     line: usize,
     what: String,
     likely: Option<String>,
@@ -135,7 +135,7 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> std::io::Result<Pa
 ///
 /// # Errors
 /// The file does not exist, or has an error.
-pub(crate) fn read(folder: &Path, name: &str, known: &[Known]) -> Result<Config, CliError> {
+pub(crate) fn read(folder: &Path, name: &str, known: &[ServeOption]) -> Result<Config, CliError> {
     let path = path_of(folder, name);
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return Err(missing(folder, name, "a name has no slash, and begins with no dot"));
@@ -198,7 +198,7 @@ fn missing(folder: &Path, name: &str, why: &str) -> CliError {
 }
 
 /// Why a file cannot be used.
-fn unfit(path: &Path, wrong: &Wrong) -> CliError {
+fn unfit(path: &Path, wrong: &FileError) -> CliError {
     let label = path.display().to_string();
     let error = cannot_be_used(path).because(format!("line {}: {}", wrong.line, wrong.what));
     let error = match &wrong.likely {
@@ -215,16 +215,16 @@ fn unfit(path: &Path, wrong: &Wrong) -> CliError {
 
 impl Config {
     /// The error for a rejected option of the file.
-    pub(crate) fn not_taken(&self, given: &Given, why: &str) -> CliError {
-        unfit(&self.path, &Wrong { line: given.line, what: why.to_owned(), likely: None })
+    pub(crate) fn not_taken(&self, given: &FileOption, why: &str) -> CliError {
+        unfit(&self.path, &FileError { line: given.line, what: why.to_owned(), likely: None })
     }
 }
 
-fn parse(path: &Path, text: &str, known: &[Known]) -> Result<Config, Wrong> {
+fn parse(path: &Path, text: &str, known: &[ServeOption]) -> Result<Config, FileError> {
     let file = File { text, known };
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
-        Wrong { line: file.line(&at), what: error.message().to_owned(), likely: None }
+        FileError { line: file.line(&at), what: error.message().to_owned(), likely: None }
     })?;
     let mut config = Config {
         path: path.to_path_buf(),
@@ -241,18 +241,18 @@ fn parse(path: &Path, text: &str, known: &[Known]) -> Result<Config, Wrong> {
     }
     if config.array.is_none() && config.members.is_empty() {
         let what = "it says neither `array = \"UUID\"` nor `members = [\"PATH\", ...]`".to_owned();
-        return Err(Wrong { line: 1, what, likely: None });
+        return Err(FileError { line: 1, what, likely: None });
     }
     if !config.members.is_empty() && !config.devices.is_empty() {
         let what = "`members` are all that there are, so nothing is looked for among `devices`";
-        return Err(Wrong { line: 1, what: what.to_owned(), likely: None });
+        return Err(FileError { line: 1, what: what.to_owned(), likely: None });
     }
     Ok(config)
 }
 
 struct File<'a> {
     text: &'a str,
-    known: &'a [Known],
+    known: &'a [ServeOption],
 }
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
@@ -266,11 +266,11 @@ impl File<'_> {
             .count()
     }
 
-    fn wrong(&self, at: &Range<usize>, what: impl Into<String>) -> Wrong {
-        Wrong { line: self.line(at), what: what.into(), likely: None }
+    fn wrong(&self, at: &Range<usize>, what: impl Into<String>) -> FileError {
+        FileError { line: self.line(at), what: what.into(), likely: None }
     }
 
-    fn top(&self, key: &Key<'_>, value: &Value<'_>, config: &mut Config) -> Result<(), Wrong> {
+    fn top(&self, key: &Key<'_>, value: &Value<'_>, config: &mut Config) -> Result<(), FileError> {
         let name: &str = key.get_ref();
         match name {
             "array" => {
@@ -342,7 +342,7 @@ impl File<'_> {
         table: &str,
         key: &Key<'_>,
         value: &Value<'_>,
-    ) -> Result<Option<Given>, Wrong> {
+    ) -> Result<Option<FileOption>, FileError> {
         let name: &str = key.get_ref();
         let known = self.known.iter().find(|one| one.key == name);
         let Some(known) = known.filter(|_| !NOT_IN_A_FILE.contains(&name)) else {
@@ -357,7 +357,7 @@ impl File<'_> {
             return Err(self.wrong(&key.span(), format!("'{name}' stands below [{right}]")));
         }
         let given =
-            |values| Some(Given { key: name.to_owned(), values, line: self.line(&key.span()) });
+            |values| Some(FileOption { key: name.to_owned(), values, line: self.line(&key.span()) });
         if !known.takes_value {
             return match value.get_ref() {
                 DeValue::Boolean(true) => Ok(given(Vec::new())),
@@ -375,7 +375,7 @@ impl File<'_> {
     }
 
     /// The value, as it would stand on a command line.
-    fn word(&self, name: &str, value: &Value<'_>) -> Result<String, Wrong> {
+    fn word(&self, name: &str, value: &Value<'_>) -> Result<String, FileError> {
         match value.get_ref() {
             DeValue::String(word) => Ok(word.to_string()),
             DeValue::Integer(number) => Ok(number.to_string()),
@@ -386,7 +386,7 @@ impl File<'_> {
     }
 
     /// Absolute paths only, because a service has no folder of its own.
-    fn paths(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>, Wrong> {
+    fn paths(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>, FileError> {
         let DeValue::Array(values) = value.get_ref() else {
             return Err(self.wrong(&value.span(), format!("`{name}` is a list of paths")));
         };
@@ -413,14 +413,14 @@ pub(crate) fn likely<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Op
 mod tests {
     use super::*;
 
-    fn known() -> Vec<Known> {
-        let one = |(key, takes_value): (&str, bool)| Known { key: key.into(), takes_value };
+    fn options() -> Vec<ServeOption> {
+        let one = |(key, takes_value): (&str, bool)| ServeOption { key: key.into(), takes_value };
         let all = [("nbd", true), ("read-only", false), ("job-floor", true), ("run", true)];
         all.into_iter().map(one).collect()
     }
 
-    fn parsed(text: &str) -> Result<Config, Wrong> {
-        parse(Path::new("/etc/braid/tank.toml"), text, &known())
+    fn parsed(text: &str) -> Result<Config, FileError> {
+        parse(Path::new("/etc/braid/tank.toml"), text, &options())
     }
 
     fn wrong(text: &str) -> (usize, String, Option<String>) {
@@ -477,7 +477,7 @@ mod tests {
     fn names_with_slashes_lead_nowhere() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("tank.toml"), "members = [\"/a\"]\n").expect("a file");
-        let code = |name| read(folder.path(), name, &known()).map_err(|error| error.code());
+        let code = |name| read(folder.path(), name, &options()).map_err(|error| error.code());
         assert!(code("tank").is_ok());
         for name in ["", "../tank", ".tank", "tan"] {
             assert_eq!(code(name), Err(Code::ConfigMissing), "{name}");

@@ -141,7 +141,7 @@ fn log(args: &Args, folder: &Path) -> std::io::Result<(PathBuf, File)> {
     let uuid = member.as_ref().map(devices::MemberDevice::uuid);
     let called = member.zip(uuid.as_ref());
     let called = called.map(|(member, uuid)| served_name(&member.superblock.array.name, uuid));
-    let name = args.named.name().map(str::to_owned).or(called);
+    let name = args.config_file.name().map(str::to_owned).or(called);
     let other = uuid.map_or_else(|| std::process::id().to_string(), |uuid| uuid.replace(':', ""));
     let open = |stem: &str| {
         let path = folder.join(format!("{stem}.log"));

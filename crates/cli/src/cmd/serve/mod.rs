@@ -8,7 +8,7 @@
 mod detach;
 mod doors;
 pub(crate) mod events;
-pub(crate) mod named;
+pub(crate) mod config_file;
 mod settings;
 mod words;
 
@@ -129,7 +129,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     detach: detach::DetachArgs,
     #[command(flatten)]
-    named: named::NamedArgs,
+    config_file: config_file::ConfigFileArgs,
     /// The members, in any order; others are recognised and left alone.
     #[arg(required_unless_present = "name", value_name = "MEMBER")]
     members: Vec<PathBuf>,
@@ -183,8 +183,8 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         return detach::start(&args, globals);
     }
     detach::leave_terminal(&args.detach)?;
-    let args = named::resolved(args, globals)?;
-    named::check_words(&args.members)?;
+    let args = config_file::resolved(args, globals)?;
+    config_file::check_words(&args.members)?;
     let config = args.config()?;
     let prepared = prepare(&config, globals)?;
     let _log = Log::start(&args.log)?;

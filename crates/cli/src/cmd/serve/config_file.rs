@@ -16,7 +16,7 @@ use clap::{CommandFactory, Parser};
 
 use super::Args;
 use crate::cmd::{Cli, Command};
-use crate::config::{self, Config, Given, Known};
+use crate::config::{self, Config, FileOption, ServeOption};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -25,7 +25,7 @@ use braid_discovery::running;
 
 /// Options that choose a file.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct NamedArgs {
+pub(crate) struct ConfigFileArgs {
     /// Serve the array of this file: NAME.toml in the folder of --config-dir. Options given here go
     /// before the file's.
     #[arg(long, value_name = "NAME")]
@@ -35,28 +35,28 @@ pub(crate) struct NamedArgs {
     config_dir: Option<PathBuf>,
 }
 
-impl NamedArgs {
+impl ConfigFileArgs {
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 }
 
 /// The options of `braid serve`.
-pub(crate) fn known() -> Vec<Known> {
+pub(crate) fn serve_options() -> Vec<ServeOption> {
     let command = Cli::command();
     let serve = command.find_subcommand("serve").expect("it is a verb");
-    let known = |one: &clap::Arg| {
+    let option = |one: &clap::Arg| {
         let key = one.get_long()?.to_owned();
-        Some(Known { key, takes_value: one.get_action().takes_values() })
+        Some(ServeOption { key, takes_value: one.get_action().takes_values() })
     };
-    serve.get_arguments().filter_map(known).collect()
+    serve.get_arguments().filter_map(option).collect()
 }
 
 /// The arguments, merged with the chosen file's.
 pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> {
-    let Some(name) = &args.named.name else { return Ok(args) };
-    let folder = args.named.config_dir.clone().unwrap_or_else(config::folder);
-    let config = config::read(&folder, name, &known())?;
+    let Some(name) = &args.config_file.name else { return Ok(args) };
+    let folder = args.config_file.config_dir.clone().unwrap_or_else(config::folder);
+    let config = config::read(&folder, name, &serve_options())?;
     config::check_own(&config)?;
     let given: Vec<OsString> = std::env::args_os().collect();
     let line = with_options(&given, &config, args.array.is_some());
@@ -118,7 +118,7 @@ fn with_options(given: &[OsString], config: &Config, has_array: bool) -> Vec<OsS
     if let Some(array) = config.array.as_ref().filter(|_| !has_array) {
         options.push(format!("--array={array}").into());
     }
-    for Given { key, values, .. } in config.options.iter().filter(|one| !is_given(&one.key)) {
+    for FileOption { key, values, .. } in config.options.iter().filter(|one| !is_given(&one.key)) {
         match values.as_slice() {
             [] => options.push(format!("--{key}").into()),
             values => options.extend(values.iter().map(|value| format!("--{key}={value}").into())),
@@ -138,13 +138,13 @@ fn parsed(line: &[OsString], config: &Config) -> Result<Args, CliError> {
     };
     let first = error.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    let is_about = |one: &&Given| {
+    let is_about = |one: &&FileOption| {
         let rest = first.split_once(&format!("--{}", one.key)).map(|(_, rest)| rest);
         rest.is_some_and(|rest| {
             !rest.starts_with(|sign: char| sign == '-' || sign.is_alphanumeric())
         })
     };
-    let whole = Given { key: String::new(), values: Vec::new(), line: 1 };
+    let whole = FileOption { key: String::new(), values: Vec::new(), line: 1 };
     let given = config.options.iter().find(is_about).unwrap_or(&whole);
     Err(config.not_taken(given, first))
 }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     fn config(options: &[(&str, &[&str])]) -> Config {
-        let given = |(line, (key, values)): (usize, &(&str, &[&str]))| Given {
+        let given = |(line, (key, values)): (usize, &(&str, &[&str]))| FileOption {
             key: (*key).into(),
             values: values.iter().map(|value| (*value).into()).collect(),
             line,
@@ -206,11 +206,11 @@ mod tests {
 
     #[test]
     fn every_door_is_an_option() {
-        let known = known();
+        let options = serve_options();
         for door in config::DOORS {
-            assert!(known.iter().any(|one| one.key == door), "{door}");
+            assert!(options.iter().any(|one| one.key == door), "{door}");
         }
-        let kinds = |key: &str| known.iter().find(|one| one.key == key).map(|one| one.takes_value);
+        let kinds = |key: &str| options.iter().find(|one| one.key == key).map(|one| one.takes_value);
         assert_eq!((kinds("read-only"), kinds("nbd")), (Some(false), Some(true)));
     }
 }
