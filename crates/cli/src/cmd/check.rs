@@ -10,7 +10,7 @@ use braid_control::model::{
     VERSION,
 };
 
-use super::watching::{Look, Watched, watch};
+use super::poll::{Look, PollResult, poll};
 use super::{Globals, jobs};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
@@ -59,10 +59,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let before = answer.last_jobs.iter().find(|last| last.kind == JobKind::Check);
     let before = before.map_or(0, |last| last.number);
-    let watched = watch(&running, None, |array| Ok(look(array, before)))?;
+    let watched = poll(&running, None, |array| Ok(look(array, before)))?;
     match watched {
-        Watched::Over(check) => over(check, &running, globals),
-        Watched::Interrupted | Watched::TimeUp(_) => {
+        PollResult::Over(check) => over(check, &running, globals),
+        PollResult::Interrupted | PollResult::TimeUp(_) => {
             let (name, word) = (printable(&answer.name), running.word(&[]));
             errln!(
                 "the check of {name} goes on; see it with  braid status {word}  and end it with  braid check {word} --end"

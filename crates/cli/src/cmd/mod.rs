@@ -28,7 +28,7 @@ mod stop;
 mod top;
 mod undo;
 mod wait;
-mod watching;
+mod poll;
 
 use std::path::PathBuf;
 

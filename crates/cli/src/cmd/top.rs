@@ -1,7 +1,7 @@
 //! `braid top`: shows arrays live: members, their queues, the cache, the job and its pace.
 //!
 //! ```text
-//!   asker (a thread)  ──a look at every array──▶  view: two looks, which array, what keys do
+//!   poller (a thread) ──a look at every array──▶  view: two looks, which array, what keys do
 //!                                                   │ rates (pure): the difference of two looks
 //!                                                   ▼
 //!   terminal  ◀── draw ── page (pure): lines of text with their styles
@@ -14,7 +14,7 @@
 //! - However it ends, the terminal is restored, and messages are printed after that
 //!   `[check: q_ends_it_and_the_terminal_is_as_it_was, a_server_that_stops_ends_it_with_an_error]`.
 
-mod asker;
+mod poller;
 mod page;
 mod rates;
 #[cfg(test)]
@@ -31,7 +31,7 @@ use ratatui::crossterm::event::{self, Event};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Globals;
-use asker::{Asker, look};
+use poller::{Poller, look};
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit, Risk};
@@ -69,12 +69,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let first = look(word)?;
     let asked_to_end = Arc::new(AtomicBool::new(false));
     flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
-    let asker = Asker::start(word, Duration::from_secs(args.interval));
-    let asker = asker.map_err(|error| system("the arrays cannot be watched", &error))?;
+    let poller = Poller::start(word, Duration::from_secs(args.interval));
+    let poller = poller.map_err(|error| system("the arrays cannot be watched", &error))?;
     end_with_terminal().map_err(|error| system("the terminal cannot be watched", &error))?;
     let view = View::new(first, args.interval, globals.paint_out.is_on());
     let mut screen = Screen::open()?;
-    let ended = screen.show(view, &asker, &asked_to_end);
+    let ended = screen.show(view, &poller, &asked_to_end);
     drop(screen);
     ended
 }
@@ -111,7 +111,7 @@ impl Screen {
     fn show(
         &mut self,
         mut view: View,
-        asker: &Asker,
+        poller: &Poller,
         asked_to_end: &AtomicBool,
     ) -> Result<Exit, CliError> {
         let mut is_new = true;
@@ -134,7 +134,7 @@ impl Screen {
                     _ => {}
                 }
             }
-            while let Some(answer) = asker.answer() {
+            while let Some(answer) = poller.answer() {
                 view.take(answer)?;
                 is_new = true;
             }
@@ -179,7 +179,7 @@ fn once(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         out!("{}", view::text(&before, &now, Manner::now()));
         return Ok(Exit::Done);
     }
-    let one = |seen: &asker::Seen| TopArray {
+    let one = |seen: &poller::ArrayAnswers| TopArray {
         array: seen.running.array.clone(),
         elevators: seen.elevators.clone(),
         rates: rates::between(&before, &now, &seen.running.control),

@@ -1,6 +1,6 @@
 //! `braid wait`: returns when an array reaches the given state.
 //!
-//! It polls ([`super::watching`]), and a pure function judges each answer. It does not wait for a
+//! It polls ([`super::poll`]), and a pure function judges each answer. It does not wait for a
 //! state that needs an operator: a paused job, a recovery that failed, an array without a device to
 //! rebuild onto.
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use braid_control::model::{Array, Job, JobKind, JobState, SlotState, State};
 
 use super::Globals;
-use super::watching::{Look, Watched, watch};
+use super::poll::{Look, PollResult, poll};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::printable::printable;
@@ -51,7 +51,7 @@ enum For {
 
 /// The judgement of one look.
 #[derive(Debug, PartialEq, Eq)]
-enum Seen {
+enum Judgement {
     /// Reached, and whether the outcome is good.
     So { is_well: bool, text: String },
     /// Not yet.
@@ -77,13 +77,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let word = running.word(&[]);
     let check = number(&running.array);
     let watched =
-        watch(&running, limit, |array| match seen(array, args.what, check, Manner::now()) {
-            Seen::So { is_well, text } => Ok(Look::Over((array.clone(), is_well, text))),
-            Seen::NotYet(text) => Ok(Look::GoesOn(text)),
-            Seen::Never(why) => Err(never(why, &array.name, &word)),
+        poll(&running, limit, |array| match judge(array, args.what, check, Manner::now()) {
+            Judgement::So { is_well, text } => Ok(Look::Over((array.clone(), is_well, text))),
+            Judgement::NotYet(text) => Ok(Look::GoesOn(text)),
+            Judgement::Never(why) => Err(never(why, &array.name, &word)),
         });
     match watched? {
-        Watched::Over((array, is_well, text)) => {
+        PollResult::Over((array, is_well, text)) => {
             if globals.json {
                 outjson!(&serde_json::to_value(array).expect("it is made of text and numbers"));
             } else {
@@ -91,8 +91,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             }
             Ok(if is_well { Exit::Done } else { Exit::Attention })
         }
-        Watched::Interrupted => Ok(Exit::Interrupted),
-        Watched::TimeUp(text) => {
+        PollResult::Interrupted => Ok(Exit::Interrupted),
+        PollResult::TimeUp(text) => {
             let seconds = args.timeout.unwrap_or_default();
             let name = &running.array.name;
             let what = format!("{name} is not {} after {seconds} s", words(args.what));
@@ -136,7 +136,7 @@ fn number(array: &Array) -> u64 {
 }
 
 /// Judges an array; `check` was the last check's number when waiting began.
-fn seen(array: &Array, what: For, check: u64, manner: Manner) -> Seen {
+fn judge(array: &Array, what: For, check: u64, manner: Manner) -> Judgement {
     match what {
         For::Idle => idle(array, manner),
         For::Rebuild => rebuilt(array, manner),
@@ -148,7 +148,7 @@ fn seen(array: &Array, what: For, check: u64, manner: Manner) -> Seen {
 
 const EMPTY: [SlotState; 3] = [SlotState::Missing, SlotState::Failed, SlotState::Away];
 
-fn idle(array: &Array, manner: Manner) -> Seen {
+fn idle(array: &Array, manner: Manner) -> Judgement {
     if let Some(job) = array.jobs.first() {
         return under_way(array, job, manner);
     }
@@ -166,7 +166,7 @@ fn idle(array: &Array, manner: Manner) -> Seen {
     about_to_begin(array, kind)
 }
 
-fn rebuilt(array: &Array, manner: Manner) -> Seen {
+fn rebuilt(array: &Array, manner: Manner) -> Judgement {
     let name = &array.name;
     // A resync comes before a recovery.
     let kinds = [JobKind::Recovery, JobKind::Replace, JobKind::Resync];
@@ -184,17 +184,17 @@ fn rebuilt(array: &Array, manner: Manner) -> Seen {
         (false, _) => so(format!("{name} is whole")),
         (true, true) if array.state != State::Failed => {
             match about_to_begin(array, JobKind::Recovery) {
-                Seen::NotYet(_) => {
-                    Seen::NotYet(format!("a spare of {name} is about to take a slot"))
+                Judgement::NotYet(_) => {
+                    Judgement::NotYet(format!("a spare of {name} is about to take a slot"))
                 }
                 never => never,
             }
         }
-        (true, _) => Seen::Never(Why::NoSpare),
+        (true, _) => Judgement::Never(Why::NoSpare),
     }
 }
 
-fn checked(array: &Array, before: u64, manner: Manner) -> Seen {
+fn checked(array: &Array, before: u64, manner: Manner) -> Judgement {
     let name = &array.name;
     if let Some(job) = array.job(JobKind::Check) {
         let first = array.jobs.first().unwrap_or(job);
@@ -202,55 +202,55 @@ fn checked(array: &Array, before: u64, manner: Manner) -> Seen {
     }
     match array.last_job(JobKind::Check).filter(|last| last.number > before) {
         Some(last) if last.found.is_repaired() => {
-            Seen::So { is_well: false, text: format!("{name} was checked: {}", found_words(last)) }
+            Judgement::So { is_well: false, text: format!("{name} was checked: {}", found_words(last)) }
         }
         Some(last) if last.differing_sectors > 0 => {
             let found = sectors_words(last.differing_sectors);
-            Seen::So { is_well: false, text: format!("{name} was checked: {found} do not agree") }
+            Judgement::So { is_well: false, text: format!("{name} was checked: {found} do not agree") }
         }
         Some(last) => {
             let is_well = last.done_bytes == last.total_bytes;
             let result = if is_well { "all of it agrees" } else { "it ended before its end" };
-            Seen::So { is_well, text: format!("{name} was checked: {result}") }
+            Judgement::So { is_well, text: format!("{name} was checked: {result}") }
         }
         None => so(format!("{name} is not being checked")),
     }
 }
 
-fn degraded(array: &Array) -> Seen {
+fn degraded(array: &Array) -> Judgement {
     let text = format!("{} is {}", array.name, state_word(array));
-    if array.state == State::Ok { Seen::NotYet(text) } else { so(text) }
+    if array.state == State::Ok { Judgement::NotYet(text) } else { so(text) }
 }
 
-fn so(text: String) -> Seen {
-    Seen::So { is_well: true, text }
+fn so(text: String) -> Judgement {
+    Judgement::So { is_well: true, text }
 }
 
 fn has(array: &Array, state: SlotState) -> bool {
     array.slots.iter().any(|slot| slot.state == state)
 }
 
-fn under_way(array: &Array, job: &Job, manner: Manner) -> Seen {
+fn under_way(array: &Array, job: &Job, manner: Manner) -> Judgement {
     match job.state {
-        JobState::Paused => Seen::Never(Why::Paused),
-        JobState::Waiting => Seen::NotYet(format!("{} is about to be checked", array.name)),
+        JobState::Paused => Judgement::Never(Why::Paused),
+        JobState::Waiting => Judgement::NotYet(format!("{} is about to be checked", array.name)),
         JobState::Running => {
             let doing = doing_word(job.kind);
-            Seen::NotYet(format!("{doing} {}  {}", array.name, progress_words(job, manner)))
+            Judgement::NotYet(format!("{doing} {}  {}", array.name, progress_words(job, manner)))
         }
     }
 }
 
 /// A job that has not begun yet.
-fn about_to_begin(array: &Array, kind: JobKind) -> Seen {
+fn about_to_begin(array: &Array, kind: JobKind) -> Judgement {
     if array.read_only {
-        Seen::Never(Why::ReadOnly)
+        Judgement::Never(Why::ReadOnly)
     } else if array.jobs_paused {
-        Seen::Never(Why::Paused)
+        Judgement::Never(Why::Paused)
     } else if array.refused(kind).is_some() || array.state == State::Failed {
-        Seen::Never(Why::Refused(kind))
+        Judgement::Never(Why::Refused(kind))
     } else {
-        Seen::NotYet(format!("{} {} is about to begin", doing_word(kind), array.name))
+        Judgement::NotYet(format!("{} {} is about to begin", doing_word(kind), array.name))
     }
 }
 
@@ -301,10 +301,10 @@ mod tests {
 
     fn is_waited_for(array: &Array) -> [Option<bool>; 2] {
         let now = Manner { is_unicode: false, utc_seconds: 0 };
-        [For::Idle, For::Rebuild].map(|what| match seen(array, what, 0, now) {
-            Seen::So { .. } => Some(false),
-            Seen::NotYet(_) => Some(true),
-            Seen::Never(_) => None,
+        [For::Idle, For::Rebuild].map(|what| match judge(array, what, 0, now) {
+            Judgement::So { .. } => Some(false),
+            Judgement::NotYet(_) => Some(true),
+            Judgement::Never(_) => None,
         })
     }
 

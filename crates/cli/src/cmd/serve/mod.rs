@@ -1,7 +1,7 @@
 //! `braid serve`: its arguments, and the server configuration that they make.
 //!
 //! ```text
-//!   command line ─┬─ --name ─▶ [`named`]: the options of a file go before the others ─┐
+//!   command line ─┬─ --name ─▶ [`config_file`]: the options of a file go before the others ─┐
 //!                 └─ --detach ─▶ [`detach`]: the same in the background               ├─▶ Args ─▶ ServerConfig ─▶ braid-server
 //! ```
 

@@ -7,7 +7,7 @@ use braid_control::model::{
     SliceRow, Slot, SlotState, State,
 };
 
-use super::asker::Seen;
+use super::poller::ArrayAnswers;
 use crate::cmd::status::render::state_of;
 use braid_console::output::bar::bar;
 use braid_console::output::printable::printable;
@@ -52,7 +52,7 @@ const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'
 
 const MARKS_MAX: usize = 40;
 
-pub(super) fn lines(seen: &Seen, rates: Option<&Rates>, frame: Frame<'_>) -> Vec<Line> {
+pub(super) fn lines(seen: &ArrayAnswers, rates: Option<&Rates>, frame: Frame<'_>) -> Vec<Line> {
     let array = &seen.running.array;
     let mut page = Page { lines: Vec::new(), frame };
     page.push(tone(array), &headline(array));
@@ -313,7 +313,7 @@ mod tests {
     use super::super::samples::{NOW, rates, seen};
     use super::*;
 
-    fn text(seen: &Seen, rates: Option<&Rates>) -> String {
+    fn text(seen: &ArrayAnswers, rates: Option<&Rates>) -> String {
         let frame = Frame { word: "tank", manner: NOW, columns: usize::MAX };
         lines(seen, rates, frame).into_iter().map(|line| line.text + "\n").collect()
     }

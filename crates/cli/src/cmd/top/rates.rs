@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use braid_control::model::{Array, Elevators, MemberRates, Rates};
 
-use super::asker::{Look, Seen};
+use super::poller::{Look, ArrayAnswers};
 
 /// The rates of the array behind a socket.
 pub(super) fn between(before: &Look, now: &Look, control: &Path) -> Option<Rates> {
     rates(before.of(control)?, now.of(control)?, now.at.saturating_sub(before.at))
 }
 
-fn rates(before: &Seen, now: &Seen, over: Duration) -> Option<Rates> {
+fn rates(before: &ArrayAnswers, now: &ArrayAnswers, over: Duration) -> Option<Rates> {
     let (old, new) = (&before.running.array, &now.running.array);
     let is_one_run = (old.server.pid, &old.server.since, &old.uuid)
         == (new.server.pid, &new.server.since, &new.uuid);

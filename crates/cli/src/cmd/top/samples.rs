@@ -5,7 +5,7 @@ use braid_control::model::{
     PacePhase, Rates, ReadErrors, Role, Settings, SliceRow, Slot, SlotState, VERSION,
 };
 
-use super::asker::Seen;
+use super::poller::ArrayAnswers;
 use braid_discovery::running::Running;
 use braid_discovery::status::sample::tank;
 use braid_discovery::status::words::Manner;
@@ -131,9 +131,9 @@ fn array() -> Array {
     }
 }
 
-pub(super) fn seen() -> Seen {
+pub(super) fn seen() -> ArrayAnswers {
     let running = Running { control: "/run/braid/tank.control".into(), array: array() };
-    Seen { running, elevators: Some(elevators()) }
+    ArrayAnswers { running, elevators: Some(elevators()) }
 }
 
 pub(super) fn rates() -> Rates {

@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Row, Text};
 use ratatui::widgets::{Paragraph, Widget};
 
-use super::asker::{Look, Seen};
+use super::poller::{Look, ArrayAnswers};
 use super::page::{Frame, Line, Tone, lines};
 use super::rates::between;
 use braid_console::error::CliError;
@@ -94,7 +94,7 @@ impl View {
     }
 
     fn place(&self) -> usize {
-        let is_it = |seen: &Seen| seen.running.control == self.chosen;
+        let is_it = |seen: &ArrayAnswers| seen.running.control == self.chosen;
         self.now.arrays.iter().position(is_it).unwrap_or(0)
     }
 
@@ -175,7 +175,7 @@ fn style(tone: Tone, is_coloured: bool) -> Style {
 }
 
 pub(super) fn text(before: &Look, now: &Look, manner: Manner) -> String {
-    let page = |place: usize, seen: &Seen| {
+    let page = |place: usize, seen: &ArrayAnswers| {
         let rates = between(before, now, &seen.running.control);
         let look = Look { silent: Vec::new(), ..now.clone() };
         let lines = shown(&look, place, rates.as_ref(), (usize::MAX, manner));

@@ -27,7 +27,7 @@ pub(super) enum Look<T> {
     GoesOn(String),
 }
 
-pub(super) enum Watched<T> {
+pub(super) enum PollResult<T> {
     Over(T),
     Interrupted,
     /// The time is up; the last line.
@@ -38,11 +38,11 @@ pub(super) enum Watched<T> {
 ///
 /// # Errors
 /// The array cannot be asked any more, or the look fails.
-pub(super) fn watch<T>(
+pub(super) fn poll<T>(
     running: &Running,
     limit: Option<Duration>,
     mut look: impl FnMut(&Array) -> Result<Look<T>, CliError>,
-) -> Result<Watched<T>, CliError> {
+) -> Result<PollResult<T>, CliError> {
     let asked_to_end = Arc::new(AtomicBool::new(false));
     flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
     let deadline = limit.map(|limit| Instant::now() + limit);
@@ -52,17 +52,17 @@ pub(super) fn watch<T>(
         let array = running.client().get::<Array>("/v1/array");
         let array = array.map_err(|error| unanswered(&running.control, &error))?;
         let text = match look(&array)? {
-            Look::Over(outcome) => return Ok(Watched::Over(outcome)),
+            Look::Over(outcome) => return Ok(PollResult::Over(outcome)),
             Look::GoesOn(text) => text,
         };
         line.show(&text);
         let next = Instant::now() + ASK_EVERY;
         while Instant::now() < next {
             if asked_to_end.load(Ordering::Relaxed) {
-                return Ok(Watched::Interrupted);
+                return Ok(PollResult::Interrupted);
             }
             if is_late() {
-                return Ok(Watched::TimeUp(text));
+                return Ok(PollResult::TimeUp(text));
             }
             std::thread::sleep(NAP);
         }

@@ -1,4 +1,4 @@
-//! Polls arrays, one or all that are served here, while the asker lives.
+//! Polls arrays, one or all that are served here, while the poller lives.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,7 +11,7 @@ use braid_discovery::running::{self, All, Running};
 
 /// The answers of one array.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ArrayAnswers {
     pub(super) running: Running,
     /// `None` if the request failed.
     pub(super) elevators: Option<Elevators>,
@@ -22,13 +22,13 @@ pub(super) struct Seen {
 pub(super) struct Look {
     /// Time since an arbitrary start.
     pub(super) at: Duration,
-    pub(super) arrays: Vec<Seen>,
+    pub(super) arrays: Vec<ArrayAnswers>,
     /// Why other arrays did not answer.
     pub(super) silent: Vec<String>,
 }
 
 impl Look {
-    pub(super) fn of(&self, control: &Path) -> Option<&Seen> {
+    pub(super) fn of(&self, control: &Path) -> Option<&ArrayAnswers> {
         self.arrays.iter().find(|seen| seen.running.control == control)
     }
 }
@@ -48,7 +48,7 @@ pub(super) fn look(word: Option<&str>) -> Result<Look, CliError> {
     }
     let seen = |running: Running| {
         let elevators = running.client().get("/v1/elevators").ok();
-        Seen { running, elevators }
+        ArrayAnswers { running, elevators }
     };
     Ok(Look {
         at: now(),
@@ -63,12 +63,12 @@ fn now() -> Duration {
 }
 
 /// Polls on a thread of its own. A drop does not wait for it: it ends at its next look.
-pub(super) struct Asker {
+pub(super) struct Poller {
     answers: Receiver<Result<Look, CliError>>,
     _wanted: Sender<()>,
 }
 
-impl Asker {
+impl Poller {
     /// Starts the thread.
     ///
     /// # Errors
