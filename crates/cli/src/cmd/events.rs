@@ -42,12 +42,12 @@ pub(crate) struct Args {
 }
 
 /// The history of one array.
-pub(super) struct Kept {
+pub(super) struct ArrayHistory {
     pub(super) events: Vec<Event>,
 }
 
 /// A message of a thread that follows a running array.
-enum Heard {
+enum StreamMessage {
     /// From now on the thread receives every event.
     Began,
     Event(Box<Event>),
@@ -63,13 +63,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         Err(error) if args.follow && error.code() == Code::NoHistory => Vec::new(),
         kept => kept?,
     };
-    let mut seen = Seen::default();
+    let mut seen = ShownEvents::default();
     let mut last: Vec<Event> = kept.into_iter().flat_map(|kept| seen.unseen(kept.events)).collect();
     last.sort_by_key(|event| event.change.time);
-    let mut called = Called::default();
-    last.iter().for_each(|event| called.hears(event));
+    let mut names = ArrayNames::default();
+    last.iter().for_each(|event| names.add(event));
     let first = last.len().saturating_sub(args.count);
-    last[first..].iter().for_each(|event| show(event, &called, globals));
+    last[first..].iter().for_each(|event| show(event, &names, globals));
     if !args.follow {
         return Ok(Exit::Done);
     }
@@ -88,28 +88,28 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         }
         let next = heard.recv_timeout(LOOK);
         // Events written before a stream began come before the stream's own.
-        if !matches!(next, Ok(Heard::Event(_))) || looked.elapsed() >= LOOK {
+        if !matches!(next, Ok(StreamMessage::Event(_))) || looked.elapsed() >= LOOK {
             let kept = histories(state_dir, array).unwrap_or_default();
             let new = kept.into_iter().flat_map(|kept| seen.unseen(kept.events));
             new.for_each(|event| {
-                called.hears(&event);
-                show(&event, &called, globals);
+                names.add(&event);
+                show(&event, &names, globals);
             });
             looked = Instant::now();
         }
-        if let Ok(Heard::Event(event)) = next
+        if let Ok(StreamMessage::Event(event)) = next
             && array.is_none_or(|array| is_called(&event, array))
         {
             seen.unseen(vec![*event]).iter().for_each(|event| {
-                called.hears(event);
-                show(event, &called, globals);
+                names.add(event);
+                show(event, &names, globals);
             });
         }
     }
 }
 
 /// Follows every running array, also one that starts later. The threads end with the process.
-fn follow_all(sockets: &dyn Fn() -> Vec<PathBuf>, sender: &Sender<Heard>) {
+fn follow_all(sockets: &dyn Fn() -> Vec<PathBuf>, sender: &Sender<StreamMessage>) {
     let followed = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
     loop {
         for socket in sockets() {
@@ -135,14 +135,14 @@ fn lock(followed: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>
 
 /// Follows one array until it stops or does not answer. The error does not matter, because its
 /// history is read in any case.
-fn follow(socket: &Path, sender: &Sender<Heard>) {
+fn follow(socket: &Path, sender: &Sender<StreamMessage>) {
     let client = Client::new(socket, Some(running::PATIENCE));
     let tell = |heard| sender.send(heard).is_ok();
     let began = || {
-        let _ = tell(Heard::Began);
+        let _ = tell(StreamMessage::Began);
     };
     let _ = client.follow("/v1/events", began, |line| match serde_json::from_slice(line) {
-        Ok(event) => tell(Heard::Event(event)),
+        Ok(event) => tell(StreamMessage::Event(event)),
         // An event that this version does not understand.
         Err(_) => true,
     });
@@ -150,12 +150,12 @@ fn follow(socket: &Path, sender: &Sender<Heard>) {
 
 /// Shown events, by array: files and streams overlap.
 #[derive(Default)]
-struct Seen(BTreeMap<String, BTreeSet<(Moment, u64)>>);
+struct ShownEvents(BTreeMap<String, BTreeSet<(Moment, u64)>>);
 
 /// More than any history has.
 const SEEN_MAX: usize = 1 << 16;
 
-impl Seen {
+impl ShownEvents {
     /// The events that were not seen yet.
     fn unseen(&mut self, mut events: Vec<Event>) -> Vec<Event> {
         events.retain(|event| {
@@ -171,7 +171,7 @@ impl Seen {
 }
 
 /// The history of the array with this name or UUID, or all histories.
-pub(super) fn histories(state_dir: &Path, array: Option<&str>) -> Result<Vec<Kept>, CliError> {
+pub(super) fn histories(state_dir: &Path, array: Option<&str>) -> Result<Vec<ArrayHistory>, CliError> {
     let unreadable = |error: std::io::Error| {
         let what = format!("the history in {} cannot be read", state_dir.display());
         let look = format!("ls -lR {}", shell_word(&state_dir.display().to_string()));
@@ -185,7 +185,7 @@ pub(super) fn histories(state_dir: &Path, array: Option<&str>) -> Result<Vec<Kep
     for folder in folders(state_dir).map_err(unreadable)? {
         let events = history::read(&folder).map_err(unreadable)?;
         if events.last().is_some_and(|last| array.is_none_or(|array| is_called(last, array))) {
-            kept.push(Kept { events });
+            kept.push(ArrayHistory { events });
         }
     }
     match array {
@@ -212,11 +212,11 @@ fn unknown(state_dir: &Path, array: &str) -> CliError {
 
 /// The names of each array. Several arrays may have had one name, one after the other.
 #[derive(Default)]
-pub(super) struct Called(BTreeMap<String, BTreeSet<String>>);
+pub(super) struct ArrayNames(BTreeMap<String, BTreeSet<String>>);
 
-impl Called {
+impl ArrayNames {
     /// Notes the name of an event that was shown, or is about to be.
-    pub(super) fn hears(&mut self, event: &Event) {
+    pub(super) fn add(&mut self, event: &Event) {
         self.0.entry(event.array.clone()).or_default().insert(event.uuid.clone());
     }
 
@@ -230,7 +230,7 @@ impl Called {
 }
 
 /// Prints one event, as words or JSON.
-pub(super) fn show(event: &Event, called: &Called, globals: &Globals) {
+pub(super) fn show(event: &Event, names: &ArrayNames, globals: &Globals) {
     if globals.json {
         let value = serde_json::to_value(event).expect("text and numbers");
         return outjson!(&value);
@@ -243,7 +243,7 @@ pub(super) fn show(event: &Event, called: &Called, globals: &Globals) {
         Severity::Warning => globals.paint_out.paint(Style::Warning, &kind),
         Severity::Info => kind,
     };
-    let array = called.word(event);
+    let array = names.word(event);
     outln!("{time}  {}  {kind}  {}", printable(&array), printable(&change.message));
 }
 
@@ -272,15 +272,15 @@ mod tests {
 
     #[test]
     fn arrays_of_one_name_are_told_apart() {
-        let mut called = Called::default();
+        let mut names = ArrayNames::default();
         let (one, other, alone) =
             (event(1, "tank", "u"), event(1, "tank", "v"), event(1, "pool", "w"));
-        called.hears(&one);
-        called.hears(&alone);
-        assert_eq!(called.word(&one), "tank");
-        called.hears(&other);
+        names.add(&one);
+        names.add(&alone);
+        assert_eq!(names.word(&one), "tank");
+        names.add(&other);
         assert_eq!(
-            [&one, &other, &alone].map(|one| called.word(one)),
+            [&one, &other, &alone].map(|one| names.word(one)),
             ["tank (u)", "tank (v)", "pool"]
         );
     }
@@ -288,7 +288,7 @@ mod tests {
     /// A deleted history, and a second server without one, begin with number 1 again.
     #[test]
     fn each_event_is_shown_once_from_wherever_it_comes() {
-        let mut seen = Seen::default();
+        let mut seen = ShownEvents::default();
         let mut look = |events: &[(u64, u64)]| -> Vec<u64> {
             let at = |(id, second): &(u64, u64)| {
                 let mut event = event(*id, "tank", "u");

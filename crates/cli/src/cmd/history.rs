@@ -6,7 +6,7 @@ use braid_events::{Event, Kind, Moment};
 use serde_json::json;
 
 use super::Globals;
-use super::events::{Called, histories, show};
+use super::events::{ArrayNames, histories, show};
 use super::undo::unreadable;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     };
     events.retain(|event| !args.saved && is_wanted(event));
     // Events of one array stay in their order, even if the clock jumped.
-    let mut called = Called::default();
-    events.iter().for_each(|event| called.hears(event));
+    let mut names = ArrayNames::default();
+    events.iter().for_each(|event| names.add(event));
     let is_of_one = events.iter().all(|event| event.uuid == events[0].uuid);
     match is_of_one {
         true => events.sort_by_key(|event| event.id),
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     for line in in_order(events, saved) {
         match line {
-            Line::Event(event) => show(&event, &called, globals),
+            Line::Event(event) => show(&event, &names, globals),
             Line::Saved(file) => show_saved(&file, globals),
         }
     }

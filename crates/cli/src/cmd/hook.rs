@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use braid_events::hooks::hook_process::carry_out;
 
 use super::Globals;
-use super::serve::events::TellingArgs;
+use super::serve::events::EventArgs;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
 
@@ -20,14 +20,14 @@ pub(crate) struct Args {
     #[arg(long, value_parser = |text: &str| u32::from_str_radix(text, 8))]
     umask: u32,
     #[command(flatten)]
-    telling: TellingArgs,
+    events: EventArgs,
 }
 
 /// Delivers until its standard input ends.
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let umask = rustix::fs::Mode::from_bits_truncate(args.umask);
     let globals = Globals { umask, ..globals.clone() };
-    let mut hooks = args.telling.config().hooks(&globals)?;
+    let mut hooks = args.events.config().hooks(&globals)?;
     let failed = |error| system("events cannot be delivered", &error);
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     if let Some((hook, _)) = hooks.pop() {

@@ -8,7 +8,7 @@ use braid_server::EventConfig;
 /// Options of telling.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Telling")]
-pub(crate) struct TellingArgs {
+pub(crate) struct EventArgs {
     /// Run a shell command for each event, with the event as JSON on its standard input and in
     /// $BRAID_EVENT_...; its "$@" is what mdadm gives its PROGRAM.
     #[arg(long, value_name = "CMD")]
@@ -27,7 +27,7 @@ pub(crate) struct TellingArgs {
     sendmail: PathBuf,
 }
 
-impl TellingArgs {
+impl EventArgs {
     pub(crate) fn config(&self) -> EventConfig {
         EventConfig {
             on_event: self.on_event.clone(),

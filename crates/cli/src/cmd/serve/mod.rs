@@ -24,7 +24,7 @@ use braid_server::{Address, IoConfig, ServerConfig, prepare};
 use super::layout_word;
 use crate::log::{Log, LogArgs};
 use doors::{FuseArgs, MetricsArgs, TlsArgs, UblkArgs, VhostUserArgs};
-use events::TellingArgs;
+use events::EventArgs;
 use settings::SettingArgs;
 use words::{BUSY_POLL_US_MAX, Confine, Direct, Io, JobsWhen, hand_over_bytes};
 
@@ -113,7 +113,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     #[command(flatten)]
-    telling: TellingArgs,
+    events: EventArgs,
     #[command(flatten)]
     log: LogArgs,
     /// Seconds without any answer from members that have requests in flight, after which a stop
@@ -170,7 +170,7 @@ impl Args {
             settings: self.settings.words(),
             jobs_paused: self.jobs == JobsWhen::Paused,
             spare_group: self.spare_group.clone(),
-            events: self.telling.config(),
+            events: self.events.config(),
             stop_patience: Some(Duration::from_secs(self.stop_patience)),
             confine: self.confine.into(),
             output: self.detach.log(),
