@@ -15,8 +15,8 @@
 //! - the new array is read back and must assemble (`tests/create.rs`).
 
 mod apply;
+mod candidates;
 mod destroy;
-mod opened;
 mod plan;
 mod report;
 #[cfg(test)]

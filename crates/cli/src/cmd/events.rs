@@ -171,7 +171,10 @@ impl ShownEvents {
 }
 
 /// The history of the array with this name or UUID, or all histories.
-pub(super) fn histories(state_dir: &Path, array: Option<&str>) -> Result<Vec<ArrayHistory>, CliError> {
+pub(super) fn histories(
+    state_dir: &Path,
+    array: Option<&str>,
+) -> Result<Vec<ArrayHistory>, CliError> {
     let unreadable = |error: std::io::Error| {
         let what = format!("the history in {} cannot be read", state_dir.display());
         let look = format!("ls -lR {}", shell_word(&state_dir.display().to_string()));

@@ -18,6 +18,7 @@ pub(crate) mod layout_word;
 mod list;
 mod manual;
 mod members;
+mod poll;
 mod replay;
 mod rescue;
 mod scan;
@@ -28,7 +29,6 @@ mod stop;
 mod top;
 mod undo;
 mod wait;
-mod poll;
 
 use std::path::PathBuf;
 

@@ -333,8 +333,8 @@ mod tests {
         };
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(config::path_of(folder.path(), "tank"), array.file()).expect("a file");
-        let config =
-            config::read(folder.path(), "tank", &config_file::serve_options()).expect("it is understood");
+        let config = config::read(folder.path(), "tank", &config_file::serve_options())
+            .expect("it is understood");
         assert_eq!(config.array.as_deref(), Some(&*array.uuid));
         assert_eq!(config.members, [PathBuf::from("/no such/\"file")]);
         let files = files(folder.path());

@@ -14,8 +14,8 @@
 //! - However it ends, the terminal is restored, and messages are printed after that
 //!   `[check: q_ends_it_and_the_terminal_is_as_it_was, a_server_that_stops_ends_it_with_an_error]`.
 
-mod poller;
 mod page;
+mod poller;
 mod rates;
 #[cfg(test)]
 mod samples;
@@ -31,13 +31,13 @@ use ratatui::crossterm::event::{self, Event};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Globals;
-use poller::{Poller, look};
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::signals::flag_ending;
 use braid_discovery::status::words::Manner;
+use poller::{Poller, look};
 use view::{Next, View};
 
 /// Interval of checking for keys, signals and answers.

@@ -201,12 +201,16 @@ fn checked(array: &Array, before: u64, manner: Manner) -> Judgement {
         return under_way(array, first, manner);
     }
     match array.last_job(JobKind::Check).filter(|last| last.number > before) {
-        Some(last) if last.found.is_repaired() => {
-            Judgement::So { is_well: false, text: format!("{name} was checked: {}", found_words(last)) }
-        }
+        Some(last) if last.found.is_repaired() => Judgement::So {
+            is_well: false,
+            text: format!("{name} was checked: {}", found_words(last)),
+        },
         Some(last) if last.differing_sectors > 0 => {
             let found = sectors_words(last.differing_sectors);
-            Judgement::So { is_well: false, text: format!("{name} was checked: {found} do not agree") }
+            Judgement::So {
+                is_well: false,
+                text: format!("{name} was checked: {found} do not agree"),
+            }
         }
         Some(last) => {
             let is_well = last.done_bytes == last.total_bytes;

@@ -356,8 +356,9 @@ impl File<'_> {
         {
             return Err(self.wrong(&key.span(), format!("'{name}' stands below [{right}]")));
         }
-        let given =
-            |values| Some(FileOption { key: name.to_owned(), values, line: self.line(&key.span()) });
+        let given = |values| {
+            Some(FileOption { key: name.to_owned(), values, line: self.line(&key.span()) })
+        };
         if !known.takes_value {
             return match value.get_ref() {
                 DeValue::Boolean(true) => Ok(given(Vec::new())),

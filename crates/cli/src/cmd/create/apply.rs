@@ -22,8 +22,8 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::{Member, create_file};
 use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
 
-use super::opened::Source;
-use super::plan::{Plan, Seat, Sync};
+use super::candidates::Source;
+use super::plan::{Plan, PlannedMember, Sync};
 use braid_console::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
@@ -40,7 +40,7 @@ use braid_discovery::undo::{Mark, Overwrite, PlannedCommand, SavedRecord, save, 
 /// Bytes zeroed between two looks at the progress.
 const ZERO_STEP_BYTES: u64 = 64 << 20;
 
-pub(super) struct Made {
+pub(super) struct CreatedArray {
     pub(super) array_uuid: [u8; 16],
     /// The record of the overwritten bytes, if any.
     pub(super) saved: Option<SavedRecord>,
@@ -54,7 +54,7 @@ struct TakeBack<'a> {
     saved: Option<SavedRecord>,
     /// Whether a member that existed before may have been written.
     has_written: bool,
-    /// For each seat, the old bytes of every range that the plan writes.
+    /// For each member, the old bytes of every range that the plan writes.
     old: Vec<Vec<Snippet>>,
     /// Members whose data area may already hold new zeroes.
     zeroed: Vec<String>,
@@ -79,8 +79,8 @@ impl TakeBack<'_> {
             return Vec::new();
         }
         let mut failed = Vec::new();
-        for (seat, old) in self.plan.seats.iter().zip(&self.old) {
-            let Source::Existing(existing) = &seat.source else { continue };
+        for (member, old) in self.plan.members.iter().zip(&self.old) {
+            let Source::Existing(existing) = &member.source else { continue };
             // Not durable writes: a device refuses those after a failed flush.
             let device = existing.device.as_ref();
             let mut is_back = true;
@@ -89,7 +89,7 @@ impl TakeBack<'_> {
             }
             is_back &= device.flush().is_ok();
             if !is_back {
-                failed.push(seat.label.as_str());
+                failed.push(member.label.as_str());
             }
         }
         failed
@@ -145,7 +145,7 @@ impl Signals {
 }
 
 /// Does all of it, or none of it. The error says which, and where the old superblocks are saved.
-pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<Made, CliError> {
+pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<CreatedArray, CliError> {
     let signals = Signals::watch()?;
     let mut back = TakeBack {
         plan,
@@ -170,7 +170,7 @@ fn apply_steps(
     globals: &Globals,
     signals: &Signals,
     back: &mut TakeBack<'_>,
-) -> Result<Made, CliError> {
+) -> Result<CreatedArray, CliError> {
     let new_files = make_files(plan, &mut back.files)?;
     let bitmap_file = make_bitmap_file(plan, &mut back.files)?;
     let devices = devices(plan, &new_files);
@@ -183,61 +183,65 @@ fn apply_steps(
         zero(plan, globals, signals, &mut back.zeroed)?;
     }
     signals.check()?;
-    for ((device, seat), superblock) in devices.iter().zip(&plan.seats).zip(&plan.superblocks) {
+    for ((device, member), superblock) in devices.iter().zip(&plan.members).zip(&plan.superblocks) {
         let write = |piece: &Snippet| device.write_at(&piece.bytes, piece.offset, true);
         metadata(plan, superblock)
             .iter()
             .try_for_each(write)
             .and_then(|()| device.flush())
-            .map_err(|error| io_error(&seat.label, "writing", &error))?;
+            .map_err(|error| io_error(&member.label, "writing", &error))?;
     }
     let array_uuid = plan.superblocks.first().expect("a plan has members").array.uuid;
     check(plan, &devices, (array_uuid, bitmap_file))?;
     back.saved.iter().for_each(|saved| end(&globals.state_dir, saved.number));
-    Ok(Made { array_uuid, saved: back.saved.clone() })
+    Ok(CreatedArray { array_uuid, saved: back.saved.clone() })
 }
 
-/// One entry for each seat: the new file, or `None` for an existing member.
+/// One entry for each member: the new file, or `None` for an existing member.
 fn make_files(
     plan: &Plan,
     made: &mut Vec<PathBuf>,
 ) -> Result<Vec<Option<Box<dyn Member>>>, CliError> {
-    let make = |seat: &Seat| match seat.source {
+    let make = |member: &PlannedMember| match member.source {
         Source::Existing(_) => Ok(None),
         Source::ToMake => {
-            let device = create_file(&seat.path, seat.size_bytes).map_err(|e| open_error(&e))?;
-            made.push(seat.path.clone());
+            let device =
+                create_file(&member.path, member.size_bytes).map_err(|e| open_error(&e))?;
+            made.push(member.path.clone());
             Ok(Some(device))
         }
     };
-    plan.seats.iter().map(make).collect()
+    plan.members.iter().map(make).collect()
 }
 
 fn devices<'a>(plan: &'a Plan, files: &'a [Option<Box<dyn Member>>]) -> Vec<&'a dyn Member> {
-    let device = |(seat, file): (&'a Seat, &'a Option<Box<dyn Member>>)| match (&seat.source, file)
-    {
+    let device = |(member, file): (&'a PlannedMember, &'a Option<Box<dyn Member>>)| match (
+        &member.source,
+        file,
+    ) {
         (Source::Existing(existing), _) => existing.device.as_ref(),
         (Source::ToMake, file) => file.as_deref().expect("made before"),
     };
-    plan.seats.iter().zip(files).map(device).collect()
+    plan.members.iter().zip(files).map(device).collect()
 }
 
 /// The bytes at both ends of each member, and wherever else the plan writes.
 fn read_old(plan: &Plan, devices: &[&dyn Member]) -> Result<Vec<Vec<Snippet>>, CliError> {
-    let members = plan.seats.iter().zip(devices).zip(&plan.superblocks);
-    let of_member = |((seat, device), superblock): ((&Seat, &&dyn Member), &Superblock)| {
-        let ends = match &seat.source {
-            Source::Existing(existing) => existing.snippets.clone(),
-            Source::ToMake => read_ends(*device, &seat.label)?,
+    let members = plan.members.iter().zip(devices).zip(&plan.superblocks);
+    let of_member =
+        |((member, device), superblock): ((&PlannedMember, &&dyn Member), &Superblock)| {
+            let ends = match &member.source {
+                Source::Existing(existing) => existing.snippets.clone(),
+                Source::ToMake => read_ends(*device, &member.label)?,
+            };
+            standing(&member.label, *device, ends, &writes(plan, member, superblock))
         };
-        standing(&seat.label, *device, ends, &writes(plan, seat, superblock))
-    };
     members.map(of_member).collect()
 }
 
 /// All writes to a member except the zeroes over its data.
-fn writes(plan: &Plan, seat: &Seat, superblock: &Superblock) -> Vec<Snippet> {
-    wiped_sectors(plan, seat).map(zeroes).chain(metadata(plan, superblock)).collect()
+fn writes(plan: &Plan, member: &PlannedMember, superblock: &Superblock) -> Vec<Snippet> {
+    wiped_sectors(plan, member).map(zeroes).chain(metadata(plan, superblock)).collect()
 }
 
 /// Saves the bytes that the plan overwrites, unless the ends of every member are all zero.
@@ -247,17 +251,16 @@ fn save_old(
     old: &[Vec<Snippet>],
     globals: &Globals,
 ) -> Result<Option<SavedRecord>, CliError> {
-    let has_something =
-        |seat: &Seat| matches!(&seat.source, Source::Existing(existing) if !existing.is_zero());
-    if !plan.seats.iter().any(has_something) {
+    let has_something = |member: &PlannedMember| matches!(&member.source, Source::Existing(existing) if !existing.is_zero());
+    if !plan.members.iter().any(has_something) {
         return Ok(None);
     }
-    let members = plan.seats.iter().zip(devices).zip(&plan.superblocks).zip(old);
-    let overwritten = members.map(|(((seat, device), superblock), before)| {
-        let is_made = matches!(seat.source, Source::ToMake);
-        let writes = writes(plan, seat, superblock);
+    let members = plan.members.iter().zip(devices).zip(&plan.superblocks).zip(old);
+    let overwritten = members.map(|(((member, device), superblock), before)| {
+        let is_made = matches!(member.source, Source::ToMake);
+        let writes = writes(plan, member, superblock);
         Overwrite {
-            path: &seat.path,
+            path: &member.path,
             device: *device,
             is_made,
             ends: before,
@@ -346,9 +349,9 @@ fn make_bitmap_file(
 }
 
 /// The sectors of a member that hold recognisable signatures.
-fn wiped_sectors(plan: &Plan, seat: &Seat) -> impl Iterator<Item = u64> + use<> {
-    let sectors = match &seat.source {
-        Source::Existing(existing) => signature_sectors(existing, &plan.kept_sectors(seat)),
+fn wiped_sectors(plan: &Plan, member: &PlannedMember) -> impl Iterator<Item = u64> + use<> {
+    let sectors = match &member.source {
+        Source::Existing(existing) => signature_sectors(existing, &plan.kept_sectors(member)),
         Source::ToMake => BTreeSet::new(),
     };
     sectors.into_iter()
@@ -359,15 +362,15 @@ fn zeroes(sector: u64) -> Snippet {
 }
 
 fn wipe(plan: &Plan) -> Result<(), CliError> {
-    for seat in &plan.seats {
-        let Source::Existing(existing) = &seat.source else { continue };
+    for member in &plan.members {
+        let Source::Existing(existing) = &member.source else { continue };
         let device = existing.device.as_ref();
-        for wipe in wiped_sectors(plan, seat).map(zeroes) {
+        for wipe in wiped_sectors(plan, member).map(zeroes) {
             device
                 .write_at(&wipe.bytes, wipe.offset, false)
-                .map_err(|error| io_error(&seat.label, "wiping", &error))?;
+                .map_err(|error| io_error(&member.label, "wiping", &error))?;
         }
-        device.flush().map_err(|error| io_error(&seat.label, "wiping", &error))?;
+        device.flush().map_err(|error| io_error(&member.label, "wiping", &error))?;
     }
     Ok(())
 }
@@ -381,19 +384,19 @@ fn zero(
     zeroed: &mut Vec<String>,
 ) -> Result<(), CliError> {
     let shows = std::io::stderr().is_terminal() && !globals.json;
-    for seat in &plan.seats {
-        let Source::Existing(existing) = &seat.source else { continue };
-        if seat.is_journal {
+    for member in &plan.members {
+        let Source::Existing(existing) = &member.source else { continue };
+        if member.is_journal {
             continue; // Its bytes are written before any read.
         }
-        let failed = |error| io_error(&seat.label, "zeroing", &error);
-        let end = (seat.placement.data_offset_sectors + plan.member_size_sectors) * SECTOR_BYTES;
-        let start = seat.placement.data_offset_sectors * SECTOR_BYTES;
+        let failed = |error| io_error(&member.label, "zeroing", &error);
+        let end = (member.placement.data_offset_sectors + plan.member_size_sectors) * SECTOR_BYTES;
+        let start = member.placement.data_offset_sectors * SECTOR_BYTES;
         let mut at = start;
         while at < end {
             signals.check()?;
             if at == start {
-                zeroed.push(seat.label.clone());
+                zeroed.push(member.label.clone());
             }
             let length = ZERO_STEP_BYTES.min(end - at);
             existing.device.zero(at, length, true).map_err(failed)?;
@@ -402,7 +405,7 @@ fn zero(
                 let percent = (at - start) * 100 / (end - start);
                 // Progress is a courtesy: a closed standard error does not stop the work.
                 let mut err = std::io::stderr();
-                let _ = write!(err, "\rzeroing {}  {percent:>3} %", seat.label)
+                let _ = write!(err, "\rzeroing {}  {percent:>3} %", member.label)
                     .and_then(|()| err.flush());
             }
         }
@@ -421,20 +424,20 @@ fn check(
     (uuid, bitmap_file): ([u8; 16], Option<GivenBitmapFile>),
 ) -> Result<(), CliError> {
     let mut probed: Vec<ProbedMember> = Vec::new();
-    for (device, seat) in devices.iter().zip(&plan.seats) {
-        probed.push(probe_member(*device, &seat.label)?);
+    for (device, member) in devices.iter().zip(&plan.members) {
+        probed.push(probe_member(*device, &member.label)?);
     }
     let choice = Choice { uuid: Some(uuid), name: None };
     let assembly = assemble(&probed, &Options { choice, bitmap_file, ..Options::default() });
-    let labels: Vec<String> = plan.seats.iter().map(|seat| seat.label.clone()).collect();
+    let labels: Vec<String> = plan.members.iter().map(|member| member.label.clone()).collect();
     let mut failed =
         CliError::new(Code::VerifyFailed, "the new array does not read back as written");
     let mut is_right = true;
-    for (verdict, seat) in assembly.verdicts.iter().zip(&plan.seats) {
-        let fits = match (verdict.verdict, seat.slot) {
+    for (verdict, member) in assembly.verdicts.iter().zip(&plan.members) {
+        let fits = match (verdict.verdict, member.slot) {
             (Verdict::Fresh { slot }, Some(planned)) => slot == planned,
-            (Verdict::Spare, None) => !seat.is_journal,
-            (Verdict::Journal, None) => seat.is_journal,
+            (Verdict::Spare, None) => !member.is_journal,
+            (Verdict::Journal, None) => member.is_journal,
             _ => false,
         };
         if !fits {

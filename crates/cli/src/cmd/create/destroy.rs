@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Args;
-use super::opened::{Opened, Source};
+use super::candidates::{Candidate, Source};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
@@ -14,7 +14,7 @@ use braid_discovery::contents::{self, Thing, keys_of};
 
 /// One named thing of the plan: listed once, with all members that hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Doomed {
+pub(super) struct NamedThing {
     /// The name as the operator gave it.
     pub(super) name: String,
     pub(super) kind: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct Doomed {
 
 /// Checks that every recognised thing was named, that nothing else was, and that each name means
 /// one thing. Returns all things, each under the name that was given.
-pub(super) fn check(args: &Args, opened: &[Opened]) -> Result<Vec<(String, Thing)>, CliError> {
+pub(super) fn check(args: &Args, opened: &[Candidate]) -> Result<Vec<(String, Thing)>, CliError> {
     let things: Vec<Thing> = opened.iter().flat_map(things_on).collect();
     for name in &args.destroy {
         match keys_of(name, &things).len() {
@@ -46,7 +46,7 @@ pub(super) fn check(args: &Args, opened: &[Opened]) -> Result<Vec<(String, Thing
 pub(super) fn split(
     named: &[(String, Thing)],
     kept_sectors: &BTreeMap<&str, Range<u64>>,
-) -> (Vec<Doomed>, Vec<Doomed>) {
+) -> (Vec<NamedThing>, Vec<NamedThing>) {
     let stays = |thing: &Thing| {
         let kept = kept_sectors.get(thing.label.as_str());
         thing.foreign_sector.zip(kept).is_some_and(|(sector, kept)| kept.contains(&sector))
@@ -55,16 +55,16 @@ pub(super) fn split(
     (merge(&destroyed), merge(&kept))
 }
 
-fn merge(named: &[&(String, Thing)]) -> Vec<Doomed> {
-    let mut merged: Vec<Doomed> = Vec::new();
+fn merge(named: &[&(String, Thing)]) -> Vec<NamedThing> {
+    let mut merged: Vec<NamedThing> = Vec::new();
     for (name, thing) in named {
-        let known = merged.iter_mut().find(|doomed| {
-            (doomed.kind, doomed.uuid.as_deref()) == thing.key() && doomed.name == *name
-        });
+        let known = merged
+            .iter_mut()
+            .find(|one| (one.kind, one.uuid.as_deref()) == thing.key() && one.name == *name);
         match known {
-            Some(doomed) if doomed.members.contains(&thing.label) => {}
-            Some(doomed) => doomed.members.push(thing.label.clone()),
-            None => merged.push(Doomed {
+            Some(one) if one.members.contains(&thing.label) => {}
+            Some(one) => one.members.push(thing.label.clone()),
+            None => merged.push(NamedThing {
                 name: name.clone(),
                 kind: thing.kind,
                 uuid: thing.uuid.clone(),
@@ -75,7 +75,7 @@ fn merge(named: &[&(String, Thing)]) -> Vec<Doomed> {
     merged
 }
 
-fn things_on(opened: &Opened) -> Vec<Thing> {
+fn things_on(opened: &Candidate) -> Vec<Thing> {
     match &opened.source {
         Source::Existing(existing) => contents::things(&opened.label, existing),
         Source::ToMake => Vec::new(),

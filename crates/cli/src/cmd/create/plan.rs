@@ -18,9 +18,9 @@ use braid_ondisk::{
 };
 use uuid::Uuid;
 
-use super::destroy::Doomed;
-use super::opened::{Opened, Source, open_all};
-use super::words::{self, Wanted};
+use super::candidates::{Candidate, Source, open_all};
+use super::destroy::NamedThing;
+use super::words::{self, ArraySpec};
 use super::{Args, destroy};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
@@ -31,7 +31,7 @@ use braid_discovery::probe::open_error;
 
 const MISSING: &str = "missing";
 
-pub(super) struct Seat {
+pub(super) struct PlannedMember {
     pub(super) label: String,
     pub(super) path: PathBuf,
     /// `None`: a spare, or the journal's device.
@@ -194,10 +194,10 @@ impl fmt::Display for Consistency {
 }
 
 pub(super) struct Plan {
-    pub(super) wanted: Wanted,
+    pub(super) wanted: ArraySpec,
     pub(super) geometry: Geometry,
     /// In the order of the command line, without the missing.
-    pub(super) seats: Vec<Seat>,
+    pub(super) members: Vec<PlannedMember>,
     /// Slots without a member.
     pub(super) missing: Vec<u16>,
     /// The superblock's `size`; 0 for linear and raid0.
@@ -206,12 +206,12 @@ pub(super) struct Plan {
     pub(super) consistency: Consistency,
     /// The file that holds bitmap and log, if members do not.
     pub(super) bitmap_file: Option<PathBuf>,
-    /// One for each seat; they already name the bitmap or the logs.
+    /// One for each member; they already name the bitmap or the logs.
     pub(super) superblocks: Vec<Superblock>,
     /// Destroyed things, each once.
-    pub(super) destroyed: Vec<Doomed>,
+    pub(super) destroyed: Vec<NamedThing>,
     /// Things to destroy that stay, because they lie within the data areas (`--assume-clean`).
-    pub(super) kept: Vec<Doomed>,
+    pub(super) kept: Vec<NamedThing>,
     pub(super) args: Args,
 }
 
@@ -222,10 +222,10 @@ impl Plan {
 
     /// The sectors of a member on which foreign signatures stay. With `--assume-clean` that is its
     /// data area, because its bytes are then the contents of an array that is made again.
-    pub(super) fn kept_sectors(&self, seat: &Seat) -> Range<u64> {
-        match seat.is_journal {
+    pub(super) fn kept_sectors(&self, member: &PlannedMember) -> Range<u64> {
+        match member.is_journal {
             true => 0..0,
-            false => kept_sectors(&self.args, seat.placement, self.member_size_sectors),
+            false => kept_sectors(&self.args, member.placement, self.member_size_sectors),
         }
     }
 }
@@ -259,8 +259,8 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     let geometry = geometry(args, &wanted, &roster, &places)?;
     check_missing(args, &geometry, &roster.missing)?;
     let sync = sync((args, &wanted), &geometry, &roster, &opened)?;
-    let seats = opened.into_iter().zip(places).zip(&roster.slots);
-    let seats = seats.map(|((opened, placement), &slot)| Seat {
+    let members = opened.into_iter().zip(places).zip(&roster.slots);
+    let members = members.map(|((opened, placement), &slot)| PlannedMember {
         write_mostly: args.write_mostly.contains(&opened.path),
         label: opened.label,
         path: opened.path,
@@ -270,14 +270,14 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
         source: opened.source,
         placement,
     });
-    let mut seats: Vec<Seat> = seats.collect();
+    let mut members: Vec<PlannedMember> = members.collect();
     if let Some(opened) = journal {
-        seats.push(journal_seat(&wanted, &geometry, opened)?);
+        members.push(journal_member(&wanted, &geometry, opened)?);
     }
-    let mut superblocks = superblocks((&wanted, &geometry), &seats, member_size_sectors, sync)?;
+    let mut superblocks = superblocks((&wanted, &geometry), &members, member_size_sectors, sync)?;
     let consistency = consistency(args, (&wanted, &geometry), &mut superblocks)?;
     Ok(Plan {
-        seats,
+        members,
         consistency,
         bitmap_file: args.bitmap_file.clone(),
         superblocks,
@@ -293,7 +293,11 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
 }
 
 /// The journal's device uses all of its own size as the ring.
-fn journal_seat(wanted: &Wanted, geometry: &Geometry, opened: Opened) -> Result<Seat, CliError> {
+fn journal_member(
+    wanted: &ArraySpec,
+    geometry: &Geometry,
+    opened: Candidate,
+) -> Result<PlannedMember, CliError> {
     let request = PlacementRequest {
         version: wanted.version,
         device_bytes: opened.size_bytes,
@@ -316,7 +320,7 @@ fn journal_seat(wanted: &Wanted, geometry: &Geometry, opened: Opened) -> Result<
         );
         return Err(CliError::new(Code::MemberTooSmall, what).about(opened.label.clone()));
     }
-    Ok(Seat {
+    Ok(PlannedMember {
         label: opened.label,
         path: opened.path,
         slot: None,
@@ -338,7 +342,7 @@ struct Roster {
     missing: Vec<u16>,
 }
 
-fn roster(args: &Args, wanted: &Wanted) -> Result<Roster, CliError> {
+fn roster(args: &Args, wanted: &ArraySpec) -> Result<Roster, CliError> {
     let refuse = |why: &str| {
         let what = format!("{} members and {} spares do not fit", args.members.len(), args.spare);
         Err(CliError::new(Code::MemberCount, what).about(args.name.clone()).because(why))
@@ -379,11 +383,11 @@ fn roster(args: &Args, wanted: &Wanted) -> Result<Roster, CliError> {
 
 /// A data offset on each member, and the size that all of them use.
 fn places(
-    wanted: &Wanted,
+    wanted: &ArraySpec,
     roster: &Roster,
-    opened: &[Opened],
+    opened: &[Candidate],
 ) -> Result<(Vec<Placement>, u64), CliError> {
-    let place = |opened: &Opened, data_offset_sectors, member_size_sectors| {
+    let place = |opened: &Candidate, data_offset_sectors, member_size_sectors| {
         let request = PlacementRequest {
             version: wanted.version,
             device_bytes: opened.size_bytes,
@@ -410,7 +414,7 @@ fn places(
     Ok((places.collect::<Result<Vec<_>, CliError>>()?, smallest))
 }
 
-fn placement_error(error: PlacementError, opened: &Opened, offset: Option<u64>) -> CliError {
+fn placement_error(error: PlacementError, opened: &Candidate, offset: Option<u64>) -> CliError {
     let label = &opened.label;
     let PlacementError::TooSmall { device_bytes, needed_bytes } = error else {
         return CliError::new(Code::SizeInvalid, format!("{label}: {error}")).about(label.clone());
@@ -433,7 +437,7 @@ fn placement_error(error: PlacementError, opened: &Opened, offset: Option<u64>) 
 
 fn geometry(
     args: &Args,
-    wanted: &Wanted,
+    wanted: &ArraySpec,
     roster: &Roster,
     places: &[Placement],
 ) -> Result<Geometry, CliError> {
@@ -473,10 +477,10 @@ fn beyond(args: &Args, missing: &[u16], lost_max: u16) -> CliError {
 }
 
 fn sync(
-    (args, wanted): (&Args, &Wanted),
+    (args, wanted): (&Args, &ArraySpec),
     geometry: &Geometry,
     roster: &Roster,
-    opened: &[Opened],
+    opened: &[Candidate],
 ) -> Result<Sync, CliError> {
     let lost = u16::try_from(roster.missing.len()).unwrap_or(u16::MAX);
     let is_bare = match geometry.level() {
@@ -514,21 +518,21 @@ fn sync(
     Ok(Sync::Pending)
 }
 
-/// One superblock for each seat. Slots use their number as device number; spares follow.
+/// One superblock for each member. Slots use their number as device number; spares follow.
 fn superblocks(
-    (wanted, geometry): (&Wanted, &Geometry),
-    seats: &[Seat],
+    (wanted, geometry): (&ArraySpec, &Geometry),
+    members: &[PlannedMember],
     member_size_sectors: u64,
     sync: Sync,
 ) -> Result<Vec<Superblock>, CliError> {
     let slots = geometry.slots();
-    let others = seats.iter().filter(|seat| seat.slot.is_none()).count();
+    let others = members.iter().filter(|member| member.slot.is_none()).count();
     let mut roles = vec![Role::Spare; usize::from(slots) + others];
-    for slot in seats.iter().filter_map(|seat| seat.slot) {
+    for slot in members.iter().filter_map(|member| member.slot) {
         roles[usize::from(slot)] = Role::Active(slot);
     }
     // The journal's device comes last.
-    if seats.iter().any(|seat| seat.is_journal) {
+    if members.iter().any(|member| member.is_journal) {
         roles.iter_mut().last().into_iter().for_each(|role| *role = Role::Journal);
     }
     let roles: Arc<[Role]> = roles.into();
@@ -546,24 +550,27 @@ fn superblocks(
     };
     let mut spare_number = u32::from(slots);
     let mut superblocks = Vec::new();
-    for seat in seats {
-        let device_number = seat.slot.map(u32::from).unwrap_or_else(|| {
+    for member in members {
+        let device_number = member.slot.map(u32::from).unwrap_or_else(|| {
             spare_number += 1;
             spare_number - 1
         });
         let new = NewSuperblock {
             array: array.clone(),
-            placement: seat.placement,
+            placement: member.placement,
             device_number,
             device_uuid: *Uuid::new_v4().as_bytes(),
-            device_flags: DeviceFlags { write_mostly: seat.write_mostly, ..DeviceFlags::default() },
+            device_flags: DeviceFlags {
+                write_mostly: member.write_mostly,
+                ..DeviceFlags::default()
+            },
             roles: Arc::clone(&roles),
             events: 0,
             resync_offset: sync.resync_offset(),
         };
         superblocks.push(Superblock::new_v1(&new).map_err(|error| {
-            let what = format!("no superblock can be made for {}", seat.label);
-            CliError::new(Code::MemberCount, what).about(seat.label.clone()).caused_by(&error)
+            let what = format!("no superblock can be made for {}", member.label);
+            CliError::new(Code::MemberCount, what).about(member.label.clone()).caused_by(&error)
         })?);
     }
     Ok(superblocks)
@@ -573,7 +580,7 @@ fn superblocks(
 /// superblocks then name the bitmap or the logs. All members have the same.
 fn consistency(
     args: &Args,
-    (wanted, geometry): (&Wanted, &Geometry),
+    (wanted, geometry): (&ArraySpec, &Geometry),
     superblocks: &mut [Superblock],
 ) -> Result<Consistency, CliError> {
     if let Some(file) = &args.bitmap_file {
@@ -608,7 +615,7 @@ fn consistency(
 /// Chooses a bitmap, and makes the superblocks name it.
 fn bitmap(
     args: &Args,
-    (wanted, geometry): (&Wanted, &Geometry),
+    (wanted, geometry): (&ArraySpec, &Geometry),
     superblocks: &mut [Superblock],
 ) -> Result<Consistency, CliError> {
     let asked = wanted.bitmap_chunk_bytes;
@@ -639,7 +646,7 @@ fn bitmap(
 /// The same for a bitmap file, which has room for everything.
 fn in_file(
     args: &Args,
-    (wanted, geometry): (&Wanted, &Geometry),
+    (wanted, geometry): (&ArraySpec, &Geometry),
     file: &Path,
 ) -> Result<Consistency, CliError> {
     let family = geometry.level().family();

@@ -3,10 +3,10 @@
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, layout_name};
 use serde_json::{Value, json};
 
-use super::apply::Made;
-use super::destroy::Doomed;
-use super::opened::Source;
-use super::plan::{Consistency, Plan, Seat, Sync};
+use super::apply::CreatedArray;
+use super::candidates::Source;
+use super::destroy::NamedThing;
+use super::plan::{Consistency, Plan, PlannedMember, Sync};
 use braid_console::Globals;
 use braid_console::output::colour::Style;
 use braid_console::output::printable::printable;
@@ -24,7 +24,7 @@ pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
     outln!("Run it again without -n to do it:\n  {}", command(plan, globals));
 }
 
-pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
+pub(super) fn print_made(plan: &Plan, made: &CreatedArray, globals: &Globals) {
     if globals.json {
         outjson!(&to_json(plan, Some(made)));
         return;
@@ -60,7 +60,7 @@ fn command(plan: &Plan, globals: &Globals) -> String {
 }
 
 fn next(plan: &Plan) -> String {
-    let labels: Vec<_> = plan.seats.iter().map(|seat| shell_word(&seat.label)).collect();
+    let labels: Vec<_> = plan.members.iter().map(|member| shell_word(&member.label)).collect();
     let file = plan.bitmap_file.as_ref().map(|file| file.display().to_string());
     let file = file.map(|file| format!("--bitmap-file {} ", shell_word(&file)));
     format!("braid serve {}{}", file.unwrap_or_default(), labels.join(" "))
@@ -81,14 +81,14 @@ fn body(plan: &Plan, globals: &Globals) -> String {
         let (path, size) = (file.display(), format_size(plan.bitmap_file_bytes()));
         ("", format!("kept in {path} ({size}, sparse), to be named whenever it is served"))
     }));
-    let journal = plan.seats.iter().find(|seat| seat.is_journal);
-    lines.extend(journal.map(|seat| {
-        let size = format_size(seat.placement.data_size_sectors * SECTOR_BYTES);
-        ("journal", format!("{size} on {}", seat.label))
+    let journal = plan.members.iter().find(|member| member.is_journal);
+    lines.extend(journal.map(|member| {
+        let size = format_size(member.placement.data_size_sectors * SECTOR_BYTES);
+        ("journal", format!("{size} on {}", member.label))
     }));
     lines.extend(files_words(plan).map(|words| ("files", words)));
-    lines.extend(plan.destroyed.iter().map(|doomed| ("destroy", doomed_words(doomed))));
-    lines.extend(plan.kept.iter().map(|doomed| ("keep", doomed_words(doomed))));
+    lines.extend(plan.destroyed.iter().map(|thing| ("destroy", thing_words(thing))));
+    lines.extend(plan.kept.iter().map(|thing| ("keep", thing_words(thing))));
     let mut text = String::new();
     for (word, line) in lines {
         text.push_str(&format!("  {word:<9} {}\n", printable(&line)));
@@ -101,19 +101,19 @@ fn body(plan: &Plan, globals: &Globals) -> String {
 }
 
 /// `tank: md array 01234567:... on a, b`.
-fn doomed_words(doomed: &Doomed) -> String {
-    let Doomed { name, kind, uuid, members } = doomed;
+fn thing_words(thing: &NamedThing) -> String {
+    let NamedThing { name, kind, uuid, members } = thing;
     let uuid = uuid.as_ref().filter(|uuid| *uuid != name);
     let uuid = uuid.map(|uuid| format!(" {uuid}")).unwrap_or_default();
     format!("{name}: {kind}{uuid} on {}", members.join(", "))
 }
 
-fn doomed_json(doomed: &Doomed) -> Value {
+fn thing_json(thing: &NamedThing) -> Value {
     json!({
-        "name": doomed.name,
-        "kind": doomed.kind,
-        "uuid": doomed.uuid,
-        "members": doomed.members,
+        "name": thing.name,
+        "kind": thing.kind,
+        "uuid": thing.uuid,
+        "members": thing.members,
     })
 }
 
@@ -121,7 +121,8 @@ fn doomed_json(doomed: &Doomed) -> Value {
 fn shape_words(plan: &Plan) -> String {
     let slots = plan.geometry.slots();
     let level = plan.geometry.level();
-    let spares = plan.seats.iter().filter(|seat| seat.slot.is_none() && !seat.is_journal).count();
+    let spares =
+        plan.members.iter().filter(|member| member.slot.is_none() && !member.is_journal).count();
     let mut parts = vec![level_words(level), plural(usize::from(slots), "member")];
     if spares > 0 {
         parts.push(plural(spares, "spare"));
@@ -164,8 +165,8 @@ fn capacity_bytes(plan: &Plan) -> u64 {
 
 /// Bytes of the members in slots, each at its own size.
 fn raw_bytes(plan: &Plan) -> u64 {
-    let active = plan.seats.iter().filter(|seat| seat.slot.is_some());
-    active.map(|seat| seat.size_bytes).fold(0, u64::saturating_add)
+    let active = plan.members.iter().filter(|member| member.slot.is_some());
+    active.map(|member| member.size_bytes).fold(0, u64::saturating_add)
 }
 
 fn capacity_words(plan: &Plan) -> String {
@@ -179,21 +180,21 @@ fn capacity_words(plan: &Plan) -> String {
 }
 
 /// Bytes of a member beyond the size of the smallest.
-fn unused_bytes(plan: &Plan, seat: &Seat) -> u64 {
-    if plan.member_size_sectors == 0 || seat.is_journal {
+fn unused_bytes(plan: &Plan, member: &PlannedMember) -> u64 {
+    if plan.member_size_sectors == 0 || member.is_journal {
         return 0;
     }
-    (seat.placement.usable_sectors - plan.member_size_sectors) * SECTOR_BYTES
+    (member.placement.usable_sectors - plan.member_size_sectors) * SECTOR_BYTES
 }
 
 fn unused_words(plan: &Plan) -> Option<String> {
-    let members = plan.seats.iter().filter(|seat| !seat.is_journal);
-    let smallest = members.min_by_key(|seat| seat.placement.usable_sectors)?;
+    let members = plan.members.iter().filter(|member| !member.is_journal);
+    let smallest = members.min_by_key(|member| member.placement.usable_sectors)?;
     let larger: Vec<String> = plan
-        .seats
+        .members
         .iter()
-        .filter(|seat| unused_bytes(plan, seat) > 0)
-        .map(|seat| format!("{} on {}", format_size(unused_bytes(plan, seat)), seat.label))
+        .filter(|member| unused_bytes(plan, member) > 0)
+        .map(|member| format!("{} on {}", format_size(unused_bytes(plan, member)), member.label))
         .collect();
     if larger.is_empty() {
         return None;
@@ -203,8 +204,8 @@ fn unused_words(plan: &Plan) -> Option<String> {
 }
 
 fn files_words(plan: &Plan) -> Option<String> {
-    let to_make = plan.seats.iter().filter(|seat| matches!(seat.source, Source::ToMake));
-    let sizes: Vec<u64> = to_make.map(|seat| seat.size_bytes).collect();
+    let to_make = plan.members.iter().filter(|member| matches!(member.source, Source::ToMake));
+    let sizes: Vec<u64> = to_make.map(|member| member.size_bytes).collect();
     let size = sizes.first()?;
     Some(format!("{} of {}, sparse", plural(sizes.len(), "new file"), format_size(*size)))
 }
@@ -231,10 +232,10 @@ fn warnings(plan: &Plan) -> Vec<String> {
     warnings
 }
 
-fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
+fn to_json(plan: &Plan, made: Option<&CreatedArray>) -> Value {
     let wanted = &plan.wanted;
     let saved = made.and_then(|made| made.saved.as_ref());
-    let seats: Vec<Value> = plan.seats.iter().map(|seat| seat_json(plan, seat)).collect();
+    let members: Vec<Value> = plan.members.iter().map(|member| member_json(plan, member)).collect();
     json!({
         "command": "create",
         "dry_run": made.is_none(),
@@ -254,11 +255,11 @@ fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
             "consistency": plan.consistency.code(),
             "bitmap_chunk_bytes": plan.consistency.bitmap().map(|bitmap| bitmap.chunk_bytes),
         },
-        "members": seats,
+        "members": members,
         "bitmap_file": plan.bitmap_file.as_ref().map(|file| file.display().to_string()),
         "missing_slots": plan.missing,
-        "destroyed": plan.destroyed.iter().map(doomed_json).collect::<Vec<_>>(),
-        "kept": plan.kept.iter().map(doomed_json).collect::<Vec<_>>(),
+        "destroyed": plan.destroyed.iter().map(thing_json).collect::<Vec<_>>(),
+        "kept": plan.kept.iter().map(thing_json).collect::<Vec<_>>(),
         "saved_in": saved.map(|saved| saved.path.display().to_string()),
         "undo": saved.map(|saved| saved.number),
         "warnings": warnings(plan),
@@ -266,18 +267,18 @@ fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
     })
 }
 
-fn seat_json(plan: &Plan, seat: &Seat) -> Value {
+fn member_json(plan: &Plan, member: &PlannedMember) -> Value {
     json!({
-        "path": seat.label,
-        "role": match seat.slot {
+        "path": member.label,
+        "role": match member.slot {
             Some(_) => "active",
-            None if seat.is_journal => "journal",
+            None if member.is_journal => "journal",
             None => "spare",
         },
-        "slot": seat.slot,
-        "size_bytes": seat.size_bytes,
-        "data_offset_bytes": seat.placement.data_offset_sectors * SECTOR_BYTES,
-        "unused_bytes": unused_bytes(plan, seat),
-        "new_file": matches!(seat.source, Source::ToMake),
+        "slot": member.slot,
+        "size_bytes": member.size_bytes,
+        "data_offset_bytes": member.placement.data_offset_sectors * SECTOR_BYTES,
+        "unused_bytes": unused_bytes(plan, member),
+        "new_file": matches!(member.source, Source::ToMake),
     })
 }

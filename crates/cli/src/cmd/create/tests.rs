@@ -6,7 +6,7 @@ use braid_member::layer::{Fault, Faulty, Operation};
 use clap::Parser;
 use tempfile::TempDir;
 
-use super::opened::Source;
+use super::candidates::Source;
 use super::plan::{Plan, plan};
 use super::{Args, apply};
 use braid_console::Globals;
@@ -54,7 +54,7 @@ fn fails(folder: &TempDir, paths: &[PathBuf], words: &str, fault: Fault) -> (Cli
     let members = [&paths[0], &paths[1], &new_file].map(|path| path.display().to_string());
     let words = format!("new --destroy old --member-size 8M {words} {}", members.join(" "));
     let mut planned: Plan = plan(&args(&words)).expect("nothing stands in the way");
-    let Source::Existing(existing) = &mut planned.seats[1].source else { panic!("b is there") };
+    let Source::Existing(existing) = &mut planned.members[1].source else { panic!("b is there") };
     let device =
         std::mem::replace(&mut existing.device, Box::new(braid_member::MemoryMember::new(8 << 20)));
     let faulty = Faulty::new(device);

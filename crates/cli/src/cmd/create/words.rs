@@ -24,7 +24,7 @@ const LAYOUT_NUMBERS_END: u32 = 32;
 
 /// The array that the command line describes.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct ArraySpec {
     pub(super) name: String,
     pub(super) level: Level,
     pub(super) layout: u32,
@@ -38,10 +38,10 @@ pub(super) struct Wanted {
     pub(super) bitmap_chunk_bytes: Option<u32>,
 }
 
-pub(super) fn read(args: &Args) -> Result<Wanted, CliError> {
+pub(super) fn read(args: &Args) -> Result<ArraySpec, CliError> {
     let name = name(&args.name)?;
     let level = level(args)?;
-    let wanted = Wanted {
+    let wanted = ArraySpec {
         name,
         level,
         layout: layout(args, level)?,

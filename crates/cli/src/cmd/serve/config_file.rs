@@ -210,7 +210,8 @@ mod tests {
         for door in config::DOORS {
             assert!(options.iter().any(|one| one.key == door), "{door}");
         }
-        let kinds = |key: &str| options.iter().find(|one| one.key == key).map(|one| one.takes_value);
+        let kinds =
+            |key: &str| options.iter().find(|one| one.key == key).map(|one| one.takes_value);
         assert_eq!((kinds("read-only"), kinds("nbd")), (Some(false), Some(true)));
     }
 }

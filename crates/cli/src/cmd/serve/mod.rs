@@ -5,10 +5,10 @@
 //!                 └─ --detach ─▶ [`detach`]: the same in the background               ├─▶ Args ─▶ ServerConfig ─▶ braid-server
 //! ```
 
+pub(crate) mod config_file;
 mod detach;
 mod doors;
 pub(crate) mod events;
-pub(crate) mod config_file;
 mod settings;
 mod words;
 

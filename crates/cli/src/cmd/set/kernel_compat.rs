@@ -33,7 +33,7 @@ pub(super) const WORD: &str = "kernel-compat";
 const SECTOR_BYTES: u32 = 512;
 
 /// A member whose field is cleared.
-struct Seat<'a> {
+struct ClearedMember<'a> {
     label: &'a str,
     device: &'a dyn Member,
     superblock: &'a Superblock,
@@ -56,20 +56,21 @@ pub(super) fn run(
     }
     let assembled = assembled(array, &probed, members)?;
     let uuid = assembled.newest.array.uuid;
-    let mut seats = Vec::new();
+    let mut cleared = Vec::new();
     for ((label, device), probed) in members.iter().zip(&devices).zip(&probed) {
         let superblock = probed.probe.newest().filter(|found| found.array.uuid == uuid);
         let superblock = superblock.ok_or_else(|| foreign(array, label))?;
-        seats.push(Seat { label, device: device.as_ref(), superblock });
+        cleared.push(ClearedMember { label, device: device.as_ref(), superblock });
     }
-    let largest = seats.iter().filter_map(|seat| seat.superblock.array.logical_block_bytes).max();
+    let largest =
+        cleared.iter().filter_map(|member| member.superblock.array.logical_block_bytes).max();
     if let Some(bytes) = largest.filter(|bytes| *bytes > SECTOR_BYTES) {
         return Err(too_large(array, bytes, members));
     }
-    seats.retain(|seat| seat.superblock.array.logical_block_bytes.is_some());
+    cleared.retain(|member| member.superblock.array.logical_block_bytes.is_some());
     let mut saved = None;
-    if !seats.is_empty() && !dry_run {
-        saved = Some(clear(array, members, &seats, globals)?);
+    if !cleared.is_empty() && !dry_run {
+        saved = Some(clear(array, members, &cleared, globals)?);
     }
     let missing: Vec<usize> = assembled
         .slots
@@ -77,7 +78,7 @@ pub(super) fn run(
         .enumerate()
         .filter_map(|(slot, occupant)| occupant.is_none().then_some(slot))
         .collect();
-    tell(array, &seats, &missing, (dry_run, saved), globals);
+    tell(array, &cleared, &missing, (dry_run, saved), globals);
     Ok(Exit::Done)
 }
 
@@ -107,24 +108,24 @@ fn assembled(
 fn clear(
     array: &str,
     members: &[String],
-    seats: &[Seat<'_>],
+    cleared: &[ClearedMember<'_>],
     globals: &Globals,
 ) -> Result<u64, CliError> {
     let mut ends = Vec::new();
-    for seat in seats {
-        ends.push(read_ends(seat.device, seat.label)?);
+    for member in cleared {
+        ends.push(read_ends(member.device, member.label)?);
     }
-    let written = |seat: &Seat<'_>| {
-        let mut superblock = seat.superblock.clone();
+    let written = |member: &ClearedMember<'_>| {
+        let mut superblock = member.superblock.clone();
         superblock.clear_logical_block();
         Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() }
     };
-    let overwritten = seats.iter().zip(&ends).map(|(seat, ends)| Overwrite {
-        path: Path::new(seat.label),
-        device: seat.device,
+    let overwritten = cleared.iter().zip(&ends).map(|(member, ends)| Overwrite {
+        path: Path::new(member.label),
+        device: member.device,
         is_made: false,
         ends,
-        writes: vec![written(seat)],
+        writes: vec![written(member)],
         last_writes: 0,
     });
     let command = command_line(array, members);
@@ -136,11 +137,11 @@ fn clear(
         mark: Mark::Nothing,
     };
     let saved = undo::save(&globals.state_dir, planned, overwritten.collect())?;
-    for seat in seats {
-        let new = written(seat);
-        let write = seat.device.write_at(&new.bytes, new.offset, true);
-        write.and_then(|()| seat.device.flush()).map_err(|error| {
-            let error = io_error(seat.label, "writing", &error);
+    for member in cleared {
+        let new = written(member);
+        let write = member.device.write_at(&new.bytes, new.offset, true);
+        write.and_then(|()| member.device.flush()).map_err(|error| {
+            let error = io_error(member.label, "writing", &error);
             error
                 .because(format!("`braid undo {}` puts back what was written before", saved.number))
         })?;
@@ -154,7 +155,7 @@ fn command_line(array: &str, members: &[String]) -> String {
 
 fn tell(
     array: &str,
-    seats: &[Seat<'_>],
+    cleared: &[ClearedMember<'_>],
     missing: &[usize],
     (dry_run, saved): (bool, Option<u64>),
     globals: &Globals,
@@ -164,18 +165,18 @@ fn tell(
             "array": array,
             "setting": WORD,
             "dry_run": dry_run,
-            "members": seats.iter().map(|seat| seat.label).collect::<Vec<_>>(),
+            "members": cleared.iter().map(|member| member.label).collect::<Vec<_>>(),
             "missing_slots": missing,
             "undo": saved,
         }));
     }
     let name = printable(array);
-    if seats.is_empty() {
+    if cleared.is_empty() {
         outln!("nothing to clear: {name} says no logical block, and kernels before 6.19 take it");
     } else {
         let verb = if dry_run { "would be cleared" } else { "cleared" };
         outln!("the logical block of {name} (512 B, which every kernel goes by anyway): {verb}");
-        seats.iter().for_each(|seat| outln!("  {}", printable(seat.label)));
+        cleared.iter().for_each(|member| outln!("  {}", printable(member.label)));
     }
     if !missing.is_empty() {
         let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();

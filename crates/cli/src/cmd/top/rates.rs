@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use braid_control::model::{Array, Elevators, MemberRates, Rates};
 
-use super::poller::{Look, ArrayAnswers};
+use super::poller::{ArrayAnswers, Look};
 
 /// The rates of the array behind a socket.
 pub(super) fn between(before: &Look, now: &Look, control: &Path) -> Option<Rates> {

@@ -10,8 +10,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Row, Text};
 use ratatui::widgets::{Paragraph, Widget};
 
-use super::poller::{Look, ArrayAnswers};
 use super::page::{Frame, Line, Tone, lines};
+use super::poller::{ArrayAnswers, Look};
 use super::rates::between;
 use braid_console::error::CliError;
 use braid_console::error::code::Code;

@@ -9,7 +9,7 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::{Access, IdentityKey, Reach};
 
 use super::Args;
-use super::words::Wanted;
+use super::words::ArraySpec;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
@@ -22,8 +22,8 @@ pub(super) enum Source {
     ToMake,
 }
 
-/// A member before it has a place.
-pub(super) struct Opened {
+/// A member before it has a slot.
+pub(super) struct Candidate {
     pub(super) label: String,
     pub(super) path: PathBuf,
     pub(super) size_bytes: u64,
@@ -33,9 +33,9 @@ pub(super) struct Opened {
 /// Opens the members and the journal's device; notes files that are to be made.
 pub(super) fn open_all(
     args: &Args,
-    wanted: &Wanted,
+    wanted: &ArraySpec,
     paths: &[&Path],
-) -> Result<Vec<Opened>, CliError> {
+) -> Result<Vec<Candidate>, CliError> {
     let keys = keys(args, wanted, paths)?;
     let mut opened = Vec::new();
     for (path, key) in paths.iter().zip(keys) {
@@ -53,7 +53,7 @@ enum Key {
 }
 
 /// Looks at each path without a lock, so that a member named twice is not reported as busy.
-fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliError> {
+fn keys(args: &Args, wanted: &ArraySpec, paths: &[&Path]) -> Result<Vec<Key>, CliError> {
     let mut seen: BTreeMap<Key, &Path> = BTreeMap::new();
     let mut reached: Vec<(&Path, Reach)> = Vec::new();
     let mut keys = Vec::new();
@@ -90,7 +90,7 @@ fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliEr
     Ok(keys)
 }
 
-fn to_make(args: &Args, wanted: &Wanted, path: &Path) -> Result<Key, CliError> {
+fn to_make(args: &Args, wanted: &ArraySpec, path: &Path) -> Result<Key, CliError> {
     let label = path.display().to_string();
     let missing = |what: String| CliError::new(Code::MemberMissing, what).about(label.clone());
     if wanted.member_bytes.is_none() {
@@ -117,12 +117,12 @@ fn to_make(args: &Args, wanted: &Wanted, path: &Path) -> Result<Key, CliError> {
     Ok(Key::ToMake(real.join(file_name)))
 }
 
-fn open(path: &Path, key: Key, wanted: &Wanted) -> Result<Opened, CliError> {
+fn open(path: &Path, key: Key, wanted: &ArraySpec) -> Result<Candidate, CliError> {
     let label = path.display().to_string();
     let Key::Existing(key) = key else {
         let size_bytes = wanted.member_bytes.expect("checked when it was found missing");
         let size_bytes = size_bytes - size_bytes % SECTOR_BYTES;
-        return Ok(Opened { label, path: path.into(), size_bytes, source: Source::ToMake });
+        return Ok(Candidate { label, path: path.into(), size_bytes, source: Source::ToMake });
     };
     let device = open_member(path, Access::ReadWrite)?;
     if device.identity().key != key {
@@ -130,5 +130,5 @@ fn open(path: &Path, key: Key, wanted: &Wanted) -> Result<Opened, CliError> {
     }
     let size_bytes = device.size_bytes();
     let source = Source::Existing(Existing::look(device, &label)?);
-    Ok(Opened { label, path: path.into(), size_bytes, source })
+    Ok(Candidate { label, path: path.into(), size_bytes, source })
 }
