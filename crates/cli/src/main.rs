@@ -20,7 +20,7 @@ use cmd::{Cli, habits};
 
 fn main() -> ExitCode {
     // Answers a shell's completion request, and exits.
-    clap_complete::CompleteEnv::with_factory(cmd::completing::command).complete();
+    clap_complete::CompleteEnv::with_factory(cmd::completion::command).complete();
     signals::survive_long_writes();
     let umask = private::umask();
     let json = std::env::args_os().any(|argument| argument == "--json");

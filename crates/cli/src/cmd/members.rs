@@ -3,7 +3,7 @@
 //! The server probes devices, decides and acts. This command makes paths absolute, because the
 //! server may run in another folder. All return at once; `braid wait` waits for a rebuild.
 
-mod handing;
+mod open_descriptors;
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -201,7 +201,11 @@ fn ask(
     let target = if dry_run { "/v1/members?dry_run=true" } else { "/v1/members" };
     // A server confined without file access gets open descriptors instead.
     let opens = running.array.confined.iter().any(|closed| closed == "files");
-    let handed = if opens { handing::over(wanted) } else { handing::Handed::default() };
+    let handed = if opens {
+        open_descriptors::open_all(wanted)
+    } else {
+        open_descriptors::OpenDescriptors::default()
+    };
     let wanted = MembersWanted { descriptors: handed.counts.clone(), ..wanted.clone() };
     let descriptors: Vec<_> = handed.descriptors.iter().map(AsFd::as_fd).collect();
     let answer = running.client().post_passing::<MembersAnswer>(target, &wanted, &descriptors);

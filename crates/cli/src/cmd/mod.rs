@@ -1,7 +1,7 @@
 //! The verbs, one file each, and the options that all of them share.
 
 mod check;
-pub(crate) mod completing;
+pub(crate) mod completion;
 mod create;
 mod demo;
 mod elevators;

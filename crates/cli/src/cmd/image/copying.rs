@@ -24,7 +24,7 @@ const SECTOR_BYTES: usize = 512;
 const HOLE_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum CopyEnd {
     /// The plan has nothing left.
     Over,
     /// By a signal.
@@ -42,7 +42,11 @@ pub(super) struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    pub(super) fn run(&self, mut plan: Plan, globals: &Globals) -> Result<(Map, Ended), CliError> {
+    pub(super) fn run(
+        &self,
+        mut plan: Plan,
+        globals: &Globals,
+    ) -> Result<(Map, CopyEnd), CliError> {
         let mut memory = Payload::zeroed(usize::try_from(PIECE_BYTES).expect("small"));
         let mut progress = Progress::new(plan.map(), globals);
         let mut noted = Instant::now();
@@ -52,9 +56,8 @@ impl Copying<'_> {
         self.note(&plan)?;
         let ended = loop {
             if self.ends.load(Ordering::Relaxed) {
-                break Ended::Interrupted;
+                break CopyEnd::Interrupted;
             }
-            let Some(request) = plan.next_request() else { break Ended::Over };
             let length =
                 usize::try_from(request.range.end - request.range.start).expect("a piece is small");
             let bytes = &mut memory[..length];

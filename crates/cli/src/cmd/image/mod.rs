@@ -41,7 +41,7 @@ use braid_console::regular::open_with;
 use braid_console::signals;
 use braid_discovery::maps;
 use braid_discovery::probe::{io_error, open_error, open_member};
-use copying::{Copying, Ended};
+use copying::{CopyEnd, Copying};
 
 /// A resumed copy is compared with the disk at this many places, and this many bytes at each.
 const SAMPLES: u64 = 64;
@@ -219,7 +219,7 @@ fn sector_bytes(source: &dyn Member) -> u64 {
     size.clamp(SECTOR_BYTES, PIECE_BYTES)
 }
 
-fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Globals) -> Exit {
+fn told(args: &Args, map_path: &Path, (map, ended): (&Map, CopyEnd), globals: &Globals) -> Exit {
     let bad = map.missing();
     let (size, done) = (map.size_bytes(), map.bytes(State::Done));
     let again = |more: &str| {
@@ -235,7 +235,7 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Glo
             "read_bytes": done,
             "untried_bytes": map.bytes(State::Untried),
             "missing": bad.iter().map(|range| json!({ "offset_bytes": range.start, "length_bytes": range.end - range.start })).collect::<Vec<_>>(),
-            "interrupted": ended == Ended::Interrupted,
+            "interrupted": ended == CopyEnd::Interrupted,
         }));
     } else {
         let image = printable(&args.image.display().to_string()).into_owned();
@@ -244,9 +244,9 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Glo
         let places =
             if bad.len() == 1 { "1 place".to_owned() } else { format!("{} places", bad.len()) };
         match ended {
-            Ended::Interrupted => outln!("  go on:  {}", again("")),
-            Ended::Over if bad.is_empty() => outln!("  all of it was read"),
-            Ended::Over => {
+            CopyEnd::Interrupted => outln!("  go on:  {}", again("")),
+            CopyEnd::Over if bad.is_empty() => outln!("  all of it was read"),
+            CopyEnd::Over => {
                 let untried = map.bytes(State::Untried);
                 outln!("  {} in {places} could not be read", format_size(size - done - untried));
                 if untried > 0 {
@@ -271,8 +271,8 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Glo
         }
     }
     match ended {
-        Ended::Interrupted => Exit::Interrupted,
-        Ended::Over if bad.is_empty() => Exit::Done,
-        Ended::Over => Exit::Attention,
+        CopyEnd::Interrupted => Exit::Interrupted,
+        CopyEnd::Over if bad.is_empty() => Exit::Done,
+        CopyEnd::Over => Exit::Attention,
     }
 }

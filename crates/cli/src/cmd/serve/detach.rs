@@ -85,15 +85,15 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     log.seek(SeekFrom::Start(begin)).and_then(|_| log.read_to_string(&mut said)).map_err(failed)?;
     match ended {
         // With several arrays some output may arrive a moment later.
-        Ended::Ready(status) if said.is_empty() && !globals.json => {
+        StartOutcome::Ready(status) if said.is_empty() && !globals.json => {
             outln!("{}", printable(&status));
             Ok(Exit::Done)
         }
-        Ended::Ready(_) => {
+        StartOutcome::Ready(_) => {
             out!("{said}");
             Ok(Exit::Done)
         }
-        Ended::With(code) => {
+        StartOutcome::With(code) => {
             if begin == 0 {
                 // Everything in it is printed here, so the file is no longer needed.
                 let _ = std::fs::remove_file(&path);
@@ -111,14 +111,14 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 /// The outcome of starting a server.
-enum Ended {
+enum StartOutcome {
     /// It serves; the status text with its address.
     Ready(String),
     With(i32),
 }
 
 /// Waits until it is ready, or for its exit status.
-fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<Ended> {
+fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<StartOutcome> {
     let mut words = [0; WORDS_BYTES_MAX];
     loop {
         let ended = child.try_wait()?;
@@ -126,11 +126,13 @@ fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<Ended> {
         let said = String::from_utf8_lossy(said);
         if said.lines().any(|line| line == "READY=1") {
             let status = said.lines().find_map(|line| line.strip_prefix("STATUS="));
-            return Ok(Ended::Ready(status.unwrap_or_default().to_owned()));
+            return Ok(StartOutcome::Ready(status.unwrap_or_default().to_owned()));
         }
         if let Some(status) = ended {
             // A killed process has no exit code.
-            return Ok(Ended::With(status.code().unwrap_or(i32::from(Exit::Failed.number()))));
+            return Ok(StartOutcome::With(
+                status.code().unwrap_or(i32::from(Exit::Failed.number())),
+            ));
         }
     }
 }

@@ -17,7 +17,7 @@ use braid_discovery::probe::open_error;
 
 /// Descriptors that go with a request.
 #[derive(Debug, Default)]
-pub(super) struct Handed {
+pub(super) struct OpenDescriptors {
     pub(super) descriptors: Vec<OwnedFd>,
     /// Number of descriptors of each device.
     pub(super) counts: Vec<u16>,
@@ -25,8 +25,8 @@ pub(super) struct Handed {
     pub(super) why: Option<CliError>,
 }
 
-pub(super) fn over(wanted: &MembersWanted) -> Handed {
-    let mut handed = Handed::default();
+pub(super) fn open_all(wanted: &MembersWanted) -> OpenDescriptors {
+    let mut handed = OpenDescriptors::default();
     let are_devices = match wanted.request {
         MemberRequest::Add | MemberRequest::Spare | MemberRequest::Journal => true,
         MemberRequest::Fail | MemberRequest::Remove | MemberRequest::Replace => false,
