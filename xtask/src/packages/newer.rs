@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Folder of the unpacked QEMU, known to `crates/cli/tests/e2e/extended.rs`.
+/// Folder of the unpacked QEMU, known to `crates/cli/tests/e2e/extended_headers.rs`.
 const FOLDER: &str = "target/newer-qemu";
 
 /// Folder of the unpacked kernel with ublk_drv.

@@ -177,7 +177,7 @@ fn bad_8_two_members_lost_from_raid_5() {
     array.serve_refused(&[], &array.without(&[0, 2, 4])).is("B030", 13);
 }
 
-// bad_9, a busy socket path: exclusive::a_busy_socket_is_refused_and_keeps_working.
+// bad_9, a busy socket path: exclusive_access::a_busy_socket_is_refused_and_keeps_working.
 
 #[test]
 fn a_folder_for_sockets_that_others_may_enter_is_closed_by_what_is_offered() {

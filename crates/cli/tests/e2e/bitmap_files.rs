@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::bitmaps::{
     BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, without_bitmap, writes,
 };
+use crate::control::status;
+use crate::jobs::{done, refused};
 use crate::kit::{
     Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, Served, Shape,
     skip, wait_until,
 };
-use crate::living::{done, refused};
-use crate::managed::status;
 use crate::members::text;
 use crate::remedies::refusal;
 

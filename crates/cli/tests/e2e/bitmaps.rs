@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::control::{check, said, status};
+use crate::jobs::{done, refused};
 use crate::kit::{
     Array, Client, Hang, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, Served, Shape, skip,
     wait_until,
 };
-use crate::living::{done, refused};
-use crate::managed::{check, said, status};
 use crate::members::{MEMBER_BYTES, blank, text};
 use crate::remedies::refusal;
 

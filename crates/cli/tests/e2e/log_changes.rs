@@ -11,9 +11,9 @@ use crate::bitmaps::{
     BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, waits_for_a_member,
     waits_for_a_rebuild, without_bitmap, writes,
 };
+use crate::control::status;
+use crate::jobs::done;
 use crate::kit::{Array, Client, RAID_1, RAID_5, RAID_6, Shape};
-use crate::living::done;
-use crate::managed::status;
 use crate::remedies::refusal;
 
 /// Changes between all policies of the level, under a client. Then the server is killed, and

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::control::{check, json, said, status};
+use crate::jobs::{done, refused, typed};
 use crate::kit::{
     Array, Client, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, assert_same, needs,
     random_bytes, wait_until,
 };
-use crate::living::{done, refused, typed};
-use crate::managed::{check, json, said, status};
 
 pub(crate) const MEMBER_BYTES: u64 = 16 << 20;
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::control::{json as json_of, status};
+use crate::jobs::done;
 use crate::kit::{
     Array, Background, Client, Deed, Fail, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6,
     Served, Shape, needs, note, offered, ok, skip, wait_until,
 };
-use crate::living::done;
-use crate::managed::{json as json_of, status};
 use crate::members::{MEMBER_BYTES, blank, text, wait_for_rebuild};
 use crate::remedies::{error_of, refusal};
 

@@ -13,11 +13,11 @@ use braid_geometry::Level;
 use braid_ondisk::{ArrayFacts, DeviceFlags, NewV0, Role, Superblock, Timestamp};
 use serde_json::Value;
 
+use crate::jobs::done;
 use crate::kit::{
     Array, Background, Client, RAID_5, RAID_6, SUPERBLOCK_BYTES, Served, assert_same, needs, ok,
     random_bytes,
 };
-use crate::living::done;
 use crate::members::{filled, text};
 
 const LIMIT: Duration = Duration::from_secs(20);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::control::{said, status};
+use crate::jobs::{done, refused};
 use crate::kit::{Array, RAID_1, RAID_5, Served, Shape, needs, wait_until};
-use crate::living::{done, refused};
-use crate::managed::{said, status};
 use crate::members::{assert_whole, filled};
 
 const LIMIT: Duration = Duration::from_secs(60);

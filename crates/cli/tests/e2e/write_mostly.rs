@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use crate::control::{json, said, status};
+use crate::jobs::done;
 use crate::kit::{Array, RAID_1, RAID_5};
-use crate::living::done;
-use crate::managed::{json, said, status};
 
 fn marked(array: &Array) -> Vec<bool> {
     let examined = json(&array.braid(&["examine"], &array.members));

@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::control::status;
+use crate::jobs::refused;
 use crate::kit::{Array, Client, RAID_1, RAID_5, needs, ok, random_bytes, run, wait_until};
-use crate::living::refused;
-use crate::managed::status;
 use crate::two_writers::Loops;
 
 fn may_be_written(device: &Path, may: bool) {

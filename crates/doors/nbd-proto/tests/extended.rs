@@ -1,6 +1,6 @@
 //! Extended headers by their bytes, written out from the specification, in both directions.
 //!
-//! The tests with clients that others wrote are in `crates/cli/tests/e2e/extended.rs`.
+//! The tests with clients that others wrote are in `crates/cli/tests/e2e/extended_headers.rs`.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@
 //!
 //! Invariants
 //! - An array that cannot be served, fails or is stopped leaves the others as they are:
-//!   `tests/e2e/several.rs`.
+//!   `tests/e2e/several_arrays.rs`.
 
 mod shared_server;
 

@@ -8,11 +8,11 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::control::{json, said, status};
+use crate::jobs::{done, refused};
 use crate::kit::{
     Array, RAID_1, RAID_5, RAID_6, Served, Shape, assert_same, needs, ok, random_bytes, wait_until,
 };
-use crate::living::{done, refused};
-use crate::managed::{json, said, status};
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// An array with content.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::control::{check, json, said};
 use crate::kit::{Array, Client, RAID_1, RAID_5, needs, wait_until};
-use crate::managed::{check, json, said};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::control::{check, json, said, status};
 use crate::kit::{Array, RAID_0, RAID_5, wait_until};
-use crate::managed::{check, json, said, status};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use braid_ondisk::{JournalMeta, JournalPayload, journal_block_checksum};
 use serde_json::Value;
 
+use crate::control::json;
+use crate::jobs::{done, refused};
 use crate::kit::{
     Array, Client, RAID_4, RAID_5, RAID_6, Served, assert_same, needs, note, offered, random_bytes,
     wait_until,
 };
-use crate::living::{done, refused};
-use crate::managed::json;
 use crate::members::{assert_whole, blank, filled, text, wait_for_rebuild};
 
 const SECTOR: usize = 512;

@@ -121,7 +121,7 @@ fn a_raid_5_that_was_created_again_in_another_order_and_resynced_is_read() {
     let ran = array.braid(&[&words[..], &["--consistency", "resync"]].concat(), &members);
     assert!(ran.status.success(), "{ran:?}");
     let served = array.serve_with(&[], &members);
-    crate::living::done(&array, &["wait", "again", "--for", "idle", "--timeout", "60"]);
+    crate::jobs::done(&array, &["wait", "again", "--for", "idle", "--timeout", "60"]);
     let wrong = served.read_all(&array);
     assert!(wrong[..1 << 20] != content[..1 << 20], "it was created in the same order");
     served.stop();
@@ -158,7 +158,7 @@ fn what_was_solved_is_committed_and_taken_back() {
     let served = array.serve_with(&["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "after the commit");
     served.stop();
-    crate::living::done(&array, &["undo"]);
+    crate::jobs::done(&array, &["undo"]);
     assert!(before == read(), "not taken back");
 }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::kit::{Array, RAID_1, Served, assert_same, needs};
 use crate::members::text;
-use crate::reshaped::fixture::Fixture;
-use crate::reshaped::pattern;
+use crate::reshape::fixture::Fixture;
+use crate::reshape::pattern;
 
 struct Container {
     fixture: Fixture,

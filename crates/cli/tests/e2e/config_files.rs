@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::control::status;
 use crate::kit::{
     Array, Background, Client, Need, RAID_5, RAID_6, Served, needs, ok, random_bytes, run, skip,
     wait_until,
 };
-use crate::managed::status;
 use crate::members::text;
 use crate::two_writers::Loops;
 

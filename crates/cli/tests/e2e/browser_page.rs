@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::control::check;
 use crate::kit::{Array, Background, Client, RAID_5, RAID_6, Served, needs, ok};
-use crate::managed::check;
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::control::{check, json, said, status};
 use crate::kit::{Array, RAID_0, RAID_1, RAID_5, RAID_6, Ran, Shape, wait_until};
-use crate::managed::{check, json, said, status};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

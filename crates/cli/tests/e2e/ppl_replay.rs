@@ -7,8 +7,8 @@ use std::time::Duration;
 use braid_ondisk::{LoggedEntry, PplEntry, PplRecord};
 use serde_json::Value;
 
+use crate::jobs::done;
 use crate::kit::{Array, Client, RAID_5, RAID_6, Shape, needs, random_bytes};
-use crate::living::done;
 use crate::members::{MEMBER_BYTES, blank, text, wait_for_rebuild};
 
 const SECTOR: usize = 512;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::control::{said, status};
+use crate::jobs::{done, refused};
 use crate::kit::{Array, RAID_1, RAID_5, needs, ok};
-use crate::living::{done, refused};
-use crate::managed::{said, status};
 
 #[test]
 fn it_returns_when_clients_may_connect_and_its_log_is_where_status_says() {

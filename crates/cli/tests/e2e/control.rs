@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::jobs::typed;
 use crate::kit::{Array, RAID_1, RAID_5, Ran, needs, ok, wait_until};
-use crate::living::typed;
 
 pub(crate) fn json(ran: &Ran) -> Value {
     serde_json::from_str(ran.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {ran:?}"))

@@ -1,7 +1,7 @@
 //! A member that does not answer for seconds goes away, and comes back by itself. Meanwhile
 //! clients' writes and flushes continue, and the member's missed writes are recovered afterwards.
 //!
-//! The members lie on a FUSE that hangs on request, as in [`super::hung`].
+//! The members lie on a FUSE that hangs on request, as in [`super::hung_members`].
 
 use std::time::{Duration, Instant};
 

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use crate::jobs::done;
 use crate::kit::{
     Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, SUPERBLOCK_BYTES, Served, Shape, needs, ok,
 };
-use crate::living::done;
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// Requests every property that nbdinfo knows.

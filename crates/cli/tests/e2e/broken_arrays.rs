@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::kit::{Array, Served, needs, ok};
 use crate::members::text;
 use crate::rescue::{accepting, contents, story};
-use crate::reshaped::fixture::Fixture;
+use crate::reshape::fixture::Fixture;
 
 struct Broken {
     fixture: Fixture,

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::control::{said, status};
+use crate::jobs::{done, typed};
 use crate::kit::{
     Array, Client, Mount, Need, RAID_1, RAID_5, RAID_6, SUPERBLOCK_BYTES, Shape, assert_same,
     needs, skip,
 };
 use crate::kit::{Deed, Fail, Hanging};
-use crate::living::{done, typed};
-use crate::managed::{said, status};
 use crate::members::{MEMBER_BYTES, blank, filled, text, wait_for_rebuild};
 use crate::remedies::{error_of, refusal};
 

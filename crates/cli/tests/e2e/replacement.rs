@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::causes::Failing;
+use crate::control::{check, said, status};
+use crate::failure_causes::Failing;
+use crate::jobs::{done, refused, typed};
 use crate::kit::{
     Array, Client, Deed, Fail, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same,
     needs, ok, random_bytes, wait_until,
 };
-use crate::living::{done, refused, typed};
-use crate::managed::{check, said, status};
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// A full array, and a spare device.
