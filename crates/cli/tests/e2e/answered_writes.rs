@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::kit::{Array, Client, RAID_5, RAID_6, Served, Shape, assert_same, random_bytes};
+use crate::kit::{Array, Client, RAID_5, RAID_6, ServerProcess, Shape, assert_same, random_bytes};
 
 const MEMORY: &str = "/dev/shm";
 /// Nothing is written back because of its age.
@@ -24,7 +24,7 @@ fn array(shape: Shape) -> Option<(Array, TempDir)> {
 }
 
 /// Writes blocks far apart, some of them twice; returns the array's content.
-fn load(served: &Served, seed: u64) -> Vec<u8> {
+fn load(served: &ServerProcess, seed: u64) -> Vec<u8> {
     let mut client = Client::connect(&served.socket, Duration::from_secs(30));
     let mut content = vec![0; served.length()];
     for round in 0..2 {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, Deed, Fail, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Shape,
+    Array, Client, Fail, FaultFs, FileOp, Hang, Mount, Need, RAID_1, RAID_5, RAID_6, Shape,
     assert_same, random_bytes, skip, wait_until,
 };
 
@@ -51,7 +51,7 @@ fn write_round(client: &mut Client, blocks: u64, round: u64) -> Duration {
 fn goes_away_and_comes_back(shape: Shape, hang: Hang, io: &str) {
     let case = format!("{shape:?} {hang:?} {io}");
     let mut array = Array::create_with("tank", shape, MEMBER_SIZE, &["--bitmap-chunk", "64K"]);
-    let hanging = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    let hanging = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten();
     let Some(hanging) = hanging else { return skip(Need::Fuse, "no FUSE can be mounted here") };
     array.members = hanging.files();
     let options = ["--io", io, "--away-after-ms", "1000"];
@@ -120,7 +120,7 @@ fn a_member_that_hangs_goes_away_and_comes_back_on_threads() {
 #[test]
 fn a_member_that_dies_while_it_is_away_has_failed() {
     let mut array = Array::create_with("tank", RAID_5, MEMBER_SIZE, &["--bitmap-chunk", "64K"]);
-    let hanging = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    let hanging = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten();
     let Some(hanging) = hanging else { return skip(Need::Fuse, "no FUSE can be mounted here") };
     array.members = hanging.files();
     let mut served = array.serve_with(&["--away-after-ms", "1000"], &array.members);
@@ -130,7 +130,7 @@ fn a_member_that_dies_while_it_is_away_has_failed() {
     hanging.hang(1, Hang::Both);
     write_round(&mut client, 64, 0);
     served.wait_for("DiskAway");
-    hanging.fail(1, Fail { deed: Deed::Flush, bytes: 0..u64::MAX, errno: 5 });
+    hanging.fail(1, Fail { file_op: FileOp::Flush, bytes: 0..u64::MAX, errno: 5 });
     hanging.let_go_of_held();
     let told = served.wait_for("Fail");
     assert_eq!(told["subject"]["slot"], 1, "{told}");
@@ -148,7 +148,7 @@ fn a_member_that_dies_while_it_is_away_has_failed() {
 #[test]
 fn a_member_that_is_away_is_waited_for_by_nobody_who_does_not_want_to() {
     let mut array = Array::create_with("tank", RAID_5, MEMBER_SIZE, &[]);
-    let hanging = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    let hanging = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten();
     let Some(hanging) = hanging else { return skip(Need::Fuse, "no FUSE can be mounted here") };
     array.members = hanging.files();
     let mut served = array.serve_with(&["--away-after-ms", "never"], &array.members);

@@ -8,8 +8,8 @@ use braid_ondisk::{BadBlockLog, BadRange, Snippet, Superblock, probe, probe_rang
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_5, RAID_6, Served, assert_same, needs,
-    random_bytes, skip,
+    Array, Client, Fail, FaultFs, FileOp, Mount, Need, RAID_5, RAID_6, ServerProcess, assert_same,
+    needs, random_bytes, skip,
 };
 
 /// More than fit into one sector of a log.
@@ -151,14 +151,14 @@ fn a_block_that_takes_no_write_costs_itself() {
     served.write_all(&array, &bytes);
     served.stop();
     let named = name_blocks(&array.members[1], 3);
-    let Some(hanging) = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten()
+    let Some(hanging) = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten()
     else {
         return skip(Need::Fuse, "no FUSE can be mounted here");
     };
     let _let_go = hanging.let_go_at_end();
     let start = named[1].start_sector * 512;
     let bytes_of = start..start + BLOCK_SECTORS * 512;
-    hanging.fail(1, Fail { deed: Deed::Write, bytes: bytes_of, errno: 5 });
+    hanging.fail(1, Fail { file_op: FileOp::Write, bytes: bytes_of, errno: 5 });
     let served = array.serve_with(&[], &hanging.files());
     assert_eq!(check(&array, &["--repair"]), (Some(3), BLOCK_SECTORS), "one block is left");
     assert_eq!(bad_sectors(&array, 1), BLOCK_SECTORS);
@@ -213,17 +213,17 @@ fn an_array_is_rescued_in_spite_of_logs_that_are_wrong() {
         left.iter().map(|path| std::fs::read(path).expect("a member")).collect()
     };
     let before = contents();
-    let served = Served::rescued(&array, &["--read-only"], &left);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &left);
     let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(30));
     assert_eq!(client.try_read(0, 4096), Err(5), "nobody gives it");
     drop(client);
     served.stop();
     let told = array.run_braid([&["rescue".to_owned()][..], &words(&left)].concat());
     assert!(told.stdout.contains("braid rescue --ignore-bad-blocks"), "{told:?}");
-    let served = Served::rescued(&array, &["--read-only", "--ignore-bad-blocks"], &left);
+    let served = ServerProcess::rescued(&array, &["--read-only", "--ignore-bad-blocks"], &left);
     assert_same(&served.read_all(&array), &bytes, "in spite of the logs");
     served.stop();
-    let served = Served::rescued(&array, &["--ignore-bad-blocks"], &left);
+    let served = ServerProcess::rescued(&array, &["--ignore-bad-blocks"], &left);
     assert_same(&served.read_all(&array), &bytes, "over the overlay");
     served.stop();
     assert!(contents() == before, "a member was written");

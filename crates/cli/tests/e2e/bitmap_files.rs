@@ -15,8 +15,8 @@ use crate::bitmaps::{
 use crate::control::status;
 use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, Served, Shape,
-    skip, wait_until,
+    Array, Client, Fail, FaultFs, FileOp, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6,
+    ServerProcess, Shape, skip, wait_until,
 };
 use crate::members::text;
 use crate::remedies::refusal;
@@ -26,7 +26,7 @@ const BITMAP: Option<u64> = Some(64 << 20);
 /// Settings, and the resulting policy, bytes of a bit, and file.
 type Step<'a> = (&'a [&'a str], &'a str, Option<u64>, Option<&'a PathBuf>);
 
-fn serve(array: &Array, file: &Path, members: &[PathBuf]) -> Served {
+fn serve(array: &Array, file: &Path, members: &[PathBuf]) -> ServerProcess {
     array.serve_with(&["--bitmap-file", text(file)], members)
 }
 
@@ -132,7 +132,7 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
 #[test]
 fn a_bitmap_file_that_fails_costs_no_client_anything() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
-    let files = Mount::is_possible().then(|| Hanging::over(std::slice::from_ref(&file))).flatten();
+    let files = Mount::is_possible().then(|| FaultFs::over(std::slice::from_ref(&file))).flatten();
     let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
     let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
     let served = serve(&array, &files.files()[0], &array.members);
@@ -140,7 +140,7 @@ fn a_bitmap_file_that_fails_costs_no_client_anything() {
     let writer = writes(&served, &blocks, &is_over);
     std::thread::sleep(Duration::from_millis(200));
     let _let_go = files.let_go_at_end();
-    files.fail(0, Fail { deed: Deed::Write, bytes: 0..u64::MAX, errno: 5 });
+    files.fail(0, Fail { file_op: FileOp::Write, bytes: 0..u64::MAX, errno: 5 });
     wait_until("it goes on without", PATIENCE, || kept(&array).0 == "resync");
     assert_eq!(file_of(&array), Value::Null);
     std::thread::sleep(Duration::from_millis(200));

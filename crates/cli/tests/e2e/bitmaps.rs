@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::control::{check, said, status};
 use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, Client, Hang, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, Served, Shape, skip,
-    wait_until,
+    Array, Client, FaultFs, Hang, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, ServerProcess,
+    Shape, skip, wait_until,
 };
 use crate::members::{MEMBER_BYTES, blank, text};
 use crate::remedies::refusal;
@@ -45,7 +45,7 @@ pub(crate) fn block(number: u64, seed: u8) -> Vec<u8> {
 
 /// A client that writes and flushes block after block, until told to end, or its server ends.
 pub(crate) fn writes(
-    served: &Served,
+    served: &ServerProcess,
     blocks: &Blocks,
     is_over: &Arc<AtomicBool>,
 ) -> std::thread::JoinHandle<()> {
@@ -65,7 +65,7 @@ pub(crate) fn writes(
 }
 
 /// Checks that flushed content is there; a block in flight may have either content.
-pub(crate) fn assert_there(served: &Served, blocks: &Blocks) {
+pub(crate) fn assert_there(served: &ServerProcess, blocks: &Blocks) {
     let mut client = Client::connect(&served.socket, PATIENCE);
     for (number, (flushed, newest)) in
         (0..).zip(blocks.lock().expect("nobody panics with it").iter())
@@ -256,7 +256,7 @@ fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
 /// A silent member delays a change, but no client and no caller; `status` then has this key.
 pub(crate) fn waits_for_a_member(policy: &str, key: &str) {
     let mut array = without_bitmap(RAID_5);
-    let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    let files = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten();
     let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
     array.members = files.files();
     let served = array.serve_with(&["--io", "threads"], &array.members);

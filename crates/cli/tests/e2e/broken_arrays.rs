@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Array, Served, needs, ok};
+use crate::kit::{Array, ServerProcess, needs, ok};
 use crate::members::text;
 use crate::rescue::{accepting, contents, story};
 use crate::reshape::fixture::Fixture;
@@ -37,7 +37,7 @@ impl Broken {
     /// Checks the files of the served array by their checksums, and that no member was written.
     #[track_caller]
     fn is_read_by(&self, words: &[&str]) {
-        let served = Served::rescued(&self.array, words, self.members());
+        let served = ServerProcess::rescued(&self.array, words, self.members());
         let copy = self.array.path("copy.img");
         let uri = format!("nbd+unix:///?socket={}", served.socket.display());
         ok("nbdcopy", [&*uri, text(&copy)]);

@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::control::check;
-use crate::kit::{Array, Background, Client, RAID_5, RAID_6, Served, needs, ok};
+use crate::kit::{Array, Background, Client, RAID_5, RAID_6, ServerProcess, needs, ok};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A served array and the port of its page.
-fn on_a_port(array: &Array) -> (Served, String) {
+fn on_a_port(array: &Array) -> (ServerProcess, String) {
     // A port that was free a moment ago.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::control::status;
 use crate::kit::{
-    Array, Background, Client, Need, RAID_5, RAID_6, Served, needs, ok, random_bytes, run, skip,
-    wait_until,
+    Array, Background, Client, Need, RAID_5, RAID_6, ServerProcess, needs, ok, random_bytes, run,
+    skip, wait_until,
 };
 use crate::members::text;
 use crate::two_writers::Loops;
@@ -40,7 +40,7 @@ fn uuid(array: &Array) -> String {
     found["arrays"][0]["uuid"].as_str().expect("an array").to_owned()
 }
 
-fn served(array: &Array, words: &[&str]) -> Served {
+fn served(array: &Array, words: &[&str]) -> ServerProcess {
     array.serve_with(words, &[])
 }
 

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::kit::{Array, RAID_5, RAID_6, SECCOMP, Served, Shape, needs, random_bytes, wait_until};
+use crate::kit::{
+    Array, RAID_5, RAID_6, SECCOMP, ServerProcess, Shape, needs, random_bytes, wait_until,
+};
 use crate::remedies::{error_of, words_of};
 use crate::two_writers::Loops;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves with the strictest confinement.
-fn served(array: &Array, more: &[&str]) -> Served {
+fn served(array: &Array, more: &[&str]) -> ServerProcess {
     array.serve_with(&[&["--confine", "full"], more].concat(), &array.present())
 }
 
@@ -121,7 +123,7 @@ fn hooks_run_and_the_service_manager_hears() {
     manager.set_read_timeout(Some(PATIENCE)).expect("a limit");
     let setup = format!("export NOTIFY_SOCKET='{}' WATCHDOG_USEC=400000", socket.display());
     let options = ["--confine", "full", "--on-event", &command];
-    let mut server = Served::start_under(&setup, &array, &options, &array.members);
+    let mut server = ServerProcess::start_under(&setup, &array, &options, &array.members);
     let hears = |wanted: &str| {
         let mut words = [0; 4096];
         loop {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_1, Served, assert_same, needs};
+use crate::kit::{Array, RAID_1, ServerProcess, assert_same, needs};
 use crate::members::text;
 use crate::reshape::fixture::Fixture;
 use crate::reshape::pattern;
@@ -18,7 +18,7 @@ struct Container {
 }
 
 /// A volume as md reported it while it ran.
-struct Told {
+struct VolumeFacts {
     number: u8,
     name: String,
     level: String,
@@ -51,12 +51,12 @@ impl Container {
             .collect()
     }
 
-    fn volumes(&self) -> Vec<Told> {
+    fn volumes(&self) -> Vec<VolumeFacts> {
         let facts = self.fixture.facts.iter().filter(|(word, _)| word.starts_with("volume."));
         let told = |(word, fact): (&String, &String)| {
             let words: Vec<&str> = fact.split(' ').collect();
             let [name, level, _, sectors, _] = words[..] else { panic!("{fact}") };
-            Told {
+            VolumeFacts {
                 number: word.rsplit('.').next().expect("a number").parse().expect("a number"),
                 name: name.to_owned(),
                 level: level.to_owned(),
@@ -74,10 +74,10 @@ impl Container {
         serde_json::from_str(ran.stdout.trim()).expect("one object")
     }
 
-    fn served(&self, words: &[&str], disks: &[PathBuf]) -> Served {
+    fn served(&self, words: &[&str], disks: &[PathBuf]) -> ServerProcess {
         let serials = self.serials(disks);
         let serials: Vec<&str> = serials.iter().map(String::as_str).collect();
-        Served::rescued(&self.home, &[words, &serials[..]].concat(), disks)
+        ServerProcess::rescued(&self.home, &[words, &serials[..]].concat(), disks)
     }
 
     fn bytes(&self) -> Vec<Vec<u8>> {

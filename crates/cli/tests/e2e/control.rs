@@ -79,7 +79,7 @@ fn names_that_mean_none_several_or_a_dead_server_are_refused_with_what_to_type()
     // Another array of its name, found in the same folder.
     let runtime = one.path("run");
     let setup = format!("export BRAID_RUNTIME_DIR={}", runtime.display());
-    let other = crate::kit::Served::start_under(&setup, &two, &[], &two.members);
+    let other = crate::kit::ServerProcess::start_under(&setup, &two, &[], &two.members);
     let command = refused(&["status", "tank"], "B083", 12);
     let word = command.strip_prefix("braid status ").expect("its own words");
     assert!(word.contains(':'), "a UUID: {command}");

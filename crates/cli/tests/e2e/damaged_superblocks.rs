@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::kit::{
-    Array, RAID_0, RAID_1, RAID_5, SUPERBLOCK_BYTES, Served, assert_same, needs, ok, random_bytes,
+    Array, RAID_0, RAID_1, RAID_5, SUPERBLOCK_BYTES, ServerProcess, assert_same, needs, ok,
+    random_bytes,
 };
 use crate::members::{filled, text};
 use crate::rescue::{contents, story};
@@ -31,7 +32,7 @@ fn assert_read(array: &Array, with: &[PathBuf], members: &[PathBuf], content: &[
     let before = contents(members);
     let with: Vec<&str> = with.iter().map(|path| text(path)).collect();
     let words = ["--read-only", "--with", &with.join(",")];
-    let served = Served::rescued(array, &words, members);
+    let served = ServerProcess::rescued(array, &words, members);
     assert_same(&served.read_all(array), content, "the array");
     served.stop();
     assert!(contents(members) == before, "a member was written");
@@ -67,7 +68,7 @@ fn members_that_wipefs_has_been_at_are_read_where_that_is_asked_for() {
     assert_read(&array, &array.members[1..], &array.members[1..], &content);
     // The commit writes the magic, and can be undone.
     let wiped = contents(&array.members);
-    Served::rescued(&array, &["--with", &all.join(",")], &array.members).stop();
+    ServerProcess::rescued(&array, &["--with", &all.join(",")], &array.members).stop();
     assert!(contents(&array.members) == wiped, "a member was written");
     let ran = array.braid(&["rescue", "--commit"], &array.members);
     assert!(ran.status.success(), "{ran:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kit::{Array, Client, RAID_5, RAID_6, Served, needs, run, wait_until};
+use crate::kit::{Array, Client, RAID_5, RAID_6, ServerProcess, needs, run, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -280,7 +280,7 @@ fn the_service_manager_is_told_and_its_watchdog_fed() {
         let env = array.path("env");
         let command = format!("env > '{}'", env.display());
         let options = ["--io", io, "--on-event", &command];
-        let served = Served::start_under(&setup, &array, &options, &array.members);
+        let served = ServerProcess::start_under(&setup, &array, &options, &array.members);
         let hear = || {
             let mut bytes = [0; 4096];
             let length = socket.recv(&mut bytes).expect("it is told");

@@ -4,12 +4,13 @@ use serde_json::Value;
 
 use crate::jobs::done;
 use crate::kit::{
-    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, SUPERBLOCK_BYTES, Served, Shape, needs, ok,
+    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, SUPERBLOCK_BYTES, ServerProcess, Shape, needs,
+    ok,
 };
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// Requests every property that nbdinfo knows.
-fn look(served: &Served, data_members: u64, (preferred, description): (u64, &str)) {
+fn look(served: &ServerProcess, data_members: u64, (preferred, description): (u64, &str)) {
     let json = ok("nbdinfo", ["--json", &served.uri]);
     let info: Value = serde_json::from_str(&json).expect("nbdinfo prints JSON");
     assert_eq!(info["protocol"], "newstyle-fixed", "{info}");

@@ -10,13 +10,13 @@ use std::time::Duration;
 use braid_nbd_client::{Client, ClientPlan, Command, Extent, plan_for};
 use braid_nbd_proto::{Style, wire};
 
-use crate::kit::{Array, Need, RAID_0, RAID_5, RAID_10, Served, Shape, needs, ok, skip};
+use crate::kit::{Array, Need, RAID_0, RAID_5, RAID_10, ServerProcess, Shape, needs, ok, skip};
 
 /// Members' size, as sparse files: two of them exceed 32 bits.
 const MEMBER_SIZE: &str = "3G";
 
 /// An array of more than 4 GiB that only clients write to.
-fn large(shape: Shape) -> (Array, Served) {
+fn large(shape: Shape) -> (Array, ServerProcess) {
     let array = Array::create_sized(shape, MEMBER_SIZE);
     let served = array.serve_with(&["--jobs", "paused"], &array.members);
     assert!(served.size_bytes > u64::from(u32::MAX), "{}", served.size_bytes);
@@ -24,7 +24,7 @@ fn large(shape: Shape) -> (Array, Served) {
 }
 
 /// Writes bytes other than zero at the beginning, across 4 GiB and at the end.
-fn mark(served: &Served) -> [u64; 3] {
+fn mark(served: &ServerProcess) -> [u64; 3] {
     let places = [0, (4 << 30) - 100, served.size_bytes - 4096];
     for place in places {
         let write = format!("write -P 7 {place} 4096");
@@ -33,7 +33,7 @@ fn mark(served: &Served) -> [u64; 3] {
     places
 }
 
-fn assert_zero(served: &Served, places: [u64; 3]) {
+fn assert_zero(served: &ServerProcess, places: [u64; 3]) {
     for place in places {
         let read = format!("read -P 0 {place} 4096");
         let said = ok("qemu-io", ["-f", "raw", "-c", &read, &served.uri]);

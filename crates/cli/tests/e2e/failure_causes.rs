@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, Deed, Fail, Hanging, RAID_0, RAID_5, Served, Shape, is_installed, needs, run,
-    say, wait_until,
+    Array, Client, Fail, FaultFs, FileOp, RAID_0, RAID_5, ServerProcess, Shape, is_installed,
+    needs, run, say, wait_until,
 };
 
 const SECTOR: u64 = 512;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Members whose files fail on request. The mount is dropped last, so that nothing hangs on it.
 pub(crate) struct Failing {
     pub(crate) array: Array,
-    pub(crate) files: Hanging,
+    pub(crate) files: FaultFs,
 }
 
 impl Failing {
@@ -35,14 +35,14 @@ impl Failing {
 
     fn create_with(shape: Shape, consistency: &str) -> Option<Self> {
         let array = Array::create_with("tank", shape, "16M", &["--consistency", consistency]);
-        let files = Hanging::over(&array.members);
+        let files = FaultFs::over(&array.members);
         if files.is_none() {
             say("skipped: no FUSE");
         }
         Some(Self { files: files?, array })
     }
 
-    pub(crate) fn serve(&self, options: &[&str]) -> Served {
+    pub(crate) fn serve(&self, options: &[&str]) -> ServerProcess {
         self.array.serve_with(options, &self.files.files())
     }
 
@@ -70,30 +70,45 @@ impl Drop for Ends<'_> {
 const BITMAP_AT: u64 = 8192;
 
 /// The expected report about member 1.
-struct Expected {
-    deed: Deed,
+struct ExpectedReport {
+    file_op: FileOp,
     errno: i32,
     operation: &'static str,
     words: &'static str,
 }
 
-const CASES: [Expected; 5] = [
-    Expected { deed: Deed::Write, errno: EIO, operation: "write", words: "Input/output error" },
-    Expected { deed: Deed::Flush, errno: EIO, operation: "flush", words: "Input/output error" },
-    Expected {
-        deed: Deed::Write,
+const CASES: [ExpectedReport; 5] = [
+    ExpectedReport {
+        file_op: FileOp::Write,
+        errno: EIO,
+        operation: "write",
+        words: "Input/output error",
+    },
+    ExpectedReport {
+        file_op: FileOp::Flush,
+        errno: EIO,
+        operation: "flush",
+        words: "Input/output error",
+    },
+    ExpectedReport {
+        file_op: FileOp::Write,
         errno: 121,
         operation: "superblock-write",
         words: "Remote I/O error",
     },
-    Expected {
-        deed: Deed::Write,
+    ExpectedReport {
+        file_op: FileOp::Write,
         errno: 121,
         operation: "bitmap-write",
         words: "Remote I/O error",
     },
     // A bad sector does not fail a member; a missing device does.
-    Expected { deed: Deed::Read, errno: ENODEV, operation: "read", words: "No such device" },
+    ExpectedReport {
+        file_op: FileOp::Read,
+        errno: ENODEV,
+        operation: "read",
+        words: "No such device",
+    },
 ];
 
 /// Writes and flushes until told to end, so that the array stays active; errors are allowed.
@@ -115,7 +130,7 @@ fn keep_busy(socket: &std::path::Path, begun: &Barrier, ends: &AtomicBool, flush
 }
 
 /// Fails member 1 under load as `expected` says; returns the notice and the log.
-fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
+fn lose(failing: &Failing, io: &str, expected: &ExpectedReport) -> (Value, String) {
     let options = ["--io", io, "--log", "debug", "--log-format", "json"];
     let mut served = failing.serve(&options);
     let socket = served.socket.clone();
@@ -125,7 +140,7 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
         "bitmap-write" => BITMAP_AT..data,
         _ => data..u64::MAX,
     };
-    let Expected { deed, errno, operation, .. } = *expected;
+    let ExpectedReport { file_op, errno, operation, .. } = *expected;
     let (begun, ends) = (Barrier::new(2), AtomicBool::new(false));
     let notice = std::thread::scope(|scope| {
         let _ends = Ends(&ends);
@@ -138,7 +153,7 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
                 begun.wait();
             }
         }
-        failing.files.fail(1, Fail { deed, bytes, errno });
+        failing.files.fail(1, Fail { file_op, bytes, errno });
         if operation == "read" {
             let mut client = Client::connect(&socket, PATIENCE);
             client.ask_read(0, 4 << 20, 1 << 20);
@@ -175,7 +190,7 @@ fn why_a_member_went_out_is_said() {
             assert_eq!(notice["cause"]["answer"], "os-error", "{what}");
             let words = notice["cause"]["error"].as_str().expect("words");
             assert!(words.contains(expected.words), "{what}");
-            if expected.deed == Deed::Flush {
+            if expected.file_op == FileOp::Flush {
                 assert!(notice["cause"].get("sector").is_none(), "a flush has no place: {what}");
             } else {
                 let start = number(&notice["cause"]["sector"]) * SECTOR;
@@ -237,9 +252,10 @@ fn check_log(log: &str, notice: &Value) {
 fn why_a_member_went_out_is_said_to_a_person() {
     needs!("qemu-io");
     let Some(failing) = Failing::create(RAID_5) else { return };
-    failing
-        .files
-        .fail(1, Fail { deed: Deed::Write, bytes: failing.data_offset()..u64::MAX, errno: EIO });
+    failing.files.fail(
+        1,
+        Fail { file_op: FileOp::Write, bytes: failing.data_offset()..u64::MAX, errno: EIO },
+    );
     let command = "qemu-io -f raw -c 'write 0 1M' -c flush \"$uri\"";
     let mut words =
         failing.array.command_line(&["serve", "--run", command], &failing.files.files());
@@ -267,7 +283,7 @@ fn what_failed_a_request_is_in_the_log() {
     for (level, each) in [("debug", true), ("warn", false)] {
         let served = failing.serve(&["--log", level, "--log-format", "json"]);
         // Not earlier: the kernel reads ahead of superblocks.
-        failing.files.fail(2, Fail { deed: Deed::Read, bytes: data..u64::MAX, errno: EIO });
+        failing.files.fail(2, Fail { file_op: FileOp::Read, bytes: data..u64::MAX, errno: EIO });
         // The third chunk is on the third member.
         let read = |count: usize| {
             let commands = (0..count).flat_map(|_| ["-c", "read 128k 4k"]);
@@ -320,7 +336,7 @@ fn the_environment_asks_for_a_log_and_an_option_overrules_it() {
     let array = Array::create(RAID_5);
     for (options, is_there) in [(&[][..], true), (&["--log", "off"][..], false)] {
         let setup = "export BRAID_LOG=info";
-        let served = Served::start_under(setup, &array, options, &array.members);
+        let served = ServerProcess::start_under(setup, &array, options, &array.members);
         let log = served.last_words();
         let is_said = log.lines().any(|line| line.contains(" INFO braid_runtime::array: "));
         assert_eq!(is_said, is_there, "{log}");

@@ -12,7 +12,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, MOUNT, Mount, Need, RAID_5, RAID_6, Served, assert_same, needs, ok,
+    Array, Client, MOUNT, Mount, Need, RAID_5, RAID_6, ServerProcess, assert_same, needs, ok,
     random_bytes, run, skip, wait_until,
 };
 use crate::remedies::{error_of, words_of};
@@ -24,28 +24,28 @@ static SWITCHED: Mutex<()> = Mutex::new(());
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum FuseTransport {
     Device,
     Rings,
 }
 
-fn ways() -> Vec<Way> {
+fn transports() -> Vec<FuseTransport> {
     if !Mount::is_possible() || !rustix::process::geteuid().is_root() {
         skip(Need::Fuse, "no /dev/fuse for us");
         return Vec::new();
     }
     match OpenOptions::new().write(true).open(SWITCH) {
-        Ok(_) => vec![Way::Device, Way::Rings],
-        Err(_) => vec![Way::Device],
+        Ok(_) => vec![FuseTransport::Device, FuseTransport::Rings],
+        Err(_) => vec![FuseTransport::Device],
     }
 }
 
-fn serve(array: &Array, way: Way, members: &[PathBuf]) -> Served {
+fn serve(array: &Array, transport: FuseTransport, members: &[PathBuf]) -> ServerProcess {
     let disk = disk(array);
     let only_one = SWITCHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let before = std::fs::read_to_string(SWITCH).unwrap_or_default();
     // If it cannot be written there is only one transport.
-    let _ = std::fs::write(SWITCH, if way == Way::Rings { "Y" } else { "N" });
+    let _ = std::fs::write(SWITCH, if transport == FuseTransport::Rings { "Y" } else { "N" });
     let served = array.serve_with(&["--fuse", disk.to_str().expect("text")], members);
     let _ = std::fs::write(SWITCH, before);
     drop(only_one);
@@ -54,7 +54,7 @@ fn serve(array: &Array, way: Way, members: &[PathBuf]) -> Served {
         let name = std::fs::read_to_string(task.expect("a thread").path().join("comm"));
         name.is_ok_and(|name| name.trim() == "braid-fuse-ring")
     };
-    assert_eq!(tasks.into_iter().any(is_ring), way == Way::Rings);
+    assert_eq!(tasks.into_iter().any(is_ring), transport == FuseTransport::Rings);
     served
 }
 
@@ -108,7 +108,7 @@ impl User {
 }
 
 /// Concurrent users, with a loss in the middle; returns the expected content.
-fn use_it(array: &Array, served: &mut Served, seed: u64) -> Vec<u8> {
+fn use_it(array: &Array, served: &mut ServerProcess, seed: u64) -> Vec<u8> {
     let part = usize::try_from(served.size_bytes / 4).expect("small");
     let path = disk(array);
     std::thread::scope(|scope| {
@@ -134,9 +134,9 @@ fn use_it(array: &Array, served: &mut Served, seed: u64) -> Vec<u8> {
 #[test]
 fn a_file_is_the_array_through_a_loss() {
     needs!("nbdcopy");
-    for way in ways() {
+    for transport in transports() {
         let array = Array::create(RAID_6);
-        let mut served = serve(&array, way, &array.members);
+        let mut served = serve(&array, transport, &array.members);
         let size = served.size_bytes;
         assert_eq!(disk(&array).metadata().expect("stat").len(), size);
         let status = array.braid(&["status", "tank"], &[]);
@@ -164,7 +164,7 @@ fn a_file_is_the_array_through_a_loss() {
 #[test]
 fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
     needs!("fusermount3");
-    if ways().is_empty() {
+    if transports().is_empty() {
         return;
     }
     let array = Array::create(RAID_5);
@@ -202,9 +202,9 @@ fn ext4_lives_on_a_loop_device_through_a_loss() {
     if !Path::new("/dev/loop-control").exists() {
         return skip(Need::LoopDevices, "no loop devices");
     }
-    for way in ways() {
+    for transport in transports() {
         let array = Array::create_sized(RAID_5, "32M");
-        let mut served = serve(&array, way, &array.members);
+        let mut served = serve(&array, transport, &array.members);
         let device = Loop::over(&disk(&array));
         let direct = ok("losetup", ["--noheadings", "--output", "DIO", &device.0]);
         assert_eq!(direct.trim(), "1", "direct I/O was refused");
@@ -239,9 +239,9 @@ fn ext4_lives_on_a_loop_device_through_a_loss() {
 
 #[test]
 fn a_stop_does_not_wait_for_an_open_file() {
-    for way in ways() {
+    for transport in transports() {
         let array = Array::create(RAID_5);
-        let mut served = serve(&array, way, &array.members);
+        let mut served = serve(&array, transport, &array.members);
         let file = open(&disk(&array));
         file.write_all_at(&[7; 4096], 0).expect("a write");
         served.signal(rustix::process::Signal::TERM);
@@ -250,7 +250,7 @@ fn a_stop_does_not_wait_for_an_open_file() {
         assert_eq!(served.wait_for("stopped")["in_order"], true);
         let error = file.read_at(&mut [0; 512], 0).expect_err("nobody is there");
         assert_eq!(error.raw_os_error(), Some(107), "not connected");
-        let served = serve(&array, way, &array.members);
+        let served = serve(&array, transport, &array.members);
         let mut bytes = [0; 4096];
         open(&disk(&array)).read_exact_at(&mut bytes, 0).expect("a read");
         assert_eq!(bytes, [7; 4096], "what was answered before the stop");
@@ -277,10 +277,10 @@ fn write_rounds(file: &File, start: u64, first: u64) -> u64 {
 #[test]
 fn nothing_hangs_when_it_is_killed_at_any_moment() {
     let mut random = fastrand::Rng::with_seed(3);
-    for way in ways() {
+    for transport in transports() {
         let array = Array::create(RAID_5);
         for turn in 1..=20 {
-            let mut served = serve(&array, way, &array.members);
+            let mut served = serve(&array, transport, &array.members);
             let left_behind = served.events("stale-file").len();
             assert_eq!(left_behind, usize::from(turn > 1), "turn {turn}");
             let path = disk(&array);
@@ -316,7 +316,7 @@ fn nothing_hangs_when_it_is_killed_at_any_moment() {
             drop(client);
             served.stop();
         }
-        let served = serve(&array, way, &array.members);
+        let served = serve(&array, transport, &array.members);
         served.stop();
         // The second server found the file, empty, and so does not remove it.
         assert_eq!(disk(&array).metadata().expect("stat").len(), 0);
@@ -325,7 +325,7 @@ fn nothing_hangs_when_it_is_killed_at_any_moment() {
 
 #[test]
 fn places_that_are_unfit_are_refused() {
-    if ways().is_empty() {
+    if transports().is_empty() {
         return;
     }
     let array = Array::create(RAID_5);
@@ -340,7 +340,7 @@ fn places_that_are_unfit_are_refused() {
     std::fs::create_dir(&folder).expect("a folder");
     fuse(&folder).is("B091", 12);
     fuse(Path::new("/dev/null")).is("B091", 12);
-    let served = serve(&array, Way::Device, &array.members);
+    let served = serve(&array, FuseTransport::Device, &array.members);
     let other = Array::create(RAID_6);
     let path = disk(&array);
     let options = ["--fuse", path.to_str().expect("text")];

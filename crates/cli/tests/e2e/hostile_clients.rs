@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::kit::{Array, RAID_5, RawClient, Served, needs, wait_until};
+use crate::kit::{Array, RAID_5, RawClient, ServerProcess, needs, wait_until};
 
 const CLIENTS: usize = 63;
 /// The longest allowed request.
@@ -33,7 +33,7 @@ fn ask(client: &mut RawClient, round: u8) {
 /// The attack, on a server under a limit that `setup` sets.
 fn attacked(setup: &str, io: &str) {
     let array = Array::create_sized(RAID_5, "32M");
-    let served = Served::start_under(setup, &array, &["--io", io], &array.members);
+    let served = ServerProcess::start_under(setup, &array, &["--io", io], &array.members);
     let mut good = connect(&served.socket).expect("let in");
     (0..100).for_each(|round| ask(&mut good, round));
     let before = served.status_bytes("VmRSS");
@@ -89,7 +89,7 @@ fn clients_that_say_much_and_send_little_do_not_kill_it_within_512_mib_on_thread
 fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let array = Array::create_sized(RAID_5, "32M");
     let setup = "ulimit -v 409600";
-    let served = Served::start_under(setup, &array, &["--io", "threads"], &array.members);
+    let served = ServerProcess::start_under(setup, &array, &["--io", "threads"], &array.members);
     let mut good = connect(&served.socket).expect("let in");
     let mut attackers = Vec::new();
     for kind in 0..250 {
@@ -115,7 +115,7 @@ fn clients_that_say_much_and_send_little_do_not_kill_it_within_2_gib() {
 #[test]
 fn out_of_descriptors_it_says_so_and_goes_on_when_there_are_some() {
     let array = Array::create(RAID_5);
-    let mut served = Served::start_under("ulimit -n 48", &array, &[], &array.members);
+    let mut served = ServerProcess::start_under("ulimit -n 48", &array, &[], &array.members);
     assert_eq!(served.wait_for("few-descriptors")["connections"], 256);
     let mut clients = Vec::new();
     let mut waiting = loop {

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use fastrand::Rng;
 
 use crate::kit::{
-    Array, Client, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Shape, assert_same,
+    Array, Client, FaultFs, Hang, Mount, Need, RAID_1, RAID_5, RAID_6, Shape, assert_same,
     is_installed, random_bytes, run, say, skip, wait_until,
 };
 
@@ -61,7 +61,7 @@ impl Drop for Ends<'_> {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ReadTimes {
     answered: usize,
     late: usize,
     longest: Duration,
@@ -69,7 +69,7 @@ struct Seen {
     unanswered: usize,
 }
 
-impl Seen {
+impl ReadTimes {
     fn add(&mut self, took: Duration) {
         self.answered += 1;
         self.late += usize::from(took > LIMIT);
@@ -86,9 +86,9 @@ impl Seen {
 }
 
 /// Reads blocks that are no longer written until `ends`, several at once.
-fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen {
+fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> ReadTimes {
     let mut client = Client::connect(socket, LIMIT * 2);
-    let (mut random, mut seen) = (Rng::with_seed(seed), Seen::default());
+    let (mut random, mut seen) = (Rng::with_seed(seed), ReadTimes::default());
     let mut asked = BTreeMap::new();
     let mut cookie = 0;
     loop {
@@ -161,7 +161,7 @@ impl Case {
 }
 
 /// Fills the array, hangs its members under load, releases them, and compares everything.
-fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[PathBuf]) -> Seen {
+fn hang_under_load(case: Case, array: &Array, hanging: &FaultFs, members: &[PathBuf]) -> ReadTimes {
     let options = case.options();
     let served = array.serve_with(&options, members);
     let blocks = served.size_bytes / BLOCK as u64;
@@ -191,7 +191,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[Path
         thread::sleep(HANG);
         reads_end.store(true, Ordering::Relaxed);
         let seen = readers.into_iter().map(|reader| reader.join().expect("a reader"));
-        let seen = seen.fold(Seen::default(), |all, one| all.merge(&one));
+        let seen = seen.fold(ReadTimes::default(), |all, one| all.merge(&one));
         // Writers check this only after an answer.
         writes_end.store(true, Ordering::Relaxed);
         hanging.let_go();
@@ -211,15 +211,15 @@ fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[Path
 }
 
 /// The array's members on a FUSE that can hang.
-fn mounted(array: &Array) -> Option<Hanging> {
-    let hanging = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+fn mounted(array: &Array) -> Option<FaultFs> {
+    let hanging = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten();
     if hanging.is_none() {
         skip(Need::Fuse, "no FUSE can be mounted here");
     }
     hanging
 }
 
-fn on_fuse(case: Case) -> Option<Seen> {
+fn on_fuse(case: Case) -> Option<ReadTimes> {
     let mut array = Array::create_sized(case.shape, MEMBER_SIZE);
     let hanging = mounted(&array)?;
     array.members = hanging.files();
@@ -253,7 +253,7 @@ impl Drop for Loops {
 }
 
 /// With loop devices over the files: requests wait in the block layer's limited queue.
-fn on_loops(case: Case) -> Option<Seen> {
+fn on_loops(case: Case) -> Option<ReadTimes> {
     let array = Array::create_sized(case.shape, MEMBER_SIZE);
     let hanging = mounted(&array)?;
     let Some(loops) = Loops::attach(&hanging.files()) else {
@@ -264,7 +264,7 @@ fn on_loops(case: Case) -> Option<Seen> {
 }
 
 #[track_caller]
-fn assert_unnoticed(case: Case, seen: Option<Seen>) {
+fn assert_unnoticed(case: Case, seen: Option<ReadTimes>) {
     let Some(seen) = seen else { return };
     say(&format!("{case:?}: {seen:?}"));
     assert_eq!((seen.unanswered, seen.late), (0, 0), "{case:?}: {seen:?}");

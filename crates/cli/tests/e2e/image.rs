@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Ran,
-    Served, assert_same, needs, ok, random_bytes, skip, wait_until,
+    Array, Client, Fail, FaultFs, FileOp, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10,
+    Ran, ServerProcess, assert_same, needs, ok, random_bytes, skip, wait_until,
 };
 use crate::members::{filled, text};
 
@@ -49,18 +49,18 @@ fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
     let disk = &array.members[0];
     fs::write(disk, random_bytes(77, 96 << 20)).expect("a disk");
     let Some(disks) =
-        Mount::is_possible().then(|| Hanging::over(std::slice::from_ref(disk))).flatten()
+        Mount::is_possible().then(|| FaultFs::over(std::slice::from_ref(disk))).flatten()
     else {
         return skip(Need::Fuse, "no FUSE can be mounted here");
     };
     let (file, copy) = (disks.files()[0].clone(), array.path("copy.img"));
     // The first half is copied, then all reads fail, also repeated ones.
     let half = 48 << 20;
-    disks.fail(0, Fail { deed: Deed::Read, bytes: half..96 << 20, errno: EIO });
+    disks.fail(0, Fail { file_op: FileOp::Read, bytes: half..96 << 20, errno: EIO });
     said(&image(&array, &[text(&file), text(&copy)]), 3);
     let map = format!("0 ?\n0 {half} +\n");
     fs::write(format!("{}.map", text(&copy)), &map).expect("a map");
-    disks.fail(0, Fail { deed: Deed::Read, bytes: 0..96 << 20, errno: EIO });
+    disks.fail(0, Fail { file_op: FileOp::Read, bytes: 0..96 << 20, errno: EIO });
     let refusal = array.refused(&["image", text(&file), text(&copy)], &[]);
     refusal.is("B055", 1);
     assert!(refusal.json.to_string().contains("dropped off its bus"), "{}", refusal.json);
@@ -141,12 +141,12 @@ fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
     filled(&array, &served, 71);
     served.stop();
     let before = fs::read(&array.members[1]).expect("a member");
-    let Some(disks) = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten() else {
+    let Some(disks) = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten() else {
         return skip(Need::Fuse, "no FUSE can be mounted here");
     };
     let disk = disks.files()[1].clone();
     let bad = (5 << 20) + 8192..(5 << 20) + 20480;
-    disks.fail(1, Fail { deed: Deed::Read, bytes: bad.clone(), errno: EIO });
+    disks.fail(1, Fail { file_op: FileOp::Read, bytes: bad.clone(), errno: EIO });
     let copy = array.path("copy.img");
     let first = said(&image(&array, &[text(&disk), text(&copy)]), 3);
     assert_eq!(missing(&first["missing"]), std::slice::from_ref(&bad));
@@ -307,11 +307,11 @@ fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
         }
         let found = said(&array.braid(&["rescue"], &members), 0);
         assert_eq!(found["arrays"][0]["members"][3]["lacks_bytes"], before.len() - kept);
-        let served = Served::rescued(&array, &["--read-only"], &members);
+        let served = ServerProcess::rescued(&array, &["--read-only"], &members);
         assert_same(&served.read_all(&array), &content, "all of it");
         served.stop();
         // With another member missing as well, reads fail there, and nowhere else.
-        let served = Served::rescued(&array, &["--read-only"], &members[1..]);
+        let served = ServerProcess::rescued(&array, &["--read-only"], &members[1..]);
         let mut client = Client::connect(&served.socket, LIMIT);
         assert_same(&client.read(0, 1 << 20).expect("what is there"), &content[..1 << 20], "it");
         assert_eq!(client.try_read(content.len() as u64 - (1 << 20), 1 << 20), Err(5));
@@ -405,7 +405,7 @@ fn what_two_copies_lack_is_an_error_and_its_files_are_named() {
     );
     let total: u64 = lost.iter().map(|range| range.end - range.start).sum();
     assert!((64 << 10..=128 << 10).contains(&total), "{lost:?}");
-    let served = Served::rescued(&array, &["--read-only"], &members);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &members);
     let mut client = Client::connect(&served.socket, LIMIT);
     for (start, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {
         let is_lost =
@@ -451,7 +451,7 @@ fn who_lies_is_named() {
     let all = said(&array.braid(&["rescue", "--check"], &array.members), 0);
     assert_eq!((&all["differing_sectors"], &all["completed"]), (&0.into(), &true.into()));
     // With an overlay, the members are not the array's content.
-    Served::rescued(&array, &[], &array.members).stop();
+    ServerProcess::rescued(&array, &[], &array.members).stop();
     array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
     assert!(array.braid(&["rescue", "--discard"], &array.members).status.success());
     // In two places, in data and in parity.
@@ -492,7 +492,7 @@ fn a_copy_without_its_bitmap_is_a_member_all_the_same() {
     let mut members = array.without(&[2]);
     members.push(copy);
     let without = ["--read-only", "--without", text(&members[0])];
-    let served = Served::rescued(&array, &without, &members);
+    let served = ServerProcess::rescued(&array, &without, &members);
     let mut client = Client::connect(&served.socket, LIMIT);
     let (mut right, mut failed) = (0, 0);
     for (at, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {

@@ -4,8 +4,8 @@ use std::fs::OpenOptions;
 use std::time::Duration;
 
 use crate::kit::{
-    Array, Background, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same, needs, ok,
-    random_bytes, wait_until,
+    Array, Background, RAID_1, RAID_5, RAID_6, RAID_10, ServerProcess, Shape, assert_same, needs,
+    ok, random_bytes, wait_until,
 };
 
 /// Ways of losing a member.
@@ -19,7 +19,7 @@ enum Loss {
 
 /// fio at depth 32: half reads, half writes, blocks of 512 bytes to 192 KiB, each written block
 /// read back. `rate` in bytes per second and direction makes it last long enough to lose members.
-fn verifying_load(served: &Served, seed: u64, rate: Option<&str>) -> Background {
+fn verifying_load(served: &ServerProcess, seed: u64, rate: Option<&str>) -> Background {
     let seed = format!("--randseed={seed}");
     let uri = format!("--uri={}", served.uri);
     let mut words = vec![

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::control::{check, json, said, status};
 use crate::jobs::{done, refused, typed};
 use crate::kit::{
-    Array, Client, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, assert_same, needs,
+    Array, Client, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, ServerProcess, assert_same, needs,
     random_bytes, wait_until,
 };
 
@@ -35,14 +35,19 @@ pub(crate) fn wait_for_rebuild(array: &Array) {
 }
 
 /// Writes the whole array.
-pub(crate) fn filled(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
+pub(crate) fn filled(array: &Array, served: &ServerProcess, seed: u64) -> Vec<u8> {
     let bytes = random_bytes(seed, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(array, &bytes);
     bytes
 }
 
 /// Stops the array, serves only these members, checks them, and compares everything.
-pub(crate) fn assert_whole(array: &Array, served: Served, members: &[PathBuf], wanted: &[u8]) {
+pub(crate) fn assert_whole(
+    array: &Array,
+    served: ServerProcess,
+    members: &[PathBuf],
+    wanted: &[u8],
+) {
     assert_same(&served.read_all(array), wanted, "while it is served");
     served.stop();
     let again = array.serve_with(&[], members);

@@ -14,7 +14,7 @@ use braid_geometry::Level;
 use braid_ondisk::{ArrayFacts, ByteOrder, DeviceFlags, NewV0, Role, Superblock, Timestamp};
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_1, RAID_5, Served, assert_same, needs, ok, random_bytes, run};
+use crate::kit::{Array, RAID_1, RAID_5, ServerProcess, assert_same, needs, ok, random_bytes, run};
 use crate::members::text;
 
 /// Physical volumes in LVM's format, written independently of the code that reads them.
@@ -123,12 +123,12 @@ fn story(array: &Array, words: &[&str], disks: &[PathBuf]) -> Value {
     serde_json::from_str(ran.stdout.trim()).expect("one object")
 }
 
-fn uri(served: &Served, name: &str) -> String {
+fn uri(served: &ServerProcess, name: &str) -> String {
     format!("nbd+unix:///{name}?socket={}", served.socket.display())
 }
 
 /// Copies an export out; returns it, and the file in it.
-fn read_export(array: &Array, served: &Served, name: &str) -> (Vec<u8>, Vec<u8>) {
+fn read_export(array: &Array, served: &ServerProcess, name: &str) -> (Vec<u8>, Vec<u8>) {
     let (path, file) = (array.path("export.img"), array.path("photo"));
     ok("nbdcopy", [&*uri(served, name), text(&path)]);
     let _ = fs::remove_file(&file);
@@ -240,7 +240,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
     );
     // One of the larger disks is missing: both arrays are degraded.
     let left = [&disks[..1], &disks[2..]].concat();
-    let mut served = Served::rescued(&first, &["--read-only"], &left);
+    let mut served = ServerProcess::rescued(&first, &["--read-only"], &left);
     served.wait_for("part");
     let (bytes, file) = read_export(&first, &served, "vg-lv");
     assert_same(&bytes, &volume, "the volume");
@@ -249,7 +249,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
     assert!(names.contains(&"shr-2".into()), "{names:?}");
     served.stop();
     // With overlays the volume can be written, on both arrays; the next run finds the data.
-    let served = Served::rescued(&first, &[], &left);
+    let served = ServerProcess::rescued(&first, &[], &left);
     let new = random_bytes(83, 10 << 20);
     let at = ON_FIRST * lvm::EXTENT - (5 << 20);
     volume[at..at + new.len()].copy_from_slice(&new);
@@ -258,7 +258,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
     ok("nbdcopy", ["--flush", text(&path), &uri(&served, "vg-lv")]);
     assert_same(&read_export(&first, &served, "vg-lv").0, &volume, "what was written");
     served.stop();
-    let served = Served::rescued(&first, &["--read-only"], &left);
+    let served = ServerProcess::rescued(&first, &["--read-only"], &left);
     assert_same(&read_export(&first, &served, "vg-lv").0, &volume, "after a restart");
     served.stop();
     assert_eq!(sums(&disks), before, "a disk was written");
@@ -273,7 +273,7 @@ fn a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not() {
     let found = &said["volumes"][0];
     assert_eq!(found["missing_parts"].as_array().map(Vec::len), Some(1), "{found:#}");
     assert_eq!(found["things"][0]["kind"], "ext4", "{found:#}");
-    let served = Served::rescued(&first, &["--array", "shr-1", "--read-only"], &disks);
+    let served = ServerProcess::rescued(&first, &["--array", "shr-1", "--read-only"], &disks);
     let read = |offset: usize, length: usize| {
         let commands = format!("read {offset} {length}");
         run("qemu-io", ["-r", "-f", "raw", "-c", &commands, &uri(&served, "vg-lv")])
@@ -369,7 +369,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
     assert_eq!((&found["thin"], &found["not_read"]), (&true.into(), &Value::Null), "{found:#}");
     assert_eq!(found["things"][0]["label"], "DataVol1", "{found:#}");
     for options in [&["--read-only"][..], &[]] {
-        let served = Served::rescued(&array, options, &disks[1..]);
+        let served = ServerProcess::rescued(&array, options, &disks[1..]);
         let (bytes, file) = read_export(&array, &served, "vg-lv1");
         assert_same(&bytes, &volume, "the volume");
         assert_same(&file, &photo, "the file on it");
@@ -414,13 +414,13 @@ fn an_array_of_the_other_byte_order_is_read_written_and_stays_in_it() {
     );
     assert!(found["kind"].as_str().is_some_and(|kind| kind.contains("big-endian")), "{found:#}");
     let name = found["name"].as_str().expect("a name").to_owned();
-    let served = Served::rescued(&array, &["--read-only"], &members[..1]);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &members[..1]);
     let (bytes, file) = read_export(&array, &served, &name);
     assert_same(&bytes[..volume.len()], &volume, "the volume");
     assert_same(&file, &photo, "the file on it");
     served.stop();
     // Written over an overlay, and committed: the superblock keeps the old machine's byte order.
-    let served = Served::rescued(&array, &[], &members);
+    let served = ServerProcess::rescued(&array, &[], &members);
     let new = random_bytes(86, 1 << 20);
     volume[8 << 20..(8 << 20) + new.len()].copy_from_slice(&new);
     let path = array.path("new.img");

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::jobs::done;
-use crate::kit::{Array, RAID_1, RAID_5, Served, Shape, assert_same, needs, random_bytes};
+use crate::kit::{Array, RAID_1, RAID_5, ServerProcess, Shape, assert_same, needs, random_bytes};
 
-fn bytes(served: &Served, seed: u64) -> Vec<u8> {
+fn bytes(served: &ServerProcess, seed: u64) -> Vec<u8> {
     random_bytes(seed, usize::try_from(served.size_bytes).expect("small"))
 }
 

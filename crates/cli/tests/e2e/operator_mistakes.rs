@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use crate::control::{json, said, status};
 use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, RAID_1, RAID_5, RAID_6, Served, Shape, assert_same, needs, ok, random_bytes, wait_until,
+    Array, RAID_1, RAID_5, RAID_6, ServerProcess, Shape, assert_same, needs, ok, random_bytes,
+    wait_until,
 };
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// An array with content.
-fn full(shape: Shape, seed: u64) -> (Array, Served, Vec<u8>) {
+fn full(shape: Shape, seed: u64) -> (Array, ServerProcess, Vec<u8>) {
     let array = Array::create(shape);
     let served = array.serve();
     let wanted = filled(&array, &served, seed);
@@ -172,7 +173,7 @@ fn drill_10_an_old_disk_is_put_back() {
 }
 
 /// Writes a MiB at the start.
-fn write_some(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
+fn write_some(array: &Array, served: &ServerProcess, seed: u64) -> Vec<u8> {
     let (path, bytes) = (array.path("some"), random_bytes(seed, 1 << 20));
     std::fs::write(&path, &bytes).expect("a file");
     let write = format!("write -s {} 0 1M", path.display());

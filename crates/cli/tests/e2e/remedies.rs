@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Background, Client, Deed, FLOCK, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5,
+    Array, Background, Client, FLOCK, Fail, FaultFs, FileOp, Mount, Need, RAID_0, RAID_1, RAID_5,
     Ran, SUPERBLOCK_BYTES, needs, note, offered, ok, run, skip, wait_until,
 };
 use crate::members::{MEMBER_BYTES, blank, text};
@@ -367,10 +367,10 @@ fn a_limit_that_is_too_low_is_seen_by_the_commands_that_are_offered() {
 #[test]
 fn a_member_that_cannot_be_read_is_refused_with_where_the_kernel_speaks_of_it() {
     let array = Array::create(RAID_1);
-    let Some(files) = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten() else {
+    let Some(files) = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten() else {
         return skip(Need::Fuse, "no FUSE can be mounted here");
     };
-    files.fail(0, Fail { deed: Deed::Read, bytes: 0..u64::MAX, errno: 5 });
+    files.fail(0, Fail { file_op: FileOp::Read, bytes: 0..u64::MAX, errno: 5 });
     let error = refusal(&array, &["serve"], &files.files()[..1]);
     assert_eq!(error["code"], "B055", "{error}");
     offered(&error, "See what the kernel says");

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::control::{json as json_of, status};
 use crate::jobs::done;
 use crate::kit::{
-    Array, Background, Client, Deed, Fail, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6,
-    Served, Shape, needs, note, offered, ok, skip, wait_until,
+    Array, Background, Client, Fail, FaultFs, FileOp, Hang, Mount, Need, RAID_1, RAID_5, RAID_6,
+    ServerProcess, Shape, needs, note, offered, ok, skip, wait_until,
 };
 use crate::members::{MEMBER_BYTES, blank, text, wait_for_rebuild};
 use crate::remedies::{error_of, refusal};
@@ -27,7 +27,7 @@ const LOG_AT: usize = 185;
 const LOG_LENGTH: usize = 7;
 
 /// A served array, and spare devices.
-fn beside(shape: Shape) -> (Array, Served, PathBuf, PathBuf) {
+fn beside(shape: Shape) -> (Array, ServerProcess, PathBuf, PathBuf) {
     let array = Array::create(shape);
     let served = array.serve();
     let [new, other] = ["new", "other"].map(|name| blank(&array, name, MEMBER_BYTES));
@@ -51,8 +51,8 @@ fn go_on(array: &Array) {
     done(array, &["set", "tank", "job-ceiling=none"]);
 }
 
-fn files(array: &Array) -> Option<Hanging> {
-    let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+fn files(array: &Array) -> Option<FaultFs> {
+    let files = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten();
     if files.is_none() {
         skip(Need::Fuse, "no FUSE can be mounted here");
     }
@@ -237,7 +237,7 @@ fn a_rebuild_that_could_not_be_finished_is_tried_again_by_the_command_that_is_of
     array.members = files.files();
     let served = array.serve();
     let bytes = 8 << 20..9 << 20;
-    files.fail(2, Fail { deed: Deed::Read, bytes, errno: 5 });
+    files.fail(2, Fail { file_op: FileOp::Read, bytes, errno: 5 });
     done(&array, &["fail", "tank", "0"]);
     let mut error = None;
     wait_until("the rebuild to be given up", PATIENCE, || {

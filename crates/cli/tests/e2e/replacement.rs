@@ -10,13 +10,13 @@ use crate::control::{check, said, status};
 use crate::failure_causes::Failing;
 use crate::jobs::{done, refused, typed};
 use crate::kit::{
-    Array, Client, Deed, Fail, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same,
-    needs, ok, random_bytes, wait_until,
+    Array, Client, Fail, FileOp, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, ServerProcess, Shape,
+    assert_same, needs, ok, random_bytes, wait_until,
 };
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// A full array, and a spare device.
-fn full(shape: Shape, seed: u64) -> (Array, Served, Vec<u8>, PathBuf) {
+fn full(shape: Shape, seed: u64) -> (Array, ServerProcess, Vec<u8>, PathBuf) {
     let array = Array::create(shape);
     let served = array.serve();
     let wanted = filled(&array, &served, seed);
@@ -186,7 +186,7 @@ fn a_member_that_errs_again_and_again_is_warned_of_and_copied_to_a_spare() {
     served.stop();
     let served = failing.serve(&["--read-errors-max", "2"]);
     let bytes = failing.data_offset()..failing.data_offset() + (256 << 10);
-    failing.files.fail(1, Fail { deed: Deed::Read, bytes, errno: 5 });
+    failing.files.fail(1, Fail { file_op: FileOp::Read, bytes, errno: 5 });
     let mut client = Client::connect(&served.socket, Duration::from_secs(30));
     for block in 0..64_usize {
         let at = block * 4096;

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::jobs::done;
 use crate::kit::{
-    Array, Background, Client, RAID_5, RAID_6, SUPERBLOCK_BYTES, Served, assert_same, needs, ok,
-    random_bytes,
+    Array, Background, Client, RAID_5, RAID_6, SUPERBLOCK_BYTES, ServerProcess, assert_same, needs,
+    ok, random_bytes,
 };
 use crate::members::{filled, text};
 
@@ -68,7 +68,7 @@ pub(crate) fn accepting(found: &Value) -> String {
     found["stripes_at_risk"].as_u64().expect("a number").to_string()
 }
 
-fn read_export(array: &Array, served: &Served, name: &str) -> Vec<u8> {
+fn read_export(array: &Array, served: &ServerProcess, name: &str) -> Vec<u8> {
     let uri = format!("nbd+unix:///{name}?socket={}", served.socket.display());
     let path = array.path("export.img");
     ok("nbdcopy", [&uri, text(&path)]);
@@ -76,7 +76,11 @@ fn read_export(array: &Array, served: &Served, name: &str) -> Vec<u8> {
 }
 
 /// Reads the array in pieces: each is right, or at risk and fails. Returns the numbers of both.
-pub(crate) fn right_or_at_risk(served: &Served, content: &[u8], found: &Value) -> (usize, usize) {
+pub(crate) fn right_or_at_risk(
+    served: &ServerProcess,
+    content: &[u8],
+    found: &Value,
+) -> (usize, usize) {
     let ranges = found["at_risk"].as_array().expect("ranges");
     let number = |value: &Value| usize::try_from(value.as_u64().expect("a number")).expect("small");
     let is_at_risk = |at: usize| {
@@ -153,7 +157,7 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     array.follow_discard(&left);
     // One accepted risk answers all questions, in this run and the next.
     let risk = accepting(&found);
-    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    let served = ServerProcess::rescued(&array, &["--accept-risk", &risk], &left);
     assert_same(&served.read_all(&array), &content, "over the overlay");
     let piece = random_bytes(63, 100 << 10);
     let mut client = Client::connect(&served.socket, LIMIT);
@@ -165,7 +169,7 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert!(contents(&left) == before, "a member was written");
     let again = story(&array, &[], &left);
     assert_eq!((&again["as_it_stands"], &again["overlay"]["members"]), (&Value::Null, &3.into()));
-    let served = Served::rescued(&array, &[], &left);
+    let served = ServerProcess::rescued(&array, &[], &left);
     assert_same(&served.read_all(&array), &content, "after a restart");
     // A concurrent `rescue` is refused, with the process that holds the members.
     let busy = array.refused(&["rescue"], &left);
@@ -224,7 +228,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
     let risk = accepting(&story(&array, &[], &left));
     let piece = random_bytes(64, 200 << 10);
     content[3 << 20..(3 << 20) + piece.len()].copy_from_slice(&piece);
-    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    let served = ServerProcess::rescued(&array, &["--accept-risk", &risk], &left);
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(3 << 20, &piece);
     client.flush();
@@ -276,7 +280,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
 fn cut_short() -> Array {
     let array = Array::with_bitmap(RAID_5);
     array.serve().stop();
-    let served = Served::rescued(&array, &[], &array.members);
+    let served = ServerProcess::rescued(&array, &[], &array.members);
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(0, &random_bytes(73, 1 << 20));
     client.write(4 << 20, &random_bytes(74, 1 << 20));
@@ -353,7 +357,7 @@ fn an_overlay_that_was_damaged_is_refused_by_name() {
     let (array, content, left) = dropped();
     let risk = accepting(&story(&array, &[], &left));
     let before = contents(&left);
-    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    let served = ServerProcess::rescued(&array, &["--accept-risk", &risk], &left);
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(0, &content[..1 << 20]);
     client.flush();
@@ -434,7 +438,7 @@ fn what_a_believed_member_may_lack_is_not_given() {
         file.write_all_at(&old, start + number("offset_bytes")).expect("a member");
     }
     let before = contents(&left);
-    let served = Served::rescued(&array, &["--read-only"], &left);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &left);
     let (right, failed) = right_or_at_risk(&served, &content, &found);
     assert!(right > failed && failed > 0, "{right} right, {failed} failed");
     served.stop();
@@ -460,12 +464,12 @@ fn dirty_and_degraded_is_read_where_it_is_right() {
     array.serve_refused(&[], &left).is("B031", 12);
     let found = story(&array, &[], &left);
     assert!(found["stripes_at_risk"].as_u64().is_some_and(|count| count > 0), "{found:#}");
-    let served = Served::rescued(&array, &["--read-only"], &left);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &left);
     let (right, failed) = right_or_at_risk(&served, &content, &found);
     assert!(right > failed && failed > 0, "{right} right, {failed} failed");
     served.stop();
     let risk = accepting(&found);
-    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    let served = ServerProcess::rescued(&array, &["--accept-risk", &risk], &left);
     assert_same(&served.read_all(&array), &content, "the bytes were the same");
     served.stop();
     assert!(contents(&left) == before, "a member was written");
@@ -496,12 +500,12 @@ fn a_faulty_member_one_event_behind_is_not_read() {
     let found = story(&array, &[], &array.members);
     assert_eq!(stands(&found)[4], ("m4".to_owned(), "left-out".to_owned()), "{found:#}");
     assert_eq!(found["members"][4]["verdict"], "faulty");
-    let served = Served::rescued(&array, &["--read-only"], &array.members);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "without the one that failed");
     served.stop();
     // With another member missing it is not needed either.
     let left = array.without(&[0]);
-    let served = Served::rescued(&array, &[], &left);
+    let served = ServerProcess::rescued(&array, &[], &left);
     assert_same(&served.read_all(&array), &content, "with two missing");
     served.stop();
     // The operator may request it, and can then see the mistake: nothing was written.
@@ -526,7 +530,7 @@ fn without_its_journal_the_members_are_read() {
     let found = story(&array, &[], &array.members);
     assert_eq!((&found["journal_missing"], &found["readable"]), (&true.into(), &true.into()));
     for options in [&["--read-only"][..], &[]] {
-        let served = Served::rescued(&array, options, &array.members);
+        let served = ServerProcess::rescued(&array, options, &array.members);
         assert_same(&served.read_all(&array), &content, "without its journal");
         served.stop();
     }
@@ -619,14 +623,14 @@ fn disks_of_a_nas_end_with_the_list_of_volumes() {
     assert_eq!(thing["size_bytes"].as_u64(), Some(32 << 20));
     // Each array is served by itself, the data also with a disk missing.
     data.refused(&["rescue", "--commit"], &disks).is("B033", 12);
-    let mut served = Served::rescued(&data, &["--array", "data"], &disks[1..]);
+    let mut served = ServerProcess::rescued(&data, &["--array", "data"], &disks[1..]);
     let part = served.wait_for("part");
     assert_eq!((&part["name"], &part["size_bytes"]), (&"data-p1".into(), &(32 << 20).into()));
     assert_same(&read_export(&data, &served, "data-p1"), &home, "the file system");
     assert_same(&served.read_all(&data), &content, "all of the data");
     served.stop();
     let name = raid1["uuid"].as_str().expect("a UUID");
-    let served = Served::rescued(&data, &["--array", name, "--read-only"], &disks[..1]);
+    let served = ServerProcess::rescued(&data, &["--array", name, "--read-only"], &disks[..1]);
     assert_same(&served.read_all(&data), &of_system, "the system, from one disk");
     served.stop();
     assert!(contents(&disks) == before, "a disk was written");
@@ -645,7 +649,7 @@ fn a_part_is_a_stretch_of_the_whole() {
     content.resize(served.length(), 0);
     served.write_all(&array, &content);
     served.stop();
-    let served = Served::rescued(&array, &[], &array.members);
+    let served = ServerProcess::rescued(&array, &[], &array.members);
     assert_same(&read_export(&array, &served, "tank-p2"), &parts[1], "the second");
     let new = random_bytes(70, 2 << 20);
     let path = array.path("new.img");
@@ -667,7 +671,7 @@ fn an_overlay_of_members_that_changed_is_refused() {
     let served = array.serve();
     let content = filled(&array, &served, 71);
     served.stop();
-    let served = Served::rescued(&array, &[], &array.members);
+    let served = ServerProcess::rescued(&array, &[], &array.members);
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(0, &[7; 4096]);
     drop(client);
@@ -682,7 +686,7 @@ fn an_overlay_of_members_that_changed_is_refused() {
     refused.is("B101", 12);
     array.refused(&["rescue", "--commit"], &array.members).is("B101", 12);
     array.follow(&refused.json, "Throw it away");
-    let served = Served::rescued(&array, &["--read-only"], &array.members);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "without the overlay");
     served.stop();
 }

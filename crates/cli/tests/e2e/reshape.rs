@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use braid_test_needs::needs;
 use serde_json::Value;
 
-use crate::kit::{Array, Client, SUPERBLOCK_BYTES, Served, Shape, assert_same, ok, random_bytes};
+use crate::kit::{
+    Array, Client, SUPERBLOCK_BYTES, ServerProcess, Shape, assert_same, ok, random_bytes,
+};
 use crate::members::text;
 use crate::rescue::{accepting, contents, right_or_at_risk, story};
 
@@ -231,14 +233,14 @@ impl Both {
                 })
             });
             assert_eq!(found["at_risk"], Value::from_iter(risk), "{lost:?}: {found:#}");
-            let served = Served::rescued(array, &["--read-only"], &members);
+            let served = ServerProcess::rescued(array, &["--read-only"], &members);
             assert_eq!(served.length(), self.content.len());
             let (right, failed) = right_or_at_risk(&served, &self.content, &found);
             assert_eq!(failed == 0, at_risk.is_none(), "{right} right, {failed} failed");
             served.stop();
             if is_all && at_risk.is_some() {
                 let risk = accepting(&found);
-                let served = Served::rescued(array, &["--accept-risk", &risk], &members);
+                let served = ServerProcess::rescued(array, &["--accept-risk", &risk], &members);
                 assert_same(&served.read_all(array), &self.content, "what is at risk is there");
                 served.stop();
                 let ran = array.braid(&["rescue", "--discard"], &members);
@@ -387,7 +389,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     let rest = both.content.len() as u64 - position * 512;
     assert_eq!(risk["length_bytes"], rest, "{found:#}");
     // Without its backup, data behind the checkpoint is not returned, and the rest is right.
-    let served = Served::rescued(&array, &["--read-only"], &array.members);
+    let served = ServerProcess::rescued(&array, &["--read-only"], &array.members);
     let (right, failed) = right_or_at_risk(&served, &both.content, &found);
     assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
     served.stop();
@@ -402,14 +404,15 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
         let words = ["--backup-file", text(&file)];
         let found = story(&array, &words, &members);
         assert_eq!(found["at_risk"][0]["offset_bytes"], (position + 2 * piece) * 512, "{found:#}");
-        let served = Served::rescued(&array, &[&words[..], &["--read-only"]].concat(), &members);
+        let served =
+            ServerProcess::rescued(&array, &[&words[..], &["--read-only"]].concat(), &members);
         let (right, failed) = right_or_at_risk(&served, &both.content, &found);
         assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
         served.stop();
         // Here md was stopped before it went further.
         let risk = accepting(&found);
         let options = [&words[..], &["--accept-risk", &risk]].concat();
-        let served = Served::rescued(&array, &options, &members);
+        let served = ServerProcess::rescued(&array, &options, &members);
         assert_same(&served.read_all(&array), &both.content, "with its backup");
         served.stop();
         let ran = array.braid(&["rescue", "--discard"], &members);
@@ -467,7 +470,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
         assert!(covers(&found["reshape"]["got_to"]["between"]), "{position}: {found:#}");
         assert!(covers(&found["at_risk"][0]), "{position}: {found:#}");
         assert_eq!(found["reshape"]["position_bytes"], 0, "{found:#}");
-        let served = Served::rescued(&array, &["--read-only"], &members);
+        let served = ServerProcess::rescued(&array, &["--read-only"], &members);
         let (right, failed) = right_or_at_risk(&served, &both.content, &found);
         assert!(right > 2 * failed && failed > 0, "{right} right, {failed} failed");
         served.stop();
@@ -487,7 +490,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
             "{found:#}"
         );
         let options = [&words[..], &["--read-only"]].concat();
-        let served = Served::rescued(&array, &options, &members);
+        let served = ServerProcess::rescued(&array, &options, &members);
         let (more, _) = right_or_at_risk(&served, &both.content, &found);
         assert!(more > right, "{more} of {right}");
         served.stop();
@@ -498,7 +501,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
         let found = story(&array, &words, &members);
         let aside = found["reshape"]["backups_left_aside"].as_array().map(Vec::len);
         assert_eq!(aside, Some(1), "{found:#}");
-        let served = Served::rescued(&array, &options, &members);
+        let served = ServerProcess::rescued(&array, &options, &members);
         right_or_at_risk(&served, &both.content, &found);
         served.stop();
     }
@@ -567,7 +570,7 @@ fn a_backup_of_another_array_or_time_is_refused() {
     let with = [&words[1..], &["--accept-older"]].concat();
     let risk = accepting(&story(&array, &with, &array.members));
     let older = [&with[..], &["--accept-risk", &risk]].concat();
-    let served = Served::rescued(&array, &older, &array.members);
+    let served = ServerProcess::rescued(&array, &older, &array.members);
     assert_same(&served.read_all(&array), &both.content, "it was right all the same");
     served.stop();
     let ran = array.braid(&["rescue", "--discard"], &array.members);
@@ -602,7 +605,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     let both = Both::new(RAID_5_OF_4, RAID_5_OF_5);
     let array = both.at(24 * 128, 0);
     let before = contents(&array.members);
-    let served = Served::rescued(&array, &[], &array.members);
+    let served = ServerProcess::rescued(&array, &[], &array.members);
     let piece = random_bytes(97, 3 << 20);
     let mut content = both.content.clone();
     let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(20));
@@ -612,7 +615,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     content[1 << 20..4 << 20].copy_from_slice(&piece);
     assert_same(&served.read_all(&array), &content, "over the overlay");
     served.stop();
-    let served = Served::rescued(&array, &[], &array.members);
+    let served = ServerProcess::rescued(&array, &[], &array.members);
     assert_same(&served.read_all(&array), &content, "after a restart");
     // A concurrent `rescue` is refused, with the process that holds the members.
     array.refused(&["rescue"], &array.members).is("B102", 11);
@@ -629,7 +632,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     array.refused(&["rescue"], &array.without(&[1])).is("B101", 12);
     let ran = array.braid(&["rescue", "--discard"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
-    let served = Served::rescued(&array, &[], &array.members);
+    let served = ServerProcess::rescued(&array, &[], &array.members);
     assert_same(&served.read_all(&array), &both.content, "as it was");
     served.stop();
     assert!(contents(&array.members) == before, "a member was written");
@@ -741,8 +744,8 @@ fn a_reshape_of_md_is_read_where_it_stopped() {
             assert_eq!(found["size_bytes"], sectors * 512, "{about}: {found:#}");
             let risk = accepting(&found);
             let served = match at_risk {
-                None => Served::rescued(&array, &["--read-only"], &members),
-                Some(_) => Served::rescued(&array, &["--accept-risk", &risk], &members),
+                None => ServerProcess::rescued(&array, &["--read-only"], &members),
+                Some(_) => ServerProcess::rescued(&array, &["--accept-risk", &risk], &members),
             };
             assert_same(&served.read_all(&array), &content, &about);
             served.stop();

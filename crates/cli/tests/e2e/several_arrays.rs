@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_1, RAID_5, Served, needs, note, offered, ok, run, wait_until};
+use crate::kit::{Array, RAID_1, RAID_5, ServerProcess, needs, note, offered, ok, run, wait_until};
 use crate::remedies::words_of;
 
 use std::path::PathBuf;
@@ -18,19 +18,19 @@ fn two() -> (Array, Array, Vec<PathBuf>) {
     (tank, pool, members)
 }
 
-fn at(served: &Served, name: &str) -> String {
+fn at(served: &ServerProcess, name: &str) -> String {
     format!("nbd+unix:///{name}?socket={}", served.socket.display())
 }
 
-fn serving(served: &Served) -> usize {
+fn serving(served: &ServerProcess) -> usize {
     served.events("serving").len()
 }
 
-fn wait_for_both(served: &Served) {
+fn wait_for_both(served: &ServerProcess) {
     wait_until("both to be served", Duration::from_secs(30), || serving(served) == 2);
 }
 
-fn size(served: &Served, name: &str) -> u64 {
+fn size(served: &ServerProcess, name: &str) -> u64 {
     ok("nbdinfo", ["--size", &at(served, name)]).trim().parse().expect("a size")
 }
 

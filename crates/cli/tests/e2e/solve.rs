@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_1, RAID_5, RAID_6, Served, assert_same, needs, ok};
+use crate::kit::{Array, RAID_1, RAID_5, RAID_6, ServerProcess, assert_same, needs, ok};
 use crate::members::text;
 
 /// Puts a file system full of this repository's files on the array; returns its bytes.
@@ -98,7 +98,7 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
         );
         assert!(person.stdout.contains("the first is certain"), "{person:?}");
         // The solution is the same each time, so the overlay is found again.
-        let served = Served::rescued(&array, &["--solve"], &members);
+        let served = ServerProcess::rescued(&array, &["--solve"], &members);
         assert_same(&served.read_all(&array), &content, "over the overlay");
         served.stop();
         let again = said(&array, &[], &members);
@@ -127,7 +127,7 @@ fn a_raid_5_that_was_created_again_in_another_order_and_resynced_is_read() {
     served.stop();
     let found = said(&array, &[], &members);
     assert_eq!(found["solved"]["is_certain"], true, "{found:#}");
-    let served = Served::rescued(&array, &["--solve", "--read-only"], &members);
+    let served = ServerProcess::rescued(&array, &["--solve", "--read-only"], &members);
     assert_same(&served.read_all(&array), &content, "what stood there before");
     served.stop();
 }
@@ -142,7 +142,7 @@ fn what_was_solved_is_committed_and_taken_back() {
         array.members.iter().map(|path| fs::read(path).expect("a member")).collect()
     };
     let before = read();
-    let served = Served::rescued(&array, &["--solve"], &array.members);
+    let served = ServerProcess::rescued(&array, &["--solve"], &array.members);
     let piece = crate::kit::random_bytes(9, 64 << 10);
     let mut client =
         crate::kit::Client::connect(&served.socket, std::time::Duration::from_secs(20));
@@ -247,14 +247,14 @@ fn a_raid_0_that_does_not_say_its_layout_is_solved_and_served_by_the_one_that_is
             (&"raid0".into(), &number.into()),
             "{found:#}"
         );
-        let read = |served: Served| {
+        let read = |served: ServerProcess| {
             let bytes = served.read_all(&array);
             served.stop();
             bytes
         };
         for (chosen, is_right) in [(layout, true), (other, false)] {
             let words = ["--layout", chosen, "--read-only"];
-            let rescued = read(Served::rescued(&array, &words, &array.members));
+            let rescued = read(ServerProcess::rescued(&array, &words, &array.members));
             assert_eq!(rescued == content, is_right, "{layout} read as {chosen}");
         }
         // Serving for writing does not record the layout either: the choice can be changed.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::control::{said, status};
 use crate::jobs::{done, refused};
-use crate::kit::{Array, RAID_1, RAID_5, Served, Shape, needs, wait_until};
+use crate::kit::{Array, RAID_1, RAID_5, ServerProcess, Shape, needs, wait_until};
 use crate::members::{assert_whole, filled};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ fn events(array: &Array, name: &str, kind: &str) -> Vec<Value> {
     events.filter(|event| event["kind"] == kind).collect()
 }
 
-fn in_group(array: &Array, group: &str) -> Served {
+fn in_group(array: &Array, group: &str) -> ServerProcess {
     array.serve_with(&["--spare-group", group], &array.present())
 }
 
@@ -85,7 +85,8 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
         (with_spares(&tank, "alone", 1), "off"),
         (small, "rack"),
     ];
-    let servers: Vec<Served> = others.iter().map(|(array, group)| in_group(array, group)).collect();
+    let servers: Vec<ServerProcess> =
+        others.iter().map(|(array, group)| in_group(array, group)).collect();
     // It needs its own spare when jobs resume.
     let degraded = with_spares(&tank, "degraded", 1);
     let options = ["--spare-group", "rack", "--jobs", "paused"];

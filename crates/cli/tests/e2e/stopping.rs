@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::kit::{
-    Array, Background, Client, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Refusal, Served, Shape,
-    assert_same, needs, ok, random_bytes, run, wait_until,
+    Array, Background, Client, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Refusal, ServerProcess,
+    Shape, assert_same, needs, ok, random_bytes, run, wait_until,
 };
 
 /// The flushed part; the load avoids it and its stripes.
 const KEPT_BYTES: usize = 6 << 20;
 
 /// Writes and flushes the kept part.
-fn keep(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
+fn keep(array: &Array, served: &ServerProcess, seed: u64) -> Vec<u8> {
     let bytes = random_bytes(seed, KEPT_BYTES);
     let path = array.path("kept.img");
     std::fs::write(&path, &bytes).expect("a file");
@@ -22,7 +22,7 @@ fn keep(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn assert_kept(array: &Array, served: &Served, kept: &[u8], what: &str) {
+fn assert_kept(array: &Array, served: &ServerProcess, kept: &[u8], what: &str) {
     assert_same(&served.read_all(array)[..KEPT_BYTES], kept, what);
 }
 
@@ -33,7 +33,7 @@ fn data_of(array: &Array) -> Vec<u8> {
 }
 
 /// Writes endlessly beyond the kept part; returns when writes reach the members.
-fn endless_load(array: &Array, served: &Served) -> Background {
+fn endless_load(array: &Array, served: &ServerProcess) -> Background {
     let before = data_of(array);
     let uri = format!("--uri={}", served.uri);
     let load = Background::spawn(

@@ -11,14 +11,14 @@ use crate::kit::{Array, Client, RAID_1, RAID_5, needs, wait_until};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// `braid top` in its own terminal, with the terminal's initial settings.
-struct Watched {
+struct TopTerminal {
     terminal: Child,
     shown: PathBuf,
     before: PathBuf,
     after: PathBuf,
 }
 
-impl Watched {
+impl TopTerminal {
     fn start(array: &Array, words: &[&str]) -> Self {
         let [shown, before, after] =
             ["shown", "before", "after"].map(|name| array.path(&format!("top-{name}")));
@@ -73,7 +73,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for TopTerminal {
     fn drop(&mut self) {
         // It has usually ended by itself.
         let _ = self.terminal.kill();
@@ -86,7 +86,7 @@ fn q_ends_it_and_the_terminal_is_as_it_was() {
     needs!("script");
     let array = Array::create(RAID_5);
     let served = array.serve();
-    let mut watched = Watched::start(&array, &["top"]);
+    let mut watched = TopTerminal::start(&array, &["top"]);
     // Single words, because `top` skips over unchanged spaces.
     for word in ["RAID-5", "requests/s", "elevator", "quit"] {
         watched.wait_for(word);
@@ -103,7 +103,7 @@ fn a_server_that_stops_ends_it_with_an_error() {
     needs!("script");
     let array = Array::create(RAID_1);
     let served = array.serve();
-    let watched = Watched::start(&array, &["top", "tank"]);
+    let watched = TopTerminal::start(&array, &["top", "tank"]);
     watched.wait_for("quit");
     served.stop();
     let (code, last) = watched.ended();
@@ -118,7 +118,7 @@ fn a_terminal_that_goes_away_ends_it() {
     needs!("script");
     let array = Array::create(RAID_1);
     let served = array.serve();
-    let mut watched = Watched::start(&array, &["top", "tank"]);
+    let mut watched = TopTerminal::start(&array, &["top", "tank"]);
     watched.wait_for("quit");
     let state = array.path("state").display().to_string();
     let is_shown = || {

@@ -17,12 +17,12 @@ const NOTHING: &str = "true";
 const A_FILE: &str = "touch /dev/ublk-control";
 
 /// An array, with the setup of its `/dev`.
-struct Place<'a> {
+struct ArrayWithDev<'a> {
     array: &'a Array,
     setup: &'a str,
 }
 
-impl Place<'_> {
+impl ArrayWithDev<'_> {
     /// Types a line there; `None` if no folder can be mounted.
     fn type_line(&self, line: &str) -> Option<Ran> {
         let setup = self.setup;
@@ -72,7 +72,7 @@ fn cause(error: &Value) -> &str {
 fn without_a_driver_it_is_refused_and_served_over_nbd() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = Place { array: &array, setup: NOTHING };
+    let place = ArrayWithDev { array: &array, setup: NOTHING };
     let Some(error) = place.refused("", &[]) else { return };
     assert!(cause(&error).contains("no /dev/ublk-control"), "{error}");
     // For the operator only: it loads a module.
@@ -85,7 +85,7 @@ fn without_a_driver_it_is_refused_and_served_over_nbd() {
 fn a_driver_that_knows_no_commands_is_too_old() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = Place { array: &array, setup: A_FILE };
+    let place = ArrayWithDev { array: &array, setup: A_FILE };
     let Some(error) = place.refused("", &[]) else { return };
     assert!(cause(&error).contains("Linux 6.6"), "{error}");
     let Some(ran) = place.look(&error, "See its version") else { return };
@@ -97,7 +97,7 @@ fn a_user_who_may_not_is_told_who_may() {
     needs!("unshare", "setpriv");
     let array = Array::create(RAID_5);
     let setup = format!("{A_FILE} && chmod 0 /dev/ublk-control");
-    let place = Place { array: &array, setup: &setup };
+    let place = ArrayWithDev { array: &array, setup: &setup };
     let who = "setpriv --inh-caps=-all --bounding-set=-all";
     let Some(error) = place.refused(who, &[]) else { return };
     assert!(cause(&error).contains("by this user"), "{error}");
@@ -111,7 +111,7 @@ fn a_process_without_rings_is_told_so() {
     let array = Array::create(RAID_5);
     let filter = array.path("filter.py");
     std::fs::write(&filter, FILTER).expect("a file");
-    let place = Place { array: &array, setup: A_FILE };
+    let place = ArrayWithDev { array: &array, setup: A_FILE };
     // EPERM, as from containers and from kernels with io_uring switched off.
     let through = format!("python3 {} {IO_URING_SETUP} 1", text(&filter));
     let Some(error) = place.refused(&through, &[]) else { return };
@@ -125,7 +125,7 @@ fn a_process_without_rings_is_told_so() {
 fn neither_a_command_is_run_nor_a_file_left_where_it_is_refused() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = Place { array: &array, setup: NOTHING };
+    let place = ArrayWithDev { array: &array, setup: NOTHING };
     let (ran, disk) = (array.path("ran"), array.path("disk"));
     let run = format!("\"touch {}\"", text(&ran));
     for options in [&["--run", &*run][..], &["--confine", "auto"], &["--fuse", text(&disk)]] {
@@ -141,7 +141,7 @@ fn neither_a_command_is_run_nor_a_file_left_where_it_is_refused() {
 fn a_file_of_an_array_may_ask_for_it_and_says_which_line_is_wrong() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = Place { array: &array, setup: NOTHING };
+    let place = ArrayWithDev { array: &array, setup: NOTHING };
     let etc = array.path("etc");
     std::fs::create_dir(&etc).expect("a folder");
     let serve = |doors: &str| {

@@ -8,8 +8,8 @@ use std::process::Command;
 use fastrand::Rng;
 
 use crate::kit::{
-    Array, Background, CHUNK_BYTES, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same,
-    needs, random_bytes,
+    Array, Background, CHUNK_BYTES, RAID_1, RAID_5, RAID_6, RAID_10, ServerProcess, Shape,
+    assert_same, needs, random_bytes,
 };
 
 /// Commands for qemu-io, and the array's expected content after them.
@@ -55,7 +55,7 @@ impl Script {
     }
 
     /// Runs the script in one qemu-io.
-    fn run(self, served: &Served) -> Vec<u8> {
+    fn run(self, served: &ServerProcess) -> Vec<u8> {
         let mut input = self.commands.join("\n");
         input.push_str("\nflush\nquit\n");
         let mut command = Command::new("qemu-io");

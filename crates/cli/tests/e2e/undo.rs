@@ -13,7 +13,7 @@ use crate::kit::{
     Array, Client, Mount, Need, RAID_1, RAID_5, RAID_6, SUPERBLOCK_BYTES, Shape, assert_same,
     needs, skip,
 };
-use crate::kit::{Deed, Fail, Hanging};
+use crate::kit::{Fail, FaultFs, FileOp};
 use crate::members::{MEMBER_BYTES, blank, filled, text, wait_for_rebuild};
 use crate::remedies::{error_of, refusal};
 
@@ -266,13 +266,13 @@ fn an_undo_that_cannot_be_undone_is_not_done() {
 #[test]
 fn an_undo_that_was_interrupted_goes_on() {
     let array = Array::create(RAID_5);
-    let Some(files) = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten() else {
+    let Some(files) = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten() else {
         return skip(Need::Fuse, "no FUSE can be mounted here");
     };
     let old = contents(&array.members);
     let words = ["create", "new", "--level", "6", "--destroy", "tank"];
     assert!(array.braid(&words, &files.files()).status.success());
-    files.fail(2, Fail { deed: Deed::Write, bytes: 0..u64::MAX, errno: 5 });
+    files.fail(2, Fail { file_op: FileOp::Write, bytes: 0..u64::MAX, errno: 5 });
     let error = refusal(&array, &["undo"], &[]);
     assert_eq!(error["code"], "B055", "{error}");
     for words in ["put back before that: ", "`braid undo 1` goes on where it was"] {

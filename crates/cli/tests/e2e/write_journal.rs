@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::control::json;
 use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, Client, RAID_4, RAID_5, RAID_6, Served, assert_same, needs, note, offered, random_bytes,
-    wait_until,
+    Array, Client, RAID_4, RAID_5, RAID_6, ServerProcess, assert_same, needs, note, offered,
+    random_bytes, wait_until,
 };
 use crate::members::{assert_whole, blank, filled, text, wait_for_rebuild};
 
@@ -474,7 +474,7 @@ fn a_journal_that_makes_no_sense_is_refused() {
 
 /// Writes pieces one after the other, then kills the server. Returns the bytes that were
 /// acknowledged, and those that were submitted.
-fn writes_until_it_is_killed(served: Served, at: usize, bytes: &[u8]) -> (usize, usize) {
+fn writes_until_it_is_killed(served: ServerProcess, at: usize, bytes: &[u8]) -> (usize, usize) {
     const EACH: usize = 20_000;
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
     let (mut asked, mut answered) = (0, 0);

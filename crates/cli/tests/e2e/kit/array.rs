@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::Shape;
 use super::process::{Background, Ran};
-use super::served::Served;
+use super::server_process::ServerProcess;
 
 /// Small, so that longer requests touch several members and stripes.
 pub(crate) const CHUNK_BYTES: u64 = 64 * 1024;
@@ -159,12 +159,12 @@ impl Array {
     }
 
     /// Serves with all members that exist.
-    pub(crate) fn serve(&self) -> Served {
+    pub(crate) fn serve(&self) -> ServerProcess {
         self.serve_with(&[], &self.present())
     }
 
-    pub(crate) fn serve_with(&self, options: &[&str], members: &[PathBuf]) -> Served {
-        Served::start(self, options, members)
+    pub(crate) fn serve_with(&self, options: &[&str], members: &[PathBuf]) -> ServerProcess {
+        ServerProcess::start(self, options, members)
     }
 
     pub(crate) fn present(&self) -> Vec<PathBuf> {

@@ -7,25 +7,25 @@
 mod array;
 mod bytes;
 mod client;
-mod denied;
-mod hanging;
+mod fault_fs;
 mod mount;
 mod process;
 mod raw_client;
 mod remedies;
-mod served;
+mod server_process;
+mod syscall_filter;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
 pub(crate) use braid_test_needs::{Need, is_installed, needs, skip};
 pub(crate) use bytes::{assert_same, random_bytes};
 pub(crate) use client::Client;
-pub(crate) use denied::{FILTER, FLOCK, IO_URING_SETUP, MOUNT, SECCOMP};
-pub(crate) use hanging::{Deed, Fail, Hang, Hanging};
+pub(crate) use fault_fs::{Fail, FaultFs, FileOp, Hang};
 pub(crate) use mount::Mount;
 pub(crate) use process::{Background, Ran, ok, run, say, shell, wait_until};
 pub(crate) use raw_client::RawClient;
 pub(crate) use remedies::{note, offered};
-pub(crate) use served::Served;
+pub(crate) use server_process::ServerProcess;
+pub(crate) use syscall_filter::{FILTER, FLOCK, IO_URING_SETUP, MOUNT, SECCOMP};
 
 /// A level, its number of members, and how many it can lose in any combination.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::array::Array;
 use super::process::{Background, wait_until};
-use super::served::Served;
+use super::server_process::ServerProcess;
 
 /// A file with the array's content; the mount ends on drop.
 pub(crate) struct Mount {
@@ -19,7 +19,7 @@ impl Mount {
         std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
     }
 
-    pub(crate) fn new(array: &Array, served: &Served) -> Self {
+    pub(crate) fn new(array: &Array, served: &ServerProcess) -> Self {
         let file = array.path("disk");
         std::fs::write(&file, b"").expect("a file to mount on");
         let socket = served.socket.display();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::remedies::Place;
+use super::remedies::CommandEnv;
 
 /// More than any client needs here, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -60,7 +60,7 @@ pub(crate) struct Background {
     words: String,
     stdout: File,
     stderr: File,
-    place: Option<Place>,
+    command_env: Option<CommandEnv>,
 }
 
 impl Background {
@@ -76,14 +76,14 @@ impl Background {
     /// Starts it with `input` on its standard input.
     pub(crate) fn spawn_command(mut command: Command, input: &str) -> Self {
         let words = format!("{command:?}");
-        let place = Place::of(&command);
+        let command_env = CommandEnv::of(&command);
         let file = || tempfile::tempfile().expect("a temporary file");
         let (stdout, stderr, mut stdin) = (file(), file(), file());
         stdin.write_all(input.as_bytes()).and_then(|()| stdin.rewind()).expect("writing input");
         let clone = |file: &File| Stdio::from(file.try_clone().expect("a descriptor"));
         command.stdin(stdin).stdout(clone(&stdout)).stderr(clone(&stderr));
         let child = command.spawn().unwrap_or_else(|error| panic!("{words}: {error}"));
-        Self { child, words, stdout, stderr, place }
+        Self { child, words, stdout, stderr, command_env }
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
@@ -107,8 +107,8 @@ impl Background {
             sleep(POLL);
         };
         let (stdout, stderr) = (text(&mut self.stdout), text(&mut self.stderr));
-        if let Some(place) = self.place.take().filter(|_| !status.success()) {
-            place.try_each(&stdout);
+        if let Some(command_env) = self.command_env.take().filter(|_| !status.success()) {
+            command_env.try_each(&stdout);
         }
         Ran { status, stdout, stderr }
     }

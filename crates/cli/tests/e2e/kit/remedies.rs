@@ -30,13 +30,13 @@ const DRY: [&str; 14] = [
 
 /// The place of a braid command: its remedies run there.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CommandEnv {
     runtime: Option<OsString>,
     state: Option<OsString>,
     folder: Option<OsString>,
 }
 
-impl Place {
+impl CommandEnv {
     /// The place of a command, if it is braid's.
     pub(super) fn of(command: &Command) -> Option<Self> {
         let words: Vec<_> = command.get_args().collect();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::kit::{Array, RAID_5, RAID_6, Served, assert_same, needs, random_bytes};
+use crate::kit::{Array, RAID_5, RAID_6, ServerProcess, assert_same, needs, random_bytes};
 use crate::remedies::words_of;
 use machine::{Ask, Machine, SLOT_BYTES, SLOTS};
 
@@ -20,7 +20,7 @@ fn socket(array: &Array) -> PathBuf {
     array.path("machine.sock")
 }
 
-fn serve(array: &Array, more: &[&str]) -> Served {
+fn serve(array: &Array, more: &[&str]) -> ServerProcess {
     let path = socket(array).display().to_string();
     array.serve_with(&[&["--vhost-user", &path], more].concat(), &array.present())
 }

@@ -20,15 +20,15 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 /// Its output so far, and whether it can go on.
 #[derive(Default)]
-struct Said {
+struct EventLog {
     events: Mutex<(Vec<Value>, bool)>,
     changed: Condvar,
 }
 
 /// A running server, killed on drop.
-pub(crate) struct Served {
+pub(crate) struct ServerProcess {
     child: Child,
-    said: Arc<Said>,
+    log: Arc<EventLog>,
     listener: Option<JoinHandle<()>>,
     /// The URI of the empty export name.
     pub(crate) uri: String,
@@ -36,7 +36,7 @@ pub(crate) struct Served {
     pub(crate) size_bytes: u64,
 }
 
-impl Served {
+impl ServerProcess {
     /// Starts it and waits for its "serving".
     pub(crate) fn start(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
         Self::start_under("true", array, options, members)
@@ -83,12 +83,12 @@ impl Served {
             .stderr(Stdio::piped())
             .spawn()
             .expect("braid starts");
-        let said = Arc::<Said>::default();
+        let log = Arc::<EventLog>::default();
         let output = child.stdout.take().expect("piped");
-        let listening = Arc::clone(&said);
+        let listening = Arc::clone(&log);
         let listener = std::thread::spawn(move || listen(output, &listening));
         let listener = Some(listener);
-        let mut served = Self { child, said, listener, uri, socket, size_bytes: 0 };
+        let mut served = Self { child, log, listener, uri, socket, size_bytes: 0 };
         let serving = served.wait_for("serving");
         served.size_bytes = serving["size_bytes"].as_u64().expect("a size");
         served
@@ -97,9 +97,9 @@ impl Served {
     /// Waits for an event, or finds it in the output so far.
     pub(crate) fn wait_for(&mut self, event: &str) -> Value {
         let start = Instant::now();
-        let mut state = self.said.events.lock().expect("no panic under this lock");
+        let mut state = self.log.events.lock().expect("no panic under this lock");
         loop {
-            if let Some(found) = state.0.iter().find(|said| said["event"] == event) {
+            if let Some(found) = state.0.iter().find(|one| one["event"] == event) {
                 return found.clone();
             }
             let left = EVENT_LIMIT.saturating_sub(start.elapsed());
@@ -113,13 +113,13 @@ impl Served {
                 let _ = stderr.read_to_string(&mut words);
                 panic!("no event {event}; it said {said}\n{words}");
             }
-            state = self.said.changed.wait_timeout(state, left).expect("no panic under it").0;
+            state = self.log.changed.wait_timeout(state, left).expect("no panic under it").0;
         }
     }
 
     pub(crate) fn events(&self, event: &str) -> Vec<Value> {
-        let state = self.said.events.lock().expect("no panic under this lock");
-        state.0.iter().filter(|said| said["event"] == event).cloned().collect()
+        let state = self.log.events.lock().expect("no panic under this lock");
+        state.0.iter().filter(|one| one["event"] == event).cloned().collect()
     }
 
     pub(crate) fn process_id(&self) -> u32 {
@@ -128,8 +128,8 @@ impl Served {
 
     /// The final error, if it has printed one.
     pub(crate) fn error(&self) -> Option<Value> {
-        let state = self.said.events.lock().expect("no panic under this lock");
-        state.0.iter().find(|said| said["code"].is_string()).cloned()
+        let state = self.log.events.lock().expect("no panic under this lock");
+        state.0.iter().find(|one| one["code"].is_string()).cloned()
     }
 
     /// A number of `/proc/PID/status`, in bytes.
@@ -217,7 +217,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It has usually ended by itself.
         let _ = self.child.kill();
@@ -225,12 +225,12 @@ impl Drop for Served {
     }
 }
 
-fn listen(output: ChildStdout, said: &Said) {
+fn listen(output: ChildStdout, log: &EventLog) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         let event = serde_json::from_str(&line).unwrap_or(Value::String(line));
-        said.events.lock().expect("no panic under this lock").0.push(event);
-        said.changed.notify_all();
+        log.events.lock().expect("no panic under this lock").0.push(event);
+        log.changed.notify_all();
     }
-    said.events.lock().expect("no panic under this lock").1 = true;
-    said.changed.notify_all();
+    log.events.lock().expect("no panic under this lock").1 = true;
+    log.changed.notify_all();
 }

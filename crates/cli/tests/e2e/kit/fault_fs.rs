@@ -39,7 +39,7 @@ pub(crate) enum Hang {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum FileOp {
     Read,
     Write,
     Flush,
@@ -49,18 +49,18 @@ pub(crate) enum Deed {
 /// Requests for a file that fail, and their error.
 #[derive(Clone, Debug)]
 pub(crate) struct Fail {
-    pub(crate) deed: Deed,
+    pub(crate) file_op: FileOp,
     /// A range of the file; a flush covers all of it.
     pub(crate) bytes: Range<u64>,
     pub(crate) errno: i32,
 }
 
 impl Hang {
-    fn holds(self, deed: Deed) -> bool {
+    fn holds(self, file_op: FileOp) -> bool {
         match self {
-            Self::Reads => deed == Deed::Read,
-            Self::Writes => matches!(deed, Deed::Write | Deed::Flush),
-            Self::Both => deed != Deed::Look,
+            Self::Reads => file_op == FileOp::Read,
+            Self::Writes => matches!(file_op, FileOp::Write | FileOp::Flush),
+            Self::Both => file_op != FileOp::Look,
             Self::Everything => true,
         }
     }
@@ -79,7 +79,7 @@ struct State {
 }
 
 /// The mounted folder, unmounted on drop.
-pub(crate) struct Hanging {
+pub(crate) struct FaultFs {
     folder: TempDir,
     names: Vec<String>,
     state: Arc<Mutex<State>>,
@@ -105,7 +105,7 @@ fn let_go(state: &Mutex<State>) {
     held.into_iter().for_each(|answer| answer());
 }
 
-impl Hanging {
+impl FaultFs {
     /// Passes these files through, by name, in one folder; `None` if the test may not mount.
     pub(crate) fn over(files: &[PathBuf]) -> Option<Self> {
         let name =
@@ -169,7 +169,7 @@ impl Hanging {
     }
 }
 
-impl Drop for Hanging {
+impl Drop for FaultFs {
     fn drop(&mut self) {
         self.let_go();
         if let Some(session) = self.session.take() {
@@ -196,9 +196,9 @@ impl PassThrough {
     }
 
     /// Answers, now or on release.
-    fn answer(&self, inode: INodeNo, deed: Deed, answer: impl FnOnce() + Send + 'static) {
+    fn answer(&self, inode: INodeNo, file_op: FileOp, answer: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().expect("no panic under this lock");
-        if state.hangs.get(&u64::from(inode)).is_some_and(|hang| hang.holds(deed)) {
+        if state.hangs.get(&u64::from(inode)).is_some_and(|hang| hang.holds(file_op)) {
             return state.held.push(Box::new(answer));
         }
         drop(state);
@@ -206,11 +206,11 @@ impl PassThrough {
     }
 
     /// The error to answer a request with, if any.
-    fn error(&self, inode: INodeNo, deed: Deed, bytes: Range<u64>) -> Option<Errno> {
+    fn error(&self, inode: INodeNo, file_op: FileOp, bytes: Range<u64>) -> Option<Errno> {
         let mut state = self.state.lock().expect("no panic under this lock");
         let fail = state.fails.get(&u64::from(inode))?;
         let is_meant = fail.bytes.start < bytes.end && bytes.start < fail.bytes.end;
-        if fail.deed != deed || !(is_meant || deed == Deed::Flush) {
+        if fail.file_op != file_op || !(is_meant || file_op == FileOp::Flush) {
             return None;
         }
         let errno = fail.errno;
@@ -260,7 +260,7 @@ impl Filesystem for PassThrough {
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let Some(attributes) = self.attributes(inode) else { return reply.error(Errno::ENOENT) };
-        self.answer(inode, Deed::Look, move || reply.attr(&TTL, &attributes));
+        self.answer(inode, FileOp::Look, move || reply.attr(&TTL, &attributes));
     }
 
     fn read(
@@ -276,10 +276,10 @@ impl Filesystem for PassThrough {
     ) {
         let Some(file) = self.file(inode) else { return reply.error(Errno::EBADF) };
         let file = file.try_clone().expect("a descriptor");
-        if let Some(error) = self.error(inode, Deed::Read, offset..offset + u64::from(size)) {
+        if let Some(error) = self.error(inode, FileOp::Read, offset..offset + u64::from(size)) {
             return reply.error(error);
         }
-        self.answer(inode, Deed::Read, move || {
+        self.answer(inode, FileOp::Read, move || {
             let mut bytes = vec![0; size as usize];
             match file.read_at(&mut bytes, offset) {
                 Ok(count) => reply.data(&bytes[..count]),
@@ -302,19 +302,19 @@ impl Filesystem for PassThrough {
     ) {
         let Some(file) = self.file(inode) else { return reply.error(Errno::EBADF) };
         let (file, data) = (file.try_clone().expect("a descriptor"), data.to_vec());
-        if let Some(error) = self.error(inode, Deed::Write, offset..offset + data.len() as u64) {
+        if let Some(error) = self.error(inode, FileOp::Write, offset..offset + data.len() as u64) {
             return reply.error(error);
         }
-        self.answer(inode, Deed::Write, move || match file.write_all_at(&data, offset) {
+        self.answer(inode, FileOp::Write, move || match file.write_all_at(&data, offset) {
             Ok(()) => reply.written(u32::try_from(data.len()).expect("FUSE writes are short")),
             Err(error) => reply.error(error.into()),
         });
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        if let Some(error) = self.error(inode, Deed::Flush, 0..0) {
+        if let Some(error) = self.error(inode, FileOp::Flush, 0..0) {
             return reply.error(error);
         }
-        self.answer(inode, Deed::Flush, move || reply.ok());
+        self.answer(inode, FileOp::Flush, move || reply.ok());
     }
 }
