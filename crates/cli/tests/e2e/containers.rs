@@ -53,7 +53,7 @@ impl Container {
 
     fn volumes(&self) -> Vec<VolumeFacts> {
         let facts = self.fixture.facts.iter().filter(|(word, _)| word.starts_with("volume."));
-        let told = |(word, fact): (&String, &String)| {
+        let volume = |(word, fact): (&String, &String)| {
             let words: Vec<&str> = fact.split(' ').collect();
             let [name, level, _, sectors, _] = words[..] else { panic!("{fact}") };
             VolumeFacts {
@@ -63,7 +63,7 @@ impl Container {
                 sectors: sectors.parse().expect("sectors"),
             }
         };
-        facts.map(told).collect()
+        facts.map(volume).collect()
     }
 
     fn story(&self, words: &[&str], disks: &[PathBuf]) -> Value {
@@ -132,25 +132,25 @@ fn foreign_containers_are_read_with_each_loss() {
             // In any order.
             disks.reverse();
             let said = container.story(&[], &disks);
-            for told in container.volumes() {
-                let about = format!("{name}, {} without {lost:?}: {said:#}", told.name);
+            for volume in container.volumes() {
+                let about = format!("{name}, {} without {lost:?}: {said:#}", volume.name);
                 let is_readable = |found: &Value| found["readable"] == true;
-                let found = of_volume(&said, &told.name);
+                let found = of_volume(&said, &volume.name);
                 let uses_all = found.is_some_and(|found| {
                     found["degraded_slots"].as_u64().is_some_and(|missing| missing == 0)
                 });
-                if told.level == "0" && lost.is_some() {
+                if volume.level == "0" && lost.is_some() {
                     assert!(!found.is_some_and(is_readable), "{about}");
                     continue;
                 }
                 let found = found.unwrap_or_else(|| panic!("{about}"));
                 assert!(is_readable(found), "{about}");
                 assert_eq!(found["dirty"], false, "{about}");
-                assert_eq!(found["volume"]["size_bytes"], told.sectors * 512, "{about}");
+                assert_eq!(found["volume"]["size_bytes"], volume.sectors * 512, "{about}");
                 assert!(lost.is_some() || uses_all, "{about}");
-                let served = container.served(&["--read-only", "--array", &told.name], &disks);
+                let served = container.served(&["--read-only", "--array", &volume.name], &disks);
                 let read = served.read_all(&container.home);
-                assert_same(&read, &stamped(told.number, told.sectors), &about);
+                assert_same(&read, &stamped(volume.number, volume.sectors), &about);
                 served.stop();
             }
         }

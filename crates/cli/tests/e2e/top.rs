@@ -86,13 +86,13 @@ fn q_ends_it_and_the_terminal_is_as_it_was() {
     needs!("script");
     let array = Array::create(RAID_5);
     let served = array.serve();
-    let mut watched = TopTerminal::start(&array, &["top"]);
+    let mut top = TopTerminal::start(&array, &["top"]);
     // Single words, because `top` skips over unchanged spaces.
     for word in ["RAID-5", "requests/s", "elevator", "quit"] {
-        watched.wait_for(word);
+        top.wait_for(word);
     }
-    watched.press(b"q");
-    let (code, last) = watched.ended();
+    top.press(b"q");
+    let (code, last) = top.ended();
     assert_eq!(code, Some(0), "{last:?}");
     assert!(!last.contains("error"), "{last:?}");
     served.stop();
@@ -103,10 +103,10 @@ fn a_server_that_stops_ends_it_with_an_error() {
     needs!("script");
     let array = Array::create(RAID_1);
     let served = array.serve();
-    let watched = TopTerminal::start(&array, &["top", "tank"]);
-    watched.wait_for("quit");
+    let top = TopTerminal::start(&array, &["top", "tank"]);
+    top.wait_for("quit");
     served.stop();
-    let (code, last) = watched.ended();
+    let (code, last) = top.ended();
     assert_eq!(code, Some(10), "{last:?}");
     assert!(last.contains("error[B075]") && last.contains("tank"), "{last:?}");
     assert!(!last.contains("panicked"), "{last:?}");
@@ -118,8 +118,8 @@ fn a_terminal_that_goes_away_ends_it() {
     needs!("script");
     let array = Array::create(RAID_1);
     let served = array.serve();
-    let mut watched = TopTerminal::start(&array, &["top", "tank"]);
-    watched.wait_for("quit");
+    let mut top = TopTerminal::start(&array, &["top", "tank"]);
+    top.wait_for("quit");
     let state = array.path("state").display().to_string();
     let is_shown = || {
         let processes = std::fs::read_dir("/proc").expect("processes").flatten();
@@ -128,7 +128,7 @@ fn a_terminal_that_goes_away_ends_it() {
         lines.any(|line| line.contains(&state) && line.contains(" top ") && !line.contains("stty"))
     };
     assert!(is_shown(), "its process is found by its words");
-    watched.terminal.kill().expect("our own child");
+    top.terminal.kill().expect("our own child");
     wait_until("top to end", LIMIT, || !is_shown());
     served.stop();
 }

@@ -72,8 +72,8 @@ fn cause(error: &Value) -> &str {
 fn without_a_driver_it_is_refused_and_served_over_nbd() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = ArrayWithDev { array: &array, setup: NOTHING };
-    let Some(error) = place.refused("", &[]) else { return };
+    let with_dev = ArrayWithDev { array: &array, setup: NOTHING };
+    let Some(error) = with_dev.refused("", &[]) else { return };
     assert!(cause(&error).contains("no /dev/ublk-control"), "{error}");
     // For the operator only: it loads a module.
     assert_eq!(offered(&error, "Load its module"), "sudo modprobe ublk_drv");
@@ -85,10 +85,10 @@ fn without_a_driver_it_is_refused_and_served_over_nbd() {
 fn a_driver_that_knows_no_commands_is_too_old() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = ArrayWithDev { array: &array, setup: A_FILE };
-    let Some(error) = place.refused("", &[]) else { return };
+    let with_dev = ArrayWithDev { array: &array, setup: A_FILE };
+    let Some(error) = with_dev.refused("", &[]) else { return };
     assert!(cause(&error).contains("Linux 6.6"), "{error}");
-    let Some(ran) = place.look(&error, "See its version") else { return };
+    let Some(ran) = with_dev.look(&error, "See its version") else { return };
     assert!(ran.stdout.starts_with(|first: char| first.is_ascii_digit()), "{ran:?}");
 }
 
@@ -97,11 +97,11 @@ fn a_user_who_may_not_is_told_who_may() {
     needs!("unshare", "setpriv");
     let array = Array::create(RAID_5);
     let setup = format!("{A_FILE} && chmod 0 /dev/ublk-control");
-    let place = ArrayWithDev { array: &array, setup: &setup };
+    let with_dev = ArrayWithDev { array: &array, setup: &setup };
     let who = "setpriv --inh-caps=-all --bounding-set=-all";
-    let Some(error) = place.refused(who, &[]) else { return };
+    let Some(error) = with_dev.refused(who, &[]) else { return };
     assert!(cause(&error).contains("by this user"), "{error}");
-    let Some(ran) = place.look(&error, "See who may") else { return };
+    let Some(ran) = with_dev.look(&error, "See who may") else { return };
     assert!(ran.stdout.starts_with("----------"), "{ran:?}");
 }
 
@@ -111,13 +111,13 @@ fn a_process_without_rings_is_told_so() {
     let array = Array::create(RAID_5);
     let filter = array.path("filter.py");
     std::fs::write(&filter, FILTER).expect("a file");
-    let place = ArrayWithDev { array: &array, setup: A_FILE };
+    let with_dev = ArrayWithDev { array: &array, setup: A_FILE };
     // EPERM, as from containers and from kernels with io_uring switched off.
     let through = format!("python3 {} {IO_URING_SETUP} 1", text(&filter));
-    let Some(error) = place.refused(&through, &[]) else { return };
+    let Some(error) = with_dev.refused(&through, &[]) else { return };
     assert!(cause(&error).contains("io_uring"), "{error}");
     if Path::new("/proc/sys/kernel/io_uring_disabled").exists() {
-        place.look(&error, "See whether it is switched off");
+        with_dev.look(&error, "See whether it is switched off");
     }
 }
 
@@ -125,11 +125,11 @@ fn a_process_without_rings_is_told_so() {
 fn neither_a_command_is_run_nor_a_file_left_where_it_is_refused() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = ArrayWithDev { array: &array, setup: NOTHING };
+    let with_dev = ArrayWithDev { array: &array, setup: NOTHING };
     let (ran, disk) = (array.path("ran"), array.path("disk"));
     let run = format!("\"touch {}\"", text(&ran));
     for options in [&["--run", &*run][..], &["--confine", "auto"], &["--fuse", text(&disk)]] {
-        if place.refused("", options).is_none() {
+        if with_dev.refused("", options).is_none() {
             return;
         }
     }
@@ -141,7 +141,7 @@ fn neither_a_command_is_run_nor_a_file_left_where_it_is_refused() {
 fn a_file_of_an_array_may_ask_for_it_and_says_which_line_is_wrong() {
     needs!("unshare");
     let array = Array::create(RAID_5);
-    let place = ArrayWithDev { array: &array, setup: NOTHING };
+    let with_dev = ArrayWithDev { array: &array, setup: NOTHING };
     let etc = array.path("etc");
     std::fs::create_dir(&etc).expect("a folder");
     let serve = |doors: &str| {
@@ -150,7 +150,7 @@ fn a_file_of_an_array_may_ask_for_it_and_says_which_line_is_wrong() {
         std::fs::write(etc.join("tank.toml"), file).expect("a file");
         let words = ["serve", "--name", "tank", "--config-dir", text(&etc)];
         let line = array.command_line(&words, &[]).join(" ");
-        place.type_line(&format!("{} {line}", env!("CARGO_BIN_EXE_braid")))
+        with_dev.type_line(&format!("{} {line}", env!("CARGO_BIN_EXE_braid")))
     };
     for (doors, code, said) in [
         ("[doors]\nublk = \"any\"\n", "B100", "no /dev/ublk-control"),
