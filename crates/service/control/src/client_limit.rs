@@ -5,7 +5,7 @@
 //!                       └─yes: the one silent longest is cut off, else the one that came first ─┘
 //! ```
 //!
-//! For servers whose clients are tasks of one thread. A client's connection holds a [`ClientGuard`].
+//! For servers whose clients are tasks of one thread. Each connection holds a [`ClientGuard`].
 //!
 //! Invariants
 //! - Silent clients keep no other one out `[check: the_longest_silent_makes_room]`.

@@ -1,8 +1,8 @@
 //! Operations of an array, and answers to requests that match none.
 //!
-//! A thread of the runtime's pool calls the [`ServedArray`] for each question: a question delayed by a
-//! member delays no other client. Each question and each request body has a deadline. Only waiting
-//! for the end of a stop has none.
+//! A thread of the runtime's pool calls the [`ServedArray`] for each question: a question delayed
+//! by a member delays no other client. Each question and each request body has a deadline. Only
+//! waiting for the end of a stop has none.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   paths ─ devices, probe ─▶ probed members ─ ready ─▶ array, with its members open ─ replay ─▶ ready to be served
-//!                                  └─ newest_state (when served) ───┘        └─ undo (saved before it is overwritten)
+//!                                  └─ newest_state (old copies?) ───┘        └─ undo (saved before it is overwritten)
 //! ```
 //!
 //! It runs no array and serves no client. [`refusal`] turns refusals into errors with remedies.

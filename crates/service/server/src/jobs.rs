@@ -1,5 +1,5 @@
-//! Jobs of a served array: their state for queries ([`board`]) and over restarts ([`saved_jobs`]), their
-//! API words ([`words`]), whether they may run, and the schedule of checks ([`schedule`]).
+//! Jobs of a served array: their state for queries ([`board`]) and over restarts ([`saved_jobs`]),
+//! their API words ([`words`]), whether they may run, and the schedule of checks ([`schedule`]).
 
 mod board;
 mod saved_jobs;

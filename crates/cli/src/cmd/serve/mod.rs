@@ -1,8 +1,8 @@
 //! `braid serve`: its arguments, and the server configuration that they make.
 //!
 //! ```text
-//!   command line ─┬─ --name ─▶ [`config_file`]: the options of a file go before the others ─┐
-//!                 └─ --detach ─▶ [`detach`]: the same in the background               ├─▶ Args ─▶ ServerConfig ─▶ braid-server
+//!   command line ─┬─ --name ─▶ [`config_file`]: a file's options go before the others ─┐
+//!                 └─ --detach ─▶ [`detach`]: the same in the background                ├─▶ Args ─▶ ServerConfig ─▶ braid-server
 //! ```
 
 pub(crate) mod config_file;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The engine has no clock and forgets a finished job. The state folder also keeps the last results
-//! and the time of the next check ([`super::saved_jobs`]). The sampler's thread writes it, so no notice
-//! waits for the disk. A lock covers both noting and passing on an operator's request (a check, a
-//! pause), so that status shows exactly the request.
+//! and the time of the next check ([`super::saved_jobs`]). The sampler's thread writes it, so no
+//! notice waits for the disk. A lock covers both noting and passing on an operator's request (a
+//! check, a pause), so that status shows exactly the request.
 //!
 //! An interrupted check is over: its client hears that, and requests a new one. The engine alone
 //! would begin it anew once the array is whole, perhaps weeks later.
