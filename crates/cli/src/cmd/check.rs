@@ -16,7 +16,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
-use braid_discovery::running::{self, Running};
+use braid_discovery::running::{self, RunningArray};
 use braid_discovery::status::words::{
     Manner, down_to_a_tenth, found_words, progress_words, run_words, sectors_words,
 };
@@ -101,7 +101,7 @@ fn line(array: &Array) -> String {
 }
 
 /// The answer to a request, if the command does not wait.
-fn asked_words(answer: &JobsAnswer, running: &Running) -> String {
+fn asked_words(answer: &JobsAnswer, running: &RunningArray) -> String {
     let (name, word) = (printable(&answer.name), running.word(&[]));
     let all = all_words(&running.array);
     let more = match answer.request {
@@ -138,7 +138,7 @@ fn all_words(array: &Array) -> String {
     format!("all {} of it, from {members} members,", format_size(array.size_bytes))
 }
 
-fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, CliError> {
+fn over(check: LastJob, running: &RunningArray, globals: &Globals) -> Result<Exit, CliError> {
     let (array, word) = (&running.array, running.word(&[]));
     if check.result != JobResult::Completed {
         return Err(ended(&check, &array.name, &word));

@@ -8,7 +8,7 @@ use super::Globals;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::printable::printable;
-use braid_discovery::running::{self, Running, unanswered};
+use braid_discovery::running::{self, RunningArray, unanswered};
 use braid_discovery::status::words::{Manner, doing_word, is_redundant, progress_words};
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub(crate) struct RebuildArgs {
 }
 
 pub(super) fn ask(
-    running: &Running,
+    running: &RunningArray,
     request: JobRequest,
     dry_run: bool,
 ) -> Result<JobsAnswer, CliError> {

@@ -19,7 +19,7 @@ use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::printable::printable;
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::format_size;
-use braid_discovery::running::{self, Running, unanswered};
+use braid_discovery::running::{self, RunningArray, unanswered};
 use braid_discovery::status::words::can_lose_words;
 
 #[derive(Debug, clap::Args)]
@@ -194,7 +194,7 @@ pub(crate) fn replace(args: &ReplaceArgs, globals: &Globals) -> Result<Exit, Cli
 }
 
 fn ask(
-    running: &Running,
+    running: &RunningArray,
     wanted: &MembersWanted,
     dry_run: bool,
 ) -> Result<MembersAnswer, CliError> {

@@ -14,7 +14,7 @@ use braid_console::error::CliError;
 use braid_console::error::system::system;
 use braid_console::output::printable::printable;
 use braid_console::signals::flag_ending;
-use braid_discovery::running::{Running, unanswered};
+use braid_discovery::running::{RunningArray, unanswered};
 
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// Interval of checking for a signal or the time limit.
@@ -39,7 +39,7 @@ pub(super) enum PollResult<T> {
 /// # Errors
 /// The array cannot be asked any more, or the look fails.
 pub(super) fn poll<T>(
-    running: &Running,
+    running: &RunningArray,
     limit: Option<Duration>,
     mut look: impl FnMut(&Array) -> Result<Look<T>, CliError>,
 ) -> Result<PollResult<T>, CliError> {

@@ -13,7 +13,7 @@ use braid_control::model::{State, Status, Unheard, VERSION};
 
 use super::Globals;
 use braid_console::error::{CliError, Exit};
-use braid_discovery::running::{self, All, Running, Silent};
+use braid_discovery::running::{self, RunningArray, RunningArrays, Silent};
 use braid_discovery::status::advice::is_well;
 use braid_discovery::status::words::Manner;
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let all = match &args.array {
             None => running::all(),
             Some(word) => match running::find(word) {
-                Ok(running) => All { running: vec![running], silent: Vec::new() },
+                Ok(running) => RunningArrays { running: vec![running], silent: Vec::new() },
                 Err(error) if args.exit_code => {
                     if globals.json {
                         outjson!(&error.to_json());
@@ -71,9 +71,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
 }
 
-fn tell(all: &All, args: &Args, globals: &Globals) {
-    let is_shown = |running: &&Running| !args.problems || !is_well(&running.array);
-    let shown: Vec<&Running> = all.running.iter().filter(is_shown).collect();
+fn tell(all: &RunningArrays, args: &Args, globals: &Globals) {
+    let is_shown = |running: &&RunningArray| !args.problems || !is_well(&running.array);
+    let shown: Vec<&RunningArray> = all.running.iter().filter(is_shown).collect();
     if globals.json {
         let status = Status {
             version: VERSION,
@@ -131,7 +131,7 @@ pub(crate) fn unheard(silent: &[Silent]) -> Vec<Unheard> {
 }
 
 /// The worst exit status of all arrays.
-fn exit_of(all: &All) -> Exit {
+fn exit_of(all: &RunningArrays) -> Exit {
     let has = |state: State| all.running.iter().any(|one| one.array.state == state);
     if has(State::Failed) {
         Exit::Broken

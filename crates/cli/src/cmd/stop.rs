@@ -18,7 +18,7 @@ use super::Globals;
 use braid_console::error::{CliError, Exit};
 use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
-use braid_discovery::running::{self, Running, unanswered};
+use braid_discovery::running::{self, RunningArray, unanswered};
 
 /// How long to wait for the process after its array has stopped.
 const LAST_BREATH: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 /// The serving process, if it is the peer of the control socket.
-fn process(running: &Running) -> Option<OwnedFd> {
+fn process(running: &RunningArray) -> Option<OwnedFd> {
     let peer = peer(&running.control)?;
     let said = i32::try_from(running.array.server.pid).ok()?;
     (peer.as_raw_nonzero().get() == said).then_some(())?;

@@ -13,7 +13,7 @@ use super::poll::{Look, PollResult, poll};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::printable::printable;
-use braid_discovery::running::{self, Running};
+use braid_discovery::running::{self, RunningArray};
 use braid_discovery::status::words::{
     Manner, doing_word, found_words, progress_words, sectors_words, state_word,
 };
@@ -114,7 +114,7 @@ fn words(what: For) -> &'static str {
 }
 
 /// The array, once a server answers. The reason why none answers is reported when the time is up.
-fn served(word: &str, limit: Option<Duration>) -> Result<Running, CliError> {
+fn served(word: &str, limit: Option<Duration>) -> Result<RunningArray, CliError> {
     let began = Instant::now();
     let not_yet = [Code::NotServed, Code::ServerGone, Code::ServerSilent];
     loop {

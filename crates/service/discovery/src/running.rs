@@ -94,14 +94,14 @@ pub fn command_again(control: &Path) -> Option<String> {
 
 /// A running array and its control socket.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct RunningArray {
     /// The path of its control socket.
     pub control: PathBuf,
     /// The array's answer.
     pub array: Array,
 }
 
-impl Running {
+impl RunningArray {
     /// A client with the usual deadline.
     pub fn client(&self) -> Client<'_> {
         Client::new(&self.control, Some(PATIENCE))
@@ -135,15 +135,15 @@ pub struct Silent {
 
 /// All arrays in the runtime folder, by name.
 #[derive(Debug, Default)]
-pub struct All {
+pub struct RunningArrays {
     /// Arrays that answered.
-    pub running: Vec<Running>,
+    pub running: Vec<RunningArray>,
     /// Sockets where none did.
     pub silent: Vec<Silent>,
 }
 
 /// Asks every socket in the runtime folder.
-pub fn all() -> All {
+pub fn all() -> RunningArrays {
     all_in(&folder())
 }
 
@@ -161,11 +161,11 @@ fn sockets_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn all_in(folder: &Path) -> All {
-    let mut all = All::default();
+fn all_in(folder: &Path) -> RunningArrays {
+    let mut all = RunningArrays::default();
     for (control, answer) in ask_all(sockets_in(folder)) {
         match answer {
-            Ok(array) => all.running.push(Running { control, array }),
+            Ok(array) => all.running.push(RunningArray { control, array }),
             // The socket was removed after the folder was read.
             Err(ClientError::Connect(error)) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
@@ -212,21 +212,21 @@ fn ask(control: &Path) -> Result<Array, ClientError> {
 ///
 /// # Errors
 /// No array matches, or several do, or its server does not answer.
-pub fn find(word: &str) -> Result<Running, CliError> {
+pub fn find(word: &str) -> Result<RunningArray, CliError> {
     if word.contains('/') {
         let control = PathBuf::from(word);
         let array = ask(&control).map_err(|error| unanswered(&control, &error))?;
-        return Ok(Running { control, array });
+        return Ok(RunningArray { control, array });
     }
     find_in(all(), word)
 }
 
-fn find_in(all: All, word: &str) -> Result<Running, CliError> {
+fn find_in(all: RunningArrays, word: &str) -> Result<RunningArray, CliError> {
     let digits = hexadecimal(word);
     let is_meant = |array: &Array| {
         array.name == word || digits.is_some() && hexadecimal(&array.uuid) == digits
     };
-    let mut meant: Vec<&Running> =
+    let mut meant: Vec<&RunningArray> =
         all.running.iter().filter(|running| is_meant(&running.array)).collect();
     match (meant.pop(), meant.is_empty()) {
         (Some(one), true) => Ok(one.clone()),
@@ -244,7 +244,7 @@ fn hexadecimal(text: &str) -> Option<u128> {
     u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)
 }
 
-fn several(word: &str, meant: &[&Running], all: &[Running]) -> CliError {
+fn several(word: &str, meant: &[&RunningArray], all: &[RunningArray]) -> CliError {
     let what = format!("{} arrays that are being served are called {word}", meant.len());
     let error = CliError::new(Code::SeveralServed, what).about(word);
     meant.iter().fold(error, |error, one| {
@@ -266,7 +266,7 @@ pub fn none_served() -> CliError {
 }
 
 /// No array matches; a socket left behind may.
-fn none(word: &str, all: All) -> CliError {
+fn none(word: &str, all: RunningArrays) -> CliError {
     let stem = |silent: &Silent| {
         silent.control.file_stem().map(|stem| stem.to_string_lossy().into_owned())
     };

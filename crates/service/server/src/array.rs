@@ -31,7 +31,7 @@ use super::address::{check_export, control_error, own_control};
 use super::answered_writes::AnsweredWrites;
 use super::client_addresses::ClientAddresses;
 use super::config::{ServerConfig, Tuning};
-use super::control::{Answers, Checks, Control, ControlSocket, Facts, Running};
+use super::control::{Answers, ArrayParts, Checks, Control, ControlSocket, Facts};
 use super::doors::{DoorPlaces, Doors};
 use super::event_delivery::{EventDelivery, Hooks};
 use super::jobs::{Board, Sampler};
@@ -232,7 +232,7 @@ pub(super) fn one(
     facts.control = control_path.map_or_else(String::new, |path| path.display().to_string());
     facts.log.clone_from(&config.output);
     let NoticeListeners { board, spare_group, .. } = listeners;
-    let running = Running {
+    let running = ArrayParts {
         volume: Arc::clone(&volume),
         tuner: server.tuner(),
         board: Arc::clone(&board),

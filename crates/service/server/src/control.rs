@@ -36,7 +36,7 @@ pub(super) use array::{Facts, state_of};
 pub(super) use asking::Checks;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
-pub(super) use setting::Running;
+pub(super) use setting::ArrayParts;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
@@ -136,7 +136,7 @@ impl Control {
 pub(super) struct Answers {
     facts: Facts,
     /// `None` once the array has stopped.
-    running: RwLock<Option<Running>>,
+    running: RwLock<Option<ArrayParts>>,
     /// Held while settings are read, changed and written back, so that two clients do not undo each
     /// other's changes.
     setting: Mutex<()>,
@@ -145,7 +145,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn new(facts: Facts, running: Running, stopper: Stopper) -> Arc<Self> {
+    pub(super) fn new(facts: Facts, running: ArrayParts, stopper: Stopper) -> Arc<Self> {
         Arc::new(Self {
             facts,
             running: RwLock::new(Some(running)),
@@ -176,7 +176,7 @@ impl Answers {
         }
     }
 
-    fn running(&self) -> Result<Running, Refusal> {
+    fn running(&self) -> Result<ArrayParts, Refusal> {
         let running = self.running.read().unwrap_or_else(PoisonError::into_inner).clone();
         running.ok_or_else(|| {
             let what = format!("{} has stopped", self.facts.name);

@@ -34,9 +34,9 @@ enum WatchEvent {
 }
 
 /// The command behind `--run`; without a handle if the kernel gives none.
-pub(crate) struct Running(Option<OwnedFd>);
+pub(crate) struct RunningCommand(Option<OwnedFd>);
 
-impl Running {
+impl RunningCommand {
     /// Sends SIGTERM. The command may have ended already.
     pub(crate) fn ask_to_end(&self) {
         if let Some(handle) = &self.0 {
@@ -106,7 +106,7 @@ impl Watch {
         command: &str,
         addresses: &ClientAddresses,
         umask: Mode,
-    ) -> std::io::Result<Running> {
+    ) -> std::io::Result<RunningCommand> {
         let word = |place: Option<&String>| place.map_or("", String::as_str).to_owned();
         let script = format!("umask {:04o}; {command}", umask.bits());
         let mut child: Child = Command::new("/bin/sh")
@@ -124,7 +124,7 @@ impl Watch {
             // The listener is gone if serving has ended for another reason.
             let _ = told.send(WatchEvent::Ending(Ending::Command(child.wait())));
         })?;
-        Ok(Running(handle))
+        Ok(RunningCommand(handle))
     }
 
     /// Waits at most `time` for the command to end.

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use braid_control::model::Elevators;
 
 use braid_console::error::CliError;
-use braid_discovery::running::{self, All, Running};
+use braid_discovery::running::{self, RunningArray, RunningArrays};
 
 /// The answers of one array.
 #[derive(Clone, Debug)]
 pub(super) struct ArrayAnswers {
-    pub(super) running: Running,
+    pub(super) running: RunningArray,
     /// `None` if the request failed.
     pub(super) elevators: Option<Elevators>,
 }
@@ -39,14 +39,14 @@ impl Look {
 /// No array is meant, it cannot be asked, or none is served.
 pub(super) fn look(word: Option<&str>) -> Result<Look, CliError> {
     let all = match word {
-        Some(word) => All { running: vec![running::find(word)?], silent: Vec::new() },
+        Some(word) => RunningArrays { running: vec![running::find(word)?], silent: Vec::new() },
         None => running::all(),
     };
-    let All { running, mut silent } = all;
+    let RunningArrays { running, mut silent } = all;
     if running.is_empty() {
         return Err(silent.pop().map_or_else(running::none_served, |silent| silent.error));
     }
-    let seen = |running: Running| {
+    let seen = |running: RunningArray| {
         let elevators = running.client().get("/v1/elevators").ok();
         ArrayAnswers { running, elevators }
     };

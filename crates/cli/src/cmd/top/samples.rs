@@ -6,7 +6,7 @@ use braid_control::model::{
 };
 
 use super::poller::ArrayAnswers;
-use braid_discovery::running::Running;
+use braid_discovery::running::RunningArray;
 use braid_discovery::status::sample::tank;
 use braid_discovery::status::words::Manner;
 
@@ -132,7 +132,7 @@ fn array() -> Array {
 }
 
 pub(super) fn seen() -> ArrayAnswers {
-    let running = Running { control: "/run/braid/tank.control".into(), array: array() };
+    let running = RunningArray { control: "/run/braid/tank.control".into(), array: array() };
     ArrayAnswers { running, elevators: Some(elevators()) }
 }
 

@@ -14,7 +14,7 @@ use braid_ondisk::format_uuid;
 use braid_runtime::{ArrayView, Gate, MemberId, Volume};
 
 use super::jobs::Ground;
-use super::setting::{self, Running};
+use super::setting::{self, ArrayParts};
 use crate::client_addresses::ClientAddresses;
 use crate::clients as limits;
 use crate::health::{Health, Incident, absolute};
@@ -112,8 +112,8 @@ impl Facts {
         shell_word(word).into_owned()
     }
 
-    pub(super) fn array(&self, running: &Running, stopping: bool) -> Array {
-        let Running { volume, tuner, board, .. } = running;
+    pub(super) fn array(&self, running: &ArrayParts, stopping: bool) -> Array {
+        let ArrayParts { volume, tuner, board, .. } = running;
         // Read before the view: a member that gets its slot in between appears in the view.
         let waiting = volume.waiting();
         let view = volume.view();

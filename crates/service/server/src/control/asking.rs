@@ -16,7 +16,7 @@ use braid_control::model::{JobEffect, JobRequest};
 
 use super::array::ground;
 use super::jobs::{Not, decide, handed_on};
-use super::setting::Running;
+use super::setting::ArrayParts;
 use crate::jobs::{Board, Due, JobsSnapshot};
 use braid_console::output::utc::now_seconds;
 
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Requests a job, if possible; with `dry_run` it returns only the expected effect.
 pub(super) fn ask(
-    running: &Running,
+    running: &ArrayParts,
     request: JobRequest,
     dry_run: bool,
 ) -> Result<(JobEffect, JobsSnapshot), Not> {
@@ -47,7 +47,7 @@ pub(crate) struct Checks {
 impl Checks {
     /// # Errors
     /// The thread could not start.
-    pub(crate) fn start(running: Running) -> io::Result<Self> {
+    pub(crate) fn start(running: ArrayParts) -> io::Result<Self> {
         let (is_over, board) = (Arc::<AtomicBool>::default(), Arc::clone(&running.board));
         let told = Arc::clone(&is_over);
         let thread = std::thread::Builder::new().name("braid-checks".into());
@@ -56,7 +56,7 @@ impl Checks {
     }
 }
 
-fn begin_due(running: &Running, over: &AtomicBool) {
+fn begin_due(running: &ArrayParts, over: &AtomicBool) {
     let is_over = || over.load(Ordering::SeqCst);
     while !is_over() {
         if matches!(running.board.check_due(now_seconds()), Due::Since(_)) {

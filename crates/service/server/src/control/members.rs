@@ -33,7 +33,7 @@ use braid_runtime::{ArrayView, MemberId, MemberLook, MemberRefusal, RemoveError,
 
 use super::array::{self, Facts};
 use super::jobs::Ground;
-use super::setting::Running;
+use super::setting::ArrayParts;
 use crate::health::absolute;
 use crate::membership::Membership;
 use braid_console::error::CliError;
@@ -86,7 +86,7 @@ struct RequestContext<'a> {
 }
 
 impl<'a> RequestContext<'a> {
-    fn new(running: &'a Running, facts: &'a Facts) -> Self {
+    fn new(running: &'a ArrayParts, facts: &'a Facts) -> Self {
         let (volume, membership) = (&*running.volume, &*running.membership);
         let looks = volume.look_at_members();
         let view = volume.view();
@@ -190,7 +190,7 @@ struct Outcome {
 
 /// Performs the request; an error comes with an HTTP status.
 pub(super) fn change(
-    running: &Running,
+    running: &ArrayParts,
     facts: &Facts,
     (wanted, passed): (&MembersWanted, &PassedDescriptors),
     dry_run: bool,
@@ -270,7 +270,7 @@ impl RequestContext<'_> {
 
 /// Takes in devices that were spares of another array.
 pub(super) fn take_over(
-    running: &Running,
+    running: &ArrayParts,
     facts: &Facts,
     wanted: &MembersWanted,
     moved_from: &str,

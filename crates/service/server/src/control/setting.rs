@@ -22,7 +22,7 @@ use braid_console::output::utc::now_seconds;
 
 /// Parts of a running array that settings read and change.
 #[derive(Clone)]
-pub(crate) struct Running {
+pub(crate) struct ArrayParts {
     pub(crate) volume: Arc<Volume>,
     pub(crate) tuner: Tuner,
     pub(crate) board: Arc<Board>,
@@ -30,7 +30,7 @@ pub(crate) struct Running {
     pub(crate) spare_group: Arc<SpareGroup>,
 }
 
-pub(super) fn all(running: &Running) -> Settings {
+pub(super) fn all(running: &ArrayParts) -> Settings {
     CheckedSettings::now(running).settings()
 }
 
@@ -77,7 +77,7 @@ pub(super) struct CheckedSettings {
 }
 
 impl CheckedSettings {
-    fn now(Running { volume, tuner, board, spare_group, .. }: &Running) -> Self {
+    fn now(ArrayParts { volume, tuner, board, spare_group, .. }: &ArrayParts) -> Self {
         Self {
             cache: volume.cache(),
             scheduling: volume.scheduling(),
@@ -95,7 +95,7 @@ impl CheckedSettings {
 
     /// The current settings with these changes, if all are valid.
     pub(super) fn check(
-        running: &Running,
+        running: &ArrayParts,
         named: &ArrayName<'_>,
         wanted: &Settings,
     ) -> Result<Self, SetError> {
@@ -185,8 +185,8 @@ impl CheckedSettings {
     ///
     /// # Errors
     /// A setting that must survive a restart cannot be saved: nothing is changed.
-    pub(super) fn apply(self, running: &Running, named: &ArrayName<'_>) -> Result<(), SetError> {
-        let Running { volume, tuner, board, spare_group, .. } = running;
+    pub(super) fn apply(self, running: &ArrayParts, named: &ArrayName<'_>) -> Result<(), SetError> {
+        let ArrayParts { volume, tuner, board, spare_group, .. } = running;
         if self.consistency.changes() {
             let journal = volume.journal().map(|journal| journal.member);
             let file = volume.bitmap_file();

@@ -23,27 +23,27 @@ use super::{Answers, array, members, setting};
 use crate::spare_group::{SpareGroup, SpareNeed};
 use braid_console::error::code::Code;
 use braid_discovery::contents::{self, Existing, Thing};
-use braid_discovery::running::{self, Running};
+use braid_discovery::running::{self, RunningArray};
 
 #[derive(Debug)]
 struct Offer<'a> {
     /// The array that has it.
-    of: &'a Running,
+    of: &'a RunningArray,
     path: &'a str,
 }
 
 /// Spares of other arrays of the group in the order of requests: the array with most spares first.
 /// An array that is not whole needs its own.
-fn offers<'a>(own_uuid: &str, group: &str, all: &'a [Running]) -> Vec<Offer<'a>> {
+fn offers<'a>(own_uuid: &str, group: &str, all: &'a [RunningArray]) -> Vec<Offer<'a>> {
     let in_group = SettingValue::from(group);
-    let gives = |one: &&Running| {
+    let gives = |one: &&RunningArray| {
         one.array.uuid != own_uuid
             && one.array.settings.get(SpareGroup::KEY) == Some(&in_group)
             && one.array.state == State::Ok
             && !one.array.server.stopping
     };
-    let spares = |one: &'a Running| one.array.slots.iter().filter_map(spare);
-    let mut giving: Vec<&Running> = all.iter().filter(gives).collect();
+    let spares = |one: &'a RunningArray| one.array.slots.iter().filter_map(spare);
+    let mut giving: Vec<&RunningArray> = all.iter().filter(gives).collect();
     giving.sort_by_key(|one| std::cmp::Reverse(spares(one).count()));
     let of = |of| spares(of).map(move |path| Offer { of, path });
     giving.into_iter().flat_map(of).collect()
@@ -63,7 +63,7 @@ enum Lack {
     Member,
 }
 
-fn lack(running: &setting::Running) -> Lack {
+fn lack(running: &setting::ArrayParts) -> Lack {
     let volume = &running.volume;
     // In this order: a spare that gets its slot in between is counted twice, never left out.
     let waiting = volume.waiting().iter().filter(|(_, replaces)| replaces.is_none()).count();
@@ -112,7 +112,7 @@ impl Answers {
 
     /// Has the other array remove the spare, and adds it here. The error has a reason only if
     /// something was changed.
-    fn take(&self, running: &setting::Running, offer: &Offer<'_>) -> Result<(), Option<String>> {
+    fn take(&self, running: &setting::ArrayParts, offer: &Offer<'_>) -> Result<(), Option<String>> {
         let Offer { of, path } = offer;
         let name = &of.array.name;
         let wanted = |request, destroy: &[&str]| MembersWanted {
@@ -158,7 +158,7 @@ impl Answers {
 
 /// Whether the device is large enough and holds nothing but the other array's metadata. False if it
 /// cannot be examined.
-fn fits(running: &setting::Running, offer: &Offer<'_>) -> bool {
+fn fits(running: &setting::ArrayParts, offer: &Offer<'_>) -> bool {
     let Ok(device) = braid_member::open(Path::new(offer.path), Access::Examine) else {
         return false;
     };
@@ -184,7 +184,7 @@ mod tests {
             array.uuid = uuid.to_owned();
             array.settings.insert(SpareGroup::KEY.to_owned(), group.into());
             array.slots.extend(spares.iter().map(|path| sample::spare(path)));
-            Running { control: PathBuf::from("/run/braid/x.control"), array }
+            RunningArray { control: PathBuf::from("/run/braid/x.control"), array }
         };
         let mut degraded = array("d", "rack", &["/d1", "/d2", "/d3"]);
         degraded.array.state = State::Degraded;
