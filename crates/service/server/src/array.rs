@@ -1,7 +1,7 @@
 //! One array from its members to its end: assembled, opened, served, stopped.
 //!
 //! ```text
-//!   Inputs ─▶ Ready ─▶ places (control, doors, endpoints) ─▶ OpenArray ─▶ clients, doors, metrics, control ─▶ Serving
+//!   Inputs ─▶ Ready ─▶ places (control, doors, endpoints) ─▶ OpenArray ─▶ clients, doors, metrics, control ─▶ ServingArray
 //!                                                               └─ stopped, if a later step fails
 //! ```
 //!
@@ -33,9 +33,9 @@ use super::client_addresses::ClientAddresses;
 use super::config::{ServerConfig, Tuning};
 use super::control::{Answers, ArrayParts, Checks, Control, ControlSocket, Facts};
 use super::doors::{DoorPlaces, Doors};
+use super::endpoints::Endpoints;
 use super::event_delivery::{EventDelivery, Hooks};
 use super::jobs::{Board, Sampler};
-use super::listening::Endpoints;
 use super::metrics::{self, ArrayMetrics};
 use super::notice_listeners::{NoticeListeners, OpenArray, jobs_not_kept};
 use super::other_arrays::OtherArrays;
@@ -185,7 +185,7 @@ pub(super) fn one(
     let listeners = NoticeListeners::new(&reporter, config, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&listeners.health));
     let delivery = EventDelivery::start(hooks, &globals.state_dir, &ready, &reporter)?;
-    let numbers = metrics::Facts::of(&ready, &reporter);
+    let numbers = metrics::ConstantFacts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
     // For a rescued array, write only the state that this command asks for.
     let kept = (&*globals.state_dir, config.settings.says("cache"), !is_rescued);
@@ -274,7 +274,7 @@ pub(super) fn one(
     }
     drop((looking, volume));
     let OpenArray { volume, keeper, answered } = opened.release();
-    let serving = Serving {
+    let serving = ServingArray {
         volume,
         keeper,
         answered,
@@ -317,7 +317,7 @@ pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
     options(config, Tuning::default(), None)
 }
 
-struct Serving {
+struct ServingArray {
     volume: Arc<Volume>,
     keeper: Keeper,
     answered: Option<AnsweredWrites>,
@@ -331,7 +331,7 @@ struct Serving {
     delivery: EventDelivery,
 }
 
-impl Serving {
+impl ServingArray {
     /// Stops clients, then the array, then its records. The control socket goes last, since one of
     /// its clients may wait for the end.
     fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<Stopped, CliError> {

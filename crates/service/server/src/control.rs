@@ -6,12 +6,12 @@
 //! way.
 
 mod array;
-mod asking;
 pub(crate) mod consistency;
+mod job_requests;
 mod jobs;
 mod members;
 mod setting;
-mod sharing;
+mod spare_moves;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ use super::spare_group::SpareGroup;
 use super::wait::Stopper;
 use super::{clients as limits, scheduling};
 pub(super) use array::{Facts, state_of};
-pub(super) use asking::Checks;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
+pub(super) use job_requests::Checks;
 pub(super) use setting::ArrayParts;
 
 #[derive(Debug, thiserror::Error)]
@@ -271,7 +271,7 @@ impl ServedArray for Answers {
 
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal> {
         let running = self.running()?;
-        let (effect, told) = asking::ask(&running, request, dry_run).map_err(|not| {
+        let (effect, told) = job_requests::ask(&running, request, dry_run).map_err(|not| {
             let error = jobs::refusal(not, request, &self.facts.name, &self.facts.word());
             refusal(409, &error)
         })?;

@@ -10,7 +10,7 @@ use super::address::check_export;
 use super::array::{Context, Inputs, STOP_DEADLINE, serve_until_end};
 use super::device::Device;
 use super::doors::{DoorPlaces, Doors};
-use super::listening::Endpoints;
+use super::endpoints::Endpoints;
 use super::other_arrays::OtherArrays;
 use super::parts::Part;
 use super::report::Reporter;

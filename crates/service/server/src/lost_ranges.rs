@@ -19,7 +19,7 @@ pub(crate) struct LostRanges {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum RangeLine {
     /// The first range: explain.
     First(String),
     /// A further range.
@@ -31,7 +31,7 @@ pub(crate) enum Line {
 }
 
 impl LostRanges {
-    pub(crate) fn add(&mut self, bytes: Range<u64>) -> Line {
+    pub(crate) fn add(&mut self, bytes: Range<u64>) -> RangeLine {
         let words = format!(
             "bytes {} to {} ({})",
             bytes.start,
@@ -41,10 +41,10 @@ impl LostRanges {
         self.bytes.insert(bytes);
         self.lines += 1;
         match self.lines {
-            1 => Line::First(words),
-            2..=LINES_MAX => Line::Further(words),
-            _ if self.lines == LINES_MAX + 1 => Line::TooMany,
-            _ => Line::Nothing,
+            1 => RangeLine::First(words),
+            2..=LINES_MAX => RangeLine::Further(words),
+            _ if self.lines == LINES_MAX + 1 => RangeLine::TooMany,
+            _ => RangeLine::Nothing,
         }
     }
 
@@ -61,13 +61,13 @@ mod tests {
     #[test]
     fn a_flood_of_lost_ranges_is_a_few_lines_and_a_sum() {
         let mut lost = LostRanges::default();
-        assert_eq!(lost.add(0..4096), Line::First("bytes 0 to 4096 (4 KiB)".into()));
+        assert_eq!(lost.add(0..4096), RangeLine::First("bytes 0 to 4096 (4 KiB)".into()));
         for number in 1..LINES_MAX as u64 {
             let line = lost.add(number * 8192..number * 8192 + 512);
-            assert!(matches!(line, Line::Further(_)), "{line:?}");
+            assert!(matches!(line, RangeLine::Further(_)), "{line:?}");
         }
-        assert_eq!(lost.add(4096..8192), Line::TooMany);
-        assert_eq!(lost.add(0..4096), Line::Nothing, "the same again");
+        assert_eq!(lost.add(4096..8192), RangeLine::TooMany);
+        assert_eq!(lost.add(0..4096), RangeLine::Nothing, "the same again");
         // The first two ranges and the one between them merge.
         assert_eq!(lost.sum(), (LINES_MAX - 1, 8192 + (LINES_MAX as u64 - 1) * 512));
     }

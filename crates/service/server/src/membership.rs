@@ -37,7 +37,7 @@ pub(crate) struct Membership {
     control: Mutex<Option<PathBuf>>,
 }
 
-pub(super) struct Joining<'a> {
+pub(super) struct JoinOptions<'a> {
     /// The array has no free slot for it.
     pub(super) is_spare: bool,
     /// It was a member before.
@@ -98,9 +98,9 @@ impl Membership {
         &self,
         volume: &Volume,
         (device, newcomer): (Box<dyn braid_member::Member>, &Newcomer<'_>),
-        how: &Joining<'_>,
+        how: &JoinOptions<'_>,
     ) -> Result<MemberId, AddError> {
-        let Joining { is_spare, returns, moved_from } = *how;
+        let JoinOptions { is_spare, returns, moved_from } = *how;
         let path = device.identity().path.clone();
         let (label, name) = (path.display().to_string(), self.reporter.name());
         let named = |id| self.reporter.name_member(id, label.clone());

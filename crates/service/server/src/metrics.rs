@@ -73,7 +73,7 @@ fn refused(error: &ServerError) -> CliError {
 }
 
 pub(super) struct ArrayMetrics {
-    facts: Facts,
+    facts: ConstantFacts,
     /// Weak, so that a hanging scrape does not keep the array.
     volume: Weak<Volume>,
     reporter: Arc<Reporter>,
@@ -82,14 +82,14 @@ pub(super) struct ArrayMetrics {
 }
 
 /// Facts that stay constant while the array is served.
-pub(super) struct Facts {
+pub(super) struct ConstantFacts {
     identity: Identity,
     level: String,
     layout: String,
     metadata: String,
 }
 
-impl Facts {
+impl ConstantFacts {
     pub(super) fn of(ready: &Ready, reporter: &Reporter) -> Self {
         let array = &ready.array;
         let facts = &array.newest.array;
@@ -107,7 +107,7 @@ impl Facts {
 
 impl ArrayMetrics {
     pub(super) fn new(
-        facts: Facts,
+        facts: ConstantFacts,
         (volume, reporter): (&Arc<Volume>, &Arc<Reporter>),
         meter: Meter,
         voice: Voice,

@@ -16,7 +16,7 @@ use super::event_delivery::{EventDelivery, StartFacts};
 use super::health::Health;
 use super::jobs::{self, Board, SavedJobs};
 use super::membership::Membership;
-use super::not_opened::not_opened;
+use super::open_errors::array_open_error;
 use super::report::Reporter;
 use super::spare_group::SpareGroup;
 
@@ -81,7 +81,7 @@ impl NoticeListeners {
             }
         };
         let volume = Volume::open(&ready.array, ready.members, options, hear);
-        let volume = volume.map_err(|error| not_opened(&error, &labels))?;
+        let volume = volume.map_err(|error| array_open_error(&error, &labels))?;
         for (index, why) in volume.through_page_cache() {
             reporter.through_page_cache(&labels[*index], why);
         }

@@ -10,7 +10,7 @@ use braid_runtime::{Options, Volume};
 use super::array_export;
 use super::device::DeviceDisk;
 use super::event_delivery::logged;
-use super::not_opened::not_opened;
+use super::open_errors::array_open_error;
 use super::parts::ArrayOrDevice;
 use braid_console::error::CliError;
 
@@ -48,7 +48,7 @@ impl OtherArrays {
                 logged(name.clone(), labels.clone()),
             );
             let volume =
-                Arc::new(opened.map_err(|error| not_opened(&error, &labels).about(&name))?);
+                Arc::new(opened.map_err(|error| array_open_error(&error, &labels).about(&name))?);
             arrays.exports.push(array_export::export(name, &volume, block_bytes));
             arrays.volumes.push(volume);
         }

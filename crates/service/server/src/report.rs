@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::client_addresses::ClientAddresses;
 use super::device::Device;
-use super::lost_ranges::{Line, LostRanges};
+use super::lost_ranges::{LostRanges, RangeLine};
 use super::parts::Part;
 use braid_console::Globals;
 use braid_console::error::CliError;
@@ -334,13 +334,13 @@ impl Reporter {
         let why = change.cause.as_ref().map(|why| format!(" ({}: {why})", why.member));
         let (why, advice) = (why.unwrap_or_default(), change.advice.as_deref().unwrap_or_default());
         match line {
-            Line::Nothing => None,
-            Line::First(range) => Some(format!(
+            RangeLine::Nothing => None,
+            RangeLine::First(range) => Some(format!(
                 "{range} of {} had been answered, but not flushed, and could not be written{why}: {advice}",
                 self.name
             )),
-            Line::Further(range) => Some(format!("{range} of {} are lost, too", self.name)),
-            Line::TooMany => Some(format!(
+            RangeLine::Further(range) => Some(format!("{range} of {} are lost, too", self.name)),
+            RangeLine::TooMany => Some(format!(
                 "more ranges of {} are lost; the sum is told at the end, each of them by --json",
                 self.name
             )),

@@ -144,12 +144,12 @@ impl SpareGroup {
     pub(super) fn start(
         self: &Arc<Self>,
         look: impl Fn(&str) -> SpareNeed + Send + 'static,
-    ) -> io::Result<Looking> {
+    ) -> io::Result<SpareWatch> {
         let group = Arc::clone(self);
         let thread = std::thread::Builder::new().name("braid-spares".into());
         thread.spawn(move || group.look_when_due(&look))?;
         self.look();
-        Ok(Looking(Arc::clone(self)))
+        Ok(SpareWatch(Arc::clone(self)))
     }
 
     fn look_when_due(&self, look: &impl Fn(&str) -> SpareNeed) {
@@ -187,9 +187,9 @@ impl SpareGroup {
 }
 
 /// Drop stops the looks, and waits at most `TAKING_MAX` for a spare between two arrays.
-pub(super) struct Looking(Arc<SpareGroup>);
+pub(super) struct SpareWatch(Arc<SpareGroup>);
 
-impl Drop for Looking {
+impl Drop for SpareWatch {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.is_over = true;

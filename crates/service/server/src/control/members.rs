@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   which member is meant (by its slot or its path) ─▶ may it? (the array says) ─▶ do it, tell it
-//!   devices ─▶ joining: looked at, judged, nothing written ─▶ saved, wiped, members
+//!   devices ─▶ new_members: looked at, judged, nothing written ─▶ saved, wiped, members
 //! ```
 //!
 //! The engine decides which members the array can do without, and when a spare takes a slot.
@@ -11,7 +11,7 @@
 //! - with `dry_run`, or refused, not one byte of a device changes
 //!   `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
 
-mod joining;
+mod new_members;
 mod refusals;
 mod request_devices;
 
@@ -200,8 +200,8 @@ pub(super) fn change(
     let devices = devices.map_err(|error| (refusals::status(&error), error))?;
     let context = RequestContext { devices, ..RequestContext::new(running, facts) };
     let outcome = context.may_be_changed().and_then(|()| match wanted.request {
-        MemberRequest::Add | MemberRequest::Spare => joining::add(&context, wanted, dry_run),
-        MemberRequest::Journal => joining::add_journal(&context, wanted, dry_run),
+        MemberRequest::Add | MemberRequest::Spare => new_members::add(&context, wanted, dry_run),
+        MemberRequest::Journal => new_members::add_journal(&context, wanted, dry_run),
         MemberRequest::Fail => context.one(wanted).and_then(|word| fail(&context, word, dry_run)),
         MemberRequest::Remove => {
             context.one(wanted).and_then(|word| remove(&context, word, dry_run))
@@ -278,7 +278,7 @@ pub(super) fn take_over(
     let _one = running.membership.alone();
     let context =
         RequestContext { moved_from: Some(moved_from), ..RequestContext::new(running, facts) };
-    context.may_be_changed().and_then(|()| joining::add(&context, wanted, false)).map(|_| ())
+    context.may_be_changed().and_then(|()| new_members::add(&context, wanted, false)).map(|_| ())
 }
 
 fn fail(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
@@ -377,7 +377,7 @@ fn replace(
     let mut waiting = context.members.iter().filter(|one| one.standing == Standing::Waiting);
     let Some(spare) = waiting.find(is_meant) else {
         return match &wanted.with {
-            Some(device) => joining::replace(context, wanted, (slot.0, device), dry_run),
+            Some(device) => new_members::replace(context, wanted, (slot.0, device), dry_run),
             None => Err(refusals::no_spare(context, member)),
         };
     };

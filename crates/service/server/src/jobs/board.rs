@@ -41,7 +41,7 @@ const RUNS_MAX: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct Board {
-    noted: Mutex<Noted>,
+    noted: Mutex<BoardState>,
     /// Path of the saved state; `None` for a read-only array. Held during a write.
     file: Mutex<Option<PathBuf>>,
     changed: Condvar,
@@ -50,7 +50,7 @@ pub(crate) struct Board {
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+struct BoardState {
     is_paused: bool,
     /// The requested check, if any.
     wanted: Option<JobRequest>,
@@ -90,7 +90,7 @@ impl Board {
     pub(crate) fn new(is_paused: bool, saved: SavedJobs, file: Option<PathBuf>) -> Self {
         let SavedJobs { ended_count, last, schedule } = saved;
         let last = last.into_iter().map(|job| (job.kind, job)).collect();
-        let noted = Noted { is_paused, last, ended_count, schedule, ..Noted::default() };
+        let noted = BoardState { is_paused, last, ended_count, schedule, ..BoardState::default() };
         let (noted, file) = (Mutex::new(noted), Mutex::new(file));
         Self { noted, file, changed: Condvar::new(), start: Instant::now() }
     }
@@ -166,7 +166,7 @@ impl Board {
         saved.write(path).map_err(|error| (path.clone(), error))
     }
 
-    fn noted(&self) -> MutexGuard<'_, Noted> {
+    fn noted(&self) -> MutexGuard<'_, BoardState> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -261,7 +261,7 @@ impl Board {
     }
 }
 
-impl Noted {
+impl BoardState {
     fn see(&mut self, job: &JobProgress, now_ns: u64) {
         let (kind, from_bytes) = (model_kind(job.kind), job.from * SECTOR_BYTES);
         let total_bytes = job.end * SECTOR_BYTES;
@@ -511,7 +511,7 @@ mod tests {
 
     #[test]
     fn a_job_has_a_pace_once_it_was_looked_at_for_a_while() {
-        let mut noted = Noted::default();
+        let mut noted = BoardState::default();
         let at = |seconds: u64| job(braid_runtime::JobKind::Recovery, seconds * 100);
         for second in 0..=4 {
             noted.see(&at(second), second * SECOND);
@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn a_paused_job_has_no_end() {
-        let mut noted = Noted::default();
+        let mut noted = BoardState::default();
         for second in 0..5 {
             noted.see(&job(braid_runtime::JobKind::Resync, second * 100), second * SECOND);
         }
@@ -540,9 +540,9 @@ mod tests {
 
     #[test]
     fn a_check_waits_is_there_and_is_over_and_one_that_was_cut_is_over_too() {
-        let mut noted = Noted::default();
+        let mut noted = BoardState::default();
         let check = job(braid_runtime::JobKind::Check, 1000);
-        let states = |noted: &mut Noted, there: Option<&JobProgress>| -> Vec<JobState> {
+        let states = |noted: &mut BoardState, there: Option<&JobProgress>| -> Vec<JobState> {
             noted.snapshot(there, SECOND).jobs.iter().map(|job| job.state).collect()
         };
         for (end, is_cut) in [(JobEnd::Completed, false), (JobEnd::Interrupted, true)] {
@@ -575,7 +575,7 @@ mod tests {
             (true, JobEnd::Interrupted, true),
         ] {
             let schedule = Schedule { every_seconds: Some(86_400), counted_from: 1 };
-            let mut noted = Noted { schedule, ..Noted::default() };
+            let mut noted = BoardState { schedule, ..BoardState::default() };
             noted.wish(JobRequest::Check);
             if was_ended {
                 noted.wish(JobRequest::EndCheck);
@@ -585,7 +585,7 @@ mod tests {
             assert_eq!((is_due, noted.is_unsaved), (!is_over, true), "{was_ended} {end:?}");
         }
         // Other jobs are no checks.
-        let mut noted = Noted::default();
+        let mut noted = BoardState::default();
         noted.end(&job(braid_runtime::JobKind::Resync, 10), JobEnd::Completed, SECOND);
         assert_eq!(noted.schedule, Schedule::default());
     }
@@ -646,7 +646,7 @@ mod tests {
             length_bytes: 512,
             fate: FoundFate::Repaired,
         };
-        let mut noted = Noted::default();
+        let mut noted = BoardState::default();
         let repair = job(braid_runtime::JobKind::Repair, 10);
         noted.see(&repair, SECOND);
         let next = |of: &FoundRun| FoundRun {

@@ -9,7 +9,7 @@ use braid_console::error::system::system;
 use braid_discovery::probe::io_error;
 
 /// Error for an array that assembled but did not start. Lost members are only one of the reasons.
-pub(super) fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
+pub(super) fn array_open_error(error: &OpenError, labels: &[String]) -> CliError {
     let what = "the array could not be started";
     match error {
         OpenError::NotRecorded { index, source } if source.is_of_the_member() => {

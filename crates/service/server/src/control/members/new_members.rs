@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{CurrentMember, Outcome, RequestContext, Standing, refusals, take_away};
 use crate::health::absolute;
-use crate::membership::Joining;
+use crate::membership::JoinOptions;
 use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
@@ -530,7 +530,7 @@ fn take_in(
     let uuid = *Uuid::new_v4().as_bytes();
     let added = match role {
         NewRole::Member { wish, is_spare, write_mostly } => {
-            let how = Joining { is_spare, returns, moved_from: context.moved_from };
+            let how = JoinOptions { is_spare, returns, moved_from: context.moved_from };
             let found = found.as_ref();
             let newcomer = Newcomer { uuid, wanted: wish, found, write_mostly };
             let added = context.membership.add(context.volume, (device, &newcomer), &how);
