@@ -10,7 +10,7 @@ use braid_control::model::{
     VERSION,
 };
 
-use super::poll::{Look, PollResult, poll};
+use super::poll::{PollResult, PollState, poll};
 use super::{Globals, jobs};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
@@ -72,10 +72,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
 }
 
-fn look(array: &Array, before: u64) -> Look<LastJob> {
+fn look(array: &Array, before: u64) -> PollState<LastJob> {
     match array.last_job(JobKind::Check).filter(|last| last.number > before) {
-        Some(last) => Look::Over(last.clone()),
-        None => Look::GoesOn(line(array)),
+        Some(last) => PollState::Over(last.clone()),
+        None => PollState::GoesOn(line(array)),
     }
 }
 

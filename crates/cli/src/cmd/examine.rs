@@ -40,14 +40,14 @@ struct Findings {
     /// Bitmap files among the paths; they are no members.
     bitmap_files: Vec<GivenBitmapFile>,
     /// In the order of the command line.
-    looks: Vec<Look>,
+    examined: Vec<ExaminedMember>,
     /// Over the members that could be read; its verdicts are in their order.
     assembly: Assembly,
     /// The refusal, if any, as an error with remedies.
     refused: Option<CliError>,
 }
 
-struct Look {
+struct ExaminedMember {
     label: String,
     /// `Err`: it could not be opened or read.
     found: Result<ProbedMember, CliError>,
@@ -64,7 +64,8 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
-    let (mut looks, mut bitmap_files): (Vec<Look>, Vec<GivenBitmapFile>) = Default::default();
+    let (mut examined, mut bitmap_files): (Vec<ExaminedMember>, Vec<GivenBitmapFile>) =
+        Default::default();
     let mut reached: Vec<(Reach, String)> = Vec::new();
     for path in &args.members {
         let label = path.display().to_string();
@@ -90,12 +91,12 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
             first.inspect(|(_, identity)| member.identity.clone_from(identity));
             reached.push((reach, member.identity.clone()));
         }
-        looks.push(Look { label, found });
+        examined.push(ExaminedMember { label, found });
     }
     let probed: Vec<ProbedMember> =
-        looks.iter().filter_map(|look| look.found.as_ref().ok()).cloned().collect();
+        examined.iter().filter_map(|look| look.found.as_ref().ok()).cloned().collect();
     if probed.is_empty() && bitmap_files.is_empty() {
-        let first = looks.into_iter().find_map(|look| look.found.err());
+        let first = examined.into_iter().find_map(|look| look.found.err());
         return Err(first.expect("there is at least one member, and none could be read"));
     }
     let bitmap_file = bitmap_files.first().cloned();
@@ -105,17 +106,17 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
     let labels: Vec<String> = probed.into_iter().map(|member| member.label).collect();
     let refused = assembly.array.as_ref().err();
     let refused = refused.map(|refused| refusal::cli_error(refused, &assembly.verdicts, &labels));
-    Ok(Findings { bitmap_files, looks, assembly, refused })
+    Ok(Findings { bitmap_files, examined, assembly, refused })
 }
 
 fn exit(findings: &Findings) -> Exit {
-    let found = findings.looks.iter().filter_map(|look| look.found.as_ref().ok());
+    let found = findings.examined.iter().filter_map(|look| look.found.as_ref().ok());
     if found.clone().all(|member| member.probe.superblocks.is_empty()) {
         return Exit::NoSuchArray;
     }
     let in_place = |verdict| matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare);
     let all_in_place = findings.assembly.verdicts.iter().all(|verdict| in_place(verdict.verdict));
-    let all_read = findings.looks.iter().all(|look| look.found.is_ok());
+    let all_read = findings.examined.iter().all(|look| look.found.is_ok());
     let has_bad_blocks = found
         .into_iter()
         .any(|member| member.bad_blocks.as_ref().map_or(true, |ranges| !ranges.is_empty()));

@@ -21,7 +21,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 const NAP: Duration = Duration::from_millis(20);
 
 /// The result of one look at the array.
-pub(super) enum Look<T> {
+pub(super) enum PollState<T> {
     Over(T),
     /// Not yet; the status line.
     GoesOn(String),
@@ -41,7 +41,7 @@ pub(super) enum PollResult<T> {
 pub(super) fn poll<T>(
     running: &RunningArray,
     limit: Option<Duration>,
-    mut look: impl FnMut(&Array) -> Result<Look<T>, CliError>,
+    mut look: impl FnMut(&Array) -> Result<PollState<T>, CliError>,
 ) -> Result<PollResult<T>, CliError> {
     let asked_to_end = Arc::new(AtomicBool::new(false));
     flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
@@ -52,8 +52,8 @@ pub(super) fn poll<T>(
         let array = running.client().get::<Array>("/v1/array");
         let array = array.map_err(|error| unanswered(&running.control, &error))?;
         let text = match look(&array)? {
-            Look::Over(outcome) => return Ok(PollResult::Over(outcome)),
-            Look::GoesOn(text) => text,
+            PollState::Over(outcome) => return Ok(PollResult::Over(outcome)),
+            PollState::GoesOn(text) => text,
         };
         line.show(&text);
         let next = Instant::now() + ASK_EVERY;

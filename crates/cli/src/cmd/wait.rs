@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use braid_control::model::{Array, Job, JobKind, JobState, SlotState, State};
 
 use super::Globals;
-use super::poll::{Look, PollResult, poll};
+use super::poll::{PollResult, PollState, poll};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Exit, Risk};
 use braid_console::output::printable::printable;
@@ -78,8 +78,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let check = number(&running.array);
     let watched =
         poll(&running, limit, |array| match judge(array, args.what, check, Manner::now()) {
-            Judgement::So { is_well, text } => Ok(Look::Over((array.clone(), is_well, text))),
-            Judgement::NotYet(text) => Ok(Look::GoesOn(text)),
+            Judgement::So { is_well, text } => Ok(PollState::Over((array.clone(), is_well, text))),
+            Judgement::NotYet(text) => Ok(PollState::GoesOn(text)),
             Judgement::Never(why) => Err(never(why, &array.name, &word)),
         });
     match watched? {

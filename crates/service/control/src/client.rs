@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::model::Problem;
-use crate::passed_descriptors::{self, Begun};
+use crate::passed_descriptors::{self, StartedStream};
 
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
@@ -216,9 +216,10 @@ impl<'a> Client<'a> {
                 .await
                 .map_err(ClientError::Connect)?;
         }
-        let (mut sender, connection) = http1::handshake(TokioIo::new(Begun::new(stream, passes)))
-            .await
-            .map_err(ClientError::Ended)?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(StartedStream::new(stream, passes)))
+                .await
+                .map_err(ClientError::Ended)?;
         // The sender receives its errors as well.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(ClientError::Ended)

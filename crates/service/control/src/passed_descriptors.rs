@@ -52,12 +52,12 @@ impl PassedDescriptors {
 }
 
 /// A server's connection, which receives descriptors as well as bytes.
-pub(crate) struct Receiving {
+pub(crate) struct DescriptorReceiver {
     stream: UnixStream,
     passed: PassedDescriptors,
 }
 
-impl Receiving {
+impl DescriptorReceiver {
     pub(crate) fn new(stream: UnixStream, passed: PassedDescriptors) -> Self {
         Self { stream, passed }
     }
@@ -77,7 +77,7 @@ impl Receiving {
     }
 }
 
-impl AsyncRead for Receiving {
+impl AsyncRead for DescriptorReceiver {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -100,7 +100,7 @@ impl AsyncRead for Receiving {
     }
 }
 
-impl AsyncWrite for Receiving {
+impl AsyncWrite for DescriptorReceiver {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -164,18 +164,18 @@ pub(crate) async fn send(
 }
 
 /// A client's connection whose first byte has been sent: writing skips that byte.
-pub(crate) struct Begun {
+pub(crate) struct StartedStream {
     stream: UnixStream,
     is_first: bool,
 }
 
-impl Begun {
+impl StartedStream {
     pub(crate) fn new(stream: UnixStream, is_first: bool) -> Self {
         Self { stream, is_first }
     }
 }
 
-impl AsyncRead for Begun {
+impl AsyncRead for StartedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -185,7 +185,7 @@ impl AsyncRead for Begun {
     }
 }
 
-impl AsyncWrite for Begun {
+impl AsyncWrite for StartedStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

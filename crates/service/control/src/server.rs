@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::client_limit::{ClientGuard, ClientLimit};
-use crate::passed_descriptors::{PassedDescriptors, Receiving};
+use crate::passed_descriptors::{DescriptorReceiver, PassedDescriptors};
 use crate::served_array::{Misuse, PROBLEM_JSON, ServedArray};
 
 /// Wait before the next try after a shortage of the system.
@@ -209,7 +209,7 @@ impl Connections {
             .header_read_timeout(self.limits.head_deadline)
             .max_buf_size(self.limits.head_bytes_max)
             .max_headers(HEADERS_MAX)
-            .serve_connection(TokioIo::new(Receiving::new(stream, coming)), service);
+            .serve_connection(TokioIo::new(DescriptorReceiver::new(stream, coming)), service);
         async move {
             let mut connection = std::pin::pin!(connection);
             let ended = ends.wait_for(|ends| *ends);

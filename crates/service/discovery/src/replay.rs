@@ -103,7 +103,7 @@ pub struct PplResult {
 }
 
 /// The members as the replay's devices.
-struct OnMembers<'a> {
+struct MemberDevices<'a> {
     array: &'a AssembledArray,
     members: &'a [Option<OpenMember>],
     labels: &'a [String],
@@ -113,7 +113,7 @@ struct OnMembers<'a> {
     failure: Option<CliError>,
 }
 
-impl OnMembers<'_> {
+impl MemberDevices<'_> {
     fn index(&self, slot: Slot) -> usize {
         let occupant = self.array.slots.get(slot.index()).and_then(Option::as_ref);
         occupant.expect("a replay asks only those that are there").member
@@ -165,7 +165,7 @@ impl OnMembers<'_> {
     }
 }
 
-impl Devices for OnMembers<'_> {
+impl Devices for MemberDevices<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
         let at = self.byte(slot, sectors.start);
         self.open(slot).device.read_at(bytes, at).is_ok()
@@ -246,9 +246,9 @@ pub fn replay(
     let refused = |error: ReplayError| not_replayed(kind, error.to_string(), labels);
     let machine = Replay::new(setup(array, geometry, finish)).map_err(refused)?;
     let patches = vec![Sectors::new(); array.slots.len()];
-    let mut devices = OnMembers { array, members, labels, target, patches, failure: None };
+    let mut devices = MemberDevices { array, members, labels, target, patches, failure: None };
     let ended = run(machine, &mut devices);
-    let OnMembers { patches, failure, .. } = devices;
+    let MemberDevices { patches, failure, .. } = devices;
     let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
     if target == ReplayTarget::Memory {
         let occupants: Vec<Option<usize>> =

@@ -4,7 +4,7 @@ use braid_assembly::{GivenBitmapFile, MemberVerdict, ProbedMember, Verdict};
 use braid_ondisk::{BadBlockLog, Bitmap, LogHome, PplLog, PplLogError, format_uuid};
 use serde_json::{Value, json};
 
-use super::{Findings, Look, array, facts};
+use super::{ExaminedMember, Findings, array, facts};
 use braid_console::error::CliError;
 use braid_console::output::colour::{Paint, Style};
 use braid_console::output::printable::printable;
@@ -14,7 +14,7 @@ use braid_console::output::table::{Align, Table};
 /// Each member, the verdicts, and the array or why there is none.
 pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
     let mut text = String::new();
-    for look in &findings.looks {
+    for look in &findings.examined {
         text.push_str(&member_text(look, paint));
         text.push('\n');
     }
@@ -22,7 +22,7 @@ pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
         text.push_str(&bitmap_file_text(given, paint));
         text.push('\n');
     }
-    if findings.looks.is_empty() {
+    if findings.examined.is_empty() {
         return text;
     }
     text.push_str(&verdict_table(findings));
@@ -47,7 +47,7 @@ pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
     text
 }
 
-fn member_text(look: &Look, paint: Paint) -> String {
+fn member_text(look: &ExaminedMember, paint: Paint) -> String {
     let label = printable(&look.label);
     let member = match &look.found {
         Ok(member) => member,
@@ -144,17 +144,17 @@ fn verdict_table(findings: &Findings) -> String {
 fn judged(findings: &Findings) -> Vec<(&str, Result<&MemberVerdict, &CliError>)> {
     let mut verdicts = findings.assembly.verdicts.iter();
     let judge = |look| match look {
-        &Look { found: Err(ref error), .. } => Err(error),
+        &ExaminedMember { found: Err(ref error), .. } => Err(error),
         _ => Ok(verdicts.next().expect("a verdict for each member that was read")),
     };
-    let labels = findings.looks.iter().map(|look| look.label.as_str());
-    labels.zip(findings.looks.iter().map(judge)).collect()
+    let labels = findings.examined.iter().map(|look| look.label.as_str());
+    labels.zip(findings.examined.iter().map(judge)).collect()
 }
 
 /// The object; `refusal` is the error that `braid serve` would give.
 pub(super) fn to_json(findings: &Findings) -> Value {
     let members: Vec<Value> = findings
-        .looks
+        .examined
         .iter()
         .zip(judged(findings))
         .map(|(look, (_, judged))| member_json(look, judged))
@@ -168,7 +168,7 @@ pub(super) fn to_json(findings: &Findings) -> Value {
     })
 }
 
-fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value {
+fn member_json(look: &ExaminedMember, judged: Result<&MemberVerdict, &CliError>) -> Value {
     let member = match &look.found {
         Ok(member) => member,
         Err(error) => return json!({ "path": look.label, "error": error.to_json() }),

@@ -19,7 +19,7 @@ pub(super) struct ArrayAnswers {
 
 /// All arrays at one time.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct ArraysSnapshot {
     /// Time since an arbitrary start.
     pub(super) at: Duration,
     pub(super) arrays: Vec<ArrayAnswers>,
@@ -27,7 +27,7 @@ pub(super) struct Look {
     pub(super) silent: Vec<String>,
 }
 
-impl Look {
+impl ArraysSnapshot {
     pub(super) fn of(&self, control: &Path) -> Option<&ArrayAnswers> {
         self.arrays.iter().find(|seen| seen.running.control == control)
     }
@@ -37,7 +37,7 @@ impl Look {
 ///
 /// # Errors
 /// No array is meant, it cannot be asked, or none is served.
-pub(super) fn look(word: Option<&str>) -> Result<Look, CliError> {
+pub(super) fn look(word: Option<&str>) -> Result<ArraysSnapshot, CliError> {
     let all = match word {
         Some(word) => RunningArrays { running: vec![running::find(word)?], silent: Vec::new() },
         None => running::all(),
@@ -50,7 +50,7 @@ pub(super) fn look(word: Option<&str>) -> Result<Look, CliError> {
         let elevators = running.client().get("/v1/elevators").ok();
         ArrayAnswers { running, elevators }
     };
-    Ok(Look {
+    Ok(ArraysSnapshot {
         at: now(),
         arrays: running.into_iter().map(seen).collect(),
         silent: silent.into_iter().map(|silent| silent.error.to_string()).collect(),
@@ -64,7 +64,7 @@ fn now() -> Duration {
 
 /// Polls on a thread of its own. A drop does not wait for it: it ends at its next look.
 pub(super) struct Poller {
-    answers: Receiver<Result<Look, CliError>>,
+    answers: Receiver<Result<ArraysSnapshot, CliError>>,
     _wanted: Sender<()>,
 }
 
@@ -89,7 +89,7 @@ impl Poller {
     }
 
     /// The next look, if it has arrived.
-    pub(super) fn answer(&self) -> Option<Result<Look, CliError>> {
+    pub(super) fn answer(&self) -> Option<Result<ArraysSnapshot, CliError>> {
         self.answers.try_recv().ok()
     }
 }

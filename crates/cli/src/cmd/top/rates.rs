@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use braid_control::model::{Array, Elevators, MemberRates, Rates};
 
-use super::poller::{ArrayAnswers, Look};
+use super::poller::{ArrayAnswers, ArraysSnapshot};
 
 /// The rates of the array behind a socket.
-pub(super) fn between(before: &Look, now: &Look, control: &Path) -> Option<Rates> {
+pub(super) fn between(
+    before: &ArraysSnapshot,
+    now: &ArraysSnapshot,
+    control: &Path,
+) -> Option<Rates> {
     rates(before.of(control)?, now.of(control)?, now.at.saturating_sub(before.at))
 }
 

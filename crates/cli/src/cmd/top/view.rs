@@ -11,7 +11,7 @@ use ratatui::text::{Line as Row, Text};
 use ratatui::widgets::{Paragraph, Widget};
 
 use super::page::{Frame, Line, Tone, lines};
-use super::poller::{ArrayAnswers, Look};
+use super::poller::{ArrayAnswers, ArraysSnapshot};
 use super::rates::between;
 use braid_console::error::CliError;
 use braid_console::error::code::Code;
@@ -27,8 +27,8 @@ pub(super) enum Next {
 }
 
 pub(super) struct View {
-    before: Option<Look>,
-    now: Look,
+    before: Option<ArraysSnapshot>,
+    now: ArraysSnapshot,
     /// The socket of the shown array.
     chosen: PathBuf,
     /// Lines scrolled off above the terminal's first.
@@ -40,7 +40,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(now: Look, interval_seconds: u64, is_coloured: bool) -> Self {
+    pub(super) fn new(now: ArraysSnapshot, interval_seconds: u64, is_coloured: bool) -> Self {
         let chosen = first(&now);
         let (before, trouble) = (None, None);
         Self { before, now, chosen, scrolled: 0, interval_seconds, is_coloured, trouble }
@@ -50,7 +50,10 @@ impl View {
     ///
     /// # Errors
     /// No array is left to show. A server that does not answer may answer again.
-    pub(super) fn take(&mut self, answer: Result<Look, CliError>) -> Result<(), CliError> {
+    pub(super) fn take(
+        &mut self,
+        answer: Result<ArraysSnapshot, CliError>,
+    ) -> Result<(), CliError> {
         match answer {
             Ok(look) => {
                 self.before = Some(std::mem::replace(&mut self.now, look));
@@ -141,13 +144,13 @@ impl View {
     }
 }
 
-fn first(look: &Look) -> PathBuf {
+fn first(look: &ArraysSnapshot) -> PathBuf {
     look.arrays.first().expect("a look sees an array").running.control.clone()
 }
 
 /// The lines of an array, and notes about the others.
 fn shown(
-    look: &Look,
+    look: &ArraysSnapshot,
     place: usize,
     rates: Option<&Rates>,
     (columns, manner): (usize, Manner),
@@ -174,10 +177,10 @@ fn style(tone: Tone, is_coloured: bool) -> Style {
     }
 }
 
-pub(super) fn text(before: &Look, now: &Look, manner: Manner) -> String {
+pub(super) fn text(before: &ArraysSnapshot, now: &ArraysSnapshot, manner: Manner) -> String {
     let page = |place: usize, seen: &ArrayAnswers| {
         let rates = between(before, now, &seen.running.control);
-        let look = Look { silent: Vec::new(), ..now.clone() };
+        let look = ArraysSnapshot { silent: Vec::new(), ..now.clone() };
         let lines = shown(&look, place, rates.as_ref(), (usize::MAX, manner));
         lines.iter().map(|line| line.text.trim_end().to_owned() + "\n").collect::<String>()
     };
@@ -197,7 +200,7 @@ mod tests {
     use super::super::samples::{NOW, seen};
     use super::*;
 
-    fn look(names: &[&str], at_ms: u64) -> Look {
+    fn look(names: &[&str], at_ms: u64) -> ArraysSnapshot {
         let one = |name: &&str| {
             let mut seen = seen();
             seen.running.array.name = (*name).to_owned();
@@ -206,7 +209,7 @@ mod tests {
             seen
         };
         let arrays = names.iter().map(one).collect();
-        Look { at: Duration::from_millis(at_ms), arrays, silent: Vec::new() }
+        ArraysSnapshot { at: Duration::from_millis(at_ms), arrays, silent: Vec::new() }
     }
 
     fn screen(view: &mut View, columns: u16, rows: u16) -> Vec<String> {

@@ -53,7 +53,7 @@ pub struct JournalResult {
 }
 
 /// The members and the journal as the replay's devices.
-struct OnMembers<'a> {
+struct JournalDevices<'a> {
     array: &'a AssembledArray,
     log: &'a JournalLog,
     members: &'a [Option<OpenMember>],
@@ -66,7 +66,7 @@ struct OnMembers<'a> {
     failure: Option<CliError>,
 }
 
-impl OnMembers<'_> {
+impl JournalDevices<'_> {
     fn index(&self, slot: Slot) -> usize {
         let occupant = self.array.slots.get(slot.index()).and_then(Option::as_ref);
         occupant.expect("a replay asks only those that are there").member
@@ -163,7 +163,7 @@ impl OnMembers<'_> {
     }
 }
 
-impl Devices for OnMembers<'_> {
+impl Devices for JournalDevices<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
         let open = self.open(self.index(slot));
         let sector = open.superblock.device.data_offset_sectors + sectors.start;
@@ -240,7 +240,7 @@ pub fn replay_journal(
     let uuid = array.newest.uuid_as_stored();
     let (saved, failure) = (None, None);
     let mut devices =
-        OnMembers { array, log, members, labels, journal, target, patches, saved, failure };
+        JournalDevices { array, log, members, labels, journal, target, patches, saved, failure };
     if target == ReplayTarget::Members {
         // A killed process may have left a record in the device's cache. The replay reads it, so it
         // has to be durable before data that depend on it.
@@ -248,7 +248,7 @@ pub fn replay_journal(
         flushed.map_err(|error| io_error(journal.label, "flushing", &error))?;
     }
     let ended = run(machine, &geometry, &uuid, &mut devices);
-    let OnMembers { patches, saved, failure, .. } = devices;
+    let JournalDevices { patches, saved, failure, .. } = devices;
     let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
     if target == ReplayTarget::Memory {
         let indices = array.slots.iter().map(|slot| slot.as_ref().map(|one| one.member));

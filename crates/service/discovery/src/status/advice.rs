@@ -151,8 +151,8 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
     });
     let problem = problem
         .unwrap_or_else(|| format!("{member} (slot {number}) does not hold all it should yet"));
-    let Going { now, what, command } =
-        going(array, JobKind::Recovery, &format!("rebuilding onto {member}"), word, manner);
+    let JobAdvice { now, what, command } =
+        job_advice(array, JobKind::Recovery, &format!("rebuilding onto {member}"), word, manner);
     let lose = can_lose_words(array.can_lose);
     let unplug = replaced.and_then(|out| out.member.as_deref()).filter(|_| command.is_none());
     let what = match unplug {
@@ -252,22 +252,23 @@ fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Ad
     let old = array.slots.iter().find(|slot| slot.slot == Some(number));
     let old = old.and_then(|slot| slot.member.as_deref()).unwrap_or_default();
     let doing = format!("copying it to {member}");
-    let Going { now, what, command } = going(array, JobKind::Replace, &doing, word, manner);
+    let JobAdvice { now, what, command } =
+        job_advice(array, JobKind::Replace, &doing, word, manner);
     let problem = format!("{old} (slot {number}) is being replaced");
     let now = format!("{now}; {old} serves until then");
     Some(Advice { problem, now, what, command })
 }
 
-struct Going {
+struct JobAdvice {
     now: String,
     what: String,
     command: Option<String>,
 }
 
 /// The state of a necessary job; `doing` is its name for people.
-fn going(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) -> Going {
+fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) -> JobAdvice {
     let nothing = "nothing now; it goes on by itself";
-    let with = |now: String, what: &str, command: Option<String>| Going {
+    let with = |now: String, what: &str, command: Option<String>| JobAdvice {
         now,
         what: what.to_owned(),
         command,
@@ -369,7 +370,8 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
     } else {
         "its redundancy may not agree everywhere until then"
     };
-    let Going { now, what, command } = going(array, JobKind::Resync, "resyncing", word, manner);
+    let JobAdvice { now, what, command } =
+        job_advice(array, JobKind::Resync, "resyncing", word, manner);
     Some(Advice {
         problem: format!("{} was interrupted while writing, or has never been synced", array.name),
         now: format!("{now}; {until}"),
