@@ -51,6 +51,6 @@ pub use ending::Ending;
 pub use event::{Change, Event, Identity, Moment};
 pub use history::{History, HistoryError};
 pub use kind::{Kind, Severity};
-pub use outlet::{Backoff, Deliver, DeliveryError, OutletCounts, OutletNotice, Undelivered};
+pub use outlet::{Backoff, Deliver, DeliveryError, DeliveryFailure, OutletCounts, OutletNotice};
 pub use standing::{CompletedCheck, Standing};
 pub use teller::{Complaint, Counts, Listener, Teller, Voice};

@@ -66,19 +66,19 @@ pub trait Deliver: Send + 'static {
     ///
     /// # Errors
     /// The delivery failed; the error says whether it may be tried again.
-    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), Undelivered>;
+    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), DeliveryFailure>;
 }
 
 /// A failed delivery.
 #[derive(Debug)]
-pub struct Undelivered {
+pub struct DeliveryFailure {
     /// The cause.
     pub error: DeliveryError,
     /// Whether another try may succeed.
     pub may_retry: bool,
 }
 
-impl Undelivered {
+impl DeliveryFailure {
     /// Another try would fail, too.
     #[must_use]
     pub fn for_good(error: DeliveryError) -> Self {
@@ -338,10 +338,13 @@ mod tests {
             event.id != 99
         }
 
-        fn deliver(&mut self, event: &Event, _: &Ending) -> Result<(), Undelivered> {
+        fn deliver(&mut self, event: &Event, _: &Ending) -> Result<(), DeliveryFailure> {
             self.seen.send(event.id).expect("a test that looks");
             let answer = self.answers.recv().unwrap_or(Err(false));
-            answer.map_err(|may_retry| Undelivered { error: DeliveryError::Answer(500), may_retry })
+            answer.map_err(|may_retry| DeliveryFailure {
+                error: DeliveryError::Answer(500),
+                may_retry,
+            })
         }
     }
 

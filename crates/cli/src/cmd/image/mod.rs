@@ -14,7 +14,7 @@
 //! - the map calls no sector read that the image does not durably have
 //!   `[check: a_copy_that_was_killed_is_gone_on_with]`.
 
-mod copying;
+mod copy_run;
 mod holes;
 mod progress;
 
@@ -41,7 +41,7 @@ use braid_console::regular::open_with;
 use braid_console::signals;
 use braid_discovery::maps;
 use braid_discovery::probe::{io_error, open_error, open_member};
-use copying::{CopyEnd, Copying};
+use copy_run::{CopyEnd, CopyRun};
 
 /// A resumed copy is compared with the disk at this many places, and this many bytes at each.
 const SAMPLES: u64 = 64;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     signals::flag_ending(&ends).map_err(|error| system("signals cannot be watched", &error))?;
     let plan = Plan::new(map, sector_bytes(source.as_ref()), args.retries);
     let remark = format!("Copied by braid from {}", args.source.display());
-    let copying = Copying {
+    let copying = CopyRun {
         source: source.as_ref(),
         image: image.as_ref(),
         map_path: &map_path,

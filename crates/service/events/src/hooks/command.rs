@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::ending::Ending;
 use crate::event::Event;
 use crate::hooks::process;
-use crate::outlet::{Deliver, DeliveryError, Undelivered};
+use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 
 /// The default deadline of a command.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ impl Deliver for OnEvent {
         "command"
     }
 
-    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), Undelivered> {
+    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), DeliveryFailure> {
         let mut command = Command::new("/bin/sh");
         let member = event.change.subject.as_ref().map(|subject| one_line(&subject.member));
         command.args(["-c", &self.script, "braid-event"]);
@@ -60,9 +60,9 @@ impl Deliver for OnEvent {
         input.push(b'\n');
         // Do not repeat a failed command: half of its work may be done.
         let status = process::run(&mut command, &input, self.patience, ending);
-        match status.map_err(Undelivered::for_good)? {
+        match status.map_err(DeliveryFailure::for_good)? {
             status if status.success() => Ok(()),
-            status => Err(Undelivered::for_good(DeliveryError::Status(status))),
+            status => Err(DeliveryFailure::for_good(DeliveryError::Status(status))),
         }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use crate::kind::Kind;
     use crate::samples::{NASTY, events, identity};
 
-    fn deliver(script: &str, event: &Event) -> Result<(), Undelivered> {
+    fn deliver(script: &str, event: &Event) -> Result<(), DeliveryFailure> {
         OnEvent::new(script, Duration::from_secs(60)).deliver(event, &Ending::default())
     }
 

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ending::Ending;
 use crate::event::Event;
-use crate::outlet::{Deliver, DeliveryError, Undelivered};
+use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 
 /// Interval of looks at the deadline during a wait for the answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -88,15 +88,15 @@ impl Deliver for HookProcess {
         self.like.wants(event)
     }
 
-    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), Undelivered> {
+    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), DeliveryFailure> {
         let mut line = serde_json::to_vec(event).expect("it is made of text and numbers");
         line.push(b'\n');
         let written = self.socket.get_mut().write_all(&line);
-        written.map_err(|error| Undelivered::for_good(gone(&error.to_string())))?;
-        match self.answer(ending).map_err(Undelivered::for_good)? {
+        written.map_err(|error| DeliveryFailure::for_good(gone(&error.to_string())))?;
+        match self.answer(ending).map_err(DeliveryFailure::for_good)? {
             Answer { error: None, .. } => Ok(()),
             Answer { error: Some(error), may_retry } => {
-                Err(Undelivered { error: DeliveryError::HookProcess(error), may_retry })
+                Err(DeliveryFailure { error: DeliveryError::HookProcess(error), may_retry })
             }
         }
     }
@@ -127,7 +127,7 @@ pub fn carry_out(mut hook: Box<dyn Deliver>, socket: UnixStream) -> io::Result<(
             Err(error) => Answer { error: Some(error.to_string()), may_retry: false },
             Ok(event) => match hook.deliver(&event, &ending) {
                 Ok(()) => Answer { error: None, may_retry: false },
-                Err(Undelivered { error, may_retry }) => {
+                Err(DeliveryFailure { error, may_retry }) => {
                     Answer { error: Some(error.to_string()), may_retry }
                 }
             },
@@ -152,10 +152,10 @@ mod tests {
             "second"
         }
 
-        fn deliver(&mut self, _: &Event, _: &Ending) -> Result<(), Undelivered> {
+        fn deliver(&mut self, _: &Event, _: &Ending) -> Result<(), DeliveryFailure> {
             self.0 += 1;
             match self.0.is_multiple_of(2) {
-                true => Err(Undelivered::for_now(DeliveryError::Answer(503))),
+                true => Err(DeliveryFailure::for_now(DeliveryError::Answer(503))),
                 false => Ok(()),
             }
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::ending::Ending;
 use crate::event::Event;
 use crate::hooks::process;
-use crate::outlet::{Deliver, DeliveryError, Undelivered};
+use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 
 /// The usual path of sendmail.
 pub const SENDMAIL: &str = "/usr/sbin/sendmail";
@@ -109,16 +109,16 @@ impl Deliver for Mail {
         event.change.kind.is_mailed()
     }
 
-    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), Undelivered> {
+    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), DeliveryFailure> {
         let mut command = Command::new(&self.sendmail);
         command.args(["-t", "-oi"]);
         let message = message(event, &self.to, &self.host);
         let status = process::run(&mut command, message.as_bytes(), PATIENCE, ending);
-        match status.map_err(Undelivered::for_now)? {
+        match status.map_err(DeliveryFailure::for_now)? {
             status if status.success() => Ok(()),
             status => {
                 let may_retry = status.code() == Some(TRY_AGAIN);
-                Err(Undelivered { error: DeliveryError::Status(status), may_retry })
+                Err(DeliveryFailure { error: DeliveryError::Status(status), may_retry })
             }
         }
     }

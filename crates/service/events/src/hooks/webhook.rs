@@ -16,7 +16,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 
 use crate::ending::Ending;
 use crate::event::Event;
-use crate::outlet::{Deliver, DeliveryError, Undelivered};
+use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 
 /// Deadline of the server for one answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -94,9 +94,9 @@ impl Deliver for Webhook {
         "webhook"
     }
 
-    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), Undelivered> {
+    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), DeliveryFailure> {
         let patience = ending.allows(self.patience);
-        let patience = patience.ok_or_else(|| Undelivered::for_good(DeliveryError::Ended))?;
+        let patience = patience.ok_or_else(|| DeliveryFailure::for_good(DeliveryError::Ended))?;
         let request = self.agent.post(self.url.0.clone());
         let request = request
             .config()
@@ -109,9 +109,9 @@ impl Deliver for Webhook {
             Ok(answer) => {
                 let status = answer.status().as_u16();
                 let may_retry = status >= 500 || matches!(status, 408 | 425 | 429);
-                Err(Undelivered { error: DeliveryError::Answer(status), may_retry })
+                Err(DeliveryFailure { error: DeliveryError::Answer(status), may_retry })
             }
-            Err(error) => Err(Undelivered::for_now(DeliveryError::NoAnswer(Box::new(error)))),
+            Err(error) => Err(DeliveryFailure::for_now(DeliveryError::NoAnswer(Box::new(error)))),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum CopyEnd {
 }
 
 /// Source and target.
-pub(super) struct Copying<'a> {
+pub(super) struct CopyRun<'a> {
     pub(super) source: &'a dyn Member,
     pub(super) image: &'a dyn Member,
     pub(super) map_path: &'a Path,
@@ -41,7 +41,7 @@ pub(super) struct Copying<'a> {
     pub(super) ends: &'a AtomicBool,
 }
 
-impl Copying<'_> {
+impl CopyRun<'_> {
     pub(super) fn run(
         &self,
         mut plan: Plan,
