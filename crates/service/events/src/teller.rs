@@ -404,7 +404,7 @@ mod tests {
 
     use super::*;
     use crate::history;
-    use crate::outlet::Undelivered;
+    use crate::outlet::DeliveryFailure;
     use crate::samples::{events, identity};
 
     fn quiet() -> Listener {
@@ -432,7 +432,7 @@ mod tests {
             "into"
         }
 
-        fn deliver(&mut self, event: &Event, _: &Ending) -> Result<(), Undelivered> {
+        fn deliver(&mut self, event: &Event, _: &Ending) -> Result<(), DeliveryFailure> {
             self.0.send(event.id).expect("a test that looks");
             Ok(())
         }
