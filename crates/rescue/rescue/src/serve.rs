@@ -54,6 +54,9 @@ pub(super) fn serve(
     for one in
         found.iter_mut().filter(|one| args.read_only && one.reshape.is_none() && one.is_readable())
     {
+        let ready =
+            one.withholding(one.ready(&disks, globals, None)?).settled(ReplayTarget::Memory)?;
+        one.reader = ArrayReader::open(ready).ok().map(|(volume, _)| ArrayReader::Array(volume));
     }
     let volumes = volumes.served(&found, &order);
     let mut all: Vec<Option<RescueArray>> = found.into_iter().map(Some).collect();
@@ -70,6 +73,14 @@ pub(super) fn serve(
     }
     let mut all = Vec::new();
     for one in &mut found {
+        let array = |ready| ArrayOrDevice::Array(Box::new(ready));
+        let opened = match (args.read_only, one.reshape.take()) {
+            (_, Some(reshape)) => {
+                ArrayOrDevice::Device(moved(args, (&disks, &reshape), one, globals)?)
+            }
+            (true, None) => array(
+                one.withholding(one.ready(&disks, globals, None)?).settled(ReplayTarget::Memory)?,
+            ),
             (false, None) => array(over_overlay(args, &disks, one, globals)?),
         };
         all.push((one.group.name.clone(), opened));

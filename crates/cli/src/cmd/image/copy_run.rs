@@ -58,6 +58,7 @@ impl CopyRun<'_> {
             if self.ends.load(Ordering::Relaxed) {
                 break CopyEnd::Interrupted;
             }
+            let Some(request) = plan.next_request() else { break CopyEnd::Over };
             let length =
                 usize::try_from(request.range.end - request.range.start).expect("a piece is small");
             let bytes = &mut memory[..length];

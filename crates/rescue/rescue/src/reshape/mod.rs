@@ -54,6 +54,10 @@ use braid_console::output::shell::shell_word;
 use braid_console::output::utc::format_utc;
 use braid_console::regular::{self, NotRead};
 use braid_discovery::ready::decided;
+use braid_discovery::replay::ReplayTarget;
+use progress::progress;
+pub(super) use report::{json, kind, level, lines};
+use reshape_device::{BackupPlace, ReshapeDevice, SECTOR_BYTES, Source, Stretch};
 
 /// How much older or newer than the superblocks a backup may be, as in mdadm, which writes the two
 /// at different times.
