@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_virtio_proto::inflight::{Entry, Noted, recover};
+use braid_virtio_proto::inflight::{AnswerNotes, Entry, recover};
 use braid_virtio_proto::limits::{DESCRIPTORS_MAX, REQUEST_BYTES_MAX, STRETCH_BYTES};
 use braid_virtio_proto::{Chain, Device, Request, Shape, Status, Table, configuration, offered};
 use libfuzzer_sys::fuzz_target;
@@ -86,7 +86,7 @@ fn request(rest: &[u8], flags: u8) {
 fn left(rest: &[u8]) {
     let Some((words, rest)) = rest.split_first_chunk::<6>() else { return };
     let word = |at: usize| u16::from_le_bytes([words[at], words[at + 1]]);
-    let noted = Noted { used_index: word(0), last_head: word(2) };
+    let noted = AnswerNotes { used_index: word(0), last_head: word(2) };
     let (entries, _) = rest.as_chunks::<16>();
     let entries: Vec<Entry> = entries
         .iter()

@@ -19,7 +19,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::bells;
 use crate::limits::{LOOK, STACK_BYTES, UNDO_DEADLINE};
-use crate::queue::Served;
+use crate::queue::ServedDisk;
 use crate::session::{Queues, Session};
 
 /// Why a door cannot be opened.
@@ -92,7 +92,7 @@ impl Door {
             logical_block_bytes,
             unit_bytes: disk.unit_bytes(),
         };
-        let served = Arc::new(Served { disk, id, started: AtomicUsize::new(0) });
+        let served = Arc::new(ServedDisk { disk, id, started: AtomicUsize::new(0) });
         let end = bells::bell().map_err(failed("making an eventfd"))?;
         let life =
             Arc::new(Life { is_ending: AtomicBool::new(false), end, client: Mutex::default() });
@@ -142,7 +142,7 @@ impl Drop for Door {
 
 struct Listener {
     socket: OwnedFd,
-    served: Arc<Served>,
+    served: Arc<ServedDisk>,
     shape: Shape,
     workers: Option<Arc<Workers>>,
     life: Arc<Life>,

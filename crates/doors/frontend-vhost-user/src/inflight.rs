@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use braid_virtio_proto::inflight::{
-    Entry, Left, NotATable, Noted, VERSION, at, place_of, queue_bytes, recover, table_bytes,
+    AnswerNotes, Entry, NotATable, RecoveredRequests, VERSION, at, place_of, queue_bytes, recover,
+    table_bytes,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
@@ -89,16 +90,16 @@ impl Part {
     }
 
     /// Takes over the part of a dead server, with its requests; `ring_index` is the used index.
-    pub(crate) fn recover(&mut self, ring_index: u16) -> Result<Left, NotATable> {
+    pub(crate) fn recover(&mut self, ring_index: u16) -> Result<RecoveredRequests, NotATable> {
         let left = if self.load::<u16>(at::VERSION) == VERSION {
             let entries: Vec<Entry> = (0..self.table.entries).map(|one| self.entry(one)).collect();
-            let noted = Noted {
+            let noted = AnswerNotes {
                 last_head: self.load(at::LAST_HEAD),
                 used_index: self.load(at::USED_INDEX),
             };
             recover(&entries, noted, ring_index)?
         } else {
-            Left::default()
+            RecoveredRequests::default()
         };
         for head in &left.answered {
             self.store(place_of(*head) + at::IN_FLIGHT, 0_u8);
@@ -150,7 +151,7 @@ mod tests {
         let (file, _) = file_for(2, 128).expect("memory");
         let mut part = table(&file, (2, 128)).part(1, 128).expect("a part");
         // A ring used before the table was made.
-        assert_eq!(part.recover(900), Ok(Left::default()));
+        assert_eq!(part.recover(900), Ok(RecoveredRequests::default()));
         for head in [7, 3, 127, 0] {
             part.take(head);
         }
@@ -166,7 +167,7 @@ mod tests {
         let left = last.recover(902).expect("ours");
         assert_eq!((left.answered, left.in_flight), (vec![7], vec![127, 0]));
         let mut other = table(&file, (2, 128)).part(0, 128).expect("a part");
-        assert_eq!(other.recover(0), Ok(Left::default()));
+        assert_eq!(other.recover(0), Ok(RecoveredRequests::default()));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::limits::REGIONS_MAX;
 
 /// A region of memory, as the client describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct SharedRegion {
     pub(crate) guest: u64,
     pub(crate) user: u64,
     pub(crate) bytes: u64,
@@ -40,46 +40,47 @@ pub(crate) enum MemoryError {
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     map: GuestMemoryMmap,
-    told: Vec<Told>,
+    regions: Vec<SharedRegion>,
 }
 
 impl Memory {
-    pub(crate) fn with(&self, told: Told, file: File) -> Result<Self, MemoryError> {
-        if self.told.len() >= REGIONS_MAX {
+    pub(crate) fn with(&self, shared: SharedRegion, file: File) -> Result<Self, MemoryError> {
+        if self.regions.len() >= REGIONS_MAX {
             return Err(MemoryError::TooMany);
         }
-        let size = usize::try_from(told.bytes).map_err(|_| MemoryError::Addresses)?;
-        let end = told.offset.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
-        told.user.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
+        let size = usize::try_from(shared.bytes).map_err(|_| MemoryError::Addresses)?;
+        let end = shared.offset.checked_add(shared.bytes).ok_or(MemoryError::Addresses)?;
+        shared.user.checked_add(shared.bytes).ok_or(MemoryError::Addresses)?;
         // An access to a mapped page beyond the file's end would kill the process.
         let length = file.metadata().map_err(MemoryError::System)?.len();
         if size == 0 || length < end {
             return Err(MemoryError::Short);
         }
-        let place = Some(FileOffset::new(file, told.offset));
-        let region = GuestRegionMmap::from_range(GuestAddress(told.guest), size, place)
+        let place = Some(FileOffset::new(file, shared.offset));
+        let region = GuestRegionMmap::from_range(GuestAddress(shared.guest), size, place)
             .map_err(|error| MemoryError::System(io::Error::other(error)))?;
         let map = self.map.insert_region(Arc::new(region)).map_err(|_| MemoryError::Addresses)?;
-        let mut all = self.told.clone();
-        all.push(told);
-        Ok(Self { map, told: all })
+        let mut all = self.regions.clone();
+        all.push(shared);
+        Ok(Self { map, regions: all })
     }
 
-    pub(crate) fn without(&self, told: Told) -> Result<Self, MemoryError> {
-        let is_it =
-            |one: &Told| (one.guest, one.user, one.bytes) == (told.guest, told.user, told.bytes);
-        let place = self.told.iter().position(is_it).ok_or(MemoryError::Unknown)?;
-        let removed = self.map.remove_region(GuestAddress(told.guest), told.bytes);
+    pub(crate) fn without(&self, shared: SharedRegion) -> Result<Self, MemoryError> {
+        let is_it = |one: &SharedRegion| {
+            (one.guest, one.user, one.bytes) == (shared.guest, shared.user, shared.bytes)
+        };
+        let place = self.regions.iter().position(is_it).ok_or(MemoryError::Unknown)?;
+        let removed = self.map.remove_region(GuestAddress(shared.guest), shared.bytes);
         let (map, _region) = removed.map_err(|_| MemoryError::Unknown)?;
-        let mut all = self.told.clone();
+        let mut all = self.regions.clone();
         all.remove(place);
-        Ok(Self { map, told: all })
+        Ok(Self { map, regions: all })
     }
 
     pub(crate) fn guest_of(&self, user: u64) -> Option<GuestAddress> {
-        self.told.iter().find_map(|told| {
-            let within = user.checked_sub(told.user).filter(|within| *within < told.bytes)?;
-            Some(GuestAddress(told.guest + within))
+        self.regions.iter().find_map(|shared| {
+            let within = user.checked_sub(shared.user).filter(|within| *within < shared.bytes)?;
+            Some(GuestAddress(shared.guest + within))
         })
     }
 
@@ -132,8 +133,10 @@ mod tests {
         file
     }
 
-    const LOW: Told = Told { guest: 0, user: 0x7000_0000, bytes: 0x2000, offset: 0 };
-    const HIGH: Told = Told { guest: 0x10000, user: 0x1000, bytes: 0x1000, offset: 0x1000 };
+    const LOW: SharedRegion =
+        SharedRegion { guest: 0, user: 0x7000_0000, bytes: 0x2000, offset: 0 };
+    const HIGH: SharedRegion =
+        SharedRegion { guest: 0x10000, user: 0x1000, bytes: 0x1000, offset: 0x1000 };
 
     fn both() -> Memory {
         let memory = Memory::default().with(LOW, file(0x2000)).expect("memory");
@@ -171,11 +174,11 @@ mod tests {
     fn a_file_that_is_too_short_and_runs_upon_each_other_are_refused() {
         let empty = Memory::default();
         assert!(matches!(empty.with(LOW, file(0x1fff)), Err(MemoryError::Short)));
-        let far = Told { offset: u64::MAX, ..LOW };
+        let far = SharedRegion { offset: u64::MAX, ..LOW };
         assert!(matches!(empty.with(far, file(0x2000)), Err(MemoryError::Addresses)));
-        let upon = Told { guest: 0x1000, ..HIGH };
+        let upon = SharedRegion { guest: 0x1000, ..HIGH };
         assert!(matches!(both().with(upon, file(0x2000)), Err(MemoryError::Addresses)));
-        let askew = Told { offset: 1, ..LOW };
+        let askew = SharedRegion { offset: 1, ..LOW };
         assert!(matches!(empty.with(askew, file(0x3000)), Err(MemoryError::System(_))));
     }
 

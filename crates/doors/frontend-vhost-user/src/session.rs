@@ -28,8 +28,8 @@ use vhost::vhost_user::{
 use crate::bells;
 use crate::inflight::{Table, file_for};
 use crate::limits::REGIONS_MAX;
-use crate::memory::{Memory, Told};
-use crate::queue::{Event, Queue, Served};
+use crate::memory::{Memory, SharedRegion};
+use crate::queue::{Event, Queue, ServedDisk};
 use crate::ring::{Ring, Setup};
 
 /// The transport's own features, beside the device's.
@@ -50,7 +50,7 @@ impl Queues {
 }
 
 pub(crate) struct Session {
-    served: Arc<Served>,
+    served: Arc<ServedDisk>,
     workers: Option<Arc<Workers>>,
     shape: Shape,
     queues: Arc<Queues>,
@@ -62,7 +62,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(
-        (served, shape): (&Arc<Served>, Shape),
+        (served, shape): (&Arc<ServedDisk>, Shape),
         workers: Option<&Arc<Workers>>,
         queues: &Arc<Queues>,
     ) -> Self {
@@ -171,8 +171,8 @@ fn unknown<T>() -> Result<T> {
     Err(Error::InvalidOperation("it was not offered"))
 }
 
-fn told(region: &VhostUserMemoryRegion) -> Told {
-    Told {
+fn shared_region(region: &VhostUserMemoryRegion) -> SharedRegion {
+    SharedRegion {
         guest: region.guest_phys_addr,
         user: region.user_addr,
         bytes: region.memory_size,
@@ -219,7 +219,7 @@ impl VhostUserBackendReqHandlerMut for Session {
     ) -> Result<Option<Vec<u64>>> {
         let mut memory = Memory::default();
         for (region, file) in regions.iter().zip(files) {
-            memory = memory.with(told(region), file).map_err(|why| refused(&why))?;
+            memory = memory.with(shared_region(region), file).map_err(|why| refused(&why))?;
         }
         self.set_memory(memory);
         Ok(None)
@@ -346,13 +346,13 @@ impl VhostUserBackendReqHandlerMut for Session {
         fd: File,
         _: Option<bool>,
     ) -> Result<Option<u64>> {
-        let memory = self.memory.with(told(region), fd).map_err(|why| refused(&why))?;
+        let memory = self.memory.with(shared_region(region), fd).map_err(|why| refused(&why))?;
         self.set_memory(memory);
         Ok(None)
     }
 
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
-        let memory = self.memory.without(told(region)).map_err(|why| refused(&why))?;
+        let memory = self.memory.without(shared_region(region)).map_err(|why| refused(&why))?;
         self.set_memory(memory);
         Ok(())
     }

@@ -49,7 +49,7 @@ pub struct Entry {
 
 /// A server's notes of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct AnswerNotes {
     /// The last request that it was about to answer.
     pub last_head: u16,
     /// The ring's index behind its noted answers.
@@ -58,7 +58,7 @@ pub struct Noted {
 
 /// The requests that a dead server left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RecoveredRequests {
     /// Requests answered, but not noted as answered.
     pub answered: Vec<u16>,
     /// Requests taken and not answered, in the order of taking.
@@ -114,9 +114,13 @@ pub const fn place_of(entry: u16) -> u64 {
 ///
 /// # Errors
 /// No server leaves such a table.
-pub fn recover(entries: &[Entry], noted: Noted, ring_index: u16) -> Result<Left, NotATable> {
+pub fn recover(
+    entries: &[Entry],
+    noted: AnswerNotes,
+    ring_index: u16,
+) -> Result<RecoveredRequests, NotATable> {
     if !entries.iter().any(|entry| entry.is_in_flight) {
-        return Ok(Left::default());
+        return Ok(RecoveredRequests::default());
     }
     let unnoted = ring_index.wrapping_sub(noted.used_index);
     if usize::from(unnoted) > entries.len() {
@@ -138,7 +142,7 @@ pub fn recover(entries: &[Entry], noted: Noted, ring_index: u16) -> Result<Left,
     in_flight.sort_unstable();
     let counter = in_flight.last().map_or(0, |(counter, _)| counter.wrapping_add(1));
     let in_flight = in_flight.into_iter().map(|(_, head)| head).collect();
-    Ok(Left { answered, in_flight, counter })
+    Ok(RecoveredRequests { answered, in_flight, counter })
 }
 
 #[cfg(test)]
@@ -154,7 +158,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Memory {
         entries: [Entry; ENTRIES],
-        noted: Noted,
+        noted: AnswerNotes,
         /// The used ring: its answers.
         used: Vec<u16>,
     }
@@ -236,7 +240,7 @@ mod tests {
     fn a_batch_that_was_not_noted_is_followed() {
         let mut entries = [Entry { is_in_flight: true, next: 0, counter: 0 }; 4];
         entries[2].next = 1;
-        let noted = Noted { last_head: 2, used_index: u16::MAX };
+        let noted = AnswerNotes { last_head: 2, used_index: u16::MAX };
         let left = recover(&entries, noted, 1).expect("a server's");
         assert_eq!((left.answered, left.in_flight), (vec![2, 1], vec![0, 3]));
     }
@@ -244,10 +248,11 @@ mod tests {
     #[test]
     fn what_no_server_leaves_is_refused() {
         let entries = [Entry { is_in_flight: true, ..Entry::default() }; 4];
-        let anew = recover(&[Entry::default(); 4], Noted { last_head: 9, used_index: 700 }, 3);
-        assert_eq!(anew, Ok(Left::default()));
-        assert_eq!(recover(&entries, Noted::default(), 5), Err(NotATable::Answers(5)));
-        let wild = Noted { last_head: 9, used_index: 0 };
+        let anew =
+            recover(&[Entry::default(); 4], AnswerNotes { last_head: 9, used_index: 700 }, 3);
+        assert_eq!(anew, Ok(RecoveredRequests::default()));
+        assert_eq!(recover(&entries, AnswerNotes::default(), 5), Err(NotATable::Answers(5)));
+        let wild = AnswerNotes { last_head: 9, used_index: 0 };
         assert_eq!(recover(&entries, wild, 1), Err(NotATable::Answers(1)));
         assert!(recover(&entries, wild, 0).is_ok(), "it is not looked at");
         for (queues, entries) in [(0, 8), (QUEUES_MAX + 1, 8), (1, 0), (1, QUEUE_ENTRIES_MAX + 1)] {

@@ -37,25 +37,25 @@ use crate::limits::{LOOK, TURN_REQUESTS_MAX};
 use crate::memory::Memory;
 use crate::ring::Ring;
 use driver::{Driver, Turns};
-use state::{Asks, Finished, State};
-pub(crate) use state::{Event, Served};
+use state::{Asks, FinishedRequest, State};
+pub(crate) use state::{Event, ServedDisk};
 
 const TURN: u64 = 0;
 const KICK: u64 = 1;
 
 pub(crate) struct Queue {
-    served: Arc<Served>,
+    served: Arc<ServedDisk>,
     state: Mutex<State>,
     /// Signalled when no operation is in flight.
     idle: Condvar,
-    inbox: Inbox<Finished>,
+    inbox: Inbox<FinishedRequest>,
     driver: Driver,
 }
 
 impl Queue {
     /// A queue without a ring, with its turns on a worker or on a thread of its own.
     pub(crate) fn new(
-        served: &Arc<Served>,
+        served: &Arc<ServedDisk>,
         number: u16,
         workers: Option<&Arc<Workers>>,
     ) -> io::Result<Arc<Self>> {
@@ -188,7 +188,7 @@ impl Turns for Queue {
         let is_more = loop {
             self.inbox.take(&mut finished);
             let has_ended = !finished.is_empty();
-            for Finished { token, outcome } in finished.drain(..) {
+            for FinishedRequest { token, outcome } in finished.drain(..) {
                 state.finish(token, outcome);
             }
             let has_begun = state.take_in(&asks, &mut room);
@@ -252,7 +252,7 @@ impl Receiver for Queue {
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
         let token = token.request;
         // The inbox is never closed, so it refuses nothing.
-        if let Ok(Bell::Ring) = self.inbox.push(Finished { token, outcome }, true) {
+        if let Ok(Bell::Ring) = self.inbox.push(FinishedRequest { token, outcome }, true) {
             self.call_for_turn();
         }
     }

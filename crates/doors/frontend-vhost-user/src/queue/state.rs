@@ -16,14 +16,14 @@ use crate::limits::DOOR_BYTES_MAX;
 use crate::memory::Memory;
 use crate::ring::{Broken, Ring};
 
-pub(crate) struct Served {
+pub(crate) struct ServedDisk {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) id: [u8; ID_BYTES],
     /// Queues with a ring; each has an equal share of the memory.
     pub(crate) started: AtomicUsize,
 }
 
-pub(super) struct Finished {
+pub(super) struct FinishedRequest {
     pub(super) token: u64,
     pub(super) outcome: Outcome,
 }
@@ -38,7 +38,7 @@ pub(crate) enum Event {
     Error,
 }
 
-struct Asked {
+struct PendingRequest {
     head: u16,
     chain: Chain,
     request: Request,
@@ -46,7 +46,7 @@ struct Asked {
 }
 
 pub(super) struct Asks<'a> {
-    pub(super) served: &'a Served,
+    pub(super) served: &'a ServedDisk,
     pub(super) receiver: &'a dyn Fn() -> Arc<dyn Receiver>,
 }
 
@@ -72,10 +72,10 @@ pub(super) struct State {
     error: Option<Descriptor>,
     /// Requests taken and not submitted: left by a dead server, or without memory.
     in_hand: VecDeque<u16>,
-    asked: Slab<Asked>,
+    pending: Slab<PendingRequest>,
     held_bytes: usize,
     /// A list that is empty between turns; kept for its memory.
-    finished: Vec<Finished>,
+    finished: Vec<FinishedRequest>,
     pub(super) watched: Option<Descriptor>,
 }
 
@@ -85,13 +85,13 @@ impl State {
     }
 
     pub(super) fn under_way(&self) -> usize {
-        self.asked.len()
+        self.pending.len()
     }
 
     /// Whether no request is in flight, and none in hand can go on.
     pub(super) fn is_done(&self) -> bool {
         let goes_on = self.is_enabled && !self.is_broken && self.ring.is_some();
-        self.asked.is_empty() && (self.in_hand.is_empty() || !goes_on)
+        self.pending.is_empty() && (self.in_hand.is_empty() || !goes_on)
     }
 
     pub(super) fn set_event(&mut self, event: Event, bell: Option<Descriptor>) {
@@ -161,11 +161,11 @@ impl State {
         }
     }
 
-    pub(super) fn take_list(&mut self) -> Vec<Finished> {
+    pub(super) fn take_list(&mut self) -> Vec<FinishedRequest> {
         std::mem::take(&mut self.finished)
     }
 
-    pub(super) fn put_list(&mut self, list: Vec<Finished>) {
+    pub(super) fn put_list(&mut self, list: Vec<FinishedRequest>) {
         self.finished = list;
     }
 
@@ -264,13 +264,14 @@ impl State {
         }
         let operation = match self.operation(asks.served, &request, &chain) {
             // The next operation to end gives some back.
-            Err(RequestError::NoMemory) if !self.asked.is_empty() => return Step::Waits,
+            Err(RequestError::NoMemory) if !self.pending.is_empty() => return Step::Waits,
             operation => operation,
         };
         match operation {
             Ok(Some(operation)) => {
                 self.held_bytes += held_bytes;
-                let token = self.asked.insert(Asked { head, chain, request, held_bytes }) as u64;
+                let token =
+                    self.pending.insert(PendingRequest { head, chain, request, held_bytes }) as u64;
                 let completion = Completion::new((asks.receiver)(), token.into());
                 asks.served.disk.submit(operation, completion);
                 Step::Submitted
@@ -289,7 +290,7 @@ impl State {
     /// The operation, with a write's payload from the guest; `None` if the request is answered.
     fn operation(
         &self,
-        served: &Served,
+        served: &ServedDisk,
         request: &Request,
         chain: &Chain,
     ) -> Result<Option<ClientRequest>, RequestError> {
@@ -325,7 +326,7 @@ impl State {
 
     pub(super) fn finish(&mut self, token: u64, outcome: Outcome) {
         let token = usize::try_from(token).expect("one of our tokens");
-        let Asked { head, chain, request, held_bytes } = self.asked.remove(token);
+        let PendingRequest { head, chain, request, held_bytes } = self.pending.remove(token);
         self.held_bytes -= held_bytes;
         let Some(ring) = self.ring.as_ref() else { return };
         let status = match outcome.result {

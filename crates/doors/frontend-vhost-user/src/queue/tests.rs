@@ -15,10 +15,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use vm_memory::{Bytes, GuestAddress};
 
-use super::{Event, Queue, Served};
+use super::{Event, Queue, ServedDisk};
 use crate::bells;
 use crate::inflight::{Table, file_for};
-use crate::memory::{Memory, Told};
+use crate::memory::{Memory, SharedRegion};
 use crate::ring::{Ring, Setup};
 
 const ENTRIES: u16 = 64;
@@ -140,9 +140,9 @@ fn eventfd() -> Descriptor {
 }
 
 fn map(file: &File) -> Arc<Memory> {
-    let told = Told { guest: 0, user: USER, bytes: GUEST_BYTES, offset: 0 };
+    let shared = SharedRegion { guest: 0, user: USER, bytes: GUEST_BYTES, offset: 0 };
     let file = file.try_clone().expect("a descriptor");
-    Arc::new(Memory::default().with(told, file).expect("memory"))
+    Arc::new(Memory::default().with(shared, file).expect("memory"))
 }
 
 impl Guest {
@@ -239,7 +239,7 @@ impl Guest {
 
     fn serve(
         &self,
-        served: &Arc<Served>,
+        served: &Arc<ServedDisk>,
         workers: Option<&Arc<Workers>>,
         table: Option<&File>,
     ) -> Arc<Queue> {
@@ -272,9 +272,9 @@ fn setup() -> Setup {
     }
 }
 
-fn served(disk: &Arc<Store>) -> Arc<Served> {
+fn served(disk: &Arc<Store>) -> Arc<ServedDisk> {
     let disk: Arc<dyn Disk> = Arc::<Store>::clone(disk);
-    Arc::new(Served { disk, id: *b"0123456789abcdef0123", started: AtomicUsize::new(1) })
+    Arc::new(ServedDisk { disk, id: *b"0123456789abcdef0123", started: AtomicUsize::new(1) })
 }
 
 fn rings(bell: &OwnedFd, limit: Duration) -> bool {
