@@ -28,7 +28,7 @@ use slab::Slab;
 use crate::gate::Gate;
 use crate::limits::{EXPECTED_BYTES_MIN, PAYLOAD_BYTES_MAX};
 use crate::rings::Rings;
-use crate::session::{Asked, Session, What, add, held_by, operation_of};
+use crate::session::{AnswerKind, PendingRequest, Session, add, held_by, operation_of};
 
 const HEADER_BYTES: usize = size_of::<InHeader>();
 
@@ -36,7 +36,7 @@ pub(crate) struct Device {
     pub(crate) session: Arc<Session>,
     descriptor: Arc<OwnedFd>,
     wishes: Wishes,
-    waiting: Mutex<Slab<Asked>>,
+    waiting: Mutex<Slab<PendingRequest>>,
     pub(crate) gate: Arc<Gate>,
     /// An eventfd that tells the reader to end.
     end: OwnedFd,
@@ -72,7 +72,7 @@ impl Device {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Slab<Asked>> {
+    fn waiting(&self) -> MutexGuard<'_, Slab<PendingRequest>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,9 +123,9 @@ impl Device {
         }
     }
 
-    fn submit(self: &Arc<Self>, asked: Asked, operation: ClientRequest) {
-        self.gate.enter(asked.held_bytes);
-        let token = self.waiting().insert(asked) as u64;
+    fn submit(self: &Arc<Self>, pending: PendingRequest, operation: ClientRequest) {
+        self.gate.enter(pending.held_bytes);
+        let token = self.waiting().insert(pending) as u64;
         let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
         self.session.disk.submit(operation, Completion::new(receiver, token.into()));
     }
@@ -134,11 +134,11 @@ impl Device {
 impl Receiver for Device {
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
         let place = usize::try_from(token.request).expect("one of our tokens");
-        let asked = self.waiting().remove(place);
-        let (reply, payload) = self.session.answer(&asked, outcome);
+        let pending = self.waiting().remove(place);
+        let (reply, payload) = self.session.answer(&pending, outcome);
         self.send(&reply, payload.as_ref());
         drop(payload);
-        self.gate.leave(asked.held_bytes);
+        self.gate.leave(pending.held_bytes);
     }
 }
 
@@ -225,10 +225,10 @@ impl Reader {
             Step::Answer(reply) => device.send(&reply, None),
             Step::Begin(reply, agreed) => self.begin(&reply, agreed),
             step => match operation_of(&step) {
-                Some(Ok((operation, what))) => {
+                Some(Ok((operation, kind))) => {
                     let held_bytes = held_by(&operation);
-                    let asked = Asked { unique: head.unique, what, held_bytes };
-                    device.submit(asked, operation);
+                    let pending = PendingRequest { unique: head.unique, kind, held_bytes };
+                    device.submit(pending, operation);
                 }
                 Some(Err(errno)) => device.send(&Reply::failed(head.unique, errno), None),
                 None => {}
@@ -259,8 +259,9 @@ impl Reader {
             Ok(payload) => {
                 let operation = ClientRequest::Write { offset, payload, durable };
                 let held_bytes = held_by(&operation);
-                let asked = Asked { unique, what: What::Write { length }, held_bytes };
-                self.device.submit(asked, operation);
+                let pending =
+                    PendingRequest { unique, kind: AnswerKind::Write { length }, held_bytes };
+                self.device.submit(pending, operation);
             }
             Err(NoMemory { .. }) => {
                 self.device.send(&Reply::failed(unique, Errno::NoMemory), None);

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Default)]
-struct Held {
+struct GateState {
     bytes: usize,
     requests: usize,
     is_closed: bool,
@@ -13,37 +13,38 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Gate {
     bytes_max: usize,
-    held: Mutex<Held>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 impl Gate {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, held: Mutex::default(), changed: Condvar::new() }
+        Self { bytes_max, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until `bytes` more fit, or the gate is closed; false if it is closed.
     pub(crate) fn wait_for(&self, bytes: usize) -> bool {
-        let is_full = |held: &mut Held| !held.is_closed && held.bytes + bytes > self.bytes_max;
-        let held = self.changed.wait_while(self.lock(), is_full);
-        !held.unwrap_or_else(PoisonError::into_inner).is_closed
+        let is_full =
+            |state: &mut GateState| !state.is_closed && state.bytes + bytes > self.bytes_max;
+        let state = self.changed.wait_while(self.lock(), is_full);
+        !state.unwrap_or_else(PoisonError::into_inner).is_closed
     }
 
     pub(crate) fn enter(&self, bytes: usize) {
-        let mut held = self.lock();
-        held.bytes += bytes;
-        held.requests += 1;
+        let mut state = self.lock();
+        state.bytes += bytes;
+        state.requests += 1;
     }
 
     pub(crate) fn leave(&self, bytes: usize) {
-        let mut held = self.lock();
-        held.bytes -= bytes;
-        held.requests -= 1;
-        drop(held);
+        let mut state = self.lock();
+        state.bytes -= bytes;
+        state.requests -= 1;
+        drop(state);
         // One thread waits for bytes, another for the last request.
         self.changed.notify_all();
     }
@@ -60,16 +61,16 @@ impl Gate {
     /// Waits until no request is in flight, at most `limit`; returns the number left.
     pub(crate) fn wait_for_none(&self, limit: Duration) -> usize {
         let until = Instant::now() + limit;
-        let mut held = self.lock();
-        while held.requests > 0 {
+        let mut state = self.lock();
+        while state.requests > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            let waited = self.changed.wait_timeout(held, left);
-            held = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        held.requests
+        state.requests
     }
 }
 

@@ -30,14 +30,14 @@ pub(crate) struct Session {
 
 /// The request behind an operation, and the kind of its answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) unique: u64,
-    pub(crate) what: What,
+    pub(crate) kind: AnswerKind,
     pub(crate) held_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum AnswerKind {
     Read,
     Write { length: u32 },
     Other,
@@ -69,40 +69,44 @@ impl Session {
     }
 
     /// The answer to a finished operation, and the payload to send with it.
-    pub(crate) fn answer(&self, asked: &Asked, outcome: Outcome) -> (Reply, Option<Payload>) {
-        let Asked { unique, what, .. } = *asked;
+    pub(crate) fn answer(
+        &self,
+        pending: &PendingRequest,
+        outcome: Outcome,
+    ) -> (Reply, Option<Payload>) {
+        let PendingRequest { unique, kind, .. } = *pending;
         let counters = &self.counters;
         if let Err(error) = outcome.result {
             add(&counters.errors, 1);
             return (Reply::failed(unique, errno(error)), None);
         }
-        match (what, outcome.payload) {
-            (What::Read, Some(payload)) => {
+        match (kind, outcome.payload) {
+            (AnswerKind::Read, Some(payload)) => {
                 add(&counters.bytes_read, payload.len());
                 (Reply::read(unique, payload.len()), Some(payload))
             }
-            (What::Read, None) => (Reply::failed(unique, Errno::Io), None),
-            (What::Write { length }, _) => {
+            (AnswerKind::Read, None) => (Reply::failed(unique, Errno::Io), None),
+            (AnswerKind::Write { length }, _) => {
                 add(&counters.bytes_written, length as usize);
                 (Reply::written(unique, length), None)
             }
-            (What::Other, _) => (Reply::done(unique), None),
+            (AnswerKind::Other, _) => (Reply::done(unique), None),
         }
     }
 }
 
 /// The operation of a step without a payload from the kernel; allocates a READ's memory.
-pub(crate) fn operation_of(step: &Step) -> Option<Result<(ClientRequest, What), Errno>> {
+pub(crate) fn operation_of(step: &Step) -> Option<Result<(ClientRequest, AnswerKind), Errno>> {
     Some(Ok(match *step {
         Step::Read { offset, length } => match Payload::try_for_overwriting(length as usize) {
-            Ok(payload) => (ClientRequest::Read { offset, payload }, What::Read),
+            Ok(payload) => (ClientRequest::Read { offset, payload }, AnswerKind::Read),
             Err(_) => return Some(Err(Errno::NoMemory)),
         },
-        Step::Flush => (ClientRequest::Flush, What::Other),
+        Step::Flush => (ClientRequest::Flush, AnswerKind::Other),
         Step::Zero { offset, length, may_punch } => {
             let (fast, durable) = (false, false);
             let zero = ClientRequest::WriteZeroes { offset, length, may_punch, fast, durable };
-            (zero, What::Other)
+            (zero, AnswerKind::Other)
         }
         Step::Write { .. } | Step::Answer(_) | Step::Begin(..) | Step::Silent => return None,
     }))

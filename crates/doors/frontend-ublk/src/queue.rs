@@ -28,7 +28,7 @@ use braid_ublk_proto::{Errno, Request, answer};
 use crate::entries::{Ended, Entries};
 use crate::limits::QUEUE_BYTES_MAX;
 
-enum Left {
+enum QueueMessage {
     /// An operation has ended.
     Finished { token: u64, outcome: Outcome },
     /// The thread ends; the device stays as it is.
@@ -37,7 +37,7 @@ enum Left {
 
 pub(crate) struct Queue {
     disk: Arc<dyn Disk>,
-    inbox: Inbox<Left>,
+    inbox: Inbox<QueueMessage>,
     bell: OwnedFd,
 }
 
@@ -47,12 +47,12 @@ impl Queue {
     }
 
     pub(crate) fn end(&self) {
-        self.leave(Left::End);
+        self.post(QueueMessage::End);
     }
 
-    fn leave(&self, left: Left) {
+    fn post(&self, message: QueueMessage) {
         // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
-        if let Ok(Bell::Ring) = self.inbox.push(left, true) {
+        if let Ok(Bell::Ring) = self.inbox.push(message, true) {
             // Only full after 2^64 wakes, and then it rings already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
@@ -61,12 +61,12 @@ impl Queue {
 
 impl Receiver for Queue {
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
-        self.leave(Left::Finished { token: token.request, outcome });
+        self.post(QueueMessage::Finished { token: token.request, outcome });
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingRequest {
     request: Request,
     held_bytes: usize,
 }
@@ -74,7 +74,7 @@ struct Asked {
 pub(crate) struct Server<E> {
     queue: Arc<Queue>,
     commands: E,
-    asked: Vec<Option<Asked>>,
+    pending: Vec<Option<PendingRequest>>,
     /// Entries that have fetched and are not over.
     live: usize,
     under_way: usize,
@@ -85,10 +85,10 @@ pub(crate) struct Server<E> {
 
 impl<E: Entries> Server<E> {
     pub(crate) fn new(queue: Arc<Queue>, commands: E) -> Self {
-        let asked = vec![None; usize::from(commands.depth())];
+        let pending = vec![None; usize::from(commands.depth())];
         let (live, under_way, held_bytes) = (0, 0, 0);
         let (in_hand, is_told_to_end) = (VecDeque::new(), false);
-        Self { queue, commands, asked, live, under_way, held_bytes, in_hand, is_told_to_end }
+        Self { queue, commands, pending, live, under_way, held_bytes, in_hand, is_told_to_end }
     }
 
     /// Runs until the kernel has ended all entries, or the thread is told to end.
@@ -117,9 +117,9 @@ impl<E: Entries> Server<E> {
                 }
             }
             self.queue.inbox.take(&mut items);
-            items.drain(..).for_each(|left| match left {
-                Left::Finished { token, outcome } => self.finish(token, outcome),
-                Left::End => self.is_told_to_end = true,
+            items.drain(..).for_each(|message| match message {
+                QueueMessage::Finished { token, outcome } => self.finish(token, outcome),
+                QueueMessage::End => self.is_told_to_end = true,
             });
             self.take_in();
             if self.is_told_to_end || self.live == 0 {
@@ -166,7 +166,7 @@ impl<E: Entries> Server<E> {
             self.in_hand.pop_front();
             match operation {
                 Ok(operation) => {
-                    self.asked[usize::from(tag)] = Some(Asked { request, held_bytes });
+                    self.pending[usize::from(tag)] = Some(PendingRequest { request, held_bytes });
                     self.held_bytes += held_bytes;
                     self.under_way += 1;
                     let receiver: Arc<dyn Receiver> = Arc::<Queue>::clone(&self.queue);
@@ -205,10 +205,10 @@ impl<E: Entries> Server<E> {
 
     fn finish(&mut self, token: u64, outcome: Outcome) {
         let tag = u16::try_from(token).expect("one of our entries");
-        let asked = self.asked[usize::from(tag)].take().expect("an entry waits for one thing");
+        let pending = self.pending[usize::from(tag)].take().expect("an entry waits for one thing");
         self.under_way -= 1;
-        self.held_bytes -= asked.held_bytes;
-        let result = self.end_of(tag, &asked.request, outcome);
+        self.held_bytes -= pending.held_bytes;
+        let result = self.end_of(tag, &pending.request, outcome);
         self.commands.commit(tag, answer(result));
     }
 

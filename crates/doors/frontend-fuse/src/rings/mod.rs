@@ -28,7 +28,7 @@ use crate::gate::Gate;
 use crate::limits::{ENTRIES_ALTOGETHER, ENTRIES_MAX, ENTRIES_MIN, PAYLOAD_BYTES_MAX, STACK_BYTES};
 use crate::session::Session;
 use commands::Commands;
-use queue::{Left, Queue, Server};
+use queue::{Queue, QueueMessage, Server};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 const PROCESSORS: &str = "/sys/devices/system/cpu/possible";
@@ -83,13 +83,13 @@ impl Rings {
     }
 
     pub(crate) fn register(&self) {
-        self.queues.iter().for_each(|queue| queue.leave(Left::Register));
+        self.queues.iter().for_each(|queue| queue.post(QueueMessage::Register));
     }
 }
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        self.queues.iter().for_each(|queue| queue.leave(Left::End));
+        self.queues.iter().for_each(|queue| queue.post(QueueMessage::End));
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!(target: "braid_frontend_fuse", "the thread of a queue has panicked");

@@ -25,12 +25,12 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::commands::{Commands, Ended};
 use crate::gate::Gate;
-use crate::session::{Asked, Session, What, add, operation_of};
+use crate::session::{AnswerKind, PendingRequest, Session, add, operation_of};
 
 /// Time that the kernel gets to return entries when it releases the file system.
 const LAST_ENTRIES: Duration = Duration::from_millis(200);
 
-pub(super) enum Left {
+pub(super) enum QueueMessage {
     /// Both ends have agreed on rings: register the entries.
     Register,
     /// An operation has ended.
@@ -43,7 +43,7 @@ pub(super) struct Queue {
     pub(super) session: Arc<Session>,
     pub(super) gate: Arc<Gate>,
     pub(super) wishes: Wishes,
-    inbox: Inbox<Left>,
+    inbox: Inbox<QueueMessage>,
     bell: OwnedFd,
 }
 
@@ -57,9 +57,9 @@ impl Queue {
         Self { session, gate, wishes, inbox: Inbox::new(false), bell }
     }
 
-    pub(super) fn leave(&self, left: Left) {
+    pub(super) fn post(&self, message: QueueMessage) {
         // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
-        if let Ok(Bell::Ring) = self.inbox.push(left, true) {
+        if let Ok(Bell::Ring) = self.inbox.push(message, true) {
             // Only full after 2^64 wakes, and then it rings already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
@@ -68,22 +68,22 @@ impl Queue {
 
 impl Receiver for Queue {
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
-        self.leave(Left::Finished { token: token.request, outcome });
+        self.post(QueueMessage::Finished { token: token.request, outcome });
     }
 }
 
 pub(super) struct Server {
     queue: Arc<Queue>,
     commands: Commands,
-    asked: Vec<Option<Asked>>,
+    pending: Vec<Option<PendingRequest>>,
     live: usize,
     ending: Option<Instant>,
 }
 
 impl Server {
     pub(super) fn new(queue: Arc<Queue>, commands: Commands) -> Self {
-        let asked = vec![None; commands.count()];
-        Self { queue, commands, asked, live: 0, ending: None }
+        let pending = vec![None; commands.count()];
+        Self { queue, commands, pending, live: 0, ending: None }
     }
 
     /// Runs until it is told to end, and the kernel has returned the entries or its time is up.
@@ -106,7 +106,7 @@ impl Server {
                 }
             }
             self.queue.inbox.take(&mut items);
-            items.drain(..).for_each(|left| self.take(left));
+            items.drain(..).for_each(|message| self.take(message));
             if self.is_over() {
                 // Sends the answers that are ready.
                 return self.commands.enter(false);
@@ -125,16 +125,16 @@ impl Server {
         self.ending.is_some_and(|since| self.live == 0 || since.elapsed() > LAST_ENTRIES)
     }
 
-    fn take(&mut self, left: Left) {
-        match left {
-            Left::Register => {
+    fn take(&mut self, message: QueueMessage) {
+        match message {
+            QueueMessage::Register => {
                 for index in 0..self.commands.count() {
                     self.commands.register(index);
                     self.live += 1;
                 }
             }
-            Left::Finished { token, outcome } => self.finish(token, outcome),
-            Left::End => self.ending = Some(Instant::now()),
+            QueueMessage::Finished { token, outcome } => self.finish(token, outcome),
+            QueueMessage::End => self.ending = Some(Instant::now()),
         }
     }
 
@@ -160,7 +160,7 @@ impl Server {
                     Ok(mut payload) => {
                         payload.copy_from_slice(bytes);
                         let write = ClientRequest::Write { offset, payload, durable };
-                        Ok((write, What::Write { length }))
+                        Ok((write, AnswerKind::Write { length }))
                     }
                     Err(_) => Err(Reply::failed(head.unique, Errno::NoMemory)),
                 }
@@ -173,9 +173,10 @@ impl Server {
         };
         match submitted {
             Err(reply) => self.answer(index, (&reply, head.unique), None),
-            Ok((operation, what)) => {
+            Ok((operation, kind)) => {
                 let held_bytes = crate::session::held_by(&operation);
-                self.asked[index] = Some(Asked { unique: head.unique, what, held_bytes });
+                self.pending[index] =
+                    Some(PendingRequest { unique: head.unique, kind, held_bytes });
                 queue.gate.enter(held_bytes);
                 let receiver: Arc<dyn Receiver> = Arc::<Queue>::clone(&queue);
                 let completion = Completion::new(receiver, (index as u64).into());
@@ -186,11 +187,11 @@ impl Server {
 
     fn finish(&mut self, token: u64, outcome: Outcome) {
         let index = usize::try_from(token).expect("one of our entries");
-        let asked = self.asked[index].take().expect("an entry waits for one thing");
+        let pending = self.pending[index].take().expect("an entry waits for one thing");
         let session = Arc::clone(&self.queue.session);
-        let (reply, payload) = session.answer(&asked, outcome);
-        self.answer(index, (&reply, asked.unique), payload.as_deref());
-        self.queue.gate.leave(asked.held_bytes);
+        let (reply, payload) = session.answer(&pending, outcome);
+        self.answer(index, (&reply, pending.unique), payload.as_deref());
+        self.queue.gate.leave(pending.held_bytes);
     }
 
     fn answer(&mut self, index: usize, (reply, unique): (&Reply, u64), read: Option<&[u8]>) {

@@ -48,25 +48,26 @@ fn verdict(place: u64) -> Result<(), RequestError> {
     }
 }
 
-type Asked = (ClientRequest, Completion);
+type Submission = (ClientRequest, Completion);
 
 /// An array that ends operations in its own order, on its own thread.
-struct Array(std::sync::mpsc::Sender<Asked>);
+struct Array(std::sync::mpsc::Sender<Submission>);
 
 impl Array {
     fn start(seed: u64) -> Self {
-        let (sender, receiver) = std::sync::mpsc::channel::<Asked>();
+        let (sender, receiver) = std::sync::mpsc::channel::<Submission>();
         std::thread::spawn(move || {
             let mut random = fastrand::Rng::with_seed(seed);
-            let mut asked: Vec<Asked> = Vec::new();
+            let mut submitted: Vec<Submission> = Vec::new();
             loop {
                 match receiver.recv_timeout(Duration::from_micros(200)) {
-                    Ok(one) => asked.push(one),
+                    Ok(one) => submitted.push(one),
                     Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
                     Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
                 }
-                for _ in 0..random.usize(0..=asked.len()) {
-                    let (operation, completion) = asked.swap_remove(random.usize(0..asked.len()));
+                for _ in 0..random.usize(0..=submitted.len()) {
+                    let (operation, completion) =
+                        submitted.swap_remove(random.usize(0..submitted.len()));
                     completion.complete(end(operation));
                 }
             }
