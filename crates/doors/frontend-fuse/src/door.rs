@@ -17,7 +17,7 @@ use crate::device::{Device, Reader};
 use crate::gate::Gate;
 use crate::limits::{HELPER_DEADLINE, IN_FLIGHT_BYTES_MAX, STACK_BYTES};
 use crate::mount::{self, How, MountError};
-use crate::place::Place;
+use crate::mount_point::MountPoint;
 use crate::rings::{self, Rings};
 use crate::session::Session;
 
@@ -74,14 +74,17 @@ pub struct Counts {
 /// An array as a file. Dropping it unmounts the file.
 pub struct Door {
     device: Arc<Device>,
-    place: Place,
+    mount_point: MountPoint,
     reader: Option<JoinHandle<()>>,
     over_rings: bool,
 }
 
 impl std::fmt::Debug for Door {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Door").field("place", &self.place).finish_non_exhaustive()
+        formatter
+            .debug_struct("Door")
+            .field("mount_point", &self.mount_point)
+            .finish_non_exhaustive()
     }
 }
 
@@ -117,12 +120,12 @@ fn counts(device: &Device) -> Counts {
 }
 
 impl Door {
-    /// Mounts `disk` on `place`, and serves it. Calls `on_gone` if another process unmounts it.
+    /// Mounts `disk`, and serves it. Calls `on_gone` if another process unmounts it.
     ///
     /// # Errors
     /// See [`OpenError`]; nothing is mounted then.
     pub fn open(
-        place: Place,
+        mount_point: MountPoint,
         disk: Arc<dyn Disk>,
         on_gone: impl FnOnce() + Send + 'static,
     ) -> Result<Self, OpenError> {
@@ -131,9 +134,11 @@ impl Door {
         let file = File::new(disk.size_bytes(), read_only, owner, SystemTime::now());
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let end = end.map_err(|errno| failed("eventfd", errno.into()))?;
-        let mounted = mount::mount(place.path(), (file.mode(), read_only));
-        let descriptor = mounted
-            .map_err(|source| OpenError::Mount { path: place.path().to_path_buf(), source })?;
+        let mounted = mount::mount(mount_point.path(), (file.mode(), read_only));
+        let descriptor = mounted.map_err(|source| OpenError::Mount {
+            path: mount_point.path().to_path_buf(),
+            source,
+        })?;
         let descriptor = Arc::new(descriptor);
         let (session, gate) =
             (Arc::new(Session::new(disk, file)), Arc::new(Gate::new(IN_FLIGHT_BYTES_MAX)));
@@ -143,7 +148,7 @@ impl Door {
         let way = (wishes, gate, rings);
         let device = Arc::new(Device::new(session, (descriptor, end), way));
         // From here on, dropping the door unmounts it.
-        let mut door = Self { device, place, reader: None, over_rings: false };
+        let mut door = Self { device, mount_point, reader: None, over_rings: false };
         door.start(on_gone)?;
         let agreed = door.device.wait_for_begin(HELPER_DEADLINE).ok_or(OpenError::NotBegun)?;
         door.over_rings = agreed.over_rings;
@@ -171,7 +176,7 @@ impl Door {
     /// The file's path.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.place.path()
+        self.mount_point.path()
     }
 
     /// Whether requests come by io_uring.
@@ -210,7 +215,7 @@ impl Door {
 
     /// Unmounts the file, which is still read from; whether a program uses it.
     fn unmount(&self) -> bool {
-        let path = self.place.path();
+        let path = self.mount_point.path();
         let unused = mount::unmount(path, How::Unused);
         let Err(error) = unused else { return false };
         if let Err(again) = mount::unmount(path, How::Detached) {

@@ -5,8 +5,8 @@
 //! threads. It does no folders, names, or other users.
 //!
 //! ```text
-//!   place    is PATH fit to be mounted on? a killed server's stale mount is removed
-//!   mount    mount(2) for root, fusermount3 for other users ──► a descriptor of /dev/fuse
+//!   mount_point   is PATH fit to be mounted on? a killed server's stale mount is removed
+//!   mount         mount(2) for root, fusermount3 for other users ──► a descriptor of /dev/fuse
 //!
 //!   device ── a thread: readv(head, payload) ──► decide ──► Disk::submit ┄┄► writev(head, payload), on the thread
 //!                                                   └──► write, at once       that ends it
@@ -38,7 +38,7 @@
 //!   device                   messages in, answers out
 //!   rings/                   the same by io_uring
 //!   session                  shared by all requests: the file, the disk, the waiting requests
-//!   mount   place            mounting; is the place fit?
+//!   mount   mount_point      mounting; is the path fit?
 //!   ────────────────────────────────────────────────────────
 //!   table   gate   limits
 //! ```
@@ -50,7 +50,7 @@ mod door;
 mod gate;
 pub mod limits;
 mod mount;
-mod place;
+mod mount_point;
 mod rings;
 mod session;
 mod table;
@@ -58,4 +58,4 @@ mod table;
 pub use braid_runtime::Disk;
 pub use door::{Closed, Counts, Door, Meter, OpenError};
 pub use mount::MountError;
-pub use place::{Place, PlaceError};
+pub use mount_point::{MountPoint, MountPointError};

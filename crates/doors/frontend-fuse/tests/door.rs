@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use braid_frontend_fuse::{Door, Place, PlaceError};
+use braid_frontend_fuse::{Door, MountPoint, MountPointError};
 use braid_runtime::{ClientRequest, Completion, Outcome, RequestError};
 use braid_test_needs::{Need, skip};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -135,7 +135,7 @@ fn served(read_only: bool, over_rings: bool) -> Option<Served> {
         return None;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let place = Place::take(&folder.path().join("disk")).expect("a place");
+    let place = MountPoint::take(&folder.path().join("disk")).expect("a place");
     let disk = Disk::new(read_only);
     let (went, gone) = channel();
     let on_gone = move || went.send(()).expect("listened to");
@@ -320,7 +320,7 @@ fn a_door_closes_over_an_open_file_by(over_rings: bool) {
     let stale = file.read_at(&mut [0; 512], 0).expect_err("nobody is there");
     assert_eq!(stale.raw_os_error(), Some(107), "not connected");
     assert!(!path.exists());
-    Place::take(&folder.path().join("disk")).expect("the place is free");
+    MountPoint::take(&folder.path().join("disk")).expect("the place is free");
 }
 
 #[test]
@@ -341,6 +341,9 @@ fn a_door_that_others_close_says_so_by(over_rings: bool) {
 fn a_place_in_use_is_not_taken() {
     let Some(Served { door, .. }) = served(false, false) else { return };
     let path: PathBuf = door.path().to_path_buf();
-    let taken = Place::take(&path).expect_err("in use");
-    assert!(matches!(&taken, PlaceError::Taken { kind, .. } if kind == "fuse.braid"), "{taken:?}");
+    let taken = MountPoint::take(&path).expect_err("in use");
+    assert!(
+        matches!(&taken, MountPointError::Taken { kind, .. } if kind == "fuse.braid"),
+        "{taken:?}"
+    );
 }

@@ -1,6 +1,6 @@
 //! The crate's face: it opens an array as a block device, and closes it.
 //!
-//! It makes a device, or takes over one of a killed server of this array, which `place` found.
+//! It makes a device, or takes over one of a killed server of this array, which `device_claim` found.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,9 +20,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::control::{Control, is};
+use crate::device_claim::{DeviceClaim, SearchResult};
 use crate::kernel::Commands;
 use crate::limits::{DEATH_DEADLINE, LOOK, NODE_DEADLINE, STACK_BYTES, UNDO_DEADLINE};
-use crate::place::{Found, Place};
 use crate::queue::{Queue, Server};
 
 /// Why a door cannot be opened.
@@ -210,11 +210,11 @@ impl Door {
     /// # Errors
     /// See [`OpenError`]; no new device is left then.
     pub fn open(
-        place: Place,
+        claim: DeviceClaim,
         (disk, logical_block_bytes): (Arc<dyn Disk>, u32),
         on_gone: impl FnOnce() + Send + 'static,
     ) -> Result<Self, OpenError> {
-        let Place { control, found, array } = place;
+        let DeviceClaim { control, found, array } = claim;
         let shape = Shape {
             size_bytes: disk.size_bytes(),
             is_read_only: disk.is_read_only(),
@@ -230,11 +230,11 @@ impl Door {
         let queues = Queues::default();
         let mut device = Device { control, id: u32::MAX, queues, life: Arc::new(life) };
         let was_taken_over = match found {
-            Found::Nothing(id) => {
+            SearchResult::Nothing(id) => {
                 device = made(device, (id, array), (&shape, &disk))?;
                 false
             }
-            Found::Waiting(info) => {
+            SearchResult::Waiting(info) => {
                 device = taken_over(device, &info, (&shape, &disk))?;
                 true
             }

@@ -5,10 +5,10 @@
 //! rings and threads. It has no devices of users other than root, no zones, no zero copy.
 //!
 //! ```text
-//!   place   is there a driver? whose is the device with that number?
-//!   door    ADD_DEV, SET_PARAMS ──► queues fetch ──► START_DEV          or, if a server of this array has died:
-//!           START_USER_RECOVERY ──► queues fetch ──► END_USER_RECOVERY
-//!   queue   a thread: fetched ──► pread ──► Disk::submit ┄┄► inbox ──► pwrite ──► commit-and-fetch
+//!   device_claim   is there a driver? whose is the device with that number?
+//!   door           ADD_DEV, SET_PARAMS ──► queues fetch ──► START_DEV   or, if a server of this array has died:
+//!                  START_USER_RECOVERY ──► queues fetch ──► END_USER_RECOVERY
+//!   queue          a thread: fetched ──► pread ──► Disk::submit ┄┄► inbox ──► pwrite ──► commit-and-fetch
 //! ```
 //!
 //! A payload is copied once, between the request's pages and the array's own memory, by pread(2)
@@ -29,7 +29,7 @@
 //!
 //! ```text
 //!   door                     the crate's face: open, close
-//!   queue   place            requests of one queue; is the number free?
+//!   queue   device_claim     requests of one queue; is the number free?
 //!   control                  commands about devices
 //!   ──────────────────────────────────────────────
 //!   kernel
@@ -39,13 +39,13 @@
 #![deny(unsafe_code)]
 
 mod control;
+mod device_claim;
 mod door;
 mod entries;
 mod kernel;
 pub mod limits;
-mod place;
 mod queue;
 
 pub use braid_runtime::Disk;
+pub use device_claim::{ClaimError, DeviceClaim};
 pub use door::{Closed, Door, OpenError};
-pub use place::{Place, PlaceError};

@@ -15,9 +15,6 @@ use super::{fuse, ublk, vhost_user};
 
 /// Places of the doors, reserved before the array is touched.
 pub(super) struct DoorPlaces {
-    file: Option<braid_frontend_fuse::Place>,
-    device: Option<braid_frontend_ublk::Place>,
-    machines: Option<vhost_user::VhostSocket>,
 }
 
 impl DoorPlaces {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use braid_frontend_fuse::{Disk, Door, MountError, OpenError, Place, PlaceError};
+use braid_frontend_fuse::{Disk, Door, MountError, MountPoint, MountPointError, OpenError};
 use serde_json::json;
 
 use super::report::Reporter;
@@ -14,8 +14,8 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
 /// Reserves the file's place before the array is touched.
-pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<Place, CliError> {
-    let place = Place::take(path).map_err(|error| place_error(&error))?;
+pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<MountPoint, CliError> {
+    let place = MountPoint::take(path).map_err(|error| place_error(&error))?;
     if place.was_stale() {
         let path = place.path().display().to_string();
         let text = format!("{path} was left mounted by a server that was killed; it is unmounted");
@@ -25,7 +25,7 @@ pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<Place, CliError>
 }
 
 pub(super) fn open(
-    place: Place,
+    place: MountPoint,
     disk: Arc<dyn Disk>,
     reporter: &Arc<Reporter>,
 ) -> Result<Door, CliError> {
@@ -49,24 +49,26 @@ pub(super) fn close(door: Door, deadline: Duration, reporter: &Reporter) {
     }
 }
 
-fn place_error(error: &PlaceError) -> CliError {
+fn place_error(error: &MountPointError) -> CliError {
     let another = "braid serve --fuse OTHER-PATH MEMBER...";
     let new = |code, path: &Path| {
         let what = format!("the array cannot be the file {}", path.display());
         CliError::new(code, what).about(path.display().to_string()).caused_by(error)
     };
     let (error, path) = match error {
-        PlaceError::Folder(path) | PlaceError::NoFile(path) => (new(Code::FileUnfit, path), path),
-        PlaceError::HoldsData { path, .. } => {
+        MountPointError::Folder(path) | MountPointError::NoFile(path) => {
+            (new(Code::FileUnfit, path), path)
+        }
+        MountPointError::HoldsData { path, .. } => {
             let look = format!("ls -l {}", word(path));
             (new(Code::FileUnfit, path).remedy(Risk::Look, "See what it is", look), path)
         }
-        PlaceError::Taken { path, .. } => {
+        MountPointError::Taken { path, .. } => {
             let look = format!("findmnt {}", word(path));
             (new(Code::FileTaken, path).remedy(Risk::Look, "See what is mounted", look), path)
         }
-        PlaceError::Stale { path, .. } => (new(Code::FileTaken, path), path),
-        PlaceError::System { path, source } => {
+        MountPointError::Stale { path, .. } => (new(Code::FileTaken, path), path),
+        MountPointError::System { path, source } => {
             let what = format!("the array cannot be the file {}", path.display());
             (system(what, source), path)
         }

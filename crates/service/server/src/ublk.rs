@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use braid_frontend_ublk::{Disk, Door, OpenError, Place, PlaceError};
+use braid_frontend_ublk::{ClaimError, DeviceClaim, Disk, Door, OpenError};
 use serde_json::json;
 
 use super::report::Reporter;
@@ -13,8 +13,8 @@ use braid_console::error::{CliError, Risk};
 
 /// Reserves a device for the array with this UUID, before the array is touched: with number `id`,
 /// or one that the kernel chooses.
-pub(super) fn place(id: Option<u32>, uuid: [u8; 16]) -> Result<Place, CliError> {
-    Place::take(id, word_of(uuid)).map_err(|error| place_error(&error))
+pub(super) fn place(id: Option<u32>, uuid: [u8; 16]) -> Result<DeviceClaim, CliError> {
+    DeviceClaim::take(id, word_of(uuid)).map_err(|error| place_error(&error))
 }
 
 /// The word that marks a device as the array's; never 0, which devices of other programs have.
@@ -26,7 +26,7 @@ fn word_of(uuid: [u8; 16]) -> u64 {
 }
 
 pub(super) fn open(
-    place: Place,
+    place: DeviceClaim,
     (disk, logical_block_bytes): (Arc<dyn Disk>, Option<u32>),
     reporter: &Arc<Reporter>,
 ) -> Result<Door, CliError> {
@@ -58,30 +58,30 @@ pub(super) fn close(door: Door, deadline: Duration, reporter: &Reporter) {
 
 const WHAT: &str = "the array cannot be made a block device";
 
-fn place_error(error: &PlaceError) -> CliError {
+fn place_error(error: &ClaimError) -> CliError {
     let lacks = || CliError::new(Code::NoUblk, WHAT).caused_by(error);
     let taken = |id: &u32| {
         let device = format!("/dev/ublkb{id}");
         CliError::new(Code::DeviceTaken, WHAT).caused_by(error).about(device)
     };
     let error = match error {
-        PlaceError::NoDriver => {
+        ClaimError::NoDriver => {
             lacks().remedy(Risk::Change, "Load its module", "sudo modprobe ublk_drv")
         }
-        PlaceError::Denied => lacks().remedy(Risk::Look, "See who may", "ls -l /dev/ublk-control"),
-        PlaceError::NoRing(_) => {
+        ClaimError::Denied => lacks().remedy(Risk::Look, "See who may", "ls -l /dev/ublk-control"),
+        ClaimError::NoRing(_) => {
             let look = "cat /proc/sys/kernel/io_uring_disabled";
             lacks().remedy(Risk::Look, "See whether it is switched off", look)
         }
-        PlaceError::TooOld => lacks().remedy(Risk::Look, "See its version", "uname -r"),
-        PlaceError::Served { id, pid } => {
+        ClaimError::TooOld => lacks().remedy(Risk::Look, "See its version", "uname -r"),
+        ClaimError::Served { id, pid } => {
             taken(id).remedy(Risk::Look, "See who serves it", format!("ps {pid}"))
         }
-        PlaceError::Foreign(id) | PlaceError::NotReleased(id) => {
+        ClaimError::Foreign(id) | ClaimError::NotReleased(id) => {
             let look = format!("lsblk /dev/ublkb{id}");
             taken(id).remedy(Risk::Look, "See what it is", look)
         }
-        PlaceError::System { source, .. } => system(WHAT, source).because(error.to_string()),
+        ClaimError::System { source, .. } => system(WHAT, source).because(error.to_string()),
     };
     elsewhere(error)
 }

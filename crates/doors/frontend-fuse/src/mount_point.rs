@@ -15,7 +15,7 @@ use crate::table::{self, KIND, Mounted};
 
 /// Why a path is not fit.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum MountPointError {
     /// It is a folder.
     #[error("{} is a folder", .0.display())]
     Folder(PathBuf),
@@ -58,18 +58,18 @@ pub enum PlaceError {
 
 /// A fit path. Dropping it removes the file if it was made for the mount.
 #[derive(Debug)]
-pub struct Place {
+pub struct MountPoint {
     path: PathBuf,
     is_made: bool,
     was_stale: bool,
 }
 
-impl Place {
+impl MountPoint {
     /// Checks a path, makes an empty file if there is none, and removes a dead server's mount.
     ///
     /// # Errors
     /// It is not fit; nothing was changed.
-    pub fn take(path: &Path) -> Result<Self, PlaceError> {
+    pub fn take(path: &Path) -> Result<Self, MountPointError> {
         let path = without_links(path).map_err(|source| failed(path, source))?;
         let was_stale = free(&path)?;
         match std::fs::symlink_metadata(&path) {
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for MountPoint {
     /// Removes the file, if it was made here and is still empty.
     fn drop(&mut self) {
         let is_empty = || std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0);
@@ -107,8 +107,8 @@ impl Drop for Place {
     }
 }
 
-fn failed(path: &Path, source: io::Error) -> PlaceError {
-    PlaceError::System { path: path.to_path_buf(), source }
+fn failed(path: &Path, source: io::Error) -> MountPointError {
+    MountPointError::System { path: path.to_path_buf(), source }
 }
 
 /// The path as the list of mounts has it. The last part is followed only if it is a link: it need
@@ -126,7 +126,7 @@ fn without_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Removes stale mounts of braid; whether there were any.
-fn free(path: &Path) -> Result<bool, PlaceError> {
+fn free(path: &Path) -> Result<bool, MountPointError> {
     let mut was_stale = false;
     loop {
         let mounted = table::at(path).map_err(|source| failed(path, source))?;
@@ -134,10 +134,10 @@ fn free(path: &Path) -> Result<bool, PlaceError> {
         let is_ours = kind == KIND;
         if !is_ours || !is_disconnected(path) {
             let kind = kind.to_string_lossy().into_owned();
-            return Err(PlaceError::Taken { path: path.to_path_buf(), kind });
+            return Err(MountPointError::Taken { path: path.to_path_buf(), kind });
         }
         let freed = mount::unmount(path, mount::How::Detached);
-        freed.map_err(|source| PlaceError::Stale { path: path.to_path_buf(), source })?;
+        freed.map_err(|source| MountPointError::Stale { path: path.to_path_buf(), source })?;
         was_stale = true;
     }
 }
@@ -147,13 +147,13 @@ fn is_disconnected(path: &Path) -> bool {
     std::fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(code))
 }
 
-fn check(path: &Path, metadata: &Metadata) -> Result<(), PlaceError> {
+fn check(path: &Path, metadata: &Metadata) -> Result<(), MountPointError> {
     let path = path.to_path_buf();
     match metadata {
-        metadata if metadata.is_dir() => Err(PlaceError::Folder(path)),
-        metadata if !metadata.is_file() => Err(PlaceError::NoFile(path)),
+        metadata if metadata.is_dir() => Err(MountPointError::Folder(path)),
+        metadata if !metadata.is_file() => Err(MountPointError::NoFile(path)),
         metadata if metadata.len() > 0 => {
-            Err(PlaceError::HoldsData { path, bytes: metadata.len() })
+            Err(MountPointError::HoldsData { path, bytes: metadata.len() })
         }
         _ => Ok(()),
     }
@@ -171,38 +171,41 @@ mod tests {
     fn a_place_is_fit_or_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let within = |name: &str| folder.path().join(name);
-        let place = Place::take(&within("new")).expect("nothing is there");
-        assert!(place.is_made && !place.was_stale());
-        assert_eq!(std::fs::metadata(place.path()).expect("it is made").len(), 0);
-        drop(place);
+        let mount_point = MountPoint::take(&within("new")).expect("nothing is there");
+        assert!(mount_point.is_made && !mount_point.was_stale());
+        assert_eq!(std::fs::metadata(mount_point.path()).expect("it is made").len(), 0);
+        drop(mount_point);
         assert!(!within("new").exists());
 
         std::fs::write(within("empty"), b"").expect("a file");
-        let place = Place::take(&within("empty")).expect("it holds nothing");
-        drop(place);
+        let mount_point = MountPoint::take(&within("empty")).expect("it holds nothing");
+        drop(mount_point);
         assert!(within("empty").exists(), "it is not ours");
 
         std::fs::write(within("full"), b"abc").expect("a file");
-        let full = Place::take(&within("full")).expect_err("it holds something");
-        assert!(matches!(full, PlaceError::HoldsData { bytes: 3, .. }), "{full:?}");
-        assert!(matches!(Place::take(folder.path()), Err(PlaceError::Folder(_))));
-        assert!(matches!(Place::take(Path::new("/dev/null")), Err(PlaceError::NoFile(_))));
-        assert!(matches!(Place::take(Path::new("/")), Err(PlaceError::Taken { .. })));
-        let none = Place::take(&within("no/folder"));
-        assert!(matches!(none, Err(PlaceError::System { .. })), "{none:?}");
+        let full = MountPoint::take(&within("full")).expect_err("it holds something");
+        assert!(matches!(full, MountPointError::HoldsData { bytes: 3, .. }), "{full:?}");
+        assert!(matches!(MountPoint::take(folder.path()), Err(MountPointError::Folder(_))));
+        assert!(matches!(
+            MountPoint::take(Path::new("/dev/null")),
+            Err(MountPointError::NoFile(_))
+        ));
+        assert!(matches!(MountPoint::take(Path::new("/")), Err(MountPointError::Taken { .. })));
+        let none = MountPoint::take(&within("no/folder"));
+        assert!(matches!(none, Err(MountPointError::System { .. })), "{none:?}");
 
         std::os::unix::fs::symlink(within("empty"), within("link")).expect("a link");
-        let place = Place::take(&within("link")).expect("it leads to one that is fit");
-        assert_eq!(place.path().file_name(), within("empty").file_name());
+        let mount_point = MountPoint::take(&within("link")).expect("it leads to one that is fit");
+        assert_eq!(mount_point.path().file_name(), within("empty").file_name());
     }
 
     #[test]
     fn what_was_filled_meanwhile_stays() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = Place::take(&folder.path().join("new")).expect("nothing is there");
-        let path = place.path().to_path_buf();
+        let mount_point = MountPoint::take(&folder.path().join("new")).expect("nothing is there");
+        let path = mount_point.path().to_path_buf();
         std::fs::write(&path, b"abc").expect("a file");
-        drop(place);
+        drop(mount_point);
         assert!(path.exists());
     }
 }

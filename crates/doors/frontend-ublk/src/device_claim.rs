@@ -18,7 +18,7 @@ const DEVICES: &str = "/sys/class/ublk-char";
 
 /// Why the array gets no device.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum ClaimError {
     /// No driver is loaded.
     #[error("the kernel's ublk_drv is not loaded: there is no /dev/ublk-control")]
     NoDriver,
@@ -56,39 +56,39 @@ pub enum PlaceError {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum SearchResult {
     /// No device: make one, with this number or any.
     Nothing(Option<u32>),
     Waiting(DeviceInfo),
 }
 
 /// The driver, and a free number or a device to take over.
-pub struct Place {
+pub struct DeviceClaim {
     pub(crate) control: Control,
-    pub(crate) found: Found,
+    pub(crate) found: SearchResult,
     pub(crate) array: u64,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for DeviceClaim {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Place").field("found", &self.found).finish_non_exhaustive()
+        formatter.debug_struct("DeviceClaim").field("found", &self.found).finish_non_exhaustive()
     }
 }
 
-impl Place {
+impl DeviceClaim {
     /// Finds the device with this number, or any, for the array named by the word in its devices.
     ///
     /// # Errors
     /// The array cannot have it; nothing was changed.
-    pub fn take(id: Option<u32>, array: u64) -> Result<Self, PlaceError> {
+    pub fn take(id: Option<u32>, array: u64) -> Result<Self, ClaimError> {
         let mut control = Control::open().map_err(not_opened)?;
         match control.features() {
             Ok(features) if is_new_enough(features) => {}
-            Ok(_) => return Err(PlaceError::TooOld),
+            Ok(_) => return Err(ClaimError::TooOld),
             Err(error) if is(&error, &[Errno::PERM, Errno::ACCESS]) => {
-                return Err(PlaceError::Denied);
+                return Err(ClaimError::Denied);
             }
-            Err(_) => return Err(PlaceError::TooOld),
+            Err(_) => return Err(ClaimError::TooOld),
         }
         // Allocations of the array's threads must not wait for write-back to this device. Without
         // the right to this a wait is a little more likely. Later threads inherit it.
@@ -97,34 +97,35 @@ impl Place {
         }
         let found = match id {
             Some(id) => look(&mut control, id, array)?,
-            None => left(&mut control, array)?.map_or(Found::Nothing(None), Found::Waiting),
+            None => left(&mut control, array)?
+                .map_or(SearchResult::Nothing(None), SearchResult::Waiting),
         };
         Ok(Self { control, found, array })
     }
 }
 
-fn not_opened(lack: Lack) -> PlaceError {
+fn not_opened(lack: Lack) -> ClaimError {
     let source = match lack {
         Lack::Ring(source) if is(&source, &[Errno::PERM, Errno::ACCESS, Errno::NOSYS]) => {
-            return PlaceError::NoRing(source);
+            return ClaimError::NoRing(source);
         }
-        Lack::Ring(source) => return PlaceError::System { call: "making a ring", source },
+        Lack::Ring(source) => return ClaimError::System { call: "making a ring", source },
         Lack::Node(source) => source,
     };
     if is(&source, &[Errno::NOENT, Errno::NODEV, Errno::NXIO]) {
-        return PlaceError::NoDriver;
+        return ClaimError::NoDriver;
     }
     if is(&source, &[Errno::PERM, Errno::ACCESS]) {
-        return PlaceError::Denied;
+        return ClaimError::Denied;
     }
-    PlaceError::System { call: "opening /dev/ublk-control", source }
+    ClaimError::System { call: "opening /dev/ublk-control", source }
 }
 
-fn failed(source: io::Error) -> PlaceError {
+fn failed(source: io::Error) -> ClaimError {
     if is(&source, &[Errno::PERM, Errno::ACCESS]) {
-        return PlaceError::Denied;
+        return ClaimError::Denied;
     }
-    PlaceError::System { call: "looking at a ublk device", source }
+    ClaimError::System { call: "looking at a ublk device", source }
 }
 
 fn lives(pid: i32) -> bool {
@@ -133,30 +134,30 @@ fn lives(pid: i32) -> bool {
 }
 
 /// The device with this number; waits until the kernel notices that its server has died.
-fn look(control: &mut Control, id: u32, array: u64) -> Result<Found, PlaceError> {
+fn look(control: &mut Control, id: u32, array: u64) -> Result<SearchResult, ClaimError> {
     let until = Instant::now() + DEATH_DEADLINE;
     loop {
         let Some(info) = control.look(id).map_err(failed)? else {
-            return Ok(Found::Nothing(Some(id)));
+            return Ok(SearchResult::Nothing(Some(id)));
         };
         match judge(&info, array, lives(info.ublksrv_pid)) {
-            Judgement::Recover => return Ok(Found::Waiting(info)),
+            Judgement::Recover => return Ok(SearchResult::Waiting(info)),
             Judgement::Served => {
-                return Err(PlaceError::Served { id, pid: info.ublksrv_pid });
+                return Err(ClaimError::Served { id, pid: info.ublksrv_pid });
             }
-            Judgement::Foreign => return Err(PlaceError::Foreign(id)),
+            Judgement::Foreign => return Err(ClaimError::Foreign(id)),
             Judgement::Remake => {
                 control.delete(id, true).map_err(failed)?;
-                return Ok(Found::Nothing(Some(id)));
+                return Ok(SearchResult::Nothing(Some(id)));
             }
-            Judgement::Wait if Instant::now() > until => return Err(PlaceError::NotReleased(id)),
+            Judgement::Wait if Instant::now() > until => return Err(ClaimError::NotReleased(id)),
             Judgement::Wait => std::thread::sleep(LOOK),
         }
     }
 }
 
 /// A device that a dead server of this array has left.
-fn left(control: &mut Control, array: u64) -> Result<Option<DeviceInfo>, PlaceError> {
+fn left(control: &mut Control, array: u64) -> Result<Option<DeviceInfo>, ClaimError> {
     // Without any device the folder does not exist.
     for entry in std::fs::read_dir(DEVICES).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -165,7 +166,7 @@ fn left(control: &mut Control, array: u64) -> Result<Option<DeviceInfo>, PlaceEr
         let Some(info) = control.look(id).map_err(failed)? else { continue };
         let judgement = judge(&info, array, lives(info.ublksrv_pid));
         if matches!(judgement, Judgement::Recover | Judgement::Wait)
-            && let Found::Waiting(info) = look(control, id, array)?
+            && let SearchResult::Waiting(info) = look(control, id, array)?
         {
             return Ok(Some(info));
         }
