@@ -68,7 +68,7 @@ impl Event {
     }
 }
 
-enum Left {
+enum WorkerMessage {
     /// An operation has ended.
     Finished { token: Token, outcome: Outcome },
     /// Memory may be free. If another connection has the index by now, it does no harm.
@@ -83,7 +83,7 @@ struct LinkBell {
 impl Bell for LinkBell {
     fn ring(&self) {
         if let Some(connections) = self.connections.upgrade() {
-            connections.leave(Left::Memory { index: self.index });
+            connections.post(WorkerMessage::Memory { index: self.index });
         }
     }
 }
@@ -112,7 +112,7 @@ struct State {
     listed: Vec<usize>,
     /// Links that were advanced in this turn.
     touched: Vec<usize>,
-    left: Vec<Left>,
+    messages: Vec<WorkerMessage>,
     tasks: Vec<Task>,
     is_put_off: bool,
 }
@@ -122,7 +122,7 @@ pub(crate) struct WorkerConnections {
     workers: Arc<Workers>,
     index: usize,
     state: Mutex<State>,
-    left: Inbox<Left>,
+    inbox: Inbox<WorkerMessage>,
 }
 
 pub(crate) fn deal(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<WorkerConnections>> {
@@ -131,14 +131,14 @@ pub(crate) fn deal(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<Work
         workers: Arc::clone(workers),
         index,
         state: Mutex::default(),
-        left: Inbox::new(true),
+        inbox: Inbox::new(true),
     };
     (0..workers.count()).map(|index| Arc::new(of(index))).collect()
 }
 
 impl Receiver for WorkerConnections {
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
-        self.leave(Left::Finished { token, outcome });
+        self.post(WorkerMessage::Finished { token, outcome });
     }
 }
 
@@ -198,14 +198,14 @@ impl Wake for WorkerConnections {
 }
 
 impl WorkerConnections {
-    fn leave(self: &Arc<Self>, left: Left) {
-        let bell = self.left.push(left, false);
+    fn post(self: &Arc<Self>, message: WorkerMessage) {
+        let bell = self.inbox.push(message, false);
         // Workers that have stopped have closed every connection: drop what was left for them.
         if let Ok(braid_ring::Bell::Ring) = bell
             && self.call(Event::Turn).is_err()
         {
-            let _awake = self.left.close();
-            self.left.take(&mut Vec::new());
+            let _awake = self.inbox.close();
+            self.inbox.take(&mut Vec::new());
         }
     }
 
@@ -282,8 +282,8 @@ impl WorkerConnections {
     fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         let now = Instant::now();
         loop {
-            self.take_left(state);
-            if state.listed.is_empty() && self.left.sleep() {
+            self.take_messages(state);
+            if state.listed.is_empty() && self.inbox.sleep() {
                 break;
             }
             for place in 0..state.listed.len() {
@@ -300,18 +300,18 @@ impl WorkerConnections {
         self.shared.budget.ring();
     }
 
-    fn take_left(&self, state: &mut State) {
-        let mut left = std::mem::take(&mut state.left);
-        self.left.take(&mut left);
-        for one in left.drain(..) {
+    fn take_messages(&self, state: &mut State) {
+        let mut messages = std::mem::take(&mut state.messages);
+        self.inbox.take(&mut messages);
+        for one in messages.drain(..) {
             match one {
-                Left::Finished { token, outcome } => {
+                WorkerMessage::Finished { token, outcome } => {
                     let index = usize::try_from(token.client).expect("made from an index");
                     let link = state.link(index);
                     self.guard(link, |link| link.connection.finished(slot_of(token), outcome));
                     state.list(index);
                 }
-                Left::Memory { index } => {
+                WorkerMessage::Memory { index } => {
                     let Some(link) = state.links[index].as_mut() else { continue };
                     let is_gone = || link.socket.as_ref().is_some_and(|socket| socket.is_hung_up());
                     if link.connection.waits_for_memory() && is_gone() {
@@ -321,7 +321,7 @@ impl WorkerConnections {
                 }
             }
         }
-        state.left = left;
+        state.messages = messages;
     }
 
     /// Advances one listed link, and carries out its tasks on the export.

@@ -143,17 +143,16 @@ impl Receive {
     }
 
     pub(crate) fn take_back(&mut self, segments: &mut Segments) {
-        let write = self.write.iter_mut().map(|write| Place::Payload(&mut write.payload));
-        let input = std::iter::once(Place::Bytes(&mut self.input));
-        let guesses = self
-            .guesses
-            .iter_mut()
-            .flat_map(|Guess { payload, header }| [Place::Payload(payload), Place::Bytes(header)]);
-        let places = write.chain(input).chain(guesses);
-        for (segment, place) in segments.drain(..).zip(places) {
-            match (segment.into_memory(), place) {
-                (Memory::Payload(memory), Place::Payload(place)) => *place = memory,
-                (Memory::Bytes(memory), Place::Bytes(place)) => *place = memory,
+        let write = self.write.iter_mut().map(|write| MemorySlot::Payload(&mut write.payload));
+        let input = std::iter::once(MemorySlot::Bytes(&mut self.input));
+        let guesses = self.guesses.iter_mut().flat_map(|Guess { payload, header }| {
+            [MemorySlot::Payload(payload), MemorySlot::Bytes(header)]
+        });
+        let slots = write.chain(input).chain(guesses);
+        for (segment, slot) in segments.drain(..).zip(slots) {
+            match (segment.into_memory(), slot) {
+                (Memory::Payload(memory), MemorySlot::Payload(slot)) => *slot = memory,
+                (Memory::Bytes(memory), MemorySlot::Bytes(slot)) => *slot = memory,
                 other => unreachable!("{other:?} was never lent"),
             }
         }
@@ -161,7 +160,7 @@ impl Receive {
 }
 
 #[derive(Debug)]
-enum Place<'a> {
+enum MemorySlot<'a> {
     Payload(&'a mut Payload),
     Bytes(&'a mut Vec<u8>),
 }

@@ -23,7 +23,7 @@
 
 mod load;
 mod pump;
-mod watch;
+mod pump_registry;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 
-pub(crate) use watch::Pumps;
+pub(crate) use pump_registry::Pumps;
 
 use crate::dealer::Dealer;
 use crate::limits;
@@ -109,11 +109,11 @@ impl Tls {
     /// Starts a thread for a client's socket; false without a thread or room.
     pub(crate) fn serve(&self, (socket, is_tcp): (OwnedFd, bool), dealer: Dealer) -> bool {
         let pumps = Arc::clone(&dealer.shared.pumps);
-        let Some(place) = pumps.enter(&socket, dealer.shared.settings.negotiating_max) else {
+        let Some(entry) = pumps.enter(&socket, dealer.shared.settings.negotiating_max) else {
             return false;
         };
         let tls = self.clone();
-        let body = move || pump::serve(&tls, (socket, is_tcp), &dealer, &place);
+        let body = move || pump::serve(&tls, (socket, is_tcp), &dealer, &entry);
         let builder = std::thread::Builder::new().name("nbd-tls".into());
         builder.stack_size(limits::STACK_BYTES).spawn(body).is_ok()
     }

@@ -24,7 +24,7 @@ use rustix::net::sockopt::{set_socket_keepalive, set_tcp_nodelay};
 use rustls::ServerConnection;
 
 use super::Tls;
-use super::watch::Place;
+use super::pump_registry::PumpEntry;
 use crate::dealer::Dealer;
 use crate::limits::STOP_PROGRESS_DEADLINE;
 
@@ -73,8 +73,8 @@ struct LetIn {
     heard: Vec<u8>,
 }
 
-pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, place: &Place) {
-    let ended = run(tls, socket, dealer, place);
+pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, entry: &PumpEntry) {
+    let ended = run(tls, socket, dealer, entry);
     if let Err(ended) = ended {
         dealer.shared.counters.negotiations_failed.add(1);
         tracing::debug!(target: "braid_frontend_nbd::client", why = %ended, "client is not let in by TLS");
@@ -86,7 +86,7 @@ fn run(
     tls: &Tls,
     (socket, is_tcp): (OwnedFd, bool),
     dealer: &Dealer,
-    place: &Place,
+    entry: &PumpEntry,
 ) -> Result<(), Ended> {
     if is_tcp {
         set_tcp_nodelay(&socket, true)?;
@@ -99,7 +99,7 @@ fn run(
     if dealer.shared.stopping.load(Ordering::Acquire) {
         return Err(Ended::Gone);
     }
-    place.is_in();
+    entry.is_in();
     let (mut inner, connections) = UnixStream::pair()?;
     dealer.begin(connections.into(), false);
     inner.set_read_timeout(Some(dealer.shared.settings.handshake_deadline))?;

@@ -57,7 +57,7 @@ pub(crate) struct Pumps {
 
 /// A client's entry; dropping it removes it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct PumpEntry {
     pumps: Arc<Pumps>,
     number: u64,
 }
@@ -69,7 +69,11 @@ impl Pumps {
 
     /// Enters a client before its handshake. If `waiting_max` others wait, it waits until the
     /// oldest has had its least time, and cuts that.
-    pub(super) fn enter(self: &Arc<Self>, socket: &OwnedFd, waiting_max: usize) -> Option<Place> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        socket: &OwnedFd,
+        waiting_max: usize,
+    ) -> Option<PumpEntry> {
         let socket = socket.as_fd().try_clone_to_owned().ok()?;
         let mut book = self.lock();
         loop {
@@ -91,7 +95,7 @@ impl Pumps {
         book.next += 1;
         let client = Client { socket, state: State::Waiting, came: Instant::now() };
         book.clients.insert(number, client);
-        Some(Place { pumps: Arc::clone(self), number })
+        Some(PumpEntry { pumps: Arc::clone(self), number })
     }
 
     pub(crate) fn cut_waiting(&self) {
@@ -125,7 +129,7 @@ impl Pumps {
     }
 }
 
-impl Place {
+impl PumpEntry {
     pub(super) fn is_in(&self) {
         let mut book = self.pumps.lock();
         if let Some(client) = book.clients.get_mut(&self.number)
@@ -138,7 +142,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PumpEntry {
     fn drop(&mut self) {
         self.pumps.lock().clients.remove(&self.number);
         self.pumps.changed.notify_all();
