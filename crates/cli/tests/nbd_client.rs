@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{Endpoint, Export, Server, Settings};
-use braid_nbd_client::{Client, ClientError, Command, ErrorCode, Heard, plan_for};
+use braid_nbd_client::{Client, ClientError, Command, ErrorCode, ServerMessage, plan_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -38,13 +38,13 @@ fn bytes_are_written_and_read_one_by_one_and_many_at_a_time() {
     let (mut answered, mut heard) = (Vec::new(), 0);
     while answered.len() < 3 {
         match client.hear().unwrap() {
-            Heard::Data { bytes, .. } => heard += bytes.len(),
-            Heard::Hole { length_bytes, .. } => heard += length_bytes as usize,
-            Heard::Answer { cookie, result } => {
+            ServerMessage::Data { bytes, .. } => heard += bytes.len(),
+            ServerMessage::Hole { length_bytes, .. } => heard += length_bytes as usize,
+            ServerMessage::Answer { cookie, result } => {
                 result.unwrap();
                 answered.push(cookie);
             }
-            Heard::Extents { .. } => panic!("no request asks for extents"),
+            ServerMessage::Extents { .. } => panic!("no request asks for extents"),
         }
     }
     answered.sort_unstable();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use braid_nbd_client::{ClientError, Command, ErrorCode, Heard, plan_for};
+use braid_nbd_client::{ClientError, Command, ErrorCode, ServerMessage, plan_for};
 use fastrand::Rng;
 
 use super::model::{End, Found, Model, SECTOR_BYTES, content};
@@ -250,12 +250,14 @@ impl Client {
     fn hear(&mut self) -> Result<Option<(u64, Result<(), ErrorCode>)>> {
         loop {
             match self.client.hear() {
-                Ok(Heard::Data { cookie, offset, bytes }) => self.take(cookie, offset, &bytes)?,
-                Ok(Heard::Hole { cookie, offset, length_bytes }) => {
+                Ok(ServerMessage::Data { cookie, offset, bytes }) => {
+                    self.take(cookie, offset, &bytes)?
+                }
+                Ok(ServerMessage::Hole { cookie, offset, length_bytes }) => {
                     self.take(cookie, offset, &vec![0; usize::try_from(length_bytes)?])?;
                 }
-                Ok(Heard::Answer { cookie, result }) => return Ok(Some((cookie, result))),
-                Ok(Heard::Extents { .. }) => bail!("extents that nobody asked for"),
+                Ok(ServerMessage::Answer { cookie, result }) => return Ok(Some((cookie, result))),
+                Ok(ServerMessage::Extents { .. }) => bail!("extents that nobody asked for"),
                 Err(ClientError::HungUp) => return Ok(None),
                 Err(error) => return Err(error).context("the server does not answer"),
             }

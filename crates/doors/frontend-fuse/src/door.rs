@@ -16,7 +16,7 @@ use rustix::process::{getegid, geteuid};
 use crate::device::{Device, Reader};
 use crate::gate::Gate;
 use crate::limits::{HELPER_DEADLINE, IN_FLIGHT_BYTES_MAX, STACK_BYTES};
-use crate::mount::{self, How, MountError};
+use crate::mount::{self, MountError, UnmountMode};
 use crate::mount_point::MountPoint;
 use crate::rings::{self, Rings};
 use crate::session::Session;
@@ -216,9 +216,9 @@ impl Door {
     /// Unmounts the file, which is still read from; whether a program uses it.
     fn unmount(&self) -> bool {
         let path = self.mount_point.path();
-        let unused = mount::unmount(path, How::Unused);
+        let unused = mount::unmount(path, UnmountMode::Unused);
         let Err(error) = unused else { return false };
-        if let Err(again) = mount::unmount(path, How::Detached) {
+        if let Err(again) = mount::unmount(path, UnmountMode::Detached) {
             tracing::error!(target: "braid_frontend_fuse", %error, %again, "it cannot be unmounted");
         }
         true

@@ -64,7 +64,7 @@ impl MountError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum UnmountMode {
     /// Only if no program uses it.
     Unused,
     /// At once; programs that use it keep the detached mount.
@@ -176,18 +176,19 @@ fn received(socket: &OwnedFd) -> Result<Option<OwnedFd>, MountError> {
     Ok(descriptors.last())
 }
 
-pub(crate) fn unmount(path: &Path, how: How) -> Result<(), MountError> {
-    let lazy = if how == How::Detached { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+pub(crate) fn unmount(path: &Path, mode: UnmountMode) -> Result<(), MountError> {
+    let lazy =
+        if mode == UnmountMode::Detached { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | lazy) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(MountError::Busy),
-        Err(Errno::PERM) => unmount_by_helper(path, how),
+        Err(Errno::PERM) => unmount_by_helper(path, mode),
         Err(errno) => Err(MountError::system("umount", errno)),
     }
 }
 
-fn unmount_by_helper(path: &Path, how: How) -> Result<(), MountError> {
-    let arguments: &[&str] = if how == How::Detached { &["-u", "-z"] } else { &["-u"] };
+fn unmount_by_helper(path: &Path, mode: UnmountMode) -> Result<(), MountError> {
+    let arguments: &[&str] = if mode == UnmountMode::Detached { &["-u", "-z"] } else { &["-u"] };
     match ended(helper(arguments, path, None)?)? {
         (status, _) if status.success() => Ok(()),
         (_, words) if words.contains("busy") => Err(MountError::Busy),

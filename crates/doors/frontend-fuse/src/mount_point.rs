@@ -136,7 +136,7 @@ fn free(path: &Path) -> Result<bool, MountPointError> {
             let kind = kind.to_string_lossy().into_owned();
             return Err(MountPointError::Taken { path: path.to_path_buf(), kind });
         }
-        let freed = mount::unmount(path, mount::How::Detached);
+        let freed = mount::unmount(path, mount::UnmountMode::Detached);
         freed.map_err(|source| MountPointError::Stale { path: path.to_path_buf(), source })?;
         was_stale = true;
     }

@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::connection::Identity;
 use crate::limits;
 use crate::notice::Notice;
-use crate::registry::{Admission, Evicted, Room};
+use crate::registry::{Admission, AdmissionLimits, Evictee};
 use crate::ring::WorkerConnections;
 use crate::shared::Shared;
 use crate::socket::Socket;
@@ -29,12 +29,12 @@ impl Dealer {
         let (bounds, counters) = (&self.shared.bounds, &self.shared.counters);
         let Ok(socket) = Socket::new(socket, tcp).map(Arc::new) else { return };
         let connections_max = bounds.connections_max();
-        let room = Room {
+        let limits = AdmissionLimits {
             connections_max,
             negotiating_max: self.shared.settings.negotiating_max,
             idle_limit: bounds.idle_limit(),
         };
-        let identity = match self.shared.registry.admit(&socket, &room) {
+        let identity = match self.shared.registry.admit(&socket, &limits) {
             Admission::Admitted { id, pulse, evicted } => {
                 self.note_evicted(evicted);
                 // Counted before another thread can see the connection end.
@@ -71,11 +71,11 @@ impl Dealer {
         self.shared.notices.tell(Notice::Full { connections_max });
     }
 
-    fn note_evicted(&self, evicted: Option<Evicted>) {
+    fn note_evicted(&self, evicted: Option<Evictee>) {
         let counters = &self.shared.counters;
         match evicted {
-            Some(Evicted::Negotiator) => drop(counters.evicted.add(1)),
-            Some(Evicted::Idler) => {
+            Some(Evictee::Negotiator) => drop(counters.evicted.add(1)),
+            Some(Evictee::Idler) => {
                 let count = counters.idled.add(1);
                 self.shared.notices.tell(Notice::Idled { count });
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use shuttle::thread;
 
 use crate::budget::{Bell, Budget, Grant, Need, Purse};
-use crate::registry::{Admission, Registry, Room};
+use crate::registry::{Admission, AdmissionLimits, Registry};
 use crate::socket::Socket;
 use crate::sync::{Condvar, Flaw, Mutex, choose};
 
@@ -36,8 +36,8 @@ fn come_and_go() {
     for _ in 0..3 {
         registry.wait_for_room(Duration::MAX);
         let (socket, theirs) = pair();
-        let room = Room { connections_max: 3, negotiating_max: 1, idle_limit: None };
-        let Admission::Admitted { id, .. } = registry.admit(&socket, &room) else { continue };
+        let limits = AdmissionLimits { connections_max: 3, negotiating_max: 1, idle_limit: None };
+        let Admission::Admitted { id, .. } = registry.admit(&socket, &limits) else { continue };
         let connections = Arc::clone(&registry);
         let serve = move || {
             let is_in = connections.note_negotiated(id);

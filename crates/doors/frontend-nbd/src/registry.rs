@@ -91,7 +91,7 @@ pub(crate) struct Registry {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct AdmissionLimits {
     pub(crate) connections_max: usize,
     pub(crate) negotiating_max: usize,
     /// A connection idle for longer goes when its place is wanted.
@@ -99,7 +99,7 @@ pub(crate) struct Room {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Evicted {
+pub(crate) enum Evictee {
     Negotiator,
     Idler,
 }
@@ -107,7 +107,7 @@ pub(crate) enum Evicted {
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// It is in, under this id, possibly in the place of another one.
-    Admitted { id: u64, pulse: Arc<Pulse>, evicted: Option<Evicted> },
+    Admitted { id: u64, pulse: Arc<Pulse>, evicted: Option<Evictee> },
     /// There is no room and no connection to evict; it gets an error reply.
     TurnedAway { id: u64, pulse: Arc<Pulse> },
     /// The same, without a reply: too many are being turned away already.
@@ -125,17 +125,17 @@ impl Book {
     }
 
     /// The connection that goes for a new one.
-    fn loser(&self, room: &Room) -> Option<(u64, Evicted)> {
+    fn loser(&self, limits: &AdmissionLimits) -> Option<(u64, Evictee)> {
         let silent = self.connections.iter().filter(|(_, entry)| entry.state == State::Negotiating);
         if let Some((id, _)) = silent.min_by_key(|(_, entry)| entry.active_at) {
-            return Some((*id, Evicted::Negotiator));
+            return Some((*id, Evictee::Negotiator));
         }
-        let (limit, now) = (room.idle_limit?, Instant::now());
+        let (limit, now) = (limits.idle_limit?, Instant::now());
         let idle = self.connections.iter().filter_map(|(id, entry)| {
             let time = entry.pulse.idle(now).filter(|_| entry.state == State::Transmitting)?;
             (time >= limit).then_some((time, *id))
         });
-        idle.max().map(|(_, id)| (id, Evicted::Idler))
+        idle.max().map(|(_, id)| (id, Evictee::Idler))
     }
 
     fn enter(&mut self, socket: &Arc<Socket>, state: State) -> (u64, Arc<Pulse>) {
@@ -153,12 +153,12 @@ impl Registry {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn admit(&self, socket: &Arc<Socket>, room: &Room) -> Admission {
+    pub(crate) fn admit(&self, socket: &Arc<Socket>, limits: &AdmissionLimits) -> Admission {
         let mut book = self.lock();
         let negotiating = book.count(|state| state == State::Negotiating);
         let mut evicted = None;
-        if book.served() >= room.connections_max || negotiating >= room.negotiating_max {
-            let Some((loser, why)) = book.loser(room) else {
+        if book.served() >= limits.connections_max || negotiating >= limits.negotiating_max {
+            let Some((loser, why)) = book.loser(limits) else {
                 if book.count(|state| state == State::TurnedAway) >= TURNED_AWAY_MAX {
                     return Admission::Full;
                 }
@@ -249,7 +249,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    const THREE: Room = Room { connections_max: 3, negotiating_max: 3, idle_limit: None };
+    const THREE: AdmissionLimits =
+        AdmissionLimits { connections_max: 3, negotiating_max: 3, idle_limit: None };
 
     fn enter(registry: &Registry) -> (Option<u64>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -293,8 +294,8 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let socket = Arc::new(Socket::new(ours.into(), false).unwrap());
         let minute = Duration::from_secs(60);
-        let room = Room { idle_limit: Some(minute), ..THREE };
-        let admit = || match registry.admit(&socket, &room) {
+        let limits = AdmissionLimits { idle_limit: Some(minute), ..THREE };
+        let admit = || match registry.admit(&socket, &limits) {
             Admission::Admitted { id, pulse, evicted } => Some((id, pulse, evicted)),
             Admission::TurnedAway { .. } | Admission::Full => None,
         };
@@ -307,13 +308,13 @@ mod tests {
         clients[1].1.beat(None);
         clients[2].1.beat(Some(now));
         assert!(admit().is_none(), "none has been idle for a minute");
-        let room = Room { idle_limit: Some(Duration::ZERO), ..THREE };
+        let limits = AdmissionLimits { idle_limit: Some(Duration::ZERO), ..THREE };
         clients[2].1.beat(Some(now + Duration::from_millis(5)));
         std::thread::sleep(Duration::from_millis(10));
-        let Admission::Admitted { evicted, .. } = registry.admit(&socket, &room) else {
+        let Admission::Admitted { evicted, .. } = registry.admit(&socket, &limits) else {
             panic!("one was idle for long enough");
         };
-        assert_eq!(evicted, Some(Evicted::Idler));
+        assert_eq!(evicted, Some(Evictee::Idler));
         let there: Vec<u64> = registry.lock().connections.keys().copied().collect();
         assert!(!there.contains(&clients[0].0) && there.contains(&clients[1].0), "{there:?}");
     }

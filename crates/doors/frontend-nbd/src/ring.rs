@@ -36,7 +36,7 @@ use crate::connection::{Batch, Connection, Identity, Receive, Task};
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::task::slot_of;
-use crate::task::{Done, perform};
+use crate::task::{TaskResult, perform};
 
 /// A worker this late with a deadline was stopped, or had no processor.
 const LATE: Duration = Duration::from_secs(1);
@@ -349,11 +349,11 @@ impl WorkerConnections {
                 continue;
             }
             match perform(task, &*export, &receiver, index as u64) {
-                Done::Submitted => {}
-                Done::Described { slot, extents, asked } => {
+                TaskResult::Submitted => {}
+                TaskResult::Described { slot, extents, asked } => {
                     self.guard(link, |link| link.connection.described(slot, &extents, asked));
                 }
-                Done::Panicked { undone } => {
+                TaskResult::Panicked { undone } => {
                     self.shared.counters.panics.add(1);
                     link.connection.close();
                     undone.into_iter().for_each(|slot| link.connection.abandon(slot));

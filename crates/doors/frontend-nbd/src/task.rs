@@ -14,7 +14,7 @@ use crate::export::Export;
 
 /// The result of a task that the connection has yet to learn.
 #[derive(Debug)]
-pub(crate) enum Done {
+pub(crate) enum TaskResult {
     /// None yet: the completion brings it.
     Submitted,
     /// Extents for the slot, with the length and the number that the client asked for.
@@ -32,7 +32,7 @@ pub(crate) fn perform(
     export: &dyn Export,
     receiver: &Arc<dyn Receiver>,
     connection: u64,
-) -> Done {
+) -> TaskResult {
     match task {
         Task::Submit { slot, request } => {
             let completion = Completion::new(
@@ -40,15 +40,17 @@ pub(crate) fn perform(
                 Token { client: connection, request: slot.into() },
             );
             match catch_unwind(AssertUnwindSafe(|| export.submit(request, completion))) {
-                Ok(()) => Done::Submitted,
-                Err(_) => Done::Panicked { undone: None },
+                Ok(()) => TaskResult::Submitted,
+                Err(_) => TaskResult::Panicked { undone: None },
             }
         }
         Task::Describe { slot, offset, length, extents_max } => {
             let describe = || export.block_status(offset, length, extents_max);
             match catch_unwind(AssertUnwindSafe(describe)) {
-                Ok(extents) => Done::Described { slot, extents, asked: (length, extents_max) },
-                Err(_) => Done::Panicked { undone: Some(slot) },
+                Ok(extents) => {
+                    TaskResult::Described { slot, extents, asked: (length, extents_max) }
+                }
+                Err(_) => TaskResult::Panicked { undone: Some(slot) },
             }
         }
     }

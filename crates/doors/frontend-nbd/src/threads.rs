@@ -40,7 +40,7 @@ use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
-use crate::task::{Done, perform, slot_of};
+use crate::task::{TaskResult, perform, slot_of};
 
 pub(crate) fn serve(shared: &Arc<Shared>, identity: Identity, socket: &Arc<Socket>) {
     let line = Arc::new_cyclic(|line: &Weak<Line>| {
@@ -210,12 +210,12 @@ impl Line {
                 continue;
             }
             match perform(task, &*export, &receiver, 0) {
-                Done::Submitted => {}
-                Done::Described { slot, extents, asked } => {
+                TaskResult::Submitted => {}
+                TaskResult::Described { slot, extents, asked } => {
                     self.lock().described(slot, &extents, asked);
                     self.work.notify_one();
                 }
-                Done::Panicked { undone } => {
+                TaskResult::Panicked { undone } => {
                     goes_on = false;
                     self.shared.counters.panics.add(1);
                     self.close();

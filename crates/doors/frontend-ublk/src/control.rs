@@ -13,7 +13,7 @@ const NODE: &str = "/dev/ublk-control";
 
 pub(crate) struct Control(Calls);
 
-pub(crate) enum Lack {
+pub(crate) enum ControlError {
     /// The driver's node cannot be opened: no module, or no right to use it.
     Node(io::Error),
     Ring(io::Error),
@@ -21,9 +21,10 @@ pub(crate) enum Lack {
 
 impl Control {
     /// Fails without the driver's module, the right to use it, or a ring.
-    pub(crate) fn open() -> Result<Self, Lack> {
-        let file = OpenOptions::new().read(true).write(true).open(NODE).map_err(Lack::Node)?;
-        Calls::new(file).map(Self).map_err(Lack::Ring)
+    pub(crate) fn open() -> Result<Self, ControlError> {
+        let file =
+            OpenOptions::new().read(true).write(true).open(NODE).map_err(ControlError::Node)?;
+        Calls::new(file).map(Self).map_err(ControlError::Ring)
     }
 
     fn call(&mut self, code: u32, id: u32, (data, bytes): (u64, &mut [u8])) -> io::Result<()> {

@@ -11,7 +11,7 @@ use braid_ublk_proto::{Judgement, is_new_enough, judge};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::control::{Control, Lack, is};
+use crate::control::{Control, ControlError, is};
 use crate::limits::{DEATH_DEADLINE, LOOK};
 
 const DEVICES: &str = "/sys/class/ublk-char";
@@ -104,13 +104,13 @@ impl DeviceClaim {
     }
 }
 
-fn not_opened(lack: Lack) -> ClaimError {
-    let source = match lack {
-        Lack::Ring(source) if is(&source, &[Errno::PERM, Errno::ACCESS, Errno::NOSYS]) => {
+fn not_opened(error: ControlError) -> ClaimError {
+    let source = match error {
+        ControlError::Ring(source) if is(&source, &[Errno::PERM, Errno::ACCESS, Errno::NOSYS]) => {
             return ClaimError::NoRing(source);
         }
-        Lack::Ring(source) => return ClaimError::System { call: "making a ring", source },
-        Lack::Node(source) => source,
+        ControlError::Ring(source) => return ClaimError::System { call: "making a ring", source },
+        ControlError::Node(source) => source,
     };
     if is(&source, &[Errno::NOENT, Errno::NODEV, Errno::NXIO]) {
         return ClaimError::NoDriver;

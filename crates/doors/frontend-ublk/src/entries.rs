@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use braid_ublk_proto::wire::Description;
 
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum RingEvent {
     /// The bell rang; whether the kernel goes on watching it.
     Bell { is_heard_again: bool },
     /// The command of an entry: it holds a request, or an error ends it for good.
@@ -43,5 +43,5 @@ pub(crate) trait Entries {
     /// On an error that only a mistake of ours can cause.
     fn enter(&mut self, sleeps: bool);
 
-    fn reap(&mut self, ended: &mut Vec<Ended>);
+    fn reap(&mut self, ended: &mut Vec<RingEvent>);
 }

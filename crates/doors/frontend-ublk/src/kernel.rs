@@ -24,7 +24,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::entries::{Ended, Entries};
+use crate::entries::{Entries, RingEvent};
 
 /// The user data of the bell's command, which belongs to no entry.
 const BELL: u64 = u64::MAX;
@@ -182,17 +182,17 @@ impl Entries for Commands {
         enter(self.ring.submit_and_wait(usize::from(sleeps)));
     }
 
-    fn reap(&mut self, ended: &mut Vec<Ended>) {
+    fn reap(&mut self, ended: &mut Vec<RingEvent>) {
         let Self { ring, out, .. } = self;
         ended.extend(ring.completion().map(|completion| {
             if completion.user_data() == BELL {
-                return Ended::Bell { is_heard_again: cqueue::more(completion.flags()) };
+                return RingEvent::Bell { is_heard_again: cqueue::more(completion.flags()) };
             }
             let tag = u16::try_from(completion.user_data()).expect("one of our entries");
             out[usize::from(tag)] = false;
             let code = completion.result();
             let result = if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
-            Ended::Entry { tag, result }
+            RingEvent::Entry { tag, result }
         }));
     }
 }

@@ -25,7 +25,7 @@ use braid_ring::{Bell, Inbox, Payload};
 use braid_runtime::{ClientRequest, Completion, Disk, Outcome, Receiver, RequestError, Token};
 use braid_ublk_proto::{Errno, Request, answer};
 
-use crate::entries::{Ended, Entries};
+use crate::entries::{Entries, RingEvent};
 use crate::limits::QUEUE_BYTES_MAX;
 
 enum QueueMessage {
@@ -104,13 +104,13 @@ impl<E: Entries> Server<E> {
             self.commands.reap(&mut ended);
             for one in ended.drain(..) {
                 match one {
-                    Ended::Bell { is_heard_again: true } => self.hear(),
-                    Ended::Bell { is_heard_again: false } => {
+                    RingEvent::Bell { is_heard_again: true } => self.hear(),
+                    RingEvent::Bell { is_heard_again: false } => {
                         self.hear();
                         self.commands.watch(self.queue.bell.as_fd());
                     }
-                    Ended::Entry { tag, result: Ok(()) } => self.handle(tag),
-                    Ended::Entry { tag, result: Err(error) } => {
+                    RingEvent::Entry { tag, result: Ok(()) } => self.handle(tag),
+                    RingEvent::Entry { tag, result: Err(error) } => {
                         tracing::debug!(target: "braid_frontend_ublk", tag, %error, "an entry is over");
                         self.live -= 1;
                     }

@@ -55,7 +55,7 @@ pub enum ClientError {
 
 /// A server's message about a request in flight.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ServerMessage {
     /// Bytes of a READ, which begin at this offset of the export.
     Data {
         /// The request.
@@ -179,21 +179,23 @@ impl Client {
     ///
     /// # Errors
     /// The connection is over.
-    pub fn hear(&mut self) -> Result<Heard, ClientError> {
+    pub fn hear(&mut self) -> Result<ServerMessage, ClientError> {
         match self.next_event()? {
             ClientEvent::Data { cookie, offset, length } => {
                 let mut bytes = vec![0; to_usize(length)];
                 self.receive(&mut bytes)?;
                 self.session.payload_consumed(length);
-                Ok(Heard::Data { cookie, offset, bytes })
+                Ok(ServerMessage::Data { cookie, offset, bytes })
             }
             ClientEvent::Hole { cookie, offset, length } => {
-                Ok(Heard::Hole { cookie, offset, length_bytes: length })
+                Ok(ServerMessage::Hole { cookie, offset, length_bytes: length })
             }
             ClientEvent::BlockStatus { cookie, extents, .. } => {
-                Ok(Heard::Extents { cookie, extents })
+                Ok(ServerMessage::Extents { cookie, extents })
             }
-            ClientEvent::Completed { cookie, result } => Ok(Heard::Answer { cookie, result }),
+            ClientEvent::Completed { cookie, result } => {
+                Ok(ServerMessage::Answer { cookie, result })
+            }
             ClientEvent::Close(reason) => Err(reason.into()),
             _ => Err(ClientError::Unexpected),
         }

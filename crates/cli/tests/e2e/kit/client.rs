@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use braid_nbd_client::{ClientError, ClientPlan, Command, ErrorCode, Heard, plan_for};
+use braid_nbd_client::{ClientError, ClientPlan, Command, ErrorCode, ServerMessage, plan_for};
 
 /// A connection to the export of the empty name, with a limit for each answer.
 pub(crate) struct Client {
@@ -44,10 +44,10 @@ impl Client {
     fn answer(&mut self) -> Option<(u64, Result<(), ErrorCode>)> {
         loop {
             match self.client.hear() {
-                Ok(Heard::Data { cookie, bytes, .. }) => {
+                Ok(ServerMessage::Data { cookie, bytes, .. }) => {
                     self.data.entry(cookie).or_default().extend(bytes);
                 }
-                Ok(Heard::Answer { cookie, result }) => {
+                Ok(ServerMessage::Answer { cookie, result }) => {
                     self.last = cookie;
                     return Some((self.asked.remove(&cookie).expect("it was asked"), result));
                 }

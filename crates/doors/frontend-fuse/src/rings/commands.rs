@@ -86,7 +86,7 @@ impl Memory {
 }
 
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum RingEvent {
     /// The bell rang; whether the kernel goes on watching it.
     Bell { is_heard_again: bool },
     /// The command of an entry has ended.
@@ -185,17 +185,17 @@ impl Commands {
         }
     }
 
-    pub(super) fn reap(&mut self, ended: &mut Vec<Ended>) {
+    pub(super) fn reap(&mut self, ended: &mut Vec<RingEvent>) {
         let Self { ring, memory, .. } = self;
         ended.extend(ring.completion().map(|completion| {
             if completion.user_data() == BELL {
-                return Ended::Bell { is_heard_again: cqueue::more(completion.flags()) };
+                return RingEvent::Bell { is_heard_again: cqueue::more(completion.flags()) };
             }
             let index = usize::try_from(completion.user_data()).expect("one of our entries");
             memory.entries[index].is_out = false;
             let code = completion.result();
             let result = if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
-            Ended::Entry { index, result }
+            RingEvent::Entry { index, result }
         }));
     }
 }

@@ -23,7 +23,7 @@ use braid_ring::{Bell, Inbox, Payload};
 use braid_runtime::{ClientRequest, Completion, Outcome, Receiver, Token};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::commands::{Commands, Ended};
+use super::commands::{Commands, RingEvent};
 use crate::gate::Gate;
 use crate::session::{AnswerKind, PendingRequest, Session, add, operation_of};
 
@@ -94,12 +94,12 @@ impl Server {
             self.commands.reap(&mut ended);
             for one in ended.drain(..) {
                 match one {
-                    Ended::Bell { is_heard_again: true } => {}
-                    Ended::Bell { is_heard_again: false } => {
+                    RingEvent::Bell { is_heard_again: true } => {}
+                    RingEvent::Bell { is_heard_again: false } => {
                         self.commands.watch(self.queue.bell.as_fd());
                     }
-                    Ended::Entry { index, result: Ok(()) } => self.handle(index),
-                    Ended::Entry { index, result: Err(error) } => {
+                    RingEvent::Entry { index, result: Ok(()) } => self.handle(index),
+                    RingEvent::Entry { index, result: Err(error) } => {
                         tracing::debug!(target: "braid_frontend_fuse", index, %error, "an entry is over");
                         self.live -= 1;
                     }

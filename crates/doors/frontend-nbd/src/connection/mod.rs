@@ -57,7 +57,7 @@ use crate::limits::{
 };
 use crate::shared::Shared;
 use intake::{Event, Intake, Write};
-use outbox::{Begun, Grown, Kind, Ledger, Outbox};
+use outbox::{BeginResult, GrowthResult, Kind, Ledger, Outbox};
 use progress::Progress;
 
 pub(crate) use intake::Receive;
@@ -339,9 +339,9 @@ impl Connection {
     /// Gives the incoming payload more memory; false if that has to wait.
     fn grow(&mut self, slot: u32) -> bool {
         let is_longer = match self.outbox.grow(slot, &self.shared.budget) {
-            Grown::To(bytes) => self.intake.grow(bytes).is_ok(),
-            Grown::Wait => return false,
-            Grown::Never => false,
+            GrowthResult::To(bytes) => self.intake.grow(bytes).is_ok(),
+            GrowthResult::Wait => return false,
+            GrowthResult::Never => false,
         };
         if !is_longer {
             self.intake.give_up_memory();
@@ -421,13 +421,13 @@ impl Connection {
         };
         let budget = &self.shared.budget;
         let mut begun = self.outbox.begin(echo, kind, budget);
-        let is_too_large = begun == Begun::TooLarge;
+        let is_too_large = begun == BeginResult::TooLarge;
         if is_too_large {
             // A refused request needs only a slot for its answer.
             self.outbox.stop_waiting(budget);
             begun = self.outbox.begin(echo, Kind::Other, budget);
         }
-        let Begun::Slot(slot, bytes) = begun else { return Some(waiting) };
+        let BeginResult::Slot(slot, bytes) = begun else { return Some(waiting) };
         match waiting {
             Waiting::Refused { refusal, .. } => {
                 let ledger = Ledger::of(&self.shared);

@@ -58,7 +58,7 @@ impl Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum BeginResult {
     /// It began in this slot, with memory for so many bytes.
     Slot(u32, usize),
     Wait,
@@ -66,7 +66,7 @@ pub(super) enum Begun {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grown {
+pub(super) enum GrowthResult {
     To(usize),
     Wait,
     /// The limit was lowered since it began; it will never get enough.
@@ -213,32 +213,32 @@ impl Outbox {
         self.codec = codec;
     }
 
-    pub(super) fn begin(&mut self, echo: Echo, kind: Kind, budget: &Budget) -> Begun {
+    pub(super) fn begin(&mut self, echo: Echo, kind: Kind, budget: &Budget) -> BeginResult {
         let bytes = kind.bytes();
         if bytes > request_bytes_max(budget.limit_bytes()) {
-            return Begun::TooLarge;
+            return BeginResult::TooLarge;
         }
         let held = self.purse.held_bytes();
         let is_full = self.in_flight >= IN_FLIGHT_REQUESTS_MAX
             || (held > 0 && held.saturating_add(bytes) > IN_FLIGHT_BYTES_MAX);
         if is_full {
-            return Begun::Wait;
+            return BeginResult::Wait;
         }
         let granted = match kind {
             _ if bytes == 0 => Some(0),
             Kind::Write { .. } => self.begin_write(bytes, budget),
             _ => self.take(bytes, Need::Whole, budget).then_some(bytes),
         };
-        let Some(granted) = granted else { return Begun::Wait };
+        let Some(granted) = granted else { return BeginResult::Wait };
         self.in_flight += 1;
         let slot = Some(Slot { echo, kind, rest: None, cost_bytes: granted });
         if let Some(free) = self.free.pop() {
             self.slots[free as usize] = slot;
-            return Begun::Slot(free, granted);
+            return BeginResult::Slot(free, granted);
         }
         self.slots.push(slot);
         let number = u32::try_from(self.slots.len() - 1).expect("requests in flight are few");
-        Begun::Slot(number, granted)
+        BeginResult::Slot(number, granted)
     }
 
     fn take(&mut self, bytes: usize, need: Need, budget: &Budget) -> bool {
@@ -267,21 +267,21 @@ impl Outbox {
         self.take(first, Need::Growth, budget).then_some(first)
     }
 
-    pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> Grown {
+    pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> GrowthResult {
         let slot = self.slots[number as usize].expect("a request that is under way");
         // The limit may have been lowered since it began.
         if slot.kind.bytes() > request_bytes_max(budget.limit_bytes()) {
-            return Grown::Never;
+            return GrowthResult::Never;
         }
         let bytes = Payload::capacity_for(slot.cost_bytes * 2).min(slot.kind.bytes());
         self.is_growing = true;
         match budget.take(&mut self.purse, bytes - slot.cost_bytes, Need::Growth, &self.bell) {
             Grant::Taken => {}
-            Grant::Wait => return Grown::Wait,
-            Grant::Never => return Grown::Never,
+            Grant::Wait => return GrowthResult::Wait,
+            Grant::Never => return GrowthResult::Never,
         }
         self.slots[number as usize] = Some(Slot { cost_bytes: bytes, ..slot });
-        Grown::To(bytes)
+        GrowthResult::To(bytes)
     }
 
     /// The payload of the incoming WRITE has arrived, or never will.

@@ -28,8 +28,8 @@ impl World {
 
     fn read(&mut self, cookie: u64, length: u32) -> Option<u32> {
         match self.outbox.begin(echo(cookie), Kind::Read { length }, &self.budget) {
-            Begun::Slot(slot, _) => Some(slot),
-            Begun::Wait | Begun::TooLarge => None,
+            BeginResult::Slot(slot, _) => Some(slot),
+            BeginResult::Wait | BeginResult::TooLarge => None,
         }
     }
 
@@ -70,15 +70,15 @@ fn room_is_by_number_by_bytes_and_by_the_common_budget() {
 
     let mut world = World::new(1 << 20);
     let begun = world.outbox.begin(echo(0), Kind::Read { length: 600 << 10 }, &world.budget);
-    assert_eq!(begun, Begun::TooLarge, "half of the budget is the largest");
+    assert_eq!(begun, BeginResult::TooLarge, "half of the budget is the largest");
     let first = world.read(0, 512 << 10).expect("all that a request may have");
     assert_eq!(world.read(1, 512 << 10), None, "the budget is spent");
     world.outbox.stop_waiting(&world.budget);
     let mut other = outbox(&world.budget);
     let theirs = other.begin(echo(0), Kind::Read { length: 64 << 10 }, &world.budget);
-    let Begun::Slot(theirs, _) = theirs else { panic!("it has its own: {theirs:?}") };
+    let BeginResult::Slot(theirs, _) = theirs else { panic!("it has its own: {theirs:?}") };
     assert!(
-        matches!(world.outbox.begin(echo(1), Kind::Other, &world.budget), Begun::Slot(..)),
+        matches!(world.outbox.begin(echo(1), Kind::Other, &world.budget), BeginResult::Slot(..)),
         "no cost"
     );
     assert_eq!(world.budget.held_bytes(), (512 + 64) << 10);

@@ -7,7 +7,7 @@ use crate::budget::tests::Rung;
 use crate::counters::Counts;
 use crate::limits::{CONTENDED_DEADLINE, PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::memory::MemoryExport;
-use crate::registry::{Admission, Room};
+use crate::registry::{Admission, AdmissionLimits};
 use crate::settings::Settings;
 use crate::socket::Socket;
 use braid_ring::client::{ClientRequest, RequestError};
@@ -30,8 +30,8 @@ impl Table {
     fn at(shared: &Arc<Shared>) -> Self {
         let (ours, peer) = std::os::unix::net::UnixStream::pair().expect("two descriptors");
         let socket = Arc::new(Socket::new(ours.into(), false).expect("nothing is set on it"));
-        let room = Room { connections_max: 9, negotiating_max: 9, idle_limit: None };
-        let Admission::Admitted { id, pulse, .. } = shared.registry.admit(&socket, &room) else {
+        let limits = AdmissionLimits { connections_max: 9, negotiating_max: 9, idle_limit: None };
+        let Admission::Admitted { id, pulse, .. } = shared.registry.admit(&socket, &limits) else {
             panic!("there is room for it");
         };
         let (now, bell) = (Instant::now(), Arc::<Rung>::default());

@@ -17,7 +17,7 @@ use braid_ring::client::{ClientRequest, Completion, Outcome};
 
 use crate::export::Export;
 use crate::models::{pair, sample};
-use crate::registry::{Admission, Room};
+use crate::registry::{Admission, AdmissionLimits};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::socket::Socket;
@@ -88,8 +88,8 @@ fn serve() -> (Arc<Shared>, UnixStream, thread::JoinHandle<()>) {
 }
 
 fn serve_on(shared: &Arc<Shared>, socket: Arc<Socket>) -> thread::JoinHandle<()> {
-    let room = Room { connections_max: 2, negotiating_max: 2, idle_limit: None };
-    let Admission::Admitted { id, pulse, .. } = shared.registry.admit(&socket, &room) else {
+    let limits = AdmissionLimits { connections_max: 2, negotiating_max: 2, idle_limit: None };
+    let Admission::Admitted { id, pulse, .. } = shared.registry.admit(&socket, &limits) else {
         panic!("there is room for two");
     };
     let ours = Arc::clone(shared);

@@ -34,7 +34,7 @@ const HELD_BYTES_MAX: usize = 256 * 1024;
 const TURN_BYTES: usize = 128 * 1024;
 
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum EndCause {
     #[error("the client: {0}")]
     Gate(CloseReason),
     #[error("something came between the word for TLS and its beginning")]
@@ -49,26 +49,26 @@ enum Ended {
     System(#[from] io::Error),
 }
 
-impl From<Errno> for Ended {
+impl From<Errno> for EndCause {
     fn from(errno: Errno) -> Self {
         Self::System(errno.into())
     }
 }
 
 /// The format of bytes on the client's socket.
-enum Coat {
+enum WireFormat {
     Tls(Box<ServerConnection>),
     Plain(Vec<u8>),
 }
 
 struct Line {
     client: UnixStream,
-    coat: Coat,
+    format: WireFormat,
 }
 
 /// An admitted client, with the plain bytes it has sent so far. The connection sends its own
 /// greeting, which the thread drops, and hears these bytes.
-struct LetIn {
+struct AdmittedClient {
     line: Line,
     heard: Vec<u8>,
 }
@@ -87,7 +87,7 @@ fn run(
     (socket, is_tcp): (OwnedFd, bool),
     dealer: &Dealer,
     entry: &PumpEntry,
-) -> Result<(), Ended> {
+) -> Result<(), EndCause> {
     if is_tcp {
         set_tcp_nodelay(&socket, true)?;
         set_socket_keepalive(&socket, true)?;
@@ -95,9 +95,9 @@ fn run(
     let client = UnixStream::from(socket);
     client.set_nonblocking(true)?;
     let end = Instant::now() + dealer.shared.settings.handshake_deadline;
-    let LetIn { line, heard } = let_in(tls, client, end)?;
+    let AdmittedClient { line, heard } = let_in(tls, client, end)?;
     if dealer.shared.stopping.load(Ordering::Acquire) {
-        return Err(Ended::Gone);
+        return Err(EndCause::Gone);
     }
     entry.is_in();
     let (mut inner, connections) = UnixStream::pair()?;
@@ -105,7 +105,7 @@ fn run(
     inner.set_read_timeout(Some(dealer.shared.settings.handshake_deadline))?;
     // The gate has greeted the client already; without a greeting here there is no connection.
     if inner.read_exact(&mut [0; wire::GREETING_BYTES]).is_err() {
-        return Err(Ended::Gone);
+        return Err(EndCause::Gone);
     }
     inner.set_nonblocking(true)?;
     // The connection has counted its own end.
@@ -113,7 +113,7 @@ fn run(
     Ok(())
 }
 
-fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ended> {
+fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<AdmittedClient, EndCause> {
     let mut gate = TlsGate::new(tls.is_required);
     let (mut buffer, mut length, mut taken) = ([0; 4096], 0, 0);
     loop {
@@ -121,27 +121,27 @@ fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ende
             let heard = buffer.get(taken..length).unwrap_or_default();
             match event {
                 GateEvent::Transmit(bytes) => send_all(&mut client, &bytes, end)?,
-                GateEvent::Close(reason) => return Err(Ended::Gate(reason)),
+                GateEvent::Close(reason) => return Err(EndCause::Gate(reason)),
                 GateEvent::Plain(bytes) => {
                     let heard = [&bytes, heard].concat();
-                    return Ok(LetIn {
-                        line: Line { client, coat: Coat::Plain(Vec::new()) },
+                    return Ok(AdmittedClient {
+                        line: Line { client, format: WireFormat::Plain(Vec::new()) },
                         heard,
                     });
                 }
                 // An attacker in the middle could have injected these bytes.
-                GateEvent::StartTls { .. } if !heard.is_empty() => return Err(Ended::Injected),
+                GateEvent::StartTls { .. } if !heard.is_empty() => return Err(EndCause::Injected),
                 GateEvent::StartTls { client_flags } => {
                     let connection = ServerConnection::new(std::sync::Arc::clone(&tls.config))?;
-                    let mut line = Line { client, coat: Coat::Tls(Box::new(connection)) };
+                    let mut line = Line { client, format: WireFormat::Tls(Box::new(connection)) };
                     line.shake_hands(end)?;
-                    return Ok(LetIn { line, heard: client_flags.to_be_bytes().to_vec() });
+                    return Ok(AdmittedClient { line, heard: client_flags.to_be_bytes().to_vec() });
                 }
             }
         }
         wait(&client, PollFlags::IN, end)?;
         length = match client.read(&mut buffer) {
-            Ok(0) => return Err(Ended::Gone),
+            Ok(0) => return Err(EndCause::Gone),
             Ok(length) => length,
             Err(error) if is_early(&error) => continue,
             Err(error) => return Err(error.into()),
@@ -151,10 +151,10 @@ fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ende
 }
 
 impl Line {
-    fn shake_hands(&mut self, end: Instant) -> Result<(), Ended> {
+    fn shake_hands(&mut self, end: Instant) -> Result<(), EndCause> {
         loop {
             self.flush()?;
-            let Coat::Tls(tls) = &mut self.coat else { return Ok(()) };
+            let WireFormat::Tls(tls) = &mut self.format else { return Ok(()) };
             let is_out = tls.wants_write();
             if !tls.is_handshaking() && !is_out {
                 // Replies can be longer than rustls buffers by default.
@@ -166,7 +166,7 @@ impl Line {
                 continue;
             }
             match tls.read_tls(&mut self.client) {
-                Ok(0) => return Err(Ended::Gone),
+                Ok(0) => return Err(EndCause::Gone),
                 Err(error) if !is_early(&error) => return Err(error.into()),
                 Ok(_) | Err(_) => {}
             }
@@ -179,16 +179,16 @@ impl Line {
     }
 
     /// Appends received bytes to `plain`; whether the client has ended its sending.
-    fn receive(&mut self, plain: &mut Vec<u8>) -> Result<bool, Ended> {
+    fn receive(&mut self, plain: &mut Vec<u8>) -> Result<bool, EndCause> {
         let start = plain.len();
-        match &mut self.coat {
-            Coat::Plain(_) => {
+        match &mut self.format {
+            WireFormat::Plain(_) => {
                 plain.resize(start + TURN_BYTES, 0);
                 let read = self.client.read(&mut plain[start..]);
                 plain.truncate(start + *read.as_ref().unwrap_or(&0));
                 over(read)
             }
-            Coat::Tls(tls) => {
+            WireFormat::Tls(tls) => {
                 let is_over = over(tls.read_tls(&mut self.client))?;
                 let state = match tls.process_new_packets() {
                     Ok(state) => state,
@@ -204,24 +204,24 @@ impl Line {
         }
     }
 
-    fn send(&mut self, plain: &[u8]) -> Result<(), Ended> {
-        match &mut self.coat {
-            Coat::Plain(waiting) => waiting.extend_from_slice(plain),
-            Coat::Tls(tls) => tls.writer().write_all(plain)?,
+    fn send(&mut self, plain: &[u8]) -> Result<(), EndCause> {
+        match &mut self.format {
+            WireFormat::Plain(waiting) => waiting.extend_from_slice(plain),
+            WireFormat::Tls(tls) => tls.writer().write_all(plain)?,
         }
         self.flush()
     }
 
-    fn flush(&mut self) -> Result<(), Ended> {
+    fn flush(&mut self) -> Result<(), EndCause> {
         while self.waits() {
-            let sent = match &mut self.coat {
-                Coat::Tls(tls) => tls.write_tls(&mut self.client),
-                Coat::Plain(waiting) => self.client.write(waiting).inspect(|sent| {
+            let sent = match &mut self.format {
+                WireFormat::Tls(tls) => tls.write_tls(&mut self.client),
+                WireFormat::Plain(waiting) => self.client.write(waiting).inspect(|sent| {
                     waiting.drain(..sent);
                 }),
             };
             match sent {
-                Ok(0) => return Err(Ended::Gone),
+                Ok(0) => return Err(EndCause::Gone),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -232,15 +232,15 @@ impl Line {
     }
 
     fn waits(&self) -> bool {
-        match &self.coat {
-            Coat::Tls(tls) => tls.wants_write(),
-            Coat::Plain(waiting) => !waiting.is_empty(),
+        match &self.format {
+            WireFormat::Tls(tls) => tls.wants_write(),
+            WireFormat::Plain(waiting) => !waiting.is_empty(),
         }
     }
 
     /// Ends sending, and gives the client a while to take the last bytes.
-    fn close(&mut self) -> Result<(), Ended> {
-        if let Coat::Tls(tls) = &mut self.coat {
+    fn close(&mut self) -> Result<(), EndCause> {
+        if let WireFormat::Tls(tls) = &mut self.format {
             tls.send_close_notify();
         }
         let end = Instant::now() + STOP_PROGRESS_DEADLINE;
@@ -256,7 +256,7 @@ impl Line {
 }
 
 /// Moves bytes both ways, `plain` first, until the connection has ended and the client has all.
-fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), Ended> {
+fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), EndCause> {
     let mut buffer = vec![0; TURN_BYTES];
     // Bytes behind the handshake are buffered already; `poll` does not report them again.
     let mut is_over = line.receive(&mut plain)?;
@@ -327,7 +327,7 @@ fn some(moved: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-fn over(read: io::Result<usize>) -> Result<bool, Ended> {
+fn over(read: io::Result<usize>) -> Result<bool, EndCause> {
     match read {
         Ok(length) => Ok(length == 0),
         Err(error) if is_early(&error) => Ok(false),
@@ -339,7 +339,7 @@ fn is_early(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-fn send_all(client: &mut UnixStream, mut bytes: &[u8], end: Instant) -> Result<(), Ended> {
+fn send_all(client: &mut UnixStream, mut bytes: &[u8], end: Instant) -> Result<(), EndCause> {
     while !bytes.is_empty() {
         match some(client.write(bytes))? {
             0 => wait(client, PollFlags::OUT, end)?,
@@ -349,11 +349,11 @@ fn send_all(client: &mut UnixStream, mut bytes: &[u8], end: Instant) -> Result<(
     Ok(())
 }
 
-fn wait(socket: &UnixStream, events: PollFlags, end: Instant) -> Result<(), Ended> {
+fn wait(socket: &UnixStream, events: PollFlags, end: Instant) -> Result<(), EndCause> {
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Ended::Late);
+            return Err(EndCause::Late);
         }
         let left = Timespec::try_from(left + Duration::from_millis(1)).expect("seconds at most");
         match poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), events)], Some(&left)) {

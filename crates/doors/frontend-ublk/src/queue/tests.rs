@@ -12,7 +12,7 @@ use braid_ublk_proto::wire::{Description, flag, operation};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::{Queue, Server};
-use crate::entries::{Ended, Entries};
+use crate::entries::{Entries, RingEvent};
 
 const SIZE_BYTES: u64 = 16 << 20;
 const DEPTH: u16 = 64;
@@ -135,7 +135,7 @@ enum Entry {
 struct Kernel {
     entries: Vec<Entry>,
     script: VecDeque<Description>,
-    ended: Vec<Ended>,
+    ended: Vec<RingEvent>,
     bell: Option<OwnedFd>,
     is_watched: bool,
     answers: Arc<Mutex<Vec<(Description, i32)>>>,
@@ -153,13 +153,13 @@ impl Kernel {
         for &tag in &waiting[..how_many] {
             let Some(told) = self.script.pop_front() else { break };
             self.entries[usize::from(tag)] = Entry::Given(told);
-            self.ended.push(Ended::Entry { tag, result: Ok(()) });
+            self.ended.push(RingEvent::Entry { tag, result: Ok(()) });
         }
         if is_all {
             for &tag in &waiting {
                 self.entries[usize::from(tag)] = Entry::Over;
                 let gone = io::Error::from_raw_os_error(19);
-                self.ended.push(Ended::Entry { tag, result: Err(gone) });
+                self.ended.push(RingEvent::Entry { tag, result: Err(gone) });
             }
         }
     }
@@ -230,12 +230,12 @@ impl Entries for Kernel {
         if poll(&mut watched, Some(&patience)).expect("a poll") > 0 {
             let is_heard_again = self.random.bool();
             self.is_watched = is_heard_again;
-            self.ended.push(Ended::Bell { is_heard_again });
+            self.ended.push(RingEvent::Bell { is_heard_again });
         }
         assert!(!waits || !self.ended.is_empty(), "it hangs: {:?}", self.entries);
     }
 
-    fn reap(&mut self, ended: &mut Vec<Ended>) {
+    fn reap(&mut self, ended: &mut Vec<RingEvent>) {
         ended.append(&mut self.ended);
     }
 }
