@@ -30,7 +30,7 @@ use crate::create::Design;
 use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
 use crate::fault::{self, Mishap, Standing};
-use crate::lying;
+use crate::lie_plan;
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::moments::Moment;
@@ -57,7 +57,7 @@ enum End {
 impl World {
     /// Creates an array on new disks and starts it.
     pub(crate) fn create(design: &Design, chances: Chances, trace: Trace) -> Self {
-        let may_lie = lying::is_lying_world(chances.of(Purpose::Lies, 1));
+        let may_lie = lie_plan::is_lying_world(chances.of(Purpose::Lies, 1));
         let mut random = chances.of(Purpose::World, 1);
         let mut disks = design.disks();
         let presented: Vec<usize> = (0..disks.len()).collect();

@@ -14,14 +14,14 @@
 //! order, torn at 512 bytes [check: a_power_cut_can_leave_any_of_a_sectors_values].
 //!
 //! A disk can lie: bytes rot, writes are lost or land elsewhere, flushes are only claimed.
-//! [`crate::lies`] keeps the content of an honest disk beside it.
+//! [`crate::lie_overlay`] keeps the content of an honest disk beside it.
 
 use std::collections::BTreeSet;
 
 use braid_engine::effect::FaultKind;
 
 use crate::content::{SECTOR, bytes};
-use crate::lies::{Change, Fate, Lies};
+use crate::lie_overlay::{Change, Fate, LieOverlay};
 use crate::random::{Random, mix};
 
 /// Ills of a disk beyond bad sectors; a power cycle cures them all.
@@ -77,7 +77,7 @@ pub(crate) struct Disk {
     #[cfg(test)]
     pub(crate) drops_flushes: bool,
     /// Bytes of an honest disk, where this one differs.
-    pub(crate) lies: Lies,
+    pub(crate) lies: LieOverlay,
 }
 
 impl Disk {
@@ -92,7 +92,7 @@ impl Disk {
             ills: Ills::default(),
             #[cfg(test)]
             drops_flushes: false,
-            lies: Lies::default(),
+            lies: LieOverlay::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A run either keeps its faults within the level's tolerance, given the members already missing,
 //! or goes deliberately beyond. Within: no client sees an error. Beyond: errors are right, wrong
 //! bytes are not. This is decided here, before the run, and nowhere else. Lies, which no level here
-//! detects, come on top and make a third kind of run: [`crate::lying`].
+//! detects, come on top and make a third kind of run: [`crate::lie_plan`].
 //!
 //! Every fault has an ordinal: eight for each disk, whichever others fail. A stall and its end are
 //! one.

@@ -26,46 +26,51 @@ use crate::metadata::Journaled;
 use crate::open;
 #[cfg(any(test, braid_sim_hooks))]
 use crate::open::Member;
-use crate::seated::{Seated, members};
+use crate::slot_disks::{SlotDisks, members};
 use crate::world::World;
 
 struct OnDisks<'a> {
-    seated: Seated<'a>,
+    slot_disks: SlotDisks<'a>,
     area: JournalArea,
     journal: usize,
 }
 
 impl Devices for OnDisks<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
-        self.seated.read(slot, &sectors, bytes)
+        self.slot_disks.read(slot, &sectors, bytes)
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        self.seated.write(slot, &sectors, bytes);
+        self.slot_disks.write(slot, &sectors, bytes);
         true
     }
 
     fn flush(&mut self, slot: Slot) -> bool {
-        self.seated.flush(slot);
+        self.slot_disks.flush(slot);
         true
     }
 
     fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool {
         let sectors = (bytes.len() / SECTOR) as u64;
-        let read = self.seated.disks[self.journal].read(self.area.start_sector + position, sectors);
+        let read =
+            self.slot_disks.disks[self.journal].read(self.area.start_sector + position, sectors);
         read.map(|read| bytes.copy_from_slice(read)).is_ok()
     }
 
     fn write_journal(&mut self, position: u64, bytes: &[u8]) -> bool {
-        if self.seated.is_powered() {
-            self.seated.disks[self.journal].put(self.area.start_sector + position, bytes, false);
+        if self.slot_disks.is_powered() {
+            self.slot_disks.disks[self.journal].put(
+                self.area.start_sector + position,
+                bytes,
+                false,
+            );
         }
         true
     }
 
     fn flush_journal(&mut self) -> bool {
-        if self.seated.is_powered() {
-            self.seated.disks[self.journal].settle();
+        if self.slot_disks.is_powered() {
+            self.slot_disks.disks[self.journal].settle();
         }
         true
     }
@@ -106,10 +111,11 @@ impl World {
         let (area, uuid) = (log.area, assembled.newest.uuid_as_stored());
         let (data_offset, journal_disk) = (self.taint.data_offset, presented[journal.member]);
         let disks = &mut self.disks[..];
-        let seated = Seated { disks, assembled, presented, data_offset, powered, is_cut: false };
-        let mut on_disks = OnDisks { seated, area, journal: journal_disk };
+        let slot_disks =
+            SlotDisks { disks, assembled, presented, data_offset, powered, is_cut: false };
+        let mut on_disks = OnDisks { slot_disks, area, journal: journal_disk };
         let report = run(machine, &geometry, &uuid, &mut on_disks).expect("disks take all of it");
-        if on_disks.seated.is_cut {
+        if on_disks.slot_disks.is_cut {
             self.tally.count("power-cut-in-replay");
             self.lose_power();
             return false;

@@ -45,16 +45,16 @@ mod cycle;
 mod disk;
 mod elevators;
 mod fault;
-mod held;
+mod held_writes;
 pub mod histories;
-mod joins;
+mod joining_disks;
 mod journals;
-mod lies;
-mod log_changes;
-mod lost;
-mod lying;
+mod lie_overlay;
+mod lie_plan;
 #[cfg(test)]
-mod lying_tests;
+mod lie_tests;
+mod log_changes;
+mod lost_writes;
 mod members;
 mod memory;
 mod metadata;
@@ -70,8 +70,8 @@ mod requests;
 mod restart;
 mod risks;
 mod schedule;
-mod seated;
 pub mod shrink;
+mod slot_disks;
 pub mod small;
 pub mod stories;
 mod taint;
@@ -213,7 +213,7 @@ impl World {
                 designs.retain(Design::keeps_parity_still);
             }
             let design = *random.pick(&designs);
-            let lies = lying::is_lying_world(chances.of(Purpose::Lies, 1));
+            let lies = lie_plan::is_lying_world(chances.of(Purpose::Lies, 1));
             if lies {
                 design
             } else {

@@ -23,13 +23,13 @@ use braid_parity::kernel;
 use crate::chances::Purpose;
 use crate::content::{self, SECTOR, Version};
 use crate::model::End;
-use crate::seated::{Seated, members};
+use crate::slot_disks::{SlotDisks, members};
 use crate::world::World;
 
 /// Percentage of starts whose server does not know our own logs, unless a story sets it.
 pub(crate) const OTHERS_PERCENT: u64 = 8;
 
-struct OnDisks<'a>(Seated<'a>);
+struct OnDisks<'a>(SlotDisks<'a>);
 
 impl Devices for OnDisks<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
@@ -136,8 +136,9 @@ impl World {
         let machine = Replay::new(setup).expect("logs tell of what the array has");
         let data_offset = self.taint.data_offset;
         let disks = &mut self.disks[..];
-        let seated = Seated { disks, assembled, presented, data_offset, powered, is_cut: false };
-        let mut on_disks = OnDisks(seated);
+        let slot_disks =
+            SlotDisks { disks, assembled, presented, data_offset, powered, is_cut: false };
+        let mut on_disks = OnDisks(slot_disks);
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
         // Sectors in flight read as their members have them. Until superblocks record the missing
         // members, the next start can lack others and compute other bytes.

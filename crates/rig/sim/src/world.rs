@@ -39,9 +39,9 @@ use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::elevators::Elevators;
 use crate::fault::{Fault, Mishap, Plan};
-use crate::held::Held;
-use crate::lies::Fate;
-use crate::lost::LostSectors;
+use crate::held_writes::HeldWrites;
+use crate::lie_overlay::Fate;
+use crate::lost_writes::LostSectors;
 use crate::memory::{Payloads, Reach};
 use crate::metadata::Metadata;
 use crate::model::Model;
@@ -86,7 +86,7 @@ pub(crate) struct Engine {
     pub(crate) elevators: Elevators,
     pub(crate) pending: Pending,
     pub(crate) payloads: Payloads,
-    pub(crate) held: Held,
+    pub(crate) held: HeldWrites,
     pub(crate) lost: LostSectors,
     pub(crate) background: Background,
     /// The driver that grants jobs allowances; `None` if jobs are unlimited.
@@ -122,7 +122,7 @@ impl Engine {
             elevators,
             pending: Pending::default(),
             payloads: Payloads::new(),
-            held: Held::default(),
+            held: HeldWrites::default(),
             lost: LostSectors::default(),
             background: Background::default(),
             allowances: None,

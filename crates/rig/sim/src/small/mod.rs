@@ -21,11 +21,11 @@
 //! - Parts and slices together are the whole [check: slices_together_are_the_whole].
 
 mod doubt;
-mod seen;
 mod story;
 mod subset;
 mod tell;
 mod trial;
+mod visited_set;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,11 +35,11 @@ use crate::random::fold;
 use crate::world::World;
 
 use doubt::{Doubt, pulse};
-use seen::Seen;
 use story::{Act, Deed, Telling, designs, failures, number_of, spell, tellings, words};
 use subset::{Kept, Subsets, spread};
 use tell::{Stage, new_world, tell};
 use trial::{Outcome, State, Trial};
+use visited_set::VisitedSet;
 
 /// The part of the whole to explore. Every limit takes an even spread, and `from` moves all of
 /// them: over enough values of `from`, everything is explored.
@@ -156,8 +156,8 @@ struct Points {
     bounds: Bounds,
     doubt: Doubt,
     trial: Trial,
-    seen: Seen,
-    seen_states: Seen,
+    seen: VisitedSet,
+    seen_states: VisitedSet,
     pulse: u64,
     chosen: Vec<usize>,
     /// The presented disks, and the kept writes, of the state tried last.
@@ -178,8 +178,8 @@ impl Explorer {
             bounds,
             doubt: Doubt::new(&stage.disks, live.model.clone()),
             trial: Trial::new(design),
-            seen: Seen::new(),
-            seen_states: Seen::new(),
+            seen: VisitedSet::new(),
+            seen_states: VisitedSet::new(),
             pulse: 0,
             chosen: Vec::new(),
             last: None,

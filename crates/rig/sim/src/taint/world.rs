@@ -9,7 +9,7 @@ use super::{Taint, columns, logical, row, strip};
 use crate::checker::redundancy::{self, Areas};
 use crate::content::{SECTOR, places};
 use crate::disk::Disk;
-use crate::lies::Change;
+use crate::lie_overlay::Change;
 use crate::model::ANYTHING;
 use crate::world::World;
 

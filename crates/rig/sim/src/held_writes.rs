@@ -33,7 +33,7 @@ struct HeldRequest {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldWrites {
     requests: BTreeMap<RequestId, HeldRequest>,
     /// Pieces whose payload is named after their answer, by held writes or members that left.
     users: BTreeMap<RequestId, u32>,
@@ -41,7 +41,7 @@ pub(crate) struct Held {
     pub(crate) has_lost: bool,
 }
 
-impl Held {
+impl HeldWrites {
     pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The fault overlay of a disk: the content of an honest disk, wherever this one differs.
 //!
 //! It stands beside [`crate::disk`], which updates it with every write, flush and power cut. It
-//! decides nothing: [`crate::lying`] decides which disk lies, when and about what.
+//! decides nothing: [`crate::lie_plan`] decides which disk lies, when and about what.
 //!
 //! ```text
 //!   rot            seen changes               honest: the bytes seen before
@@ -48,7 +48,7 @@ pub(crate) enum Fate {
 
 /// The overlay, and the writes that a disk falsely claimed durable.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lies {
+pub(crate) struct LieOverlay {
     honest: BTreeMap<u64, Box<[u8]>>,
     /// By index in the log: the honest disk's bytes before that write, where they differed.
     before: BTreeMap<usize, Box<[u8]>>,
@@ -60,7 +60,7 @@ pub(crate) struct Lies {
     pub(crate) changes: Vec<(u64, Change)>,
 }
 
-impl Lies {
+impl LieOverlay {
     /// Whether nothing differs, and nothing is claimed.
     pub(crate) fn is_silent(&self) -> bool {
         self.honest.is_empty() && self.before.is_empty() && !self.has_claims()

@@ -23,7 +23,7 @@ use braid_geometry::{Family, Slot};
 use crate::chances::Purpose;
 use crate::cut::Kind;
 use crate::fault::{FIRST_LIE, Fault, Mishap};
-use crate::lies::Fate;
+use crate::lie_overlay::Fate;
 use crate::random::Random;
 use crate::world::World;
 

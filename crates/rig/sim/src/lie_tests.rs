@@ -16,7 +16,7 @@ use crate::content::{SECTOR, bytes};
 use crate::create::{Design, designs, smallest};
 use crate::cut::Cut;
 use crate::fault::{Fault, Mishap};
-use crate::lies::Fate;
+use crate::lie_overlay::Fate;
 use crate::taint::{columns, strip};
 use crate::trace::Trace;
 use crate::world::World;

@@ -2,13 +2,13 @@
 //!
 //! Open addressing, half full at most. It never lists its elements, so their order cannot matter.
 
-pub(super) struct Seen {
+pub(super) struct VisitedSet {
     /// 0 is free.
     slots: Vec<u64>,
     count: usize,
 }
 
-impl Seen {
+impl VisitedSet {
     pub(super) fn new() -> Self {
         Self { slots: vec![0; 1 << 10], count: 0 }
     }
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn what_was_put_in_is_there_and_nothing_else() {
-        let mut seen = Seen::new();
+        let mut seen = VisitedSet::new();
         assert!((0..5000).all(|number| seen.insert(mix(number))));
         assert!((0..5000).all(|number| !seen.insert(mix(number))));
         assert!((5000..9000).all(|number| seen.insert(mix(number))));

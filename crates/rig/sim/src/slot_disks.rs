@@ -8,7 +8,7 @@ use braid_geometry::Slot;
 
 use crate::disk::Disk;
 
-pub(crate) struct Seated<'a> {
+pub(crate) struct SlotDisks<'a> {
     pub(crate) disks: &'a mut [Disk],
     pub(crate) assembled: &'a AssembledArray,
     pub(crate) presented: &'a [usize],
@@ -19,7 +19,7 @@ pub(crate) struct Seated<'a> {
     pub(crate) is_cut: bool,
 }
 
-impl Seated<'_> {
+impl SlotDisks<'_> {
     /// Whether the next operation is carried out.
     pub(crate) fn is_powered(&mut self) -> bool {
         self.is_cut |= self.powered == 0;
