@@ -137,18 +137,18 @@ impl Hunt {
 struct Catch {
     by: String,
     words: String,
-    place: Place,
+    source: CatchSource,
     cycles: u64,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum CatchSource {
     /// Random worlds of this seed.
     Seed(u64),
     Chapter(&'static str),
 }
 
-impl Display for Place {
+impl Display for CatchSource {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Seed(seed) => formatter.pad(&seed.to_string()),
@@ -193,18 +193,20 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
         let harm = braid_sim_hooks::visits().planted;
         braid_sim_hooks::plant(None);
         match catch {
-            Some(Catch { place: Place::Seed(seed), .. }) if harm == 0 || !holds_without(seed) => {
+            Some(Catch { source: CatchSource::Seed(seed), .. })
+                if harm == 0 || !holds_without(seed) =>
+            {
                 println!("{:<24} seed {seed} fails without it (met {harm} times)", bug.name());
                 free.push(bug.name());
             }
-            Some(Catch { place: Place::Chapter(_), .. }) if harm == 0 || !*told_holds => {
+            Some(Catch { source: CatchSource::Chapter(_), .. }) if harm == 0 || !*told_holds => {
                 println!("{:<24} the stories fail without it (met {harm} times)", bug.name());
                 free.push(bug.name());
             }
-            Some(Catch { by, words, place, cycles }) => {
+            Some(Catch { by, words, source, cycles }) => {
                 let seconds = planted.elapsed().as_secs_f64();
                 let bug = bug.name();
-                println!("{bug:<24} {by:<12} {place:>12} {cycles:>8} {seconds:>7.1}  {words}");
+                println!("{bug:<24} {by:<12} {source:>12} {cycles:>8} {seconds:>7.1}  {words}");
             }
             None => {
                 println!("{:<24} NOT CAUGHT (met {harm} times): {}", bug.name(), bug.text());
@@ -242,7 +244,7 @@ fn chapters() -> impl Iterator<Item = (&'static str, fn())> {
 fn hunt_chapter((name, tell): (&'static str, fn())) -> Option<Catch> {
     // A random world may have left rare choices switched on, which would change steps of a story.
     braid_sim_hooks::steady();
-    catch_unwind(tell).err().map(|_| caught(Place::Chapter(name), 0))
+    catch_unwind(tell).err().map(|_| caught(CatchSource::Chapter(name), 0))
 }
 
 /// All chapters, with no bug planted.
@@ -259,7 +261,7 @@ fn hunt_seeds(
     for seed in seeds.take_while(|_| !is_late()) {
         match catch_unwind(|| simulate(&settings(seed))) {
             Ok(report) => *cycles += report.tally.cycles,
-            Err(_) => return Some(caught(Place::Seed(seed), *cycles)),
+            Err(_) => return Some(caught(CatchSource::Seed(seed), *cycles)),
         }
     }
     None
@@ -275,7 +277,7 @@ fn holds_without(seed: u64) -> bool {
 }
 
 /// Names the checker, from the noted panic.
-fn caught(place: Place, cycles: u64) -> Catch {
+fn caught(source: CatchSource, cycles: u64) -> Catch {
     let noticed = NOTICED.lock().expect("no thread panics while holding it").take();
     let (file, words) = noticed.unwrap_or_default();
     // `crates/GROUP/CRATE/src/...`
@@ -288,7 +290,7 @@ fn caught(place: Place, cycles: u64) -> Catch {
         [] => "",
     };
     let words = words.lines().next().unwrap_or_default().chars().take(70).collect();
-    Catch { by: by.to_owned(), words, place, cycles }
+    Catch { by: by.to_owned(), words, source, cycles }
 }
 
 fn note(panic: &PanicHookInfo<'_>) {

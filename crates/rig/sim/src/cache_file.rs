@@ -29,7 +29,7 @@ struct Copy {
 
 /// Copies that an earlier process left.
 #[derive(Clone, Debug)]
-struct Found {
+struct CacheSnapshot {
     copies: Vec<Copy>,
     stamp: CacheStamp,
     /// The model's names of acknowledged writes that only this file holds.
@@ -43,9 +43,9 @@ pub(crate) struct CacheFile {
     /// By shard and name.
     copies: BTreeMap<(usize, u32), Vec<Copy>>,
     stamp: CacheStamp,
-    found: Option<Found>,
+    found: Option<CacheSnapshot>,
     /// A file left behind while another server went on without it.
-    stale: Option<Found>,
+    stale: Option<CacheSnapshot>,
 }
 
 impl CacheFile {

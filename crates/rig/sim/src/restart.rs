@@ -176,7 +176,7 @@ impl World {
             let is_explained = superblock.is_some() || lying.contains(disk) || is_torn;
             assert!(is_explained, "the superblock of disk {disk} is gone");
         }
-        let known = verdicts::Known {
+        let knowledge = verdicts::DiskKnowledge {
             geometry: &self.geometry,
             presented,
             out: &self.out,
@@ -186,7 +186,7 @@ impl World {
             lying: &lying,
             metadata: &self.metadata,
         };
-        verdicts::check(&assembly, &known);
+        verdicts::check(&assembly, &knowledge);
         if let Ok(array) = &assembly.array {
             let chosen = array.slots.iter().flatten().map(|one| presented[one.member]);
             self.check_damaged_are_out(chosen);

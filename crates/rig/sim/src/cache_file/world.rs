@@ -6,7 +6,7 @@ use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
 use braid_geometry::Family;
 
-use super::{Copy, Found};
+use super::{CacheSnapshot, Copy};
 use crate::chances::Purpose;
 use crate::content::SECTOR;
 use crate::memory::Payload;
@@ -73,7 +73,7 @@ impl World {
                 .collect();
             copies.sort_by_key(|((shard, _), copy)| (*shard, copy.run.order));
             let copies = copies.into_iter().map(|(_, copy)| copy).collect();
-            Some(Found {
+            Some(CacheSnapshot {
                 copies,
                 stamp: self.cache_file.stamp.clone(),
                 writes: held.clone(),

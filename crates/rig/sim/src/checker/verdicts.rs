@@ -17,7 +17,7 @@ use braid_ondisk::{Role as MemberRole, Superblock};
 use crate::metadata::{Journaled, Metadata};
 
 /// The simulator's knowledge when disks are presented.
-pub(crate) struct Known<'a> {
+pub(crate) struct DiskKnowledge<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) presented: &'a [usize],
     /// Disks that missed an acknowledged write.
@@ -33,7 +33,7 @@ pub(crate) struct Known<'a> {
     pub(crate) metadata: &'a Metadata,
 }
 
-impl Known<'_> {
+impl DiskKnowledge<'_> {
     /// Slots for which a disk is presented that assembly must choose. A disk's number is its slot.
     fn sure_slots(&self) -> BTreeSet<u16> {
         let is_sure = |disk: &&usize| {
@@ -63,14 +63,14 @@ impl Known<'_> {
 }
 
 /// Checks spares: one with a readable superblock waits, replaces a member, or did and is out.
-fn check_spares(assembly: &Assembly, known: &Known<'_>) {
-    let slots = usize::from(known.geometry.slots());
-    let presented = known.presented.iter().zip(known.superblocks).zip(&assembly.verdicts);
+fn check_spares(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
+    let slots = usize::from(knowledge.geometry.slots());
+    let presented = knowledge.presented.iter().zip(knowledge.superblocks).zip(&assembly.verdicts);
     for ((disk, superblock), verdict) in presented.filter(|((disk, _), _)| **disk >= slots) {
         let is_spare = verdict.verdict == Verdict::Spare;
-        if Some(*disk) == known.metadata.design.journal_disk() {
+        if Some(*disk) == knowledge.metadata.design.journal_disk() {
             let counts = verdict.verdict == Verdict::Journal;
-            let is_right = match known.metadata.journal {
+            let is_right = match knowledge.metadata.journal {
                 Journaled::Kept => counts,
                 Journaled::Either => true,
                 Journaled::Without => !counts,
@@ -79,28 +79,31 @@ fn check_spares(assembly: &Assembly, known: &Known<'_>) {
             continue;
         }
         let reason = &verdict.reason;
-        if known.replaced.contains(disk) {
+        if knowledge.replaced.contains(disk) {
             let chosen = assembly.array.iter().flat_map(|array| array.occupants());
-            let is_chosen = chosen.into_iter().any(|one| known.presented[one.member] == *disk);
+            let is_chosen = chosen.into_iter().any(|one| knowledge.presented[one.member] == *disk);
             assert!(!is_chosen && !is_spare, "disk {disk} was replaced: {reason}");
             continue;
         }
         let says = superblock.as_ref().map(|superblock| superblock.state.role);
         if matches!(says, Some(MemberRole::Active(_))) {
-            let is_out = known.out.contains(disk) || known.unsure.contains(disk);
+            let is_out = knowledge.out.contains(disk) || knowledge.unsure.contains(disk);
             let is_it = matches!(verdict.verdict, Verdict::Replacement { .. });
             assert!(is_it || is_out, "replacement {disk} was left out: {reason}");
-            assert!(!(is_it && known.out.contains(disk)), "disk {disk} missed what was answered");
+            assert!(
+                !(is_it && knowledge.out.contains(disk)),
+                "disk {disk} missed what was answered"
+            );
             continue;
         }
         // It failed; or at the power cut other superblocks gave it a slot, and its own did not.
         let is_called_up = matches!(reason, Reason::NumberTaken { .. });
-        if known.out.contains(disk) || known.unsure.contains(disk) || is_called_up {
+        if knowledge.out.contains(disk) || knowledge.unsure.contains(disk) || is_called_up {
             continue;
         }
         assert_eq!(is_spare, superblock.is_some(), "spare {disk}: {reason}");
         if let Ok(array) = &assembly.array {
-            let waits = array.spares.iter().any(|index| known.presented[*index] == *disk);
+            let waits = array.spares.iter().any(|index| knowledge.presented[*index] == *disk);
             assert_eq!(waits, is_spare, "spare {disk} is not told");
         }
     }
@@ -116,68 +119,70 @@ pub(crate) fn holds_data(geometry: &Geometry, slot: u16) -> bool {
 ///
 /// # Panics
 /// If a stale disk is chosen, a sound one is not, or a refusal has no reason.
-pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
-    let sure = known.sure_slots();
-    let recovering = known.recovering_slots();
+pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
+    let sure = knowledge.sure_slots();
+    let recovering = knowledge.recovering_slots();
     let holds_all = |slot: &u16| sure.contains(slot) && !recovering.contains(slot);
-    let is_stripe = known.geometry.level().family() == Family::Stripe;
-    let all = 0..known.geometry.slots();
-    check_spares(assembly, known);
+    let is_stripe = knowledge.geometry.level().family() == Family::Stripe;
+    let all = 0..knowledge.geometry.slots();
+    check_spares(assembly, knowledge);
     match &assembly.array {
         Ok(array) => {
-            assert_eq!(&array.geometry, known.geometry, "it is another array");
+            assert_eq!(&array.geometry, knowledge.geometry, "it is another array");
             let chosen: BTreeSet<u16> = array
                 .slots
                 .iter()
                 .flatten()
-                .map(|occupant| known.presented[occupant.member] as u16)
+                .map(|occupant| knowledge.presented[occupant.member] as u16)
                 .collect();
             for (slot, occupant) in (0..).zip(&array.slots) {
-                let disk = occupant.as_ref().map(|occupant| known.presented[occupant.member]);
+                let disk = occupant.as_ref().map(|occupant| knowledge.presented[occupant.member]);
                 assert!(disk.is_none_or(|disk| disk == slot), "disk {disk:?} is in slot {slot}");
             }
-            let stale = chosen.iter().find(|slot| known.out.contains(&usize::from(**slot)));
+            let stale = chosen.iter().find(|slot| knowledge.out.contains(&usize::from(**slot)));
             assert!(stale.is_none(), "stale disk {stale:?} was chosen");
             let left = sure.difference(&chosen).next();
             assert!(left.is_none(), "disk {left:?} was left out: {:?}", assembly.verdicts);
             let mut lost = all.filter(|slot| !chosen.contains(slot) || recovering.contains(slot));
             // Every needed log can be read.
             let is_logged = array.replay.as_ref().is_some_and(|replay| replay.unread.is_empty());
-            let hole = is_stripe && known.may_be_dirty() && array.dirty && !is_logged;
+            let hole = is_stripe && knowledge.may_be_dirty() && array.dirty && !is_logged;
             let is_named = array.bitmap.as_ref().is_none_or(|bitmap| {
                 let first = bitmap.bits.next_sector(array.resync_offset);
                 !bitmap.is_current || first.is_some()
             });
-            let served_hole = hole && is_named && lost.any(|slot| holds_data(known.geometry, slot));
+            let served_hole =
+                hole && is_named && lost.any(|slot| holds_data(knowledge.geometry, slot));
             let is_accepted = array.accepted_risk.is_some();
             assert!(!served_hole || is_accepted, "a write hole is served");
         }
         Err(Refusal::TooFewMembers { .. }) => {
-            let survives = known.geometry.survives(&|slot: Slot| !holds_all(&slot.0));
+            let survives = knowledge.geometry.survives(&|slot: Slot| !holds_all(&slot.0));
             assert!(!survives, "too few? these are enough: {sure:?}: {:?}", assembly.verdicts);
         }
         // If the array has logs: logs of an array that was not in sync say nothing.
         Err(Refusal::DirtyAndDegraded(_) | Refusal::PplNotReplayed { .. }) => {
             let mut lost = all.filter(|slot| !holds_all(slot));
-            let is_hole = lost.any(|slot| holds_data(known.geometry, slot));
-            let right = is_stripe && known.may_be_dirty() && is_hole;
+            let is_hole = lost.any(|slot| holds_data(knowledge.geometry, slot));
+            let right = is_stripe && knowledge.may_be_dirty() && is_hole;
             assert!(right, "dirty and degraded? {sure:?} are there: {:?}", assembly.verdicts);
         }
         Err(Refusal::RolesContradict { .. }) => {
             // A disk that undid an update has the table of the previous one.
-            let lies = known.presented.iter().any(|disk| known.lying.contains(disk));
-            let apart = lies || known.metadata.ran_apart(known.presented);
+            let lies = knowledge.presented.iter().any(|disk| knowledge.lying.contains(disk));
+            let apart = lies || knowledge.metadata.ran_apart(knowledge.presented);
             assert!(apart, "contradictory? no disks ran apart: {:?}", assembly.verdicts);
         }
         Err(Refusal::NewestDamaged { labels, .. }) => {
-            let is_damaged =
-                |disk: &&usize| known.metadata.is_torn(**disk) || known.lying.contains(disk);
-            let damaged = known.presented.iter().filter(is_damaged).count();
+            let is_damaged = |disk: &&usize| {
+                knowledge.metadata.is_torn(**disk) || knowledge.lying.contains(disk)
+            };
+            let damaged = knowledge.presented.iter().filter(is_damaged).count();
             assert!(damaged >= labels.len(), "{damaged} damaged: {:?}", assembly.verdicts);
         }
         Err(Refusal::JournalMissing { fault, .. }) => {
-            let journal = known.metadata.design.journal_disk();
-            let is_withheld = journal.is_some_and(|disk| !known.presented.contains(&disk));
+            let journal = knowledge.metadata.design.journal_disk();
+            let is_withheld = journal.is_some_and(|disk| !knowledge.presented.contains(&disk));
             let is_right = match fault {
                 JournalFault::Absent { .. } => is_withheld,
                 JournalFault::Ahead { .. } => sure.is_empty(),

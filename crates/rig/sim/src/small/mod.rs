@@ -36,7 +36,7 @@ use crate::world::World;
 
 use doubt::{Doubt, pulse};
 use story::{Act, Deed, Telling, designs, failures, number_of, spell, tellings, words};
-use subset::{Kept, Subsets, spread};
+use subset::{Remains, Subsets, spread};
 use tell::{Stage, new_world, tell};
 use trial::{Outcome, State, Trial};
 use visited_set::VisitedSet;
@@ -161,7 +161,7 @@ struct Points {
     pulse: u64,
     chosen: Vec<usize>,
     /// The presented disks, and the kept writes, of the state tried last.
-    last: Option<(Vec<usize>, Kept)>,
+    last: Option<(Vec<usize>, Remains)>,
 }
 
 /// One loss: the presented disks, and the possible writes on them.
@@ -269,27 +269,27 @@ impl Points {
                 before += losses[loss].subsets.total();
                 loss += 1;
             }
-            let kept = losses[loss].subsets.nth(state - before);
-            self.try_state(&losses[loss], kept, explored);
+            let remains = losses[loss].subsets.nth(state - before);
+            self.try_state(&losses[loss], remains, explored);
         }
     }
 
     /// The state tried last, for messages.
     fn describe(&self) -> String {
-        let Some((presented, kept)) = &self.last else { return "no state".to_owned() };
+        let Some((presented, remains)) = &self.last else { return "no state".to_owned() };
         let Doubt { items, cells, values, out, unsure, .. } = &self.doubt;
         let mut text = format!("disks {presented:?}, out {out:?}, unsure {unsure:?}, kept");
         let here = items.iter().filter(|item| presented.contains(&item.disk));
         for (position, item) in here.enumerate() {
             let start = cells[values[item.values.start].cell].sector;
             let (disk, sectors) = (item.disk, item.values.len());
-            let kept_or_not = if kept.writes >> position & 1 == 1 { '+' } else { '-' };
-            text += &format!(" {kept_or_not}{disk}:{start}+{sectors}");
+            let sign = if remains.writes >> position & 1 == 1 { '+' } else { '-' };
+            text += &format!(" {sign}{disk}:{start}+{sectors}");
         }
-        if let Some((position, sectors)) = kept.torn {
+        if let Some((position, sectors)) = remains.torn {
             text += &format!(", of write {position} only sectors {sectors:b} (lowest first)");
         }
-        if kept.is_kill {
+        if remains.is_kill {
             text += ", only the process ended";
         }
         text
@@ -315,34 +315,34 @@ impl Points {
         stage.losses.iter().filter_map(loss).collect()
     }
 
-    fn try_state(&mut self, loss: &Loss, kept: Kept, explored: &mut Explored) {
+    fn try_state(&mut self, loss: &Loss, remains: Remains, explored: &mut Explored) {
         explored.states += 1;
-        let hash = self.choose(loss, kept);
+        let hash = self.choose(loss, remains);
         if !self.seen_states.insert(hash) {
             return;
         }
         explored.states_distinct += 1;
-        explored.torn += u64::from(kept.torn.is_some());
-        explored.killed += u64::from(kept.is_kill);
-        self.last = Some((loss.presented.clone(), kept));
-        let is_kill = kept.is_kill;
+        explored.torn += u64::from(remains.torn.is_some());
+        explored.killed += u64::from(remains.is_kill);
+        self.last = Some((loss.presented.clone(), remains));
+        let is_kill = remains.is_kill;
         let state = State { chosen: &self.chosen, presented: &loss.presented, hash, is_kill };
         let outcome = self.trial.check(&self.doubt, &state);
         explored.refused += u64::from(outcome == Outcome::Refused);
     }
 
     /// Chooses the value of every cell; returns the hash of the disks and of the knowledge.
-    fn choose(&mut self, loss: &Loss, kept: Kept) -> u64 {
+    fn choose(&mut self, loss: &Loss, remains: Remains) -> u64 {
         let Doubt { cells, values, items, .. } = &self.doubt;
         let knowledge =
-            if kept.is_kill { self.doubt.knowledge_killed } else { self.doubt.knowledge };
+            if remains.is_kill { self.doubt.knowledge_killed } else { self.doubt.knowledge };
         self.chosen.clear();
         self.chosen.extend(0..cells.len());
         for (position, item) in loss.items.iter().enumerate() {
-            if kept.writes >> position & 1 == 0 {
+            if remains.writes >> position & 1 == 0 {
                 continue;
             }
-            let torn = kept.torn.filter(|torn| torn.0 == position);
+            let torn = remains.torn.filter(|torn| torn.0 == position);
             for (sector, value) in items[*item].values.clone().enumerate() {
                 if torn.is_none_or(|(_, sectors)| sectors >> sector & 1 == 1) {
                     self.chosen[values[value].cell] = value;

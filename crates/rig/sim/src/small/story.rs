@@ -66,12 +66,12 @@ pub(super) fn designs() -> Vec<Design> {
 /// An operation of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
-    Ask(Operation, Place),
+    Ask(Operation, RangeShape),
     Flush,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RangeShape {
     /// One chunk, whole.
     Chunk,
     /// One sector inside it.
@@ -86,7 +86,7 @@ pub(super) enum Place {
     Below,
 }
 
-impl Place {
+impl RangeShape {
     /// First sector and sectors in an array of this capacity.
     pub(super) fn range(self, capacity: u64) -> (u64, u64) {
         let row = (capacity / 2).min(ROW_MAX);
@@ -107,18 +107,18 @@ const ZERO: Operation = Operation::WriteZeroes { may_punch: true, durable: false
 
 /// The letters of words; the characters are for messages.
 pub(super) const LETTERS: [(char, Deed); 12] = [
-    ('c', Deed::Ask(PLAIN, Place::Chunk)),
-    ('s', Deed::Ask(PLAIN, Place::Sector)),
-    ('m', Deed::Ask(PLAIN, Place::Middle)),
-    ('x', Deed::Ask(PLAIN, Place::Across)),
-    ('r', Deed::Ask(PLAIN, Place::Row)),
-    ('b', Deed::Ask(PLAIN, Place::Below)),
-    ('S', Deed::Ask(FUA, Place::Sector)),
-    ('X', Deed::Ask(FUA, Place::Across)),
-    ('R', Deed::Ask(FUA, Place::Row)),
+    ('c', Deed::Ask(PLAIN, RangeShape::Chunk)),
+    ('s', Deed::Ask(PLAIN, RangeShape::Sector)),
+    ('m', Deed::Ask(PLAIN, RangeShape::Middle)),
+    ('x', Deed::Ask(PLAIN, RangeShape::Across)),
+    ('r', Deed::Ask(PLAIN, RangeShape::Row)),
+    ('b', Deed::Ask(PLAIN, RangeShape::Below)),
+    ('S', Deed::Ask(FUA, RangeShape::Sector)),
+    ('X', Deed::Ask(FUA, RangeShape::Across)),
+    ('R', Deed::Ask(FUA, RangeShape::Row)),
     ('f', Deed::Flush),
-    ('z', Deed::Ask(ZERO, Place::Across)),
-    ('t', Deed::Ask(Operation::Trim, Place::Chunk)),
+    ('z', Deed::Ask(ZERO, RangeShape::Across)),
+    ('t', Deed::Ask(Operation::Trim, RangeShape::Chunk)),
 ];
 
 /// Every word of up to `operations_max` letters, short ones first.

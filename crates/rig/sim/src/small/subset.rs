@@ -24,7 +24,7 @@ pub(super) type Mask = u128;
 
 /// The remains of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct Remains {
     pub(super) writes: Mask,
     /// A torn write, and its surviving sectors.
     pub(super) torn: Option<(usize, Mask)>,
@@ -67,11 +67,11 @@ impl Subsets {
     }
 
     /// The remains with this number, below [`Self::total`].
-    pub(super) fn nth(&self, number: u64) -> Kept {
+    pub(super) fn nth(&self, number: u64) -> Remains {
         let n = self.lengths.len() as u64;
         if number < self.whole {
             let writes = if self.is_cut_down() { cut_down(n, number) } else { Mask::from(number) };
-            return Kept { writes, torn: None, is_kill: false };
+            return Remains { writes, torn: None, is_kill: false };
         }
         if number >= self.cuts {
             return self.kill(number - self.cuts);
@@ -82,7 +82,7 @@ impl Subsets {
             if tear < tears(*sectors) {
                 let writes = beside(index as u64, n, other);
                 let torn = Some((index, tear_mask(*sectors, tear)));
-                return Kept { writes, torn, is_kill: false };
+                return Remains { writes, torn, is_kill: false };
             }
             tear -= tears(*sectors);
         }
@@ -90,12 +90,12 @@ impl Subsets {
     }
 
     /// Unflushed writes are kept; of those in flight some, all or none.
-    fn kill(&self, number: u64) -> Kept {
+    fn kill(&self, number: u64) -> Remains {
         let under_way = self.lengths.len() as u64 - self.unflushed;
         let is_all = number + 1 == kills(under_way);
         let some = if is_all { (1 << under_way) - 1 } else { Mask::from(number) };
         let writes = ((1 << self.unflushed) - 1) | some << self.unflushed;
-        Kept { writes, torn: None, is_kill: true }
+        Remains { writes, torn: None, is_kill: true }
     }
 }
 
@@ -180,34 +180,40 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn all(subsets: &Subsets) -> Vec<Kept> {
+    fn all(subsets: &Subsets) -> Vec<Remains> {
         (0..subsets.total()).map(|number| subsets.nth(number)).collect()
     }
 
     #[test]
     fn every_subset_comes_once_and_every_tear_beside_every_other() {
         let subsets = Subsets::new(vec![1, 4, 2], 3);
-        let kept: Vec<Kept> = all(&subsets).into_iter().filter(|kept| !kept.is_kill).collect();
-        assert_eq!(kept.len(), 8 + (10 + 2) * 4);
-        let distinct: BTreeSet<_> = kept.iter().map(|kept| (kept.writes, kept.torn)).collect();
-        assert_eq!(distinct.len(), kept.len());
-        let torn: BTreeSet<Mask> = kept
+        let remains: Vec<Remains> =
+            all(&subsets).into_iter().filter(|remains| !remains.is_kill).collect();
+        assert_eq!(remains.len(), 8 + (10 + 2) * 4);
+        let distinct: BTreeSet<_> =
+            remains.iter().map(|remains| (remains.writes, remains.torn)).collect();
+        assert_eq!(distinct.len(), remains.len());
+        let torn: BTreeSet<Mask> = remains
             .iter()
-            .filter_map(|kept| kept.torn)
+            .filter_map(|remains| remains.torn)
             .filter(|one| one.0 == 1)
             .map(|t| t.1)
             .collect();
         let expected = [1, 3, 7, 14, 12, 8, 2, 4, 13, 11];
         assert_eq!(torn, BTreeSet::from(expected));
-        assert!(kept.iter().all(|kept| kept.torn.is_none_or(|one| kept.writes >> one.0 & 1 == 1)));
+        assert!(
+            remains
+                .iter()
+                .all(|remains| remains.torn.is_none_or(|one| remains.writes >> one.0 & 1 == 1))
+        );
     }
 
     /// Of five writes two are on the disks.
     #[test]
     fn the_end_of_the_process_keeps_what_disks_have() {
         let kills = |lengths: Vec<u64>, unflushed| -> BTreeSet<Mask> {
-            let kept = all(&Subsets::new(lengths, unflushed));
-            kept.iter().filter(|kept| kept.is_kill).map(|kept| kept.writes).collect()
+            let remains = all(&Subsets::new(lengths, unflushed));
+            remains.iter().filter(|remains| remains.is_kill).map(|remains| remains.writes).collect()
         };
         let expected = (0..8).map(|under_way| 3 | under_way << 2);
         assert_eq!(kills(vec![1; 5], 2), expected.collect());
@@ -220,8 +226,8 @@ mod tests {
     fn too_many_writes_are_cut_down_to_few_there_or_few_missing() {
         let subsets = Subsets::new(vec![1; 14], 14);
         assert!(subsets.is_cut_down());
-        let cuts = all(&subsets).into_iter().filter(|kept| !kept.is_kill);
-        let distinct: BTreeSet<Mask> = cuts.map(|kept| kept.writes).collect();
+        let cuts = all(&subsets).into_iter().filter(|remains| !remains.is_kill);
+        let distinct: BTreeSet<Mask> = cuts.map(|remains| remains.writes).collect();
         assert_eq!(distinct.len(), 2 * (1 + 14 + 91));
         assert!(distinct.iter().all(|mask| !(3..=11).contains(&mask.count_ones())));
         assert!(!Subsets::new(vec![1; 12], 0).is_cut_down());

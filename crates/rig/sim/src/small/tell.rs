@@ -139,8 +139,8 @@ fn perform(world: &mut World, deed: Deed) {
         Deed::Flush => {
             world.flush();
         }
-        Deed::Ask(operation, place) => {
-            let (start, sectors) = place.range(world.geometry.capacity_sectors());
+        Deed::Ask(operation, shape) => {
+            let (start, sectors) = shape.range(world.geometry.capacity_sectors());
             world.issue(operation, start, sectors);
         }
     }

@@ -7,7 +7,7 @@ use braid_engine::request::RequestId;
 use braid_nbd_proto::{ClientEvent, Command, ErrorCode, Extent, wire};
 
 use super::server::code;
-use super::{Asked, ClientEnd, Crooked, Ending, Say};
+use super::{ClientEnd, Crooked, Ending, PendingRequest, Say};
 use crate::call::{Who, written};
 use crate::content::SECTOR;
 use crate::model::End;
@@ -16,17 +16,17 @@ use crate::world::World;
 impl ClientEnd {
     /// The place in a read's data of the array's byte `offset`.
     fn place_of(&self, cookie: u64, offset: u64) -> usize {
-        let asked = self.asked.get(&cookie).expect("the session knows who asked");
-        let Command::Read { offset: first, .. } = asked.command else {
-            panic!("data for {:?}", asked.command)
+        let pending = self.pending.get(&cookie).expect("the session knows who asked");
+        let Command::Read { offset: first, .. } = pending.command else {
+            panic!("data for {:?}", pending.command)
         };
         (offset - first) as usize
     }
 
     fn take_data(&mut self, bytes: &[u8]) {
         let (cookie, place) = self.filling.expect("data comes behind its header");
-        let asked = self.asked.get_mut(&cookie).expect("it has a place");
-        asked.data[place..place + bytes.len()].copy_from_slice(bytes);
+        let pending = self.pending.get_mut(&cookie).expect("it has a place");
+        pending.data[place..place + bytes.len()].copy_from_slice(bytes);
         self.filling = Some((cookie, place + bytes.len()));
     }
 }
@@ -149,8 +149,8 @@ impl World {
         let data = vec![0xAA; length as usize];
         let connection = self.connection(index);
         let (has_extents, outcome) = (false, None);
-        let asked = Asked { id, command, at, refusal, data, has_extents, outcome };
-        connection.client.asked.insert(cookie, asked);
+        let pending = PendingRequest { id, command, at, refusal, data, has_extents, outcome };
+        connection.client.pending.insert(cookie, pending);
     }
 
     pub(super) fn client_takes(&mut self, index: usize, bytes: &[u8]) {
@@ -197,18 +197,19 @@ impl World {
                 }
                 ClientEvent::Hole { cookie, offset, length } => {
                     let place = connection.client.place_of(cookie, offset);
-                    let asked = connection.client.asked.get_mut(&cookie).expect("it has a place");
-                    asked.data[place..place + length as usize].fill(0);
+                    let pending =
+                        connection.client.pending.get_mut(&cookie).expect("it has a place");
+                    pending.data[place..place + length as usize].fill(0);
                 }
                 ClientEvent::BlockStatus { cookie, extents } => {
-                    let asked =
-                        connection.client.asked.get_mut(&cookie).expect("the session checks it");
-                    let Command::BlockStatus { length, .. } = asked.command else {
-                        panic!("extents for {:?}", asked.command)
+                    let pending =
+                        connection.client.pending.get_mut(&cookie).expect("the session checks it");
+                    let Command::BlockStatus { length, .. } = pending.command else {
+                        panic!("extents for {:?}", pending.command)
                     };
                     let all = [Extent { length_bytes: length, flags: 0 }];
                     assert_eq!(extents, all, "everything is allocated data");
-                    asked.has_extents = true;
+                    pending.has_extents = true;
                 }
                 ClientEvent::Completed { cookie, result } => self.completed(index, cookie, result),
                 other => panic!("the client hears {other:?}"),
@@ -219,20 +220,20 @@ impl World {
     /// The client has an answer.
     fn completed(&mut self, index: usize, cookie: u64, result: Result<(), ErrorCode>) {
         self.note("told", [index as u64, cookie, u64::from(result.is_ok())]);
-        let asked = self.connection(index).client.asked.remove(&cookie).expect("it was asked");
-        if let Some(due) = asked.refusal {
-            assert_eq!(result, Err(due), "{:?} was to be refused", asked.command);
-            assert!(asked.outcome.is_none(), "a refused request reached the array");
+        let pending = self.connection(index).client.pending.remove(&cookie).expect("it was asked");
+        if let Some(due) = pending.refusal {
+            assert_eq!(result, Err(due), "{:?} was to be refused", pending.command);
+            assert!(pending.outcome.is_none(), "a refused request reached the array");
             self.tally.count("nbd-refused");
             return;
         }
-        match (asked.command, asked.outcome) {
+        match (pending.command, pending.outcome) {
             (Command::Flush, _) => {
                 assert!(matches!(result, Ok(()) | Err(ErrorCode::Io)), "a flush: {result:?}");
-                self.flush_known(asked.at, result.is_ok());
+                self.flush_known(pending.at, result.is_ok());
             }
             (Command::BlockStatus { .. }, _) => {
-                assert!(result.is_ok() && asked.has_extents, "no block status: {result:?}");
+                assert!(result.is_ok() && pending.has_extents, "no block status: {result:?}");
                 self.tally.count("nbd-block-status");
             }
             (Command::Cache { .. }, _) => assert_eq!(result, Ok(()), "a hint cannot fail"),
@@ -240,7 +241,7 @@ impl World {
             (command, Some((mut call, outcome))) => {
                 assert_eq!(result, outcome.map_err(code), "{command:?} is told something else");
                 if call.is_read() {
-                    call.payload = asked.data;
+                    call.payload = pending.data;
                 }
                 self.conclude(&call, outcome);
             }
@@ -251,8 +252,8 @@ impl World {
     pub(super) fn cut(&mut self, index: usize) {
         self.tally.count("nbd-cut");
         self.note("cut", [index as u64, 0, 0]);
-        for asked in self.connection(index).close() {
-            if let Some((call, _)) = asked.outcome {
+        for pending in self.connection(index).close() {
+            if let Some((call, _)) = pending.outcome {
                 self.end_parts(&call, End::Unsure);
             }
         }

@@ -163,7 +163,7 @@ enum State {
 
 /// A request that a client waits for.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     id: RequestId,
     command: Command,
     /// The step at which it was sent.
@@ -193,7 +193,7 @@ struct ClientEnd {
     is_read_only: bool,
     /// Actions before the end of the negotiation.
     backlog: VecDeque<Say>,
-    asked: BTreeMap<u64, Asked>,
+    pending: BTreeMap<u64, PendingRequest>,
     next_cookie: u64,
     /// The read whose data comes next: its cookie, and the place of the next bytes.
     filling: Option<(u64, usize)>,
@@ -224,13 +224,13 @@ impl Connection {
     }
 
     /// Closes it; returns the requests that its client still waited for.
-    fn close(&mut self) -> Vec<Asked> {
+    fn close(&mut self) -> Vec<PendingRequest> {
         self.state = State::Closed;
         self.ending = Ending::Said;
         self.to_server.clear();
         self.to_client.clear();
         self.client.backlog.clear();
-        std::mem::take(&mut self.client.asked).into_values().collect()
+        std::mem::take(&mut self.client.pending).into_values().collect()
     }
 
     fn has_bytes(&self) -> (bool, bool) {
@@ -238,7 +238,7 @@ impl Connection {
     }
 
     pub(crate) fn unanswered(&self) -> usize {
-        self.client.asked.len() + self.client.backlog.len()
+        self.client.pending.len() + self.client.backlog.len()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -248,8 +248,8 @@ impl Connection {
 
     /// The step at which the oldest open read was sent.
     pub(crate) fn oldest_read(&self) -> Option<u64> {
-        let is_read = |asked: &&Asked| matches!(asked.command, Command::Read { .. });
-        self.client.asked.values().filter(is_read).map(|asked| asked.at).min()
+        let is_read = |pending: &&PendingRequest| matches!(pending.command, Command::Read { .. });
+        self.client.pending.values().filter(is_read).map(|pending| pending.at).min()
     }
 }
 
@@ -334,7 +334,7 @@ mod tests {
         };
         world.say(index, Say::Ask(Command::Write { offset: 0, length: 512, fua: true }));
         let connection = world.connection(index);
-        let cookie = *connection.client.asked.keys().next().expect("it was asked");
+        let cookie = *connection.client.pending.keys().next().expect("it was asked");
         let codec = connection.server.negotiated.expect("it has settled").codec;
         connection
             .to_client

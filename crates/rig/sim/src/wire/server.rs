@@ -9,7 +9,7 @@ use braid_nbd_proto::{
     CloseReason, Command, Echo, ErrorCode, Extent, Request, ServerEvent, sound_extents,
 };
 
-use super::{Asked, Ending, State};
+use super::{Ending, PendingRequest, State};
 use crate::call::{Call, CallError, Who};
 use crate::requests::FlushFor;
 use crate::world::World;
@@ -115,9 +115,9 @@ impl World {
         let (echo, Request { cookie, command }) = (request.echo(), request);
         let connection = self.connection(index);
         connection.server.serving += 1;
-        let asked = connection.client.asked.get(&cookie).expect("the client asked");
-        assert_eq!(asked.command, command, "the session made something else of it");
-        let (id, at) = (asked.id, asked.at);
+        let pending = connection.client.pending.get(&cookie).expect("the client asked");
+        assert_eq!(pending.command, command, "the session made something else of it");
+        let (id, at) = (pending.id, pending.at);
         let codec = connection.server.negotiated.expect("requests come later").codec;
         if let Some(request) = in_bytes(command) {
             let who = Who::Wire { connection: index, cookie };
@@ -166,11 +166,11 @@ impl World {
             }
             (Ok(()), _) => codec.success(echo).as_ref().to_vec(),
         };
-        let asked = connection.client.asked.get_mut(&cookie).expect("the client waits");
-        let before = asked.id;
-        asked.outcome = Some((call, result));
-        let waits = |asked: &Asked| asked.outcome.is_none() && asked.id < before;
-        if connection.client.asked.values().any(waits) {
+        let pending = connection.client.pending.get_mut(&cookie).expect("the client waits");
+        let before = pending.id;
+        pending.outcome = Some((call, result));
+        let waits = |pending: &PendingRequest| pending.outcome.is_none() && pending.id < before;
+        if connection.client.pending.values().any(waits) {
             self.tally.count("nbd-out-of-order");
         }
         self.send(index, &reply);

@@ -44,7 +44,7 @@ impl World {
                 style: Style::Simple,
                 is_read_only,
                 backlog: VecDeque::new(),
-                asked: BTreeMap::new(),
+                pending: BTreeMap::new(),
                 next_cookie: random.next() | 1,
                 filling: None,
             },
