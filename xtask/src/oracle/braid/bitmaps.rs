@@ -26,12 +26,11 @@ use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::super::{content, pattern};
 use super::array::{Array, copy, judge};
-use super::names;
 use super::tally::Tally;
+use super::{MEMBER_SECTORS, names};
 
 /// Levels, with how many members.
 const SHAPES: [(&str, usize); 4] = [("1", 2), ("5", 4), ("6", 5), ("10", 4)];
-const MEMBER_SECTORS: u64 = 49_152;
 /// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 73;
 const NEW: u64 = 74;

@@ -23,12 +23,11 @@ use super::array::copy;
 use super::program::Program;
 use super::replaying::untouched;
 use super::tally::Tally;
-use super::{names, present};
+use super::{MEMBER_SECTORS, names, present};
 
 /// Policies, and the levels that have them.
 const POLICIES: [(&str, &[u8]); 4] =
     [("resync", &[4, 5, 6]), ("bitmap", &[4, 5, 6]), ("ppl", &[5]), ("journal", &[4, 5, 6])];
-const MEMBER_SECTORS: u64 = 49_152;
 /// The stream that fills the array, and the stream of the storm.
 const OLD: u64 = 91;
 const NEW: u64 = 92;

@@ -24,10 +24,10 @@ use super::super::pattern;
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::killed::{self, Left};
-use super::names;
 use super::program::Program;
-use super::replaying::{self, MEMBER_SECTORS, NEW, OLD};
+use super::replaying::{self, NEW, OLD};
 use super::tally::Tally;
+use super::{MEMBER_SECTORS, names};
 
 /// Arrays that md makes: level, members, metadata.
 const MDS: [(&str, usize, &str); 2] = [("1", 2, "1.2"), ("5", 4, "1.0")];

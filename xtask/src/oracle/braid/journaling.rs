@@ -24,11 +24,10 @@ use super::super::suite::Bench;
 use super::array::copy;
 use super::program::Program;
 use super::tally::Tally;
-use super::{names, present};
+use super::{MEMBER_SECTORS, names, present};
 
-/// Members of the arrays, and sectors of each; the journal is an additional device.
+/// Members of the arrays; the journal is an additional device.
 const MEMBERS: usize = 4;
-const MEMBER_SECTORS: u64 = 49_152;
 /// Levels and modes.
 const KINDS: [(u8, &str); 4] =
     [(5, "write-through"), (5, "write-back"), (6, "write-through"), (6, "write-back")];

@@ -21,9 +21,9 @@ use super::super::suite::Bench;
 use super::array::{copy, judge};
 use super::killed::{self, Left, SHAPES};
 use super::program::Program;
-use super::replaying::{self, MEMBER_SECTORS, NEW, OLD};
+use super::replaying::{self, NEW, OLD};
 use super::tally::Tally;
-use super::{names, present};
+use super::{MEMBER_SECTORS, names, present};
 
 /// The stream that md writes to the array.
 const MDS: u64 = 75;

@@ -66,6 +66,9 @@ struct Part {
     run: fn(&Bench, &Program, &Tally) -> Result<()>,
 }
 
+/// Sectors of a member, in arrays that a part makes: 24 MiB.
+const MEMBER_SECTORS: u64 = 49_152;
+
 /// The longest first, so that the last ones end together. A share is every fourth one.
 const PARTS: &[Part] = &[
     Part { name: "journaling", counts: &journaling::COUNTS, run: journaling::run },

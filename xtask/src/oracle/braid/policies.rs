@@ -17,12 +17,12 @@ use super::super::drive::Member;
 use super::super::guest::{Case, Ending};
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
+use super::MEMBER_SECTORS;
 use super::array::{Array, copy, judge};
 use super::tally::Tally;
 
 const SLOTS: usize = 4;
 const NAMES: &str = "$M1 $M2 $M3 $M4";
-const MEMBER_SECTORS: u64 = 49_152;
 /// The streams that md fills the array with, and that braid writes before and after a change.
 const OLD: u64 = 83;
 const BEFORE: u64 = 84;

@@ -25,13 +25,12 @@ use super::super::pattern::{self, BLOCK};
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::array::copy;
-use super::present;
 use super::program::Program;
 use super::tally::Tally;
+use super::{MEMBER_SECTORS, present};
 
-/// Members of the arrays, and sectors of each.
+/// Members of the arrays.
 const MEMBERS: usize = 4;
-pub(super) const MEMBER_SECTORS: u64 = 49_152;
 const CHUNK: u64 = 128;
 /// The stream that fills the array, and the stream of the storm.
 pub(super) const OLD: u64 = 71;

@@ -17,10 +17,10 @@ use super::super::guest::{Case, Ending};
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::killed::{self, Left, SHAPES};
-use super::names;
 use super::program::Program;
-use super::replaying::{self, MEMBER_SECTORS, OLD};
+use super::replaying::{self, OLD};
 use super::tally::Tally;
+use super::{MEMBER_SECTORS, names};
 
 /// The streams that md writes to the array, and braid after it.
 const MDS: u64 = 76;
