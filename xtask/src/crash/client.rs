@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use braid_nbd_client::{ClientError, Command, ErrorCode, ServerMessage, plan_for};
 use fastrand::Rng;
 
-use super::model::{End, Found, Model, SECTOR_BYTES, content};
+use super::model::{End, Model, SECTOR_BYTES, SectorCounts, content};
 
 const DEPTH: usize = 16;
 /// Longest write, in sectors: more than a row of the arrays used here.
@@ -28,13 +28,13 @@ const COMPARED_SECTORS: usize = 8;
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-enum Asked {
+enum PendingRequest {
     Write { range: Range<usize>, version: u32, durable: bool },
     Read { range: Range<usize>, bytes: Vec<u8> },
     Flush { covered: u64 },
 }
 
-impl Asked {
+impl PendingRequest {
     fn words(&self) -> String {
         match self {
             Self::Write { range, .. } => format!("a write of sectors {range:?}"),
@@ -54,7 +54,7 @@ enum Phase<'a> {
 
 pub(super) struct Client {
     client: braid_nbd_client::Client,
-    in_flight: BTreeMap<u64, Asked>,
+    in_flight: BTreeMap<u64, PendingRequest>,
 }
 
 impl Client {
@@ -99,8 +99,8 @@ impl Client {
             ensure!(self.ask_write(model, range, false, false), "the server hung up");
             ensure!(self.step(model, Phase::Load(&alive))?, "the server hung up");
         }
-        let asked = Asked::Flush { covered: model.answers() };
-        ensure!(self.send(Command::Flush, asked, &[]), "the server hung up");
+        let pending = PendingRequest::Flush { covered: model.answers() };
+        ensure!(self.send(Command::Flush, pending, &[]), "the server hung up");
         ensure!(self.step(model, Phase::Load(&alive))?, "the server hung up");
         Ok(())
     }
@@ -124,8 +124,8 @@ impl Client {
     }
 
     /// Reads and compares all `sectors` of a degraded array; counts unreadable ones.
-    pub(super) fn compare(&mut self, model: &Model, sectors: usize) -> Result<Found> {
-        let (mut found, mut next) = (Found::default(), 0);
+    pub(super) fn compare(&mut self, model: &Model, sectors: usize) -> Result<SectorCounts> {
+        let (mut found, mut next) = (SectorCounts::default(), 0);
         while next < sectors || !self.in_flight.is_empty() {
             while self.in_flight.len() < DEPTH && next < sectors {
                 let range = next..(next + COMPARED_SECTORS).min(sectors);
@@ -135,8 +135,8 @@ impl Client {
             match self.hear()? {
                 None => bail!("the server hung up while it was read"),
                 Some((cookie, result)) => {
-                    let asked = self.in_flight.remove(&cookie);
-                    let Some(Asked::Read { range, bytes }) = asked else {
+                    let pending = self.in_flight.remove(&cookie);
+                    let Some(PendingRequest::Read { range, bytes }) = pending else {
                         bail!("an answer to what was no read")
                     };
                     match result {
@@ -150,8 +150,8 @@ impl Client {
     }
 
     fn take(&mut self, cookie: u64, offset: u64, bytes: &[u8]) -> Result<()> {
-        let asked = self.in_flight.get_mut(&cookie);
-        let Some(Asked::Read { range, bytes: whole }) = asked else {
+        let pending = self.in_flight.get_mut(&cookie);
+        let Some(PendingRequest::Read { range, bytes: whole }) = pending else {
             bail!("data for what was no read")
         };
         let start = usize::try_from(offset)? - range.start * SECTOR_BYTES;
@@ -168,8 +168,8 @@ impl Client {
     ) -> bool {
         let kind = random.u64(..100);
         if kind < 8 {
-            let asked = Asked::Flush { covered: model.answers() };
-            return self.send(Command::Flush, asked, &[]);
+            let pending = PendingRequest::Flush { covered: model.answers() };
+            return self.send(Command::Flush, pending, &[]);
         }
         let Some(range) = self.free_range(random, sectors) else { return true };
         if kind < 20 {
@@ -200,14 +200,14 @@ impl Client {
             payload.extend(range.clone().flat_map(|sector| content(version, sector)));
             Command::Write { offset, length, fua: durable }
         };
-        self.send(command, Asked::Write { range, version, durable }, &payload)
+        self.send(command, PendingRequest::Write { range, version, durable }, &payload)
     }
 
     fn ask_read(&mut self, range: Range<usize>) -> bool {
         let (offset, length) = place(&range);
         let bytes = vec![0xa5; range.len() * SECTOR_BYTES];
         let command = Command::Read { offset, length, dont_fragment: false };
-        self.send(command, Asked::Read { range, bytes }, &[])
+        self.send(command, PendingRequest::Read { range, bytes }, &[])
     }
 
     /// A range without a request in flight; short ones are likelier.
@@ -217,11 +217,12 @@ impl Client {
             let length = random.usize(..usize::try_from(longest).ok()?) + 1;
             let start = sectors.start + random.usize(..sectors.len().checked_sub(length)?);
             let range = start..start + length;
-            let apart = |asked: &Asked| match asked {
-                Asked::Write { range: other, .. } | Asked::Read { range: other, .. } => {
+            let apart = |pending: &PendingRequest| match pending {
+                PendingRequest::Write { range: other, .. }
+                | PendingRequest::Read { range: other, .. } => {
                     other.end <= range.start || range.end <= other.start
                 }
-                Asked::Flush { .. } => true,
+                PendingRequest::Flush { .. } => true,
             };
             if self.in_flight.values().all(apart) {
                 return Some(range);
@@ -230,9 +231,9 @@ impl Client {
         None
     }
 
-    fn send(&mut self, command: Command, asked: Asked, payload: &[u8]) -> bool {
+    fn send(&mut self, command: Command, pending: PendingRequest, payload: &[u8]) -> bool {
         match self.client.send(command, payload) {
-            Ok(cookie) => self.in_flight.insert(cookie, asked).is_none(),
+            Ok(cookie) => self.in_flight.insert(cookie, pending).is_none(),
             Err(ClientError::Connection(_) | ClientError::HungUp) => false,
             Err(error) => panic!("a range within the export, and cookies are counted: {error}"),
         }
@@ -241,8 +242,8 @@ impl Client {
     /// Handles one answer; `false` at the end of the connection.
     fn step(&mut self, model: &mut Model, phase: Phase<'_>) -> Result<bool> {
         let Some((cookie, result)) = self.hear()? else { return Ok(false) };
-        let asked = self.in_flight.remove(&cookie).context("an answer to nothing")?;
-        on_answer(model, phase, asked, result)?;
+        let pending = self.in_flight.remove(&cookie).context("an answer to nothing")?;
+        on_answer(model, phase, pending, result)?;
         Ok(true)
     }
 
@@ -268,22 +269,26 @@ impl Client {
 fn on_answer(
     model: &mut Model,
     phase: Phase<'_>,
-    asked: Asked,
+    pending: PendingRequest,
     result: Result<(), ErrorCode>,
 ) -> Result<()> {
     if let Err(error) = result {
         // While the array stops or breaks, an error is legal and leaves the write open.
         let expected = matches!(phase, Phase::Load(dying) if dying.load(Ordering::SeqCst));
-        ensure!(expected, "{error:?} to {}", asked.words());
+        ensure!(expected, "{error:?} to {}", pending.words());
         return Ok(());
     }
-    match (asked, phase) {
-        (Asked::Read { range, bytes }, Phase::Load(_)) => model.look(range.start, &bytes)?,
-        (Asked::Read { range, bytes }, Phase::Verify(end)) => {
+    match (pending, phase) {
+        (PendingRequest::Read { range, bytes }, Phase::Load(_)) => {
+            model.look(range.start, &bytes)?
+        }
+        (PendingRequest::Read { range, bytes }, Phase::Verify(end)) => {
             model.judge(range.start, &bytes, end)?;
         }
-        (Asked::Write { range, version, durable }, _) => model.answer(&range, version, durable),
-        (Asked::Flush { covered }, _) => model.flushed(covered),
+        (PendingRequest::Write { range, version, durable }, _) => {
+            model.answer(&range, version, durable)
+        }
+        (PendingRequest::Flush { covered }, _) => model.flushed(covered),
     }
     Ok(())
 }

@@ -22,8 +22,8 @@ use rustix::process::Signal;
 
 use super::client::Client;
 use super::manner::Manner;
-use super::model::{End, Found, Model, SECTOR_BYTES};
-use super::place::{Kind, Place};
+use super::member_storage::{MemberStorage, StorageKind};
+use super::model::{End, Model, SECTOR_BYTES, SectorCounts};
 use super::round::Shape;
 use crate::programs::output;
 use crate::server::{Server, Started, send};
@@ -49,14 +49,15 @@ pub(super) fn run(braid: &Path, shapes: &[Shape], crashes: u64, seed: u64) -> Re
     );
     for (policy, levels) in POLICIES {
         for shape in shapes.iter().filter(|shape| levels.contains(&shape.level)) {
-            let place = Place::new(Kind::Tmpfs)?;
+            let storage = MemberStorage::new(StorageKind::Tmpfs)?;
             let random = Rng::with_seed(seed);
-            let mut array = Array::new(braid, (policy, *shape), &place, random)?;
+            let mut array = Array::new(braid, (policy, *shape), &storage, random)?;
             let went = (0..crashes).try_for_each(|_| array.crash());
             went.map_err(|error| {
-                error.context(format!("{policy} on RAID-{}; {}", shape.level, place.keep()))
+                error.context(format!("{policy} on RAID-{}; {}", shape.level, storage.keep()))
             })?;
-            let Array { found: Found { right, failed, open, wrong }, served_whole, .. } = array;
+            let Array { found: SectorCounts { right, failed, open, wrong }, served_whole, .. } =
+                array;
             println!(
                 "{policy:<8} {:<6} {crashes:>7} {served_whole:>13} {right:>14} {failed:>21} {open:>14} {wrong:>6}",
                 shape.level
@@ -80,7 +81,7 @@ struct Array<'a> {
     model: Model,
     sectors: usize,
     random: Rng,
-    found: Found,
+    found: SectorCounts,
     /// Starts without members in which every sector could be read.
     served_whole: u64,
 }
@@ -89,14 +90,14 @@ impl<'a> Array<'a> {
     fn new(
         braid: &'a Path,
         (policy, shape): (&str, Shape),
-        place: &Place,
+        storage: &MemberStorage,
         random: Rng,
     ) -> Result<Self> {
-        let folder = place.members();
+        let folder = storage.members();
         let members: Vec<PathBuf> =
             (0..shape.members).map(|slot| folder.join(format!("m{slot}"))).collect();
         let mut create = Command::new(braid);
-        create.arg("--state-dir").arg(place.folder().join("state"));
+        create.arg("--state-dir").arg(storage.folder().join("state"));
         create.args(["create", "tank", "--level", shape.level, "--member-size", MEMBER_SIZE]);
         create.args(["--chunk", "64K", "--consistency", policy]);
         if matches!(policy, "bitmap" | "log") {
@@ -105,8 +106,8 @@ impl<'a> Array<'a> {
         let journal = (policy == "journal").then(|| folder.join("journal"));
         create.args(journal.iter().flat_map(|path| [Path::new("--write-journal"), path]));
         output(create.args(&members))?;
-        let folder = place.folder().to_owned();
-        let (model, found) = (Model::new(0), Found::default());
+        let folder = storage.folder().to_owned();
+        let (model, found) = (Model::new(0), SectorCounts::default());
         let mut array = Self {
             braid,
             shape,

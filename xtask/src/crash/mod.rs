@@ -4,9 +4,9 @@
 //! mod          choice of rounds; the summary
 //! round        one array: load, crash, start, verify
 //!    | matrix      each policy, started without members
-//!    | manner      how it serves       | place    tmpfs, or ext4 over loop and its power
-//!    | client      NBD, many in flight  | foreign  fio
-//!    | model       expected content     | offline  mdadm, parity and copies on the files
+//!    | manner      how it serves        | member_storage   tmpfs, or ext4 over loop and its power
+//!    | client      NBD, many in flight  | foreign          fio
+//!    | model       expected content     | offline          mdadm, parity and copies on the files
 //! ```
 //!
 //! The simulator tries the engine under virtual time. This loop tries the layers around it:
@@ -18,9 +18,9 @@ mod client;
 mod foreign;
 mod manner;
 mod matrix;
+mod member_storage;
 mod model;
 mod offline;
-mod place;
 mod round;
 
 use std::path::Path;
@@ -31,7 +31,7 @@ use clap::builder::PossibleValuesParser;
 use fastrand::Rng;
 
 use crate::build::Program;
-use place::{Kind, Place};
+use member_storage::{MemberStorage, StorageKind};
 use round::{Counts, Plan, Round, SHAPES, Shape};
 
 const ROUNDS_DEFAULT: u64 = 30;
@@ -103,11 +103,11 @@ impl Options {
         if self.seconds.is_some() { u64::MAX } else { self.rounds }
     }
 
-    fn kinds(&self) -> &'static [Kind] {
+    fn kinds(&self) -> &'static [StorageKind] {
         match self.members {
-            Members::Tmpfs => &[Kind::Tmpfs],
-            Members::Ext4 => &[Kind::Ext4],
-            Members::Both => &[Kind::Tmpfs, Kind::Ext4],
+            Members::Tmpfs => &[StorageKind::Tmpfs],
+            Members::Ext4 => &[StorageKind::Ext4],
+            Members::Both => &[StorageKind::Tmpfs, StorageKind::Ext4],
         }
     }
 }
@@ -127,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     }
     let (mut kinds, mut left_out) = (Vec::new(), String::new());
     for kind in options.kinds() {
-        match Place::is_possible(*kind) {
+        match MemberStorage::is_possible(*kind) {
             Ok(()) => kinds.push(*kind),
             Err(error) => {
                 left_out = format!("members on {}: {error:#}", kind.word());
@@ -163,12 +163,12 @@ pub(crate) fn run(options: &Options) -> Result<String> {
 fn one(
     braid: &Path,
     options: &Options,
-    (index, kinds): (u64, &[Kind]),
+    (index, kinds): (u64, &[StorageKind]),
     counts: &mut Counts,
 ) -> Result<()> {
     let seed = options.seed.wrapping_add(index);
     let mut random = Rng::with_seed(seed);
-    // The seed alone chooses level, place and plan, so the same seed repeats them.
+    // The seed alone chooses level, storage and plan, so the same seed repeats them.
     let (shapes, turn) = (shapes(options), usize::try_from(seed % (1 << 30))?);
     let kind = kinds[turn % kinds.len()];
     let shape = shapes[turn / kinds.len() % shapes.len()];
@@ -177,11 +177,11 @@ fn one(
         true => Plan::Jobs { step: 1 },
         false => plans[random.usize(..plans.len())],
     };
-    let mut place = Place::new(kind)?;
-    let done = Round::new(braid, (shape, plan), &mut place, random, counts)
+    let mut storage = MemberStorage::new(kind)?;
+    let done = Round::new(braid, (shape, plan), &mut storage, random, counts)
         .and_then(|round| round.run(plan));
     done.map_err(|error| {
-        let kept = place.keep();
+        let kept = storage.keep();
         let what = format!("RAID-{} on {}, {plan:?}", shape.level, kind.word());
         error.context(format!("seed {seed} ({what}; --rounds 1 --seed {seed}); {kept}"))
     })

@@ -56,7 +56,7 @@ pub(super) struct Tally {
 
 /// Sectors of an array without some members, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SectorCounts {
     /// Sectors that hold the last acknowledged write.
     pub(super) right: u64,
     /// Unreadable sectors.
@@ -67,7 +67,7 @@ pub(super) struct Found {
     pub(super) wrong: u64,
 }
 
-impl Found {
+impl SectorCounts {
     pub(super) fn add(&mut self, more: Self) {
         self.right += more.right;
         self.failed += more.failed;
@@ -186,8 +186,8 @@ impl Model {
     }
 
     /// Compares the bytes of `first` and the sectors behind it, except for sectors in flight.
-    pub(super) fn compare(&self, first: usize, bytes: &[u8]) -> Found {
-        let mut found = Found::default();
+    pub(super) fn compare(&self, first: usize, bytes: &[u8]) -> SectorCounts {
+        let mut found = SectorCounts::default();
         for (sector, bytes) in (first..).zip(bytes.chunks(SECTOR_BYTES)) {
             let later = self.later.get(&sector).map_or(&[][..], Vec::as_slice);
             let is_open = later.iter().any(|write| write.answered.is_none());

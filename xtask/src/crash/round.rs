@@ -26,9 +26,9 @@ use rustix::process::Signal;
 
 use super::client::Client;
 use super::foreign::Foreign;
+use super::member_storage::{MemberStorage, StorageKind};
 use super::model::{End, Model, SECTOR_BYTES};
 use super::offline;
-use super::place::{Kind, Place};
 use crate::programs::output;
 
 use super::manner::Manner;
@@ -101,7 +101,7 @@ pub(super) struct Counts {
 pub(super) struct Round<'a> {
     braid: &'a Path,
     shape: Shape,
-    place: &'a mut Place,
+    storage: &'a mut MemberStorage,
     members: Vec<PathBuf>,
     /// The spare that takes over for a lost member, in rounds of jobs.
     spare: Option<PathBuf>,
@@ -125,15 +125,15 @@ impl<'a> Round<'a> {
     pub(super) fn new(
         braid: &'a Path,
         (shape, plan): (Shape, Plan),
-        place: &'a mut Place,
+        storage: &'a mut MemberStorage,
         random: Rng,
         counts: &'a mut Counts,
     ) -> Result<Self> {
-        let folder = place.members();
+        let folder = storage.members();
         let members: Vec<PathBuf> =
             (0..shape.members).map(|slot| folder.join(format!("m{slot}"))).collect();
         let mut create = Command::new(braid);
-        create.args(["--state-dir"]).arg(place.folder().join("state"));
+        create.args(["--state-dir"]).arg(storage.folder().join("state"));
         let has_jobs = matches!(plan, Plan::Jobs { .. });
         let size = if has_jobs { MEMBER_SIZE_JOBS } else { MEMBER_SIZE };
         create.args(["create", "tank", "--level", shape.level, "--member-size", size]);
@@ -151,7 +151,7 @@ impl<'a> Round<'a> {
         let mut round = Self {
             braid,
             shape,
-            place,
+            storage,
             members,
             spare,
             new: None,
@@ -182,7 +182,7 @@ impl<'a> Round<'a> {
             self.own_sectors = (sectors * 3 / 4) | 1;
             let start = (self.own_sectors * SECTOR_BYTES) as u64;
             let seed = self.random.u64(..1 << 30);
-            let folder = self.place.folder();
+            let folder = self.storage.folder();
             self.foreign = Some(Foreign::new(folder, start, size_bytes - start, seed));
         }
         if self.random.bool() {
@@ -271,13 +271,13 @@ impl<'a> Round<'a> {
             let process = server.process()?;
             let mut client = Client::connect(&server.socket)?;
             let (delay, dying) = (self.delay(LOAD_MS_MAX), AtomicBool::new(false));
-            let (model, random, place) = (&mut self.model, &mut self.random, &*self.place);
+            let (model, random, storage) = (&mut self.model, &mut self.random, &*self.storage);
             let own = 0..self.own_sectors;
             std::thread::scope(|scope| {
                 let cutter = scope.spawn(|| {
                     std::thread::sleep(delay);
                     dying.store(true, Ordering::SeqCst);
-                    place.cut_power()?;
+                    storage.cut_power()?;
                     send(process, Signal::KILL)
                 });
                 client.load(model, random, own, &dying)?;
@@ -285,8 +285,8 @@ impl<'a> Round<'a> {
             })?;
             server.kill()?;
             self.counts.power_cuts += 1;
-            self.place.restore_power()?;
-            self.place.forget_answered()?;
+            self.storage.restore_power()?;
+            self.storage.forget_answered()?;
             self.restart(End::Unflushed)?;
         }
         Ok(true)
@@ -359,7 +359,7 @@ impl<'a> Round<'a> {
             let manner = Manner::Writing { cache: self.cache };
             let server = Server::spawn_with(
                 self.braid,
-                self.place.folders(),
+                self.storage.folders(),
                 &self.members,
                 &manner.options(),
             )?;
@@ -403,7 +403,7 @@ impl<'a> Round<'a> {
     /// Starts it on the members, with the last chosen cache.
     fn open(&self) -> Result<Started> {
         let options = ["--cache", self.cache];
-        Server::spawn_with(self.braid, self.place.folders(), &self.members, &options)?.serving()
+        Server::spawn_with(self.braid, self.storage.folders(), &self.members, &options)?.serving()
     }
 
     /// Starts it with one of the caches; a crash must cost no member.
@@ -475,7 +475,7 @@ impl<'a> Round<'a> {
         }
         let server = Server::spawn_with(
             self.braid,
-            self.place.folders(),
+            self.storage.folders(),
             &members,
             &Manner::ReadOnly.options(),
         )?;
@@ -504,11 +504,11 @@ impl Drop for Round<'_> {
     }
 }
 
-/// The possible plans of a place.
-pub(super) fn plans(kind: Kind) -> &'static [Plan] {
+/// The possible plans of a kind of storage.
+pub(super) fn plans(kind: StorageKind) -> &'static [Plan] {
     match kind {
-        Kind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills, Plan::Jobs { step: STEP }],
-        Kind::Ext4 => &[Plan::PowerCut, Plan::Kills, Plan::PowerCut, Plan::Loss],
+        StorageKind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills, Plan::Jobs { step: STEP }],
+        StorageKind::Ext4 => &[Plan::PowerCut, Plan::Kills, Plan::PowerCut, Plan::Loss],
     }
 }
 

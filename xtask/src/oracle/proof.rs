@@ -15,11 +15,11 @@ use super::content;
 use super::drive::Member;
 use super::guest::{Case, Ending, Job};
 use super::spec::Level;
-use super::suite::{Bench, Given, Made, Maker};
+use super::suite::{Bench, GivenArray, MadeArray, Maker};
 
 /// Every array, untouched; md writes every third and must find it. Returns how many passed.
-pub(crate) fn just(bench: &Bench, made: &[Made]) -> Result<usize> {
-    let mut given: Vec<Given> = made.iter().map(|array| give(array, &[])).collect();
+pub(crate) fn just(bench: &Bench, made: &[MadeArray]) -> Result<usize> {
+    let mut given: Vec<GivenArray> = made.iter().map(|array| give(array, &[])).collect();
     for (array, given) in made.iter().zip(&mut given).step_by(3) {
         given.rewrite = Some(array.seed + 2);
     }
@@ -40,7 +40,7 @@ pub(crate) fn just(bench: &Bench, made: &[Made]) -> Result<usize> {
 }
 
 /// One array of each level with redundancy, with every loss that it must survive.
-pub(crate) fn degraded(bench: &Bench, made: &[Made]) -> Result<usize> {
+pub(crate) fn degraded(bench: &Bench, made: &[MadeArray]) -> Result<usize> {
     let mut seen = BTreeSet::new();
     let mut given = Vec::new();
     for array in made.iter().filter(|array| seen.insert(array.spec.level)) {
@@ -57,10 +57,11 @@ pub(crate) fn degraded(bench: &Bench, made: &[Made]) -> Result<usize> {
 }
 
 /// One array of each of these levels, with one byte of data flipped on its second member.
-pub(crate) fn severe(bench: &Bench, made: &[Made], levels: &[Level]) -> Result<usize> {
+pub(crate) fn severe(bench: &Bench, made: &[MadeArray], levels: &[Level]) -> Result<usize> {
     let mut seen = BTreeSet::new();
-    let first = |array: &&Made| levels.contains(&array.spec.level) && seen.insert(array.spec.level);
-    let chosen: Vec<&Made> = made.iter().filter(first).collect();
+    let first =
+        |array: &&MadeArray| levels.contains(&array.spec.level) && seen.insert(array.spec.level);
+    let chosen: Vec<&MadeArray> = made.iter().filter(first).collect();
     let mut given = Vec::new();
     for array in &chosen {
         let folder = bench.folder.join("damaged").join(&array.spec.name);
@@ -114,9 +115,9 @@ pub(crate) fn failures(bench: &Bench) -> Result<usize> {
 }
 
 /// The array as md left it, without some slots.
-pub(crate) fn give(array: &Made, lost: &[usize]) -> Given {
+pub(crate) fn give(array: &MadeArray, lost: &[usize]) -> GivenArray {
     let images = array.images.iter().enumerate();
-    Given {
+    GivenArray {
         spec: array.spec.clone(),
         images: images
             .map(|(slot, image)| (!lost.contains(&slot)).then(|| image.clone()))
@@ -130,7 +131,7 @@ pub(crate) fn give(array: &Made, lost: &[usize]) -> Given {
 }
 
 /// First byte of a member's data, from the kernel's report.
-fn data_start(array: &Made, slot: usize) -> Result<u64> {
+fn data_start(array: &MadeArray, slot: usize) -> Result<u64> {
     let facts = array.report.value(&format!("member.{slot}"))?;
     let offset = facts.split(' ').nth(1).context("a member's facts are slot, offset, size")?;
     Ok(offset.parse::<u64>()? * 512)

@@ -25,7 +25,7 @@ pub(crate) struct Bench {
 
 /// An array that md made and wrote, for braid to read.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct MadeArray {
     pub(crate) spec: ArraySpec,
     /// One image for each slot, in slot order.
     pub(crate) images: Vec<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct Made {
 
 /// An array of braid (or md), for md to judge.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct GivenArray {
     /// The shape that md must find.
     pub(crate) spec: ArraySpec,
     /// One image for each slot; `None` for a lost one.
@@ -62,7 +62,7 @@ pub(crate) enum Maker {
     Braid,
 }
 
-impl Given {
+impl GivenArray {
     /// The array's name in failures and cases; md may have braid's spec, so braid's differ.
     pub(crate) fn name(&self) -> String {
         match self.maker {
@@ -95,7 +95,7 @@ impl Verdict {
 
 impl Bench {
     /// md makes every array and fills it; a failure is an error.
-    pub(crate) fn forward(&self, specs: &[ArraySpec]) -> Result<Vec<Made>> {
+    pub(crate) fn forward(&self, specs: &[ArraySpec]) -> Result<Vec<MadeArray>> {
         let folder = self.folder.join("forward");
         let seeds = (1..).map(|number| number * 100);
         let cases = specs.iter().zip(seeds.clone()).map(|(spec, seed)| Case {
@@ -112,7 +112,7 @@ impl Bench {
                 let expected = content::bytes(&[seed, seed + 1], sectors)?;
                 let expected = content::sha256(&self.folder, &expected)?;
                 ensure!(case.value("sha256")? == expected, "md does not hold what was written");
-                Ok::<_, anyhow::Error>(Made {
+                Ok::<_, anyhow::Error>(MadeArray {
                     spec: spec.clone(),
                     images: images(&folder.join(&spec.name), spec.members.len()),
                     sha256: case.value("sha256")?.to_owned(),
@@ -127,7 +127,7 @@ impl Bench {
     }
 
     /// md judges every array; an array that does not start gets an error as its verdict.
-    pub(crate) fn reverse(&self, given: &[Given], word: &str) -> Result<Vec<Result<Verdict>>> {
+    pub(crate) fn reverse(&self, given: &[GivenArray], word: &str) -> Result<Vec<Result<Verdict>>> {
         let folder = self.folder.join(word);
         let mut cases = Vec::new();
         for (index, array) in given.iter().enumerate() {
@@ -205,7 +205,7 @@ impl Bench {
     }
 }
 
-fn verdict(array: &Given, case: &CaseReport, folder: &Path) -> Result<Verdict> {
+fn verdict(array: &GivenArray, case: &CaseReport, folder: &Path) -> Result<Verdict> {
     case.succeeded()?;
     let mismatches = case.values.get("mismatch_cnt").map(|count| count.parse()).transpose()?;
     let healthy = array.images.iter().all(Option::is_some);

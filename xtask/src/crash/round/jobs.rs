@@ -78,7 +78,7 @@ impl Round<'_> {
     /// Kills a replacement at every one of these percents, or until it is over.
     fn replacements(&mut self, percents: &[u32]) -> Result<()> {
         let slot = self.random.usize(..self.members.len());
-        let new = self.place.members().join("new");
+        let new = self.storage.members().join("new");
         let bytes = std::fs::metadata(&self.members[slot])?.len();
         std::fs::File::create(&new)?.set_len(bytes)?;
         self.new = Some(new.clone());
@@ -87,8 +87,12 @@ impl Round<'_> {
                 .with_context(|| format!("replacement in slot {slot}, at {percent} %"))?;
         }
         let manner = Manner::Writing { cache: self.cache };
-        let server =
-            Server::spawn_with(self.braid, self.place.folders(), &self.named(), &manner.options())?;
+        let server = Server::spawn_with(
+            self.braid,
+            self.storage.folders(),
+            &self.named(),
+            &manner.options(),
+        )?;
         let Started::Serving(server) = server.serving()? else {
             anyhow::bail!("the array is refused with its replacement");
         };
@@ -131,8 +135,12 @@ impl Round<'_> {
     fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
-        let server =
-            Server::spawn_with(self.braid, self.place.folders(), &self.named(), &manner.options())?;
+        let server = Server::spawn_with(
+            self.braid,
+            self.storage.folders(),
+            &self.named(),
+            &manner.options(),
+        )?;
         let server = match server.serving()? {
             Started::Serving(server) => server,
             Started::Refused(code) => anyhow::bail!("the array is refused with {code}"),
@@ -164,7 +172,7 @@ impl Round<'_> {
     fn load_to(&mut self, server: Server, percent: f64, signal: Signal) -> Result<()> {
         let mut client = Client::connect(&server.socket)?;
         let (process, dying) = (server.process()?, AtomicBool::new(false));
-        let (braid, folder) = (self.braid, self.place.folder());
+        let (braid, folder) = (self.braid, self.storage.folder());
         let (model, random, own) = (&mut self.model, &mut self.random, 0..self.own_sectors);
         std::thread::scope(|scope| {
             let killer = scope.spawn(|| {
@@ -200,7 +208,7 @@ impl Round<'_> {
     }
 
     fn ask(&self, verb: &str) -> Command {
-        ask(self.braid, self.place.folder(), verb)
+        ask(self.braid, self.storage.folder(), verb)
     }
 }
 

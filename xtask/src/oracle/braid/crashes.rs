@@ -92,7 +92,7 @@ impl Kind {
 }
 
 /// The images after a crash.
-struct Left {
+struct CrashImages {
     name: String,
     kind: Kind,
     images: Vec<PathBuf>,
@@ -116,17 +116,17 @@ pub(super) fn run(
     };
     let made = folder.join("made");
     let report = bench.run(kinds.iter().copied().map(case).collect(), Ending::PowerOff, &made)?;
-    let mut left = Vec::new();
+    let mut crashed = Vec::new();
     for kind in kinds.iter().copied() {
         report.cases[&kind.name()].succeeded()?;
         let image = |slot: usize| made.join(format!("{}/{slot}.img", kind.name()));
         let images: Vec<PathBuf> = (0..kind.devices()).map(image).collect();
         for number in 0..crashes {
-            left.push(crash(bench, program, (kind, number, &images), &folder)?);
+            crashed.push(crash(bench, program, (kind, number, &images), &folder)?);
             tally.count("crashes of md under a policy", 1);
         }
     }
-    judged_by_md(bench, (&kinds, &left), &folder, tally)
+    judged_by_md(bench, (&kinds, &crashed), &folder, tally)
 }
 
 /// QEMU is killed while md writes; then braid reads the images.
@@ -135,7 +135,7 @@ fn crash(
     program: &Program,
     (kind, number, made): (Kind, usize, &[PathBuf]),
     folder: &Path,
-) -> Result<Left> {
+) -> Result<CrashImages> {
     let name = format!("{}-{number}", kind.name());
     let images = copy(made, &folder.join(&name))?;
     let script = format!(
@@ -150,7 +150,7 @@ fn crash(
     program.salvage(&images, &target).with_context(|| name.clone())?;
     let by_braid = wrong_and_unread(&std::fs::read(&target)?);
     std::fs::remove_file(&target)?;
-    Ok(Left { name, kind, images, by_braid })
+    Ok(CrashImages { name, kind, images, by_braid })
 }
 
 /// Wrong sectors among those that the storm never writes; and all unreadable ones (zeroes).
@@ -169,36 +169,36 @@ fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
 /// md starts each; prints a line for each policy and level.
 fn judged_by_md(
     bench: &Bench,
-    (kinds, left): (&[Kind], &[Left]),
+    (kinds, crashed): (&[Kind], &[CrashImages]),
     folder: &Path,
     tally: &Tally,
 ) -> Result<()> {
-    let case = |left: &Left| {
-        let names = names(left.images.len());
+    let case = |crashed: &CrashImages| {
+        let names = names(crashed.images.len());
         let script = format!(
             "mdadm --assemble --run $A {names} || mdadm --assemble --run --force $A {names}\n\
              value wrong \"$(agent wrong $A {OLD} {NEW})\"\n"
         );
         let members =
-            left.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
-        Ok(Case { name: left.name.clone(), members, script })
+            crashed.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        Ok(Case { name: crashed.name.clone(), members, script })
     };
-    let cases = left.iter().map(case).collect::<Result<Vec<_>>>()?;
+    let cases = crashed.iter().map(case).collect::<Result<Vec<_>>>()?;
     let report = bench.run(cases, Ending::PowerOff, &folder.join("judged"))?;
     println!(
         "policy   level  crashes  md: crashes with wrong sectors, sectors  braid: wrong  I/O errors of"
     );
     for kind in kinds.iter().copied() {
-        let of_kind = left.iter().filter(|left| left.kind.name() == kind.name());
+        let of_kind = crashed.iter().filter(|crashed| crashed.kind.name() == kind.name());
         let (mut crashes, mut with_wrong, mut by_md, mut by_braid, mut unread) = (0, 0, 0, 0, 0);
-        for left in of_kind {
-            let wrong = untouched(&report.cases[&left.name]);
-            let wrong = tally.check(&left.name, wrong).unwrap_or(0);
+        for crashed in of_kind {
+            let wrong = untouched(&report.cases[&crashed.name]);
+            let wrong = tally.check(&crashed.name, wrong).unwrap_or(0);
             crashes += 1;
             with_wrong += usize::from(wrong > 0);
             by_md += wrong;
-            by_braid += left.by_braid.0;
-            unread += left.by_braid.1;
+            by_braid += crashed.by_braid.0;
+            unread += crashed.by_braid.1;
         }
         let data = kind.slots() as u64 - if kind.level == 6 { 2 } else { 1 };
         let all = crashes * data * MEMBER_SECTORS;
@@ -212,6 +212,6 @@ fn judged_by_md(
         let fine = (by_braid == 0).then_some(()).with_context(|| format!("{by_braid} {what}"));
         tally.check(&kind.name(), fine);
     }
-    ensure!(!left.is_empty(), "no crash was made: the trial shows nothing");
+    ensure!(!crashed.is_empty(), "no crash was made: the trial shows nothing");
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::super::host;
-use super::super::suite::{Bench, Made};
+use super::super::suite::{Bench, MadeArray};
 use super::Turn;
 use super::program::Program;
 use super::tally::Tally;
@@ -47,7 +47,7 @@ const NOT_SAID: [&str; 10] = [
 pub(super) fn compare(
     bench: &Bench,
     program: &Program,
-    made: &[Made],
+    made: &[MadeArray],
     turns: &[Turn],
     tally: &Tally,
 ) {
@@ -56,7 +56,7 @@ pub(super) fn compare(
         let fields = tally.take(&array.spec.name, compared).map_or(0, |(count, _)| count);
         tally.count("fields of --examine compared", fields);
     });
-    let twins: BTreeMap<&str, &Made> =
+    let twins: BTreeMap<&str, &MadeArray> =
         made.iter().map(|array| (array.spec.name.as_str(), array)).collect();
     each(bench.boots, turns, |_, turn| {
         let given = &turn.given;

@@ -23,7 +23,7 @@ use super::super::initramfs::output;
 use super::super::pattern;
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
-use super::killed::{self, Left};
+use super::killed_arrays::{self, KilledArray};
 use super::program::Program;
 use super::replaying::{self, NEW, OLD};
 use super::tally::Tally;
@@ -56,22 +56,26 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let name = format!("file-braid-{}", shape.0);
         let own = folder.join(&name);
         std::fs::create_dir_all(&own)?;
-        let left = of_braid(program, &name, (number, shape), &own).with_context(|| name.clone())?;
-        count_bits(&left, tally).with_context(|| name.clone())?;
+        let killed =
+            of_braid(program, &name, (number, shape), &own).with_context(|| name.clone())?;
+        count_bits(&killed, tally).with_context(|| name.clone())?;
         tally.count("crashes of braid with a bitmap file", 1);
         let words = (
             "starts with a file and a member withheld",
             "sectors that nobody wrote, wrong with a file",
         );
-        if tally.check(&name, killed::withheld(program, &left, words, (&own, tally))).is_some() {
-            all.push(left);
+        if tally
+            .check(&name, killed_arrays::withheld(program, &killed, words, (&own, tally)))
+            .is_some()
+        {
+            all.push(killed);
         }
     }
     let taken = taken_by_md(bench, &all, &folder, tally)?;
-    for left in taken {
-        let went = killed::reads_alike(program, &left, &folder);
-        let went = went.and_then(|()| is_taken_back(program, &left));
-        let is_well = tally.check(&left.name, went).is_some();
+    for killed in taken {
+        let went = killed_arrays::reads_alike(program, &killed, &folder);
+        let went = went.and_then(|()| is_taken_back(program, &killed));
+        let is_well = tally.check(&killed.name, went).is_some();
         tally
             .count("bitmap files that md took from braid, and braid from md", usize::from(is_well));
     }
@@ -79,7 +83,12 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
 }
 
 /// Arrays that md made and was writing when QEMU was killed, resynced by braid.
-fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Result<Vec<Left>> {
+fn of_md(
+    bench: &Bench,
+    program: &Program,
+    folder: &Path,
+    tally: &Tally,
+) -> Result<Vec<KilledArray>> {
     let empty = empty_file_system(folder)?;
     let case = |(level, slots, metadata): (&str, usize, &str)| {
         let chunk = if level == "1" { "" } else { "--chunk=64" };
@@ -97,7 +106,7 @@ fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Resu
     let cases = MDS.into_iter().map(case).collect::<Result<Vec<_>>>()?;
     let made = folder.join("made");
     let report = bench.run(cases, Ending::PowerOff, &made)?;
-    let mut left = Vec::new();
+    let mut killed = Vec::new();
     for (level, slots, _) in MDS {
         let name = format!("file-md-{level}");
         report.cases[&name].succeeded()?;
@@ -116,21 +125,21 @@ fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Resu
         let file = folder.join(format!("{name}.bitmap"));
         let dump = format!("dump /tank {}", file.display());
         output(Command::new("/sbin/debugfs").args(["-R", &dump]).arg(&file_system))?;
-        let one = Left { name, level, slots, images, file: Some(file) };
+        let one = KilledArray { name, level, slots, images, file: Some(file) };
         if tally.check(&one.name, resynced(program, &one, folder, tally)).is_some() {
-            left.push(one);
+            killed.push(one);
         }
     }
-    Ok(left)
+    Ok(killed)
 }
 
 /// Braid resyncs by the bits, reads everything, and stops.
-fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Result<()> {
-    count_bits(left, tally)?;
+fn resynced(program: &Program, killed: &KilledArray, folder: &Path, tally: &Tally) -> Result<()> {
+    count_bits(killed, tally)?;
     let target = folder.join("content");
     let load =
         format!("\"$BRAID\" wait tank --timeout 90 && nbdcopy \"$uri\" '{}'", target.display());
-    program.serve_with_tool(&left.words(), &left.images, &load)?;
+    program.serve_with_tool(&killed.words(), &killed.images, &load)?;
     let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
     std::fs::remove_file(&target)?;
     tally.count("sectors that nobody wrote, wrong with a file", usize::try_from(untouched)?);
@@ -139,8 +148,8 @@ fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Res
 }
 
 /// Checks `mdadm --examine-bitmap`: some bits are set, and not all.
-fn count_bits(left: &Left, tally: &Tally) -> Result<()> {
-    let file = left.file.as_ref().context("it has a file")?;
+fn count_bits(killed: &KilledArray, tally: &Tally) -> Result<()> {
+    let file = killed.file.as_ref().context("it has a file")?;
     let said = output(Command::new("/sbin/mdadm").arg("--examine-bitmap").arg(file))?;
     let said = String::from_utf8_lossy(&said);
     let line = said.lines().find(|line| line.trim_start().starts_with("Bitmap"));
@@ -160,7 +169,7 @@ fn of_braid(
     name: &str,
     (number, (level, slots, metadata)): (usize, (&'static str, usize, &str)),
     folder: &Path,
-) -> Result<Left> {
+) -> Result<KilledArray> {
     let images: Vec<PathBuf> = (0..slots).map(|slot| folder.join(format!("{slot}.img"))).collect();
     let file = folder.join("tank.bitmap");
     let size = format!("{}K", MEMBER_SECTORS / 2);
@@ -170,42 +179,47 @@ fn of_braid(
         ["--level", level, "--metadata", metadata, "--chunk", "64K", "--member-size", &size];
     program.create_with(&[&words[..], &with_file, &["--bitmap-chunk", "64K"]].concat(), &images)?;
     let source = folder.join("content");
-    std::fs::write(&source, killed::stream_of(&images, OLD)?)?;
+    std::fs::write(&source, killed_arrays::stream_of(&images, OLD)?)?;
     // Superblocks say clean some time after the last write, and then bits are cleared.
     let load = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
     program.serve_with_tool(&with_file, &images, &load)?;
     std::fs::remove_file(&source)?;
     let images = replaying::braid_killed(program, &with_file, &images, number, folder)?;
-    Ok(Left { name: name.to_owned(), level, slots, images, file: Some(file) })
+    Ok(KilledArray { name: name.to_owned(), level, slots, images, file: Some(file) })
 }
 
 /// md starts each array with its file, checks, writes and stops. Returns the successful ones.
-fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Result<Vec<Left>> {
+fn taken_by_md(
+    bench: &Bench,
+    all: &[KilledArray],
+    folder: &Path,
+    tally: &Tally,
+) -> Result<Vec<KilledArray>> {
     let empty = empty_file_system(folder)?;
-    let case = |left: &Left| {
-        let (members, raw) = (names(left.slots), left.slots + 2);
+    let case = |killed: &KilledArray| {
+        let (members, raw) = (names(killed.slots), killed.slots + 2);
         let script = format!(
             "{}dd if=$M{raw} of=/mnt/tank bs=64k\nsync\n\
              mdadm --assemble $A --bitmap=/mnt/tank {members}\nstate\n\
              read -r place <\"/sys/block/$D/md/bitmap/location\"\nvalue place \"$place\"\nidle\n\
              value wrong \"$(agent wrong $A {OLD} {NEW})\"\nscrub mismatch_cnt\nagent scribble $A {AFTER} 60\n\
              content sha256\nmdadm --stop $A\ndd if=/mnt/tank of=$M{raw} bs=64k\numount /mnt\n",
-            mount(left.slots + 1),
+            mount(killed.slots + 1),
         );
-        let images = left.images.iter().chain([&empty]).chain(&left.file);
+        let images = killed.images.iter().chain([&empty]).chain(&killed.file);
         let members = images.map(|image| Member::image(image)).collect::<Result<_>>()?;
-        Ok(Case { name: left.name.clone(), members, script })
+        Ok(Case { name: killed.name.clone(), members, script })
     };
     let cases = all.iter().map(case).collect::<Result<Vec<_>>>()?;
     let taken = folder.join("taken");
     let report = bench.run(cases, Ending::PowerOff, &taken)?;
     let mut well = Vec::new();
-    for Left { name, level, slots, .. } in all {
+    for KilledArray { name, level, slots, .. } in all {
         let (name, level, slots) = (name.clone(), *level, *slots);
         if tally.check(&name, judge(&report.cases[&name], tally)).is_some() {
             let image = |at: usize| taken.join(format!("{name}/{at}.img"));
             let (images, file) = ((0..slots).map(image).collect(), Some(image(slots + 1)));
-            well.push(Left { name, level, slots, images, file });
+            well.push(KilledArray { name, level, slots, images, file });
         }
     }
     Ok(well)
@@ -224,9 +238,9 @@ fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
 }
 
 /// Served with its file, the array has its bitmap and is in sync.
-fn is_taken_back(program: &Program, left: &Left) -> Result<()> {
+fn is_taken_back(program: &Program, killed: &KilledArray) -> Result<()> {
     let load = "\"$BRAID\" get tank bitmap-file && \"$BRAID\" check tank";
-    program.serve_with_tool(&left.words(), &left.images, load)
+    program.serve_with_tool(&killed.words(), &killed.images, load)
 }
 
 fn empty_file_system(folder: &Path) -> Result<PathBuf> {

@@ -26,7 +26,7 @@ use super::super::guest::{Case, Ending};
 use super::super::report::CaseReport;
 use super::super::script;
 use super::super::spec::{Level, Making};
-use super::super::suite::{Bench, Made};
+use super::super::suite::{Bench, MadeArray};
 use super::array::{Array, copy, judge};
 use super::present;
 use super::tally::Tally;
@@ -63,7 +63,7 @@ enum First {
 
 /// One job of one array.
 struct Handover<'a> {
-    array: &'a Made,
+    array: &'a MadeArray,
     kind: JobKind,
     first: First,
 }
@@ -77,7 +77,7 @@ struct Begun<'a> {
 }
 
 /// Both ways, for every shape.
-pub(super) fn run(bench: &Bench, made: &[Made], tally: &Tally) -> Result<()> {
+pub(super) fn run(bench: &Bench, made: &[MadeArray], tally: &Tally) -> Result<()> {
     let all = handovers(made);
     let begun = begin(bench, &all, tally)?;
     let ready = each(bench.boots, &begun, |_, begun| {
@@ -96,11 +96,11 @@ pub(super) fn run(bench: &Bench, made: &[Made], tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-fn handovers(made: &[Made]) -> Vec<Handover<'_>> {
+fn handovers(made: &[MadeArray]) -> Vec<Handover<'_>> {
     let mut all = Vec::new();
     for (level, layout, members) in SHAPES {
         for metadata in ["0.90", "1.2"] {
-            let fits = |array: &&Made| {
+            let fits = |array: &&MadeArray| {
                 let spec = &array.spec;
                 let is_shape =
                     (spec.level, spec.layout, spec.metadata) == (level, layout, metadata);
@@ -188,7 +188,7 @@ impl Handover<'_> {
     }
 
     fn begun_by_md(&self) -> Result<Case> {
-        let Made { spec, seed, images, .. } = self.array;
+        let MadeArray { spec, seed, images, .. } = self.array;
         let half = self.used()? / 2 / self.chunk() * self.chunk();
         let mut members =
             images.iter().map(|image| Member::image(image)).collect::<Result<Vec<_>>>()?;
@@ -207,7 +207,7 @@ impl Handover<'_> {
     }
 
     fn begun_by_braid(&self, bench: &Bench) -> Result<Vec<PathBuf>> {
-        let Made { spec, seed, images, .. } = self.array;
+        let MadeArray { spec, seed, images, .. } = self.array;
         let folder = bench.folder.join("handover").join(self.name());
         let images = copy(images, &folder)?;
         let job_pace = GovernorSettings {

@@ -19,7 +19,7 @@ use braid_assembly::Refusal;
 use super::super::guest::Storm;
 use super::super::suite::Bench;
 use super::array::{copy, judge};
-use super::killed::{self, Left, SHAPES};
+use super::killed_arrays::{self, KilledArray, SHAPES};
 use super::program::Program;
 use super::replaying::{self, NEW, OLD};
 use super::tally::Tally;
@@ -38,7 +38,7 @@ pub(super) const COUNTS: [&str; 4] = [
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("logging");
     std::fs::remove_dir_all(&folder).ok();
-    let mut left = Vec::new();
+    let mut killed = Vec::new();
     for (number, (level, slots)) in SHAPES.into_iter().enumerate() {
         let name = format!("own-log-{level}");
         let own = folder.join(&name);
@@ -47,14 +47,14 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let images = replaying::braid_killed(program, &[], &made, number, &own)?;
         ensure!(replaying::is_dirty(&images)?, "{name}: braid was not writing");
         tally.count("crashes of braid with its own log", 1);
-        let crash = Left { name, level, slots, images, file: None };
+        let crash = KilledArray { name, level, slots, images, file: None };
         let words =
             ("starts with members withheld", "sectors that nobody wrote, wrong with its own log");
-        tally.check(&crash.name, killed::withheld(program, &crash, words, (&own, tally)));
-        left.push(crash);
+        tally.check(&crash.name, killed_arrays::withheld(program, &crash, words, (&own, tally)));
+        killed.push(crash);
     }
-    taken_by_md(bench, program, &left, &folder, tally)?;
-    cut_off_under_md(bench, &left, &folder, tally)
+    taken_by_md(bench, program, &killed, &folder, tally)?;
+    cut_off_under_md(bench, &killed, &folder, tally)
 }
 
 /// Arrays that braid made, filled and stopped in order.
@@ -64,7 +64,7 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
     let words =
         ["--level", level, "--consistency", "log", "--chunk", "64K", "--member-size", &size];
     program.create_with(&words, &images)?;
-    killed::fill(program, &images, OLD, &folder.join("content"))?;
+    killed_arrays::fill(program, &images, OLD, &folder.join("content"))?;
     Ok(images)
 }
 
@@ -72,19 +72,19 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
-    left: &[Left],
+    killed: &[KilledArray],
     folder: &Path,
     tally: &Tally,
 ) -> Result<()> {
     let after = folder.join("taken");
-    let (report, taken) = killed::taken_by_md(bench, left, MDS, &after)?;
+    let (report, taken) = killed_arrays::taken_by_md(bench, killed, MDS, &after)?;
     for of_md in &taken {
         let case = &report.cases[&of_md.name];
         let went = case.succeeded().and_then(|()| {
             ensure!(case.value("wrong")?.starts_with("0 "), "md reads something else");
             ensure!(case.value("mismatch_cnt")? == "0", "md's check finds something");
             is_void(&of_md.images, false)?;
-            killed::reads_alike(program, of_md, &after.join(&of_md.name))
+            killed_arrays::reads_alike(program, of_md, &after.join(&of_md.name))
         });
         tally.check(&of_md.name, went);
         tally.count("own logs that md made void", 1);
@@ -104,8 +104,13 @@ fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
 }
 
 /// md starts one, and QEMU is killed while it writes.
-fn cut_off_under_md(bench: &Bench, left: &[Left], folder: &Path, tally: &Tally) -> Result<()> {
-    let Left { name, images, .. } = left.last().context("there are some")?;
+fn cut_off_under_md(
+    bench: &Bench,
+    killed: &[KilledArray],
+    folder: &Path,
+    tally: &Tally,
+) -> Result<()> {
+    let KilledArray { name, images, .. } = killed.last().context("there are some")?;
     let images = copy(images, &folder.join("cut-off"))?;
     let script = format!(
         "mdadm --assemble $A {}\nagent storm $A {NEW} </dev/null 3>&- &\n",

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::super::content;
 use super::super::spec::ArraySpec;
-use super::super::suite::{Bench, Given, Made, Maker};
+use super::super::suite::{Bench, GivenArray, MadeArray, Maker};
 use super::array::{Array, copy};
 use super::program::Program;
 use super::tally::Tally;
@@ -25,7 +25,7 @@ const CRASHED_PER_LEVEL: usize = 2;
 const NOTICE_DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum WriteMethod {
     Library,
     /// `nbdcopy` into `braid serve`.
     Served,
@@ -38,7 +38,12 @@ enum Way {
 }
 
 /// Makes every array of these shapes; 0.90, which braid cannot make, becomes 1.2.
-pub(super) fn make(bench: &Bench, program: &Program, shapes: &[&Made], tally: &Tally) -> Vec<Turn> {
+pub(super) fn make(
+    bench: &Bench,
+    program: &Program,
+    shapes: &[&MadeArray],
+    tally: &Tally,
+) -> Vec<Turn> {
     std::fs::remove_dir_all(bench.folder.join("making")).ok();
     let mut specs: Vec<ArraySpec> = shapes
         .iter()
@@ -47,17 +52,17 @@ pub(super) fn make(bench: &Bench, program: &Program, shapes: &[&Made], tally: &T
         .collect();
     specs.sort_by(|a, b| a.name.cmp(&b.name));
     specs.dedup_by(|a, b| a.name == b.name);
-    let ways = ways(&specs);
-    let plans: Vec<(ArraySpec, Way)> = specs.into_iter().zip(ways).collect();
-    let turns = each(bench.boots, &plans, |index, (spec, way)| {
+    let methods = methods(&specs);
+    let plans: Vec<(ArraySpec, WriteMethod)> = specs.into_iter().zip(methods).collect();
+    let turns = each(bench.boots, &plans, |index, (spec, method)| {
         let hand = Hand { bench, program, spec, seed: 100_000 + 10 * index as u64 };
-        let turn = tally.take(&format!("{}-by-braid", spec.name), hand.make(*way, index));
+        let turn = tally.take(&format!("{}-by-braid", spec.name), hand.make(*method, index));
         if turn.is_some() {
             tally.count("arrays made by braid", 1);
-            tally.count("written over NBD", usize::from(*way == Way::Served));
-            let lost = matches!(way, Way::LeftOut | Way::Deleted);
+            tally.count("written over NBD", usize::from(*method == WriteMethod::Served));
+            let lost = matches!(method, WriteMethod::LeftOut | WriteMethod::Deleted);
             tally.count("written with a member lost", usize::from(lost));
-            tally.count("left dirty by a crash", usize::from(*way == Way::Crashed));
+            tally.count("left dirty by a crash", usize::from(*method == WriteMethod::Crashed));
         }
         turn
     });
@@ -76,29 +81,29 @@ fn creatable(spec: &ArraySpec) -> ArraySpec {
     spec
 }
 
-/// Turns through the ways at every level.
-fn ways(specs: &[ArraySpec]) -> Vec<Way> {
+/// Turns through the methods at every level.
+fn methods(specs: &[ArraySpec]) -> Vec<WriteMethod> {
     let served = first_of_each_level(specs.iter(), SERVED_PER_LEVEL);
     let with = |more: usize| first_of_each_level(specs.iter(), SERVED_PER_LEVEL + more);
     let crashed = with(CRASHED_PER_LEVEL);
     let lost = |times: usize| with(CRASHED_PER_LEVEL + times * LOST_PER_LEVEL);
     let (left_out, deleted) = (lost(1), lost(2));
-    let way = |(index, spec): (usize, &ArraySpec)| {
+    let method = |(index, spec): (usize, &ArraySpec)| {
         if served.contains(&index) {
-            Way::Served
+            WriteMethod::Served
         } else if !spec.is_redundant() {
-            Way::Library
+            WriteMethod::Library
         } else if crashed.contains(&index) {
-            Way::Crashed
+            WriteMethod::Crashed
         } else if left_out.contains(&index) {
-            Way::LeftOut
+            WriteMethod::LeftOut
         } else if deleted.contains(&index) {
-            Way::Deleted
+            WriteMethod::Deleted
         } else {
-            Way::Library
+            WriteMethod::Library
         }
     };
-    specs.iter().enumerate().map(way).collect()
+    specs.iter().enumerate().map(method).collect()
 }
 
 struct Hand<'a> {
@@ -109,7 +114,7 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    fn make(&self, way: Way, index: usize) -> Result<Turn> {
+    fn make(&self, method: WriteMethod, index: usize) -> Result<Turn> {
         let folder = self.bench.folder.join("making").join(&self.spec.name);
         std::fs::create_dir_all(&folder)?;
         let images: Vec<PathBuf> =
@@ -119,22 +124,22 @@ impl Hand<'_> {
         let mut given: Vec<Option<PathBuf>> = images.iter().cloned().map(Some).collect();
         let (mut stale, mut rewrite) = (Vec::new(), None);
         let mut streams = vec![self.seed, self.seed + 1, self.seed + 2];
-        let sectors = match way {
-            Way::Library => {
+        let sectors = match method {
+            WriteMethod::Library => {
                 rewrite = index.is_multiple_of(2).then_some(self.seed + 3);
                 self.write(&images)?
             }
-            Way::Served => self.serve(&images, &folder)?,
-            Way::LeftOut => {
+            WriteMethod::Served => self.serve(&images, &folder)?,
+            WriteMethod::LeftOut => {
                 stale.push(slot);
                 self.leave_out(&images, slot)?
             }
-            Way::Deleted => {
+            WriteMethod::Deleted => {
                 given[slot] = None;
                 streams.push(self.seed + 4);
                 self.delete(&images, slot)?
             }
-            Way::Crashed => {
+            WriteMethod::Crashed => {
                 let after = folder.join("crashed");
                 given =
                     (0..images.len()).map(|slot| Some(after.join(format!("{slot}.img")))).collect();
@@ -145,13 +150,13 @@ impl Hand<'_> {
         let sha256 = content::sha256(&self.bench.folder, &content)?;
         let spec = self.spec.clone();
         Ok(Turn {
-            given: Given {
+            given: GivenArray {
                 spec,
                 images: given,
                 sha256,
                 rewrite,
                 stale,
-                crashed: way == Way::Crashed,
+                crashed: method == WriteMethod::Crashed,
                 maker: Maker::Braid,
             },
             streams,

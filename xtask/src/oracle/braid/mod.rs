@@ -16,9 +16,9 @@
 //! crashes     md is killed under each policy it has, on each level with parity; members are withheld (`--matrix`)
 //! through     braid is killed while it writes with a journal; members are withheld, md replays, writes, and braid goes on
 //! places      mdadm's places of metadata and data on members of 20 GiB and 1 TiB
-//!   | killed  common checks for arrays under which braid was killed
-//!   | array   braid as a library, in this process
-//!   | program braid as operators run it: create, serve with nbdcopy, examine
+//!   | killed_arrays   common checks for arrays under which braid was killed
+//!   | array           braid as a library, in this process
+//!   | program         braid as operators run it: create, serve with nbdcopy, examine
 //! tally       counts and failures
 //! ```
 //!
@@ -32,7 +32,7 @@ mod examining;
 mod files;
 mod handover;
 mod journaling;
-mod killed;
+mod killed_arrays;
 mod logging;
 mod making;
 mod older;
@@ -53,7 +53,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::share_of;
 use super::spec::{ArraySpec, Level};
-use super::suite::{Bench, Given, Made, Verdict};
+use super::suite::{Bench, GivenArray, MadeArray, Verdict};
 use crate::each::each;
 use program::Program;
 use tally::Tally;
@@ -95,7 +95,7 @@ const PARTS: &[Part] = &[
 
 /// An array on its way between braid and md.
 struct Turn {
-    given: Given,
+    given: GivenArray,
     /// The streams of its content so far.
     streams: Vec<u64>,
     sectors: u64,
@@ -104,7 +104,7 @@ struct Turn {
 /// Compares braid with md, both ways; returns the closing line, or the number of failures.
 pub(crate) fn run(
     bench: &Bench,
-    made: &[Made],
+    made: &[MadeArray],
     (begun, share): (Instant, Option<u8>),
 ) -> Result<String> {
     let program = Program::build()?;
@@ -114,7 +114,7 @@ pub(crate) fn run(
     told(&tally.line(&["reads by braid, healthy", "reads by braid, with losses", "read over NBD"]));
     let mut turns = turns::write(bench, made, &tally);
     let of_md = turns.len();
-    let shapes: Vec<&Made> = made.iter().collect();
+    let shapes: Vec<&MadeArray> = made.iter().collect();
     turns.extend(making::make(bench, &program, &shapes, &tally));
     told(&tally.line(&[
         "arrays made by braid",
@@ -124,7 +124,7 @@ pub(crate) fn run(
     ]));
     examining::compare(bench, &program, made, &turns[of_md..], &tally);
     told(&tally.line(&["fields of --examine compared"]));
-    let given: Vec<Given> = turns.iter().map(|turn| turn.given.clone()).collect();
+    let given: Vec<GivenArray> = turns.iter().map(|turn| turn.given.clone()).collect();
     let verdicts = bench.reverse(&given, "reverse")?;
     judge(&turns, &verdicts, &tally);
     told(&tally.line(&["given to md", "given degraded to md", "given stale and rebuilt by md"]));

@@ -15,7 +15,7 @@ use braid_ondisk::{Version, checksum_v1};
 use super::super::drive::Member;
 use super::super::guest::{Case, Ending};
 use super::super::report::CaseReport;
-use super::super::suite::{Bench, Made};
+use super::super::suite::{Bench, MadeArray};
 use super::array::copy;
 use super::must_refuse;
 use super::program::Program;
@@ -29,16 +29,16 @@ const CHECKSUM_AT: usize = 216;
 pub(super) fn compare(
     bench: &Bench,
     program: &Program,
-    made: &[Made],
+    made: &[MadeArray],
     tally: &Tally,
 ) -> Result<()> {
     let mut seen = BTreeSet::new();
-    let is_first = |array: &&Made| {
+    let is_first = |array: &&MadeArray| {
         let spec = &array.spec;
         let is_of_one = spec.metadata.starts_with("1.") && must_refuse(spec).is_none();
         is_of_one && seen.insert((spec.metadata, spec.is_redundant()))
     };
-    let arrays: Vec<&Made> = made.iter().filter(is_first).collect();
+    let arrays: Vec<&MadeArray> = made.iter().filter(is_first).collect();
     let folder = bench.folder.join("older");
     std::fs::remove_dir_all(&folder).ok();
     let mut cases = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn compare(
 }
 
 /// Three copies of its members: with the field, without it, and with it again.
-fn prepare(program: &Program, array: &Made, folder: &Path) -> Result<Vec<Member>> {
+fn prepare(program: &Program, array: &MadeArray, folder: &Path) -> Result<Vec<Member>> {
     let copied = |word: &str, from: &[PathBuf]| copy(from, &folder.join(word).join("m"));
     let said = copied("said", &array.images)?;
     for image in &said {
@@ -107,7 +107,7 @@ fn script(count: usize) -> String {
     script + &tries("back", 2)
 }
 
-fn judge(case: &CaseReport, array: &Made) -> Result<()> {
+fn judge(case: &CaseReport, array: &MadeArray) -> Result<()> {
     case.succeeded()?;
     for word in ["said", "back"] {
         ensure!(case.value(word)? == "refused", "md takes an array that says its logical block");

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 use super::super::content;
-use super::super::suite::{Bench, Made};
+use super::super::suite::{Bench, MadeArray};
 use super::array::{Array, judge};
 use super::program::Program;
 use super::tally::Tally;
@@ -14,7 +14,7 @@ use crate::each::each;
 const SERVED_PER_LEVEL: usize = 4;
 
 /// Reads every array in every way.
-pub(super) fn read(bench: &Bench, program: &Program, made: &[Made], tally: &Tally) {
+pub(super) fn read(bench: &Bench, program: &Program, made: &[MadeArray], tally: &Tally) {
     let served = first_of_each_level(made.iter().map(|array| &array.spec), SERVED_PER_LEVEL);
     each(bench.boots, made, |index, array| {
         let name = &array.spec.name;
@@ -46,11 +46,11 @@ pub(super) fn read(bench: &Bench, program: &Program, made: &[Made], tally: &Tall
 }
 
 /// The content that md wrote: `suite::forward` has compared md's SHA-256 with it.
-fn content_of(array: &Made) -> Result<Vec<u8>> {
+fn content_of(array: &MadeArray) -> Result<Vec<u8>> {
     content::bytes(&[array.seed, array.seed + 1], array.sectors)
 }
 
-fn read_without(array: &Made, lost: &[usize], expected: &[u8]) -> Result<()> {
+fn read_without(array: &MadeArray, lost: &[usize], expected: &[u8]) -> Result<()> {
     let images = present(&array.images, lost);
     Array::open(&images, true)?.holds(expected)
 }
@@ -59,7 +59,7 @@ fn read_without(array: &Made, lost: &[usize], expected: &[u8]) -> Result<()> {
 fn read_served(
     bench: &Bench,
     program: &Program,
-    (array, lost): (&Made, &[usize]),
+    (array, lost): (&MadeArray, &[usize]),
     expected: &[u8],
 ) -> Result<()> {
     let folder = tempfile::tempdir_in(&bench.folder)?;
@@ -69,7 +69,7 @@ fn read_served(
     Ok(())
 }
 
-fn refused(array: &Made, code: &str) -> Result<()> {
+fn refused(array: &MadeArray, code: &str) -> Result<()> {
     match judge(&array.images, true)?.assembly.array {
         Ok(_) => bail!("braid serves an array that it cannot know the layout of"),
         Err(refusal) => {

@@ -16,7 +16,7 @@ use super::super::drive::Member;
 use super::super::guest::{Case, Ending};
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
-use super::killed::{self, Left, SHAPES};
+use super::killed_arrays::{self, KilledArray, SHAPES};
 use super::program::Program;
 use super::replaying::{self, OLD};
 use super::tally::Tally;
@@ -40,7 +40,7 @@ pub(super) const COUNTS: [&str; 6] = [
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let folder = bench.folder.join("through");
     std::fs::remove_dir_all(&folder).ok();
-    let mut left = Vec::new();
+    let mut killed = Vec::new();
     for (number, (level, slots)) in SHAPES.into_iter().enumerate() {
         let name = format!("journal-{level}");
         let own = folder.join(&name);
@@ -48,15 +48,15 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let made = make(program, level, slots, &own).with_context(|| name.clone())?;
         let images = replaying::braid_killed(program, &[], &made, number, &own)?;
         tally.count("crashes of braid with a write journal", 1);
-        let crash = Left { name, level, slots, images, file: None };
+        let crash = KilledArray { name, level, slots, images, file: None };
         let words = (
             "starts from it with members withheld",
             "sectors that nobody wrote, wrong with a journal",
         );
-        tally.check(&crash.name, killed::withheld(program, &crash, words, (&own, tally)));
-        left.push(crash);
+        tally.check(&crash.name, killed_arrays::withheld(program, &crash, words, (&own, tally)));
+        killed.push(crash);
     }
-    let taken = taken_by_md(bench, program, &left, &folder, tally)?;
+    let taken = taken_by_md(bench, program, &killed, &folder, tally)?;
     given_back(bench, program, &taken, &folder, tally)?;
     rebuilt(bench, program, &taken, &folder, tally)
 }
@@ -72,7 +72,7 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
         ["--level", level, "--write-journal", &device, "--chunk", "64K", "--member-size", &size];
     program.create_with(&words, &images)?;
     images.push(journal);
-    killed::fill(program, &images, OLD, &folder.join("content"))?;
+    killed_arrays::fill(program, &images, OLD, &folder.join("content"))?;
     Ok(images)
 }
 
@@ -80,12 +80,12 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
-    left: &[Left],
+    killed: &[KilledArray],
     folder: &Path,
     tally: &Tally,
-) -> Result<Vec<Left>> {
+) -> Result<Vec<KilledArray>> {
     let after = folder.join("taken");
-    let (report, mut taken) = killed::taken_by_md(bench, left, MDS, &after)?;
+    let (report, mut taken) = killed_arrays::taken_by_md(bench, killed, MDS, &after)?;
     taken.retain(|of_md| {
         let case = &report.cases[&of_md.name];
         let went = case.succeeded().and_then(|()| {
@@ -94,7 +94,7 @@ fn taken_by_md(
             ensure!(found == 0, "md's check finds {found}");
             let wrong = case.value("wrong")?;
             ensure!(wrong.starts_with("0 "), "md reads something else: {wrong}");
-            killed::reads_alike(program, of_md, &after.join(&of_md.name))
+            killed_arrays::reads_alike(program, of_md, &after.join(&of_md.name))
         });
         let is_well = tally.check(&of_md.name, went).is_some();
         tally.count("times that md and braid took the journal of the other", usize::from(is_well));
@@ -107,13 +107,13 @@ fn taken_by_md(
 fn given_back(
     bench: &Bench,
     program: &Program,
-    taken: &[Left],
+    taken: &[KilledArray],
     folder: &Path,
     tally: &Tally,
 ) -> Result<()> {
     let mut cases = Vec::new();
-    for Left { name, images, .. } in taken {
-        killed::fill(program, images, BRAIDS, &folder.join("content"))
+    for KilledArray { name, images, .. } in taken {
+        killed_arrays::fill(program, images, BRAIDS, &folder.join("content"))
             .with_context(|| name.clone())?;
         cases.push(case(name, images, BRAIDS)?);
     }
@@ -125,14 +125,14 @@ fn given_back(
 fn rebuilt(
     bench: &Bench,
     program: &Program,
-    taken: &[Left],
+    taken: &[KilledArray],
     folder: &Path,
     tally: &Tally,
 ) -> Result<()> {
     let mut cases = Vec::new();
-    for Left { name, images, .. } in taken {
+    for KilledArray { name, images, .. } in taken {
         let content = folder.join("content");
-        std::fs::write(&content, killed::stream_of(images, REBUILT)?)?;
+        std::fs::write(&content, killed_arrays::stream_of(images, REBUILT)?)?;
         let device = images[1].with_extension("new");
         std::fs::File::create(&device)?.set_len(images[1].metadata()?.len())?;
         program.rebuild(images, (1, &device), &content).with_context(|| name.clone())?;

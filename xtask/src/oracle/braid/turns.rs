@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::content;
 use super::super::spec::Making;
-use super::super::suite::{Bench, Given, Made, Maker, Verdict};
+use super::super::suite::{Bench, GivenArray, MadeArray, Maker, Verdict};
 use super::array::{Array, copy};
 use super::tally::Tally;
 use super::{Turn, must_refuse, present};
@@ -14,8 +14,8 @@ use crate::each::each;
 const ONE_IN: usize = 3;
 
 /// Braid writes scattered places of md's arrays.
-pub(super) fn write(bench: &Bench, made: &[Made], tally: &Tally) -> Vec<Turn> {
-    let chosen: Vec<&Made> = made
+pub(super) fn write(bench: &Bench, made: &[MadeArray], tally: &Tally) -> Vec<Turn> {
+    let chosen: Vec<&MadeArray> = made
         .iter()
         .enumerate()
         .filter(|(index, array)| {
@@ -31,7 +31,7 @@ pub(super) fn write(bench: &Bench, made: &[Made], tally: &Tally) -> Vec<Turn> {
     written.into_iter().flatten().collect()
 }
 
-fn write_one(bench: &Bench, array: &Made) -> Result<Turn> {
+fn write_one(bench: &Bench, array: &MadeArray) -> Result<Turn> {
     let images = copy(&array.images, &bench.folder.join("turns").join(&array.spec.name))?;
     let streams = vec![array.seed, array.seed + 1, array.seed + 2];
     let running = Array::open(&images, false)?;
@@ -39,7 +39,7 @@ fn write_one(bench: &Bench, array: &Made) -> Result<Turn> {
     running.stop()?;
     let content = content::bytes(&streams, array.sectors)?;
     Ok(Turn {
-        given: Given {
+        given: GivenArray {
             spec: array.spec.clone(),
             images: images.into_iter().map(Some).collect(),
             sha256: content::sha256(&bench.folder, &content)?,

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::super::describe::{self, Source};
 use super::super::suite::Bench;
-use super::made::{FIXTURE_DISK, STAMPED_FILES, load, make as make_broken};
+use super::broken_arrays::{FIXTURE_DISK, STAMPED_FILES, load, make as make_broken};
 use super::stories::Story;
 
 /// Makes the small scenarios.

@@ -4,9 +4,9 @@
 //! ```text
 //! stories                arrays and their mishaps
 //!    | words.sh          ... in shell, inside the guest
-//! made                   boots: made and broken
+//! broken_arrays          boots: made and broken
 //!    | fixtures          small ones of them, kept as text for the daily tests
-//!    | rescued           braid's rescue of the images, on the host
+//!    | rescue            braid's rescue of the images, on the host
 //! mod                    one more boot: mdadm's tries, each on copies of its own
 //!    | table             the results
 //! ```
@@ -14,9 +14,9 @@
 //! Files and their sums are taken while md runs the array, before it breaks; later writes do not
 //! count. Two conditions fail the run: braid writes to an image, or it calls a wrong file right.
 
+mod broken_arrays;
 mod fixtures;
-mod made;
-mod rescued;
+mod rescue;
 mod stories;
 mod table;
 
@@ -33,8 +33,8 @@ use super::initramfs::More;
 use super::report::CaseReport;
 use super::suite::Bench;
 use crate::build::Program;
-use made::{Broken, FILES, boot, load, make, script};
-use rescued::Braid;
+use broken_arrays::{BrokenArray, FILES, boot, load, make, script};
+use rescue::Braid;
 use stories::{STORIES, Story};
 use table::Row;
 
@@ -129,7 +129,7 @@ fn case_name(story: &Story, how: &str) -> String {
 }
 
 /// mdadm's two tries at each, on copies.
-fn judge(bench: &Bench, broken: &[Broken]) -> Result<BTreeMap<String, CaseReport>> {
+fn judge(bench: &Bench, broken: &[BrokenArray]) -> Result<BTreeMap<String, CaseReport>> {
     let mut cases = Vec::new();
     for broken in broken {
         let story = &broken.story;

@@ -16,7 +16,7 @@ const DEEP: u64 = 458_752;
 
 /// The request to braid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RescueRequest {
     /// Arguments of `braid rescue`: `{N}` is disk N's image, `{file}` that of the disk with a file.
     pub(crate) words: &'static [&'static str],
     /// The export with the files, if not the array itself.
@@ -41,7 +41,7 @@ pub(crate) struct Story {
     pub(crate) file: Option<usize>,
     /// Unreadable stretches of disks, in order: disk, first sector, sectors.
     pub(crate) unreadable: &'static [(usize, u64, u64)],
-    pub(crate) asked: Asked,
+    pub(crate) request: RescueRequest,
     /// Shell: `mdadm --assemble --force`, and further commands that it needs.
     pub(crate) force: &'static str,
     /// Shell: the next advice of the usual pages.
@@ -52,8 +52,8 @@ pub(crate) struct Story {
     pub(crate) is_fixture: bool,
 }
 
-const PLAIN: Asked = Asked { words: &[], export: None };
-const SOLVE: Asked = Asked { words: &["--solve"], export: None };
+const PLAIN: RescueRequest = RescueRequest { words: &[], export: None };
+const SOLVE: RescueRequest = RescueRequest { words: &["--solve"], export: None };
 
 const REVERTED: &str =
     "try mdadm --assemble --force --run --update=revert-reshape --invalid-backup --backup-file=/tmp/new-$D $A $ALL
@@ -70,7 +70,7 @@ const USUAL: Story = Story {
     given: &[1, 2, 3, 4],
     file: None,
     unreadable: &[],
-    asked: PLAIN,
+    request: PLAIN,
     force: "force 1 2 3 4",
     wiki: "again 1234 5",
     wiki_about: "created again",
@@ -159,7 +159,7 @@ stay_dirty
 filled $A
 stop
 for each in $ALL; do dd if=/dev/zero of=$each bs=4096 seek=1 count=3 conv=notrunc; done",
-        asked: SOLVE,
+        request: SOLVE,
         ..USUAL
     },
     Story {
@@ -170,7 +170,7 @@ filled $A
 stop
 for each in $ALL; do dd if=/dev/zero of=$each bs=4096 seek=1 count=3 conv=notrunc; done",
         given: &[4, 1, 3],
-        asked: SOLVE,
+        request: SOLVE,
         force: "force 1 2 3",
         wiki: "again m123 5",
         ..USUAL
@@ -184,7 +184,7 @@ filled $A
 stop
 for each in $ALL; do echo 'label: gpt
 start=2048' | sfdisk --force --wipe never --no-reread --no-tell-kernel $each; done",
-        asked: SOLVE,
+        request: SOLVE,
         ..USUAL
     },
     Story {
@@ -194,7 +194,7 @@ start=2048' | sfdisk --force --wipe never --no-reread --no-tell-kernel $each; do
 filled $A
 stop
 recreated 5 4 --assume-clean $ALL",
-        asked: SOLVE,
+        request: SOLVE,
         ..USUAL
     },
     Story {
@@ -204,7 +204,7 @@ recreated 5 4 --assume-clean $ALL",
 filled $A
 stop
 recreated 5 4 --assume-clean $ALL",
-        asked: SOLVE,
+        request: SOLVE,
         ..USUAL
     },
     Story {
@@ -215,7 +215,7 @@ recreated 5 4 --assume-clean $ALL",
 filled $A
 stop
 recreated 5 4 --assume-clean --data-offset=129M $ALL",
-        asked: SOLVE,
+        request: SOLVE,
         wiki: "again 1234 5 --data-offset=129M",
         ..USUAL
     },
@@ -227,7 +227,7 @@ recreated 5 4 --assume-clean --data-offset=129M $ALL",
 filled $A
 stop
 recreated 5 4 --assume-clean $ALL",
-        asked: SOLVE,
+        request: SOLVE,
         ..USUAL
     },
     Story {
@@ -238,7 +238,7 @@ recreated 5 4 --assume-clean $ALL",
 filled $A
 stop
 recreated 5 4 --assume-clean $ALL",
-        asked: SOLVE,
+        request: SOLVE,
         ..USUAL
     },
     Story {
@@ -249,7 +249,7 @@ recreated 5 4 --assume-clean $ALL",
 filled $A
 stop
 recreated 5 4 $ALL",
-        asked: SOLVE,
+        request: SOLVE,
         ..USUAL
     },
     Story {
@@ -259,7 +259,7 @@ recreated 5 4 $ALL",
 filled $A
 stop
 recreated 6 4 --chunk=64 $ALL",
-        asked: SOLVE,
+        request: SOLVE,
         wiki: "again 1234 6 --chunk=64",
         ..USUAL
     },
@@ -305,7 +305,7 @@ filled $A
 stop
 agent fill-part $(disk 3) 99 8192 $(($(blockdev --getsz $(disk 3)) / 3))",
         given: &[1, 2, 3, 4, 5],
-        asked: Asked { words: &["--without", "{3}"], export: None },
+        request: RescueRequest { words: &["--without", "{3}"], export: None },
         force: "force 1 2 3 4 5",
         wiki: "try mdadm --assemble $A $(disks 1 2 3 4 5)
 echo repair >/sys/block/$D/md/sync_action
@@ -364,7 +364,7 @@ filled $A
 grow_until_killed 1 --chunk=128 --backup-file=/tmp/backup-$D
 dd if=/tmp/backup-$D of=$(disk 5) bs=64k conv=fsync",
         file: Some(5),
-        asked: Asked { words: &["--backup-file", "{file}"], export: None },
+        request: RescueRequest { words: &["--backup-file", "{file}"], export: None },
         wiki: "dd if=$(disk 5) of=/tmp/kept-$D bs=64k
 try mdadm --assemble --force --run --backup-file=/tmp/kept-$D $A $(disks 1 2 3 4)
 rest
@@ -381,7 +381,7 @@ volume 5
 filled $A
 stop_container",
         given: &[1, 3],
-        asked: Asked {
+        request: RescueRequest {
             words: &["--serial", "{1}=/dev/loop0", "--serial", "{3}=/dev/loop2"],
             export: None,
         },
@@ -415,7 +415,7 @@ umount /mnt/$D
 volumes_off vg1000
 mdadm --stop $A",
         given: &[4, 1, 3],
-        asked: Asked { words: &[], export: Some("vg1000-lv") },
+        request: RescueRequest { words: &[], export: Some("vg1000-lv") },
         force: "force_nas vg1000 lv 1 2 3",
         wiki: "scan vg1000 lv",
         wiki_about: "`mdadm -Asf && vgchange -ay`",
@@ -435,7 +435,7 @@ umount /mnt/$D
 volumes_off vg1
 mdadm --stop $A",
         given: &[4, 1, 3],
-        asked: Asked { words: &[], export: Some("vg1-lv1") },
+        request: RescueRequest { words: &[], export: Some("vg1-lv1") },
         force: "force_nas vg1 lv1 1 2 3",
         wiki: "scan vg1 lv1",
         wiki_about: "`mdadm -Asf && vgchange -ay`",
@@ -450,7 +450,7 @@ create 5 4 --chunk=64 $(data 1 2 3 4)
 filled $A
 stop",
         given: &[4, 1, 3],
-        asked: PLAIN,
+        request: PLAIN,
         force: "force_nas none none 1 2 3",
         wiki: "scan none none",
         wiki_about: "`mdadm -Asf`",

@@ -1,7 +1,7 @@
 //! The table: a row for each scenario, as in docs/rescue.md.
 
 use super::super::report::CaseReport;
-use super::rescued::Answer;
+use super::rescue::Answer;
 
 /// One scenario and its result.
 pub(super) struct Row {

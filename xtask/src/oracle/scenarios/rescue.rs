@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::super::host::sha256;
 use super::super::initramfs::output;
-use super::made::Broken;
+use super::broken_arrays::BrokenArray;
 use super::stories::Story;
 
 const SECTOR: u64 = 512;
@@ -43,7 +43,7 @@ pub(super) struct Answer {
 }
 
 impl Braid {
-    pub(super) fn rescue(&self, broken: &Broken) -> Result<Answer> {
+    pub(super) fn rescue(&self, broken: &BrokenArray) -> Result<Answer> {
         let story = &broken.story;
         let home = self.folder.join(story.name);
         fs::remove_dir_all(&home).ok();
@@ -107,7 +107,7 @@ impl Braid {
         let mut command = Command::new(&self.path);
         command.args(first).arg("--state-dir").arg(home.join("state"));
         command.arg("rescue").args(more);
-        for word in story.asked.words {
+        for word in story.request.words {
             let mut word = word.replace("{file}", &home.join("file").display().to_string());
             for (number, image) in story.given.iter().zip(images) {
                 word = word.replace(&format!("{{{number}}}"), &image.display().to_string());
@@ -128,7 +128,7 @@ impl Braid {
     ) -> Result<bool> {
         // Each guess is another array.
         fs::remove_dir_all(home.join("overlay")).ok();
-        let name = story.asked.export.map_or_else(String::new, |name| {
+        let name = story.request.export.map_or_else(String::new, |name| {
             format!("uri=$(echo \"$uri\" | sed 's#///[^?]*#///{name}#'); ")
         });
         let run = format!("{name}nbdcopy \"$uri\" '{}'", home.join("copy.img").display());
@@ -145,7 +145,7 @@ impl Braid {
 }
 
 /// The images under names of disks. For damaged ones: incomplete copies, with maps of the holes.
-fn images(broken: &Broken, home: &Path) -> Result<Vec<PathBuf>> {
+fn images(broken: &BrokenArray, home: &Path) -> Result<Vec<PathBuf>> {
     let mut images = Vec::new();
     for (number, source) in broken.story.given.iter().zip(&broken.images) {
         let path = home.join(format!("disk{number}"));

@@ -21,7 +21,7 @@ pub(super) const FIXTURE_DISK: u64 = 40_960;
 const CASE_SECONDS: u32 = 400;
 
 /// An array that md made and a mishap broke.
-pub(super) struct Broken {
+pub(super) struct BrokenArray {
     pub(super) story: Story,
     /// Present disks, in the order of the command line.
     pub(super) images: Vec<PathBuf>,
@@ -87,11 +87,11 @@ pub(super) fn boot(
     })
 }
 
-pub(super) fn load(folder: &Path, story: &Story) -> Result<Broken> {
+pub(super) fn load(folder: &Path, story: &Story) -> Result<BrokenArray> {
     let folder = folder.join("broken").join(story.name);
     let image = |number: &usize| folder.join(format!("{}.img", number - 1));
     let read = |name| std::fs::read_to_string(folder.join(name)).context("make it first");
-    Ok(Broken {
+    Ok(BrokenArray {
         story: *story,
         images: story.given.iter().map(image).collect(),
         file: story.file.as_ref().map(image),

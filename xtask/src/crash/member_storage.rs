@@ -23,12 +23,12 @@ const MOUNT_OPTIONS: &str = "loop,commit=300";
 const UNMOUNT_TRIES: u32 = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StorageKind {
     Tmpfs,
     Ext4,
 }
 
-impl Kind {
+impl StorageKind {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Tmpfs => "tmpfs",
@@ -38,51 +38,51 @@ impl Kind {
 }
 
 /// A folder of one round, and the file system under it. A drop removes it, unless kept.
-pub(super) struct Place {
+pub(super) struct MemberStorage {
     folder: Option<tempfile::TempDir>,
     /// In memory, even with members on ext4: it survives the server, but no power cut.
     _runtime: tempfile::TempDir,
     /// braid's folder in it.
     run: PathBuf,
-    kind: Kind,
+    kind: StorageKind,
     mounted: bool,
 }
 
-impl Place {
-    pub(super) fn new(kind: Kind) -> Result<Self> {
+impl MemberStorage {
+    pub(super) fn new(kind: StorageKind) -> Result<Self> {
         let parent = match kind {
-            Kind::Tmpfs => PathBuf::from(TMPFS),
-            Kind::Ext4 => std::env::temp_dir(),
+            StorageKind::Tmpfs => PathBuf::from(TMPFS),
+            StorageKind::Ext4 => std::env::temp_dir(),
         };
         let folder = tempfile::Builder::new().prefix("braid-crash-").tempdir_in(&parent);
         let folder = folder.with_context(|| format!("a folder in {}", parent.display()))?;
         let runtime = tempfile::Builder::new().prefix("braid-run-").tempdir_in(TMPFS)?;
         let folder_of_braid = runtime.path().join("run");
-        let mut place = Self {
+        let mut storage = Self {
             folder: Some(folder),
             _runtime: runtime,
             run: folder_of_braid,
             kind,
             mounted: false,
         };
-        if kind == Kind::Ext4 {
-            let image = std::fs::File::create(place.image())?;
+        if kind == StorageKind::Ext4 {
+            let image = std::fs::File::create(storage.image())?;
             image.set_len(IMAGE_BYTES)?;
-            std::fs::create_dir(place.members())?;
-            run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(place.image()))?;
-            place.mount()?;
+            std::fs::create_dir(storage.members())?;
+            run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(storage.image()))?;
+            storage.mount()?;
         } else {
-            std::fs::create_dir(place.members())?;
+            std::fs::create_dir(storage.members())?;
         }
-        Ok(place)
+        Ok(storage)
     }
 
     /// Whether members can be there; `Err` says why not.
-    pub(super) fn is_possible(kind: Kind) -> Result<()> {
-        let mut place = Self::new(kind)?;
-        if kind == Kind::Ext4 {
-            place.cut_power()?;
-            place.restore_power()?;
+    pub(super) fn is_possible(kind: StorageKind) -> Result<()> {
+        let mut storage = Self::new(kind)?;
+        if kind == StorageKind::Ext4 {
+            storage.cut_power()?;
+            storage.restore_power()?;
         }
         Ok(())
     }
@@ -151,15 +151,15 @@ impl Place {
     pub(super) fn keep(mut self) -> String {
         let folder = self.folder.take().expect("kept once").keep();
         let what = match self.kind {
-            Kind::Tmpfs => "the members are in",
-            Kind::Ext4 => "ext4.img with the members is still mounted in",
+            StorageKind::Tmpfs => "the members are in",
+            StorageKind::Ext4 => "ext4.img with the members is still mounted in",
         };
         self.mounted = false;
         format!("{what} {}", folder.display())
     }
 }
 
-impl Drop for Place {
+impl Drop for MemberStorage {
     fn drop(&mut self) {
         if self.mounted && self.unmount().is_err() {
             eprintln!("{} is still mounted", self.members().display());

@@ -19,7 +19,7 @@ use super::{names, present};
 pub(super) const SHAPES: [(&str, usize); 3] = [("4", 4), ("5", 4), ("6", 5)];
 
 /// An array after a kill, with all its devices: those of slots come first.
-pub(super) struct Left {
+pub(super) struct KilledArray {
     pub(super) name: String,
     pub(super) level: &'static str,
     pub(super) slots: usize,
@@ -27,7 +27,7 @@ pub(super) struct Left {
     pub(super) file: Option<PathBuf>,
 }
 
-impl Left {
+impl KilledArray {
     /// Options of `braid serve` for it, beside its devices.
     pub(super) fn words(&self) -> Vec<&str> {
         let file = self.file.as_ref().map(|file| file.to_str().expect("the oracle's own paths"));
@@ -58,22 +58,22 @@ pub(super) fn stream_of(images: &[PathBuf], stream: u64) -> Result<Vec<u8>> {
 }
 
 /// Sets of slots to withhold: each slot, and with two parities each pair.
-fn sets(left: &Left) -> Vec<Vec<usize>> {
-    let single = (0..left.slots).map(|slot| vec![slot]);
-    let pairs = (0..left.slots).flat_map(|one| (0..one).map(move |other| vec![other, one]));
-    single.chain(pairs.filter(|_| left.level == "6")).collect()
+fn sets(killed: &KilledArray) -> Vec<Vec<usize>> {
+    let single = (0..killed.slots).map(|slot| vec![slot]);
+    let pairs = (0..killed.slots).flat_map(|one| (0..one).map(move |other| vec![other, one]));
+    single.chain(pairs.filter(|_| killed.level == "6")).collect()
 }
 
 /// No set of missing members makes an unwritten sector wrong. Counts starts and wrong sectors.
 pub(super) fn withheld(
     program: &Program,
-    left: &Left,
+    killed: &KilledArray,
     (starts, wrong): (&'static str, &'static str),
     (folder, tally): (&Path, &Tally),
 ) -> Result<()> {
     let target = folder.join("content");
-    for missing in sets(left) {
-        program.copy_out(&left.words(), &present(&left.images, &missing), &target)?;
+    for missing in sets(killed) {
+        program.copy_out(&killed.words(), &present(&killed.images, &missing), &target)?;
         let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
         tally.count(starts, 1);
         tally.count(wrong, usize::try_from(untouched)?);
@@ -84,12 +84,12 @@ pub(super) fn withheld(
 }
 
 /// Without any one slot the array reads the same.
-pub(super) fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Result<()> {
+pub(super) fn reads_alike(program: &Program, killed: &KilledArray, folder: &Path) -> Result<()> {
     let target = folder.join("content");
-    program.copy_out(&left.words(), &left.images, &target)?;
+    program.copy_out(&killed.words(), &killed.images, &target)?;
     let whole = std::fs::read(&target)?;
-    for missing in 0..left.slots {
-        program.copy_out(&left.words(), &present(&left.images, &[missing]), &target)?;
+    for missing in 0..killed.slots {
+        program.copy_out(&killed.words(), &present(&killed.images, &[missing]), &target)?;
         ensure!(std::fs::read(&target)? == whole, "without {missing} it is something else");
     }
     std::fs::remove_file(&target)?;
@@ -99,27 +99,27 @@ pub(super) fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Resu
 /// md starts each array, checks it, writes this stream, and stops. Returns its report, and arrays.
 pub(super) fn taken_by_md(
     bench: &Bench,
-    left: &[Left],
+    killed: &[KilledArray],
     stream: u64,
     folder: &Path,
-) -> Result<(Report, Vec<Left>)> {
-    let case = |left: &Left| {
+) -> Result<(Report, Vec<KilledArray>)> {
+    let case = |killed: &KilledArray| {
         let script = format!(
             "mdadm --assemble $A {}\nstate\nvalue wrong \"$(agent wrong $A {OLD} {NEW})\"\nscrub mismatch_cnt\n\
              agent scribble $A {stream} 60\nmdadm --stop $A\n",
-            names(left.images.len())
+            names(killed.images.len())
         );
         let members =
-            left.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
-        Ok(Case { name: left.name.clone(), members, script })
+            killed.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        Ok(Case { name: killed.name.clone(), members, script })
     };
-    let cases = left.iter().map(case).collect::<Result<Vec<_>>>()?;
+    let cases = killed.iter().map(case).collect::<Result<Vec<_>>>()?;
     let report = bench.run(cases, Ending::PowerOff, folder)?;
-    let of_md = |left: &Left| {
-        let Left { level, slots, .. } = *left;
-        let image = |slot: usize| folder.join(format!("{}/{slot}.img", left.name));
-        let images = (0..left.images.len()).map(image).collect();
-        Left { name: left.name.clone(), level, slots, images, file: None }
+    let of_md = |killed: &KilledArray| {
+        let KilledArray { level, slots, .. } = *killed;
+        let image = |slot: usize| folder.join(format!("{}/{slot}.img", killed.name));
+        let images = (0..killed.images.len()).map(image).collect();
+        KilledArray { name: killed.name.clone(), level, slots, images, file: None }
     };
-    Ok((report, left.iter().map(of_md).collect()))
+    Ok((report, killed.iter().map(of_md).collect()))
 }
