@@ -29,7 +29,7 @@ const ROUNDS_DEFAULT: usize = 5;
 
 /// Which of two figures is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Better {
+enum Preference {
     More,
     Less,
 }
@@ -39,7 +39,7 @@ struct Cell {
     suite: &'static str,
     case: &'static str,
     metric: &'static str,
-    better: Better,
+    better: Preference,
     /// `cargo xtask test` tries this cell with little work, so that a broken cell is noticed.
     is_tried: bool,
     /// The figure counts instructions: one round suffices, and any difference is a move.
@@ -47,11 +47,11 @@ struct Cell {
 }
 
 const fn cell(suite: &'static str, case: &'static str, metric: &'static str) -> Cell {
-    Cell { suite, case, metric, better: Better::More, is_tried: false, is_counted: false }
+    Cell { suite, case, metric, better: Preference::More, is_tried: false, is_counted: false }
 }
 
 const fn counted(case: &'static str) -> Cell {
-    Cell { better: Better::Less, is_counted: true, ..cell("ledger", case, "instructions") }
+    Cell { better: Preference::Less, is_counted: true, ..cell("ledger", case, "instructions") }
 }
 
 const CELLS: [Cell; 20] = [
@@ -73,7 +73,7 @@ const CELLS: [Cell; 20] = [
     cell("wait", "1 writer", "files"),
     cell("wait", "8 writers", "files"),
     Cell {
-        better: Better::Less,
+        better: Preference::Less,
         is_tried: true,
         ..cell("lookup", "16 K stripes", "hit, in turns")
     },
@@ -190,11 +190,11 @@ fn succeed(command: &mut Command) -> Result<()> {
 
 /// The rounds of one cell.
 #[derive(Debug)]
-struct Compared {
+struct CellRounds {
     unit: String,
     /// Figures of each round: the reference, this tree, the reference again.
     rounds: Vec<[f64; 3]>,
-    better: Better,
+    better: Preference,
 }
 
 /// Measures a cell; `None` if the reference lacks it.
@@ -203,7 +203,7 @@ fn compare(
     (there, here): (&Path, &Path),
     rounds: usize,
     words: &[&str],
-) -> Result<Option<Compared>> {
+) -> Result<Option<CellRounds>> {
     let (mut figures, mut unit) = (Vec::new(), String::new());
     for _ in 0..rounds {
         let mut round = [0.0; 3];
@@ -216,7 +216,7 @@ fn compare(
         }
         figures.push(round);
     }
-    Ok(Some(Compared { unit, rounds: figures, better: cell.better }))
+    Ok(Some(CellRounds { unit, rounds: figures, better: cell.better }))
 }
 
 fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, String)>> {
@@ -244,12 +244,12 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
     Ok(Some((value, row["unit"].as_str().unwrap_or_default().to_owned())))
 }
 
-impl Compared {
+impl CellRounds {
     /// For each round, how many times as good this tree is as the reference.
     fn ratios(&self) -> Vec<f64> {
         let ratio = |[before, here, after]: &[f64; 3]| {
             let there = f64::midpoint(*before, *after);
-            if self.better == Better::More { here / there } else { there / here }
+            if self.better == Preference::More { here / there } else { there / here }
         };
         self.rounds.iter().map(ratio).collect()
     }
@@ -319,22 +319,26 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    fn verdict(better: Better, rounds: &[[f64; 3]]) -> &'static str {
-        Compared { unit: String::new(), rounds: rounds.to_vec(), better }.verdict()
+    fn verdict(better: Preference, rounds: &[[f64; 3]]) -> &'static str {
+        CellRounds { unit: String::new(), rounds: rounds.to_vec(), better }.verdict()
     }
 
     #[test]
     fn what_moved_is_told_from_noise() {
         let twice = [[100.0, 210.0, 104.0], [90.0, 185.0, 95.0], [120.0, 230.0, 110.0]];
-        assert_eq!(verdict(Better::More, &twice), "faster");
-        assert_eq!(verdict(Better::Less, &twice), "slower");
+        assert_eq!(verdict(Preference::More, &twice), "faster");
+        assert_eq!(verdict(Preference::Less, &twice), "slower");
         let noise = [[100.0, 104.0, 110.0], [90.0, 85.0, 99.0], [120.0, 130.0, 110.0]];
-        assert_eq!(verdict(Better::More, &noise), "same", "rounds do not agree");
+        assert_eq!(verdict(Preference::More, &noise), "same", "rounds do not agree");
         let small = [[100.0, 107.0, 110.0], [100.0, 107.0, 112.0], [100.0, 108.0, 110.0]];
-        assert_eq!(verdict(Better::More, &small), "same", "the reference moves as much by itself");
+        assert_eq!(
+            verdict(Preference::More, &small),
+            "same",
+            "the reference moves as much by itself"
+        );
         // The machine slows down steadily: this tree equals the mean of its neighbours.
         let drift = [[120.0, 100.0, 80.0], [120.0, 101.0, 80.0], [120.0, 99.0, 80.0]];
-        assert_eq!(verdict(Better::More, &drift), "same");
+        assert_eq!(verdict(Preference::More, &drift), "same");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) fn control_of(folder: &Path) -> PathBuf {
     folder.join("control.sock")
 }
 
-pub(crate) enum Started {
+pub(crate) enum StartResult {
     Serving(Server),
     /// With its error code.
     Refused(String),
@@ -84,11 +84,11 @@ impl Server {
         folder: &Path,
         members: &[PathBuf],
         options: &[&str],
-    ) -> Result<Started> {
+    ) -> Result<StartResult> {
         Self::spawn(braid, folder, members, options)?.serving()
     }
 
-    pub(crate) fn serving(mut self) -> Result<Started> {
+    pub(crate) fn serving(mut self) -> Result<StartResult> {
         let begun = Instant::now();
         loop {
             match self.events.recv_timeout(LIMIT.saturating_sub(begun.elapsed())) {
@@ -96,10 +96,10 @@ impl Server {
                     self.dirty = event["dirty"] == true;
                     self.degraded = event["degraded_slots"].as_u64().context("degraded_slots")?;
                 }
-                Ok(event) if event["event"] == "serving" => return Ok(Started::Serving(self)),
+                Ok(event) if event["event"] == "serving" => return Ok(StartResult::Serving(self)),
                 Ok(event) => {
                     if let Some(code) = event["code"].as_str() {
-                        return Ok(Started::Refused(code.to_owned()));
+                        return Ok(StartResult::Refused(code.to_owned()));
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => bail!("braid serve does not begin to serve"),

@@ -60,7 +60,7 @@ const FUZZ_SECONDS: u64 = 3;
 const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Ending {
+enum StepResult {
     /// Done, with a word about it or none.
     Done(String),
     Skipped(String),
@@ -69,18 +69,18 @@ enum Ending {
 #[derive(Clone, Copy)]
 struct Step {
     name: &'static str,
-    run: fn() -> Result<Ending>,
+    run: fn() -> Result<StepResult>,
     /// Whether it may run beside neighbouring steps of this kind.
     beside: bool,
 }
 
 impl Step {
-    const fn alone(name: &'static str, run: fn() -> Result<Ending>) -> Self {
+    const fn alone(name: &'static str, run: fn() -> Result<StepResult>) -> Self {
         Self { name, run, beside: false }
     }
 
     /// A step that waits more than it computes.
-    const fn beside(name: &'static str, run: fn() -> Result<Ending>) -> Self {
+    const fn beside(name: &'static str, run: fn() -> Result<StepResult>) -> Self {
         Self { name, run, beside: true }
     }
 }
@@ -157,7 +157,7 @@ fn has_room() -> Result<()> {
 }
 
 /// A step's line of the summary, and its error.
-type Gone = (String, Option<anyhow::Error>);
+type StepSummary = (String, Option<anyhow::Error>);
 
 /// Runs the steps; returns a line for each that was reached, and the failure that ended it.
 fn go_through(
@@ -185,18 +185,18 @@ fn go_through(
     (summary, None)
 }
 
-fn go(step: &Step, skip: &[String]) -> Gone {
+fn go(step: &Step, skip: &[String]) -> StepSummary {
     println!("\n== {}", step.name);
     let (started, busy) = (Instant::now(), busy());
     let ending = if skip.iter().any(|name| name == step.name) {
-        Ok(Ending::Skipped("as asked".to_string()))
+        Ok(StepResult::Skipped("as asked".to_string()))
     } else {
         (step.run)()
     };
     let (word, failure) = match ending {
-        Ok(Ending::Done(word)) if word.is_empty() => ("ok".to_string(), None),
-        Ok(Ending::Done(word)) => (format!("ok, {word}"), None),
-        Ok(Ending::Skipped(why)) => (format!("SKIPPED, {why}"), None),
+        Ok(StepResult::Done(word)) if word.is_empty() => ("ok".to_string(), None),
+        Ok(StepResult::Done(word)) => (format!("ok, {word}"), None),
+        Ok(StepResult::Skipped(why)) => (format!("SKIPPED, {why}"), None),
         Err(error) => ("FAILED".to_string(), Some(error)),
     };
     let cores = busy_cores(busy, started.elapsed());
@@ -206,7 +206,7 @@ fn go(step: &Step, skip: &[String]) -> Gone {
 }
 
 /// Runs a step in a process of its own, and shows its output at the end.
-fn go_apart(step: &Step, skip: &[String]) -> Gone {
+fn go_apart(step: &Step, skip: &[String]) -> StepSummary {
     if skip.iter().any(|name| name == step.name) {
         return go(step, skip);
     }
@@ -251,78 +251,78 @@ fn busy_cores(before: Option<Duration>, time: Duration) -> String {
     cores.map_or_else(String::new, |cores| format!("{:.1}", cores.div_duration_f64(time)))
 }
 
-fn done((): ()) -> Ending {
-    Ending::Done(String::new())
+fn done((): ()) -> StepResult {
+    StepResult::Done(String::new())
 }
 
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-fn clippy() -> Result<Ending> {
+fn clippy() -> Result<StepResult> {
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
 }
 
-fn measure_briefly() -> Result<Ending> {
+fn measure_briefly() -> Result<StepResult> {
     let suites = lab::run()?;
-    Ok(Ending::Done(format!("{suites}, {} cells of bench", bench::try_out()?)))
+    Ok(StepResult::Done(format!("{suites}, {} cells of bench", bench::try_out()?)))
 }
 
-fn docs() -> Result<Ending> {
+fn docs() -> Result<StepResult> {
     let mut command = command(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     command.arg("--quiet").env("RUSTDOCFLAGS", DOC_FLAGS);
     finish(&mut command)
 }
 
-fn simulate_briefly() -> Result<Ending> {
+fn simulate_briefly() -> Result<StepResult> {
     sim::run_for(SIM_SECONDS, 0)?;
-    Ok(Ending::Done(format!("{SIM_SECONDS} s of random worlds")))
+    Ok(StepResult::Done(format!("{SIM_SECONDS} s of random worlds")))
 }
 
-fn check_models() -> Result<Ending> {
+fn check_models() -> Result<StepResult> {
     let (models, schedules) = models::run()?;
-    Ok(Ending::Done(format!("{models} models, {schedules} schedules")))
+    Ok(StepResult::Done(format!("{models} models, {schedules} schedules")))
 }
 
-fn crash_briefly() -> Result<Ending> {
+fn crash_briefly() -> Result<StepResult> {
     let left_out = crash::run(&crash::Options::short(CRASH_SECONDS))?;
     crash::run(&crash::Options::short_matrix(MATRIX_CRASHES))?;
-    Ok(Ending::Done(match left_out.as_str() {
+    Ok(StepResult::Done(match left_out.as_str() {
         "" => format!("{CRASH_SECONDS} s, tmpfs and ext4"),
         _ => format!("{CRASH_SECONDS} s; SKIPPED {left_out}"),
     }))
 }
 
-fn live_briefly() -> Result<Ending> {
+fn live_briefly() -> Result<StepResult> {
     Ok(match filesystems::run(&filesystems::Options::short())? {
-        filesystems::Ran::Cells(count) => Ending::Done(format!("{count} cell")),
-        filesystems::Ran::Skipped(why) => Ending::Skipped(why),
+        filesystems::RunResult::Cells(count) => StepResult::Done(format!("{count} cell")),
+        filesystems::RunResult::Skipped(why) => StepResult::Skipped(why),
     })
 }
 
-fn boot_guests() -> Result<Ending> {
-    Ok(Ending::Done(format!("{} scenes", guests::run(&guests::Options::short())?)))
+fn boot_guests() -> Result<StepResult> {
+    Ok(StepResult::Done(format!("{} scenes", guests::run(&guests::Options::short())?)))
 }
 
 /// Installs the tested program's package in an empty root, uses it as its unit, and removes it.
-fn install_package() -> Result<Ending> {
+fn install_package() -> Result<StepResult> {
     if !packages::is_root()? {
-        return Ok(Ending::Skipped("only root may make a root of its own".to_string()));
+        return Ok(StepResult::Skipped("only root may make a root of its own".to_string()));
     }
     dist::run(&dist::Args::clean_root(Program::Braid.dev()?)).map(done)
 }
 
-fn fuzz_briefly() -> Result<Ending> {
+fn fuzz_briefly() -> Result<StepResult> {
     Ok(match fuzz::run_targets(FUZZ_SECONDS, &[])? {
-        fuzz::Outcome::Ran => Ending::Done(format!("{FUZZ_SECONDS} s each")),
-        fuzz::Outcome::Skipped => Ending::Skipped("no nightly toolchain".to_string()),
+        fuzz::Outcome::Ran => StepResult::Done(format!("{FUZZ_SECONDS} s each")),
+        fuzz::Outcome::Skipped => StepResult::Skipped("no nightly toolchain".to_string()),
     })
 }
 
 /// Runs the tests as `cargo test` does, but two programs at a time: half of them wait for servers,
 /// and half compute. A program's output is shown at its end. A test that is skipped although the
 /// machine has its needs fails; other skipped tests are counted and named.
-fn test() -> Result<Ending> {
+fn test() -> Result<StepResult> {
     let notes = remedies::begin()?;
     let mut programs: Vec<TestProgram> = test_programs()?;
     ensure!(!programs.is_empty(), "cargo made no tests at all");
@@ -352,7 +352,7 @@ fn test() -> Result<Ending> {
     ensure!(failed.is_empty(), "tests fail in {}", failed.join(", "));
     ensure!(counts.passed > 0, "no tests were run at all");
     let remedies = remedies::end(&notes, counts.skipped.is_empty())?;
-    Ok(Ending::Done(format!("{counts}; {remedies}")))
+    Ok(StepResult::Done(format!("{counts}; {remedies}")))
 }
 
 /// The tests' output, and whether they pass.
@@ -410,11 +410,11 @@ impl Display for Counts {
     }
 }
 
-fn cargo(args: &[&str]) -> Result<Ending> {
+fn cargo(args: &[&str]) -> Result<StepResult> {
     finish(&mut command(args))
 }
 
-fn finish(command: &mut Command) -> Result<Ending> {
+fn finish(command: &mut Command) -> Result<StepResult> {
     let status = command.status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(done(()))
@@ -424,7 +424,7 @@ fn finish(command: &mut Command) -> Result<Ending> {
 mod tests {
     use super::*;
 
-    fn fail() -> Result<Ending> {
+    fn fail() -> Result<StepResult> {
         bail!("as planned")
     }
 

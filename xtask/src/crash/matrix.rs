@@ -26,7 +26,7 @@ use super::member_storage::{MemberStorage, StorageKind};
 use super::model::{End, Model, SECTOR_BYTES, SectorCounts};
 use super::round::Shape;
 use crate::programs::output;
-use crate::server::{Server, Started, send};
+use crate::server::{Server, StartResult, send};
 
 /// Policies by the word that `create` takes, and the levels that have them.
 const POLICIES: [(&str, &[&str]); 6] = [
@@ -133,8 +133,8 @@ impl<'a> Array<'a> {
     fn start(&self, members: &[PathBuf], manner: Manner) -> Result<Server> {
         let devices: Vec<PathBuf> = members.iter().chain(&self.journal).cloned().collect();
         match Server::spawn(self.braid, &self.folder, &devices, &manner.options())?.serving()? {
-            Started::Serving(server) => Ok(server),
-            Started::Refused(code) => anyhow::bail!("refused with {code}"),
+            StartResult::Serving(server) => Ok(server),
+            StartResult::Refused(code) => anyhow::bail!("refused with {code}"),
         }
     }
 

@@ -21,11 +21,11 @@ const SECTOR_BYTES: u64 = 512;
 
 /// mdadm's words about one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Examined {
+pub(super) struct ExamineOutput {
     words: BTreeMap<String, String>,
 }
 
-impl Examined {
+impl ExamineOutput {
     fn parse(text: &str) -> Self {
         let pairs = text.lines().filter_map(|line| line.split_once(" : "));
         let words = pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
@@ -48,13 +48,13 @@ impl Examined {
 
 /// Examines members, whose superblocks must be sound. In the order of slots, some of which may be
 /// missing: a member's name ends with its slot.
-pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<Examined>> {
+pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<ExamineOutput>> {
     let mut all = Vec::new();
     for member in members {
         let name = member.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let slot = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
         let text = output(Command::new("mdadm").arg("--examine").arg(member))?;
-        let examined = Examined::parse(&text);
+        let examined = ExamineOutput::parse(&text);
         let role = examined.word("Device Role")?.to_owned();
         ensure!(role == format!("Active device {slot}"), "slot {slot} says it is {role}");
         let checksum = examined.word("Checksum")?;
@@ -65,7 +65,7 @@ pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<Examined>> {
 }
 
 /// The members of an array that was stopped in order must agree in all common fields.
-pub(super) fn assert_agree(all: &[Examined]) -> Result<()> {
+pub(super) fn assert_agree(all: &[ExamineOutput]) -> Result<()> {
     for key in ["Array UUID", "Events", "Raid Level", "Raid Devices", "Array State", "State"] {
         for examined in all {
             let (first, this) = (all[0].word(key)?, examined.word(key)?);
@@ -76,13 +76,17 @@ pub(super) fn assert_agree(all: &[Examined]) -> Result<()> {
 }
 
 /// Whether every member says clean, and all have the same events.
-pub(super) fn is_clean(all: &[Examined]) -> bool {
-    let events = |examined: &Examined| examined.words.get("Events").cloned();
+pub(super) fn is_clean(all: &[ExamineOutput]) -> bool {
+    let events = |examined: &ExamineOutput| examined.words.get("Events").cloned();
     all.iter().all(|examined| examined.is_clean() && events(examined) == events(&all[0]))
 }
 
 /// Checks parity and copies of a clean array, as far as files show. Returns the compared sectors.
-pub(super) fn assert_redundant(level: &str, members: &[PathBuf], all: &[Examined]) -> Result<u64> {
+pub(super) fn assert_redundant(
+    level: &str,
+    members: &[PathBuf],
+    all: &[ExamineOutput],
+) -> Result<u64> {
     assert_redundant_below(u64::MAX, level, members, all)
 }
 
@@ -91,7 +95,9 @@ pub(super) fn assert_redundant(level: &str, members: &[PathBuf], all: &[Examined
 pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
     let mut all = Vec::new();
     for member in members {
-        all.push(Examined::parse(&output(Command::new("mdadm").arg("--examine").arg(member))?));
+        all.push(ExamineOutput::parse(&output(
+            Command::new("mdadm").arg("--examine").arg(member),
+        )?));
     }
     let mut below = u64::MAX;
     for examined in &all {
@@ -117,7 +123,8 @@ pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
 pub(super) fn assert_copied(old: &Path, new: &Path) -> Result<u64> {
     let of = |path: &Path| Command::new("mdadm").arg("--examine").arg(path).output();
     let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(of(path)?.stdout)?);
-    let (old_says, new_says) = (Examined::parse(&text(old)?), Examined::parse(&text(new)?));
+    let (old_says, new_says) =
+        (ExamineOutput::parse(&text(old)?), ExamineOutput::parse(&text(new)?));
     if !new_says.words.contains_key("Recovery Offset") || !new_says.is_clean() {
         return Ok(0);
     }
@@ -145,7 +152,7 @@ fn assert_redundant_below(
     below: u64,
     level: &str,
     members: &[PathBuf],
-    all: &[Examined],
+    all: &[ExamineOutput],
 ) -> Result<u64> {
     let groups: Vec<Vec<usize>> = match level {
         "1" => (1..members.len()).map(|slot| vec![0, slot]).collect(),
@@ -197,8 +204,8 @@ pub(super) fn present(members: &[PathBuf]) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn examined(extra: &str) -> Examined {
-        Examined::parse(&format!(
+    fn examined(extra: &str) -> ExamineOutput {
+        ExamineOutput::parse(&format!(
             "/tmp/x:\n   Data Offset : 8 sectors\n   Used Dev Size : 16 sectors (8.00 KiB 8.19 KB)\n{extra}"
         ))
     }

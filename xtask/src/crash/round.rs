@@ -32,7 +32,7 @@ use super::offline;
 use crate::programs::output;
 
 use super::manner::Manner;
-use crate::server::{Server, Started, send};
+use crate::server::{Server, StartResult, send};
 
 /// Longest time from connecting to a signal.
 const LOAD_MS_MAX: u64 = 600;
@@ -248,7 +248,7 @@ impl<'a> Round<'a> {
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
         match self.open()? {
-            Started::Refused(code) => {
+            StartResult::Refused(code) => {
                 ensure!(code == WRITE_HOLE && kind == Signal::KILL, "refused with {code}");
                 let mirrors = matches!(self.shape.level, "1" | "10");
                 ensure!(!mirrors, "a level without parity has no write hole");
@@ -257,7 +257,7 @@ impl<'a> Round<'a> {
                 self.counts.refusals += 1;
                 Ok(false)
             }
-            Started::Serving(server) => {
+            StartResult::Serving(server) => {
                 self.verify(&server, End::Process)?;
                 server.stop()?;
                 Ok(true)
@@ -401,7 +401,7 @@ impl<'a> Round<'a> {
     }
 
     /// Starts it on the members, with the last chosen cache.
-    fn open(&self) -> Result<Started> {
+    fn open(&self) -> Result<StartResult> {
         let options = ["--cache", self.cache];
         Server::spawn_with(self.braid, self.storage.folders(), &self.members, &options)?.serving()
     }
@@ -410,12 +410,12 @@ impl<'a> Round<'a> {
     fn start(&mut self, degraded: bool) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
         match self.open()? {
-            Started::Serving(server) => {
+            StartResult::Serving(server) => {
                 let missing = server.degraded;
                 ensure!(degraded || missing == 0, "{missing} members are left out after a crash");
                 Ok(server)
             }
-            Started::Refused(code) => bail!("the array is refused with {code}"),
+            StartResult::Refused(code) => bail!("the array is refused with {code}"),
         }
     }
 
@@ -466,7 +466,7 @@ impl<'a> Round<'a> {
     }
 
     /// By arithmetic on the files, and by reading without as many members as the level bears.
-    fn check_redundant(&mut self, examined: &[offline::Examined], end: End) -> Result<()> {
+    fn check_redundant(&mut self, examined: &[offline::ExamineOutput], end: End) -> Result<()> {
         self.counts.sectors +=
             offline::assert_redundant(self.shape.level, &self.members, examined)?;
         let mut members = self.members.clone();
@@ -479,7 +479,7 @@ impl<'a> Round<'a> {
             &members,
             &Manner::ReadOnly.options(),
         )?;
-        let Started::Serving(server) = server.serving()? else {
+        let StartResult::Serving(server) = server.serving()? else {
             bail!("a clean array is refused with {} of its members", members.len());
         };
         let mut client = Client::connect(&server.socket)?;

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! - before a kill no writing program sees an error, whatever members do (`Living::under_load`);
-//! - after the kill, every promised file and all bytes synced before are there (`Living::verify`);
-//! - the file system's checker finds nothing, after the kill and at the end (`Living::check`).
+//! - before a kill no writing program sees an error, whatever members do (`CellRun::under_load`);
+//! - after the kill, every promised file and all bytes synced before are there (`CellRun::verify`);
+//! - the file system's checker finds nothing, after the kill and at the end (`CellRun::check`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,10 +21,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::disk::{Disk, FileSystem};
-use super::door::{Door, Opened};
-use super::load::{Checksums, Program, Promised};
+use super::door::{ArrayFile, Door};
+use super::load::{Checksums, DurableFiles, Program};
 use crate::programs::output;
-use crate::server::{Server, Started, control_of};
+use crate::server::{Server, StartResult, control_of};
 use crate::tidy;
 
 /// Slow enough that a rebuild lasts while programs write.
@@ -70,7 +70,7 @@ impl Cell {
     pub(super) fn run(&self, braid: &Path) -> Result<Outcome> {
         let folder =
             tempfile::Builder::new().prefix("braid-filesystems-").tempdir_in("/dev/shm")?;
-        let done = Living::begin(self, braid, folder.path()).and_then(Living::live);
+        let done = CellRun::begin(self, braid, folder.path()).and_then(CellRun::live);
         done.map_err(|error| {
             let kept = folder.keep();
             let (kind, level, door) = (self.kind.word(), self.level.level, self.door.word());
@@ -83,22 +83,22 @@ impl Cell {
 }
 
 /// A file system under load, with its array and server.
-struct Living<'a> {
+struct CellRun<'a> {
     cell: &'a Cell,
     braid: &'a Path,
     folder: PathBuf,
     members: Vec<PathBuf>,
-    promised: Promised,
+    promised: DurableFiles,
     promised_at_kill: usize,
     /// Folders synced before the kill, with their checksums.
     kept: Vec<(PathBuf, Checksums)>,
     // Dropped in this order.
     disk: Option<Disk>,
-    opened: Option<Opened>,
+    opened: Option<ArrayFile>,
     server: Option<Server>,
 }
 
-impl<'a> Living<'a> {
+impl<'a> CellRun<'a> {
     fn begin(cell: &'a Cell, braid: &'a Path, folder: &Path) -> Result<Self> {
         let folder = folder.to_owned();
         std::fs::create_dir(folder.join("mounted"))?;
@@ -109,7 +109,7 @@ impl<'a> Living<'a> {
         create.arg("--state-dir").arg(folder.join("state"));
         create.args(["create", "tank", "--level", level.level, "--member-size", level.member_size]);
         output(create.args(&members))?;
-        let (promised, kept, promised_at_kill) = (Promised::default(), Vec::new(), 0);
+        let (promised, kept, promised_at_kill) = (DurableFiles::default(), Vec::new(), 0);
         let (disk, opened, server) = (None, None, None);
         let mut living = Self {
             cell,
@@ -137,10 +137,10 @@ impl<'a> Living<'a> {
             options.extend(["--fuse", file.to_str().context("a path of text")?]);
         }
         let server = match Server::start(self.braid, &self.folder, &self.members, &options)? {
-            Started::Serving(server) => server,
-            Started::Refused(code) => bail!("refused with {code}"),
+            StartResult::Serving(server) => server,
+            StartResult::Refused(code) => bail!("refused with {code}"),
         };
-        let opened = Opened::new(self.cell.door, &file, &server.socket)?;
+        let opened = ArrayFile::new(self.cell.door, &file, &server.socket)?;
         self.disk = Some(Disk::attach(&file, self.cell.kind, &self.mounted())?);
         (self.server, self.opened) = (Some(server), Some(opened));
         Ok(())

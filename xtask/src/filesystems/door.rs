@@ -29,13 +29,13 @@ impl Door {
 }
 
 /// The array as a file, until this is dropped.
-pub(super) struct Opened {
+pub(super) struct ArrayFile {
     pub(super) file: PathBuf,
     /// The program that provides the file, unless the server does.
     daemon: Option<Child>,
 }
 
-impl Opened {
+impl ArrayFile {
     /// A running server's array as `file`, which its own door or nbdfuse makes.
     pub(super) fn new(door: Door, file: &Path, socket: &Path) -> Result<Self> {
         let mut opened = Self { file: file.to_owned(), daemon: None };
@@ -71,7 +71,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for ArrayFile {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
             // After a failure; `mount` names what is still mounted.

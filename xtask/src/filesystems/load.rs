@@ -39,11 +39,11 @@ impl Content {
 
 /// Files that must be there.
 #[derive(Default)]
-pub(super) struct Promised {
+pub(super) struct DurableFiles {
     files: Mutex<BTreeMap<PathBuf, Content>>,
 }
 
-impl Promised {
+impl DurableFiles {
     pub(super) fn len(&self) -> usize {
         self.files.lock().expect("no writer panics").len()
     }

@@ -87,17 +87,17 @@ fn missing() -> Option<String> {
 }
 
 /// The end of a run without failures.
-pub(crate) enum Ran {
+pub(crate) enum RunResult {
     Cells(usize),
     /// The missing requirement.
     Skipped(String),
 }
 
 /// Runs every requested cell.
-pub(crate) fn run(options: &Options) -> Result<Ran> {
+pub(crate) fn run(options: &Options) -> Result<RunResult> {
     if let Some(why) = missing() {
         println!("SKIPPED: {why}");
-        return Ok(Ran::Skipped(why));
+        return Ok(RunResult::Skipped(why));
     }
     let begun = Instant::now();
     let braid = if options.dev { Program::Braid.dev()? } else { Program::Braid.release()? };
@@ -122,7 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<Ran> {
         all.promised,
         begun.elapsed().as_secs_f64()
     );
-    Ok(Ran::Cells(cells.len()))
+    Ok(RunResult::Cells(cells.len()))
 }
 
 fn row(cell: &Cell, outcome: &Outcome, took: Duration) {

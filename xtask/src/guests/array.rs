@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::programs::output;
-use crate::server::{Server, Started, control_of};
+use crate::server::{Server, StartResult, control_of};
 
 /// Members of the served array.
 const MEMBERS: usize = 4;
@@ -44,8 +44,8 @@ impl Array {
     fn serve(&mut self) -> Result<()> {
         let options: Vec<&str> = self.doors.iter().map(String::as_str).collect();
         self.server = match Server::start(&self.braid, &self.folder, &self.members, &options)? {
-            Started::Serving(server) => Some(server),
-            Started::Refused(code) => bail!("refused with {code}"),
+            StartResult::Serving(server) => Some(server),
+            StartResult::Refused(code) => bail!("refused with {code}"),
         };
         Ok(())
     }

@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::cpio::Archive;
 use super::drive::{self, Member, Region};
-use super::initramfs::{Initramfs, More};
+use super::initramfs::{GuestAdditions, Initramfs};
 use super::report::Report;
 
 /// Regions that one drive can have at a time (the kernel's limit is 255 partitions).
@@ -74,11 +74,11 @@ pub(crate) struct Guest {
 impl Guest {
     /// A guest of this host's newest kernel with md.
     pub(crate) fn new(cache: &Path) -> Result<Self> {
-        Self::with(cache, &More::default())
+        Self::with(cache, &GuestAdditions::default())
     }
 
     /// The same with more modules and programs.
-    pub(crate) fn with(cache: &Path, more: &More) -> Result<Self> {
+    pub(crate) fn with(cache: &Path, more: &GuestAdditions) -> Result<Self> {
         Ok(Self { initramfs: Initramfs::build(cache, more)? })
     }
 

@@ -58,7 +58,7 @@ const SCRIPTS: [(&str, &str); 3] = [
 
 /// Additions to a guest's usual content.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct More {
+pub(crate) struct GuestAdditions {
     /// Names of modules, each after its dependencies.
     pub(crate) modules: &'static [&'static str],
     pub(crate) programs: &'static [&'static str],
@@ -76,7 +76,7 @@ impl Initramfs {
     /// Finds the newest installed kernel that has md, and packs the base archive.
     ///
     /// `cache` keeps the agent between runs, and is made if missing. `more` is added.
-    pub(crate) fn build(cache: &Path, more: &More) -> Result<Self> {
+    pub(crate) fn build(cache: &Path, more: &GuestAdditions) -> Result<Self> {
         std::fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
         let (kernel, modules) = find_kernel()?;
         let mut archive = Archive::new();

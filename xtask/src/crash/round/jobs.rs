@@ -23,7 +23,7 @@ use super::super::manner::Manner;
 use super::super::model::End;
 use super::super::offline;
 use super::Round;
-use crate::server::{Server, Started, control_of, send};
+use crate::server::{Server, StartResult, control_of, send};
 
 /// The pace of a job: one second for each member.
 const PACE: &str = "16M";
@@ -93,7 +93,7 @@ impl Round<'_> {
             &self.named(),
             &manner.options(),
         )?;
-        let Started::Serving(server) = server.serving()? else {
+        let StartResult::Serving(server) = server.serving()? else {
             anyhow::bail!("the array is refused with its replacement");
         };
         self.verify(&server, End::Process)?;
@@ -142,8 +142,8 @@ impl Round<'_> {
             &manner.options(),
         )?;
         let server = match server.serving()? {
-            Started::Serving(server) => server,
-            Started::Refused(code) => anyhow::bail!("the array is refused with {code}"),
+            StartResult::Serving(server) => server,
+            StartResult::Refused(code) => anyhow::bail!("the array is refused with {code}"),
         };
         self.verify(&server, End::Process)?;
         if let Kind::Replace(slot) = kind {

@@ -22,14 +22,14 @@ pub(super) struct Array {
 }
 
 /// Opened and probed members, and assembly's decision.
-pub(super) struct Judged {
+pub(super) struct AssemblyResult {
     devices: Vec<Box<dyn Member>>,
     pub(super) probed: Vec<ProbedMember>,
     pub(super) assembly: Assembly,
 }
 
 /// Probes images and assembles them.
-pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<Judged> {
+pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<AssemblyResult> {
     let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut devices = Vec::new();
     let mut probed = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<Judged> {
         devices.push(device);
     }
     let assembly = assemble(&probed, &Options { read_only, ..Options::default() });
-    Ok(Judged { devices, probed, assembly })
+    Ok(AssemblyResult { devices, probed, assembly })
 }
 
 impl Array {
@@ -79,11 +79,11 @@ impl Array {
     }
 
     fn open_as(
-        judged: Judged,
+        judged: AssemblyResult,
         options: &braid_runtime::Options,
         tell: impl Fn(Notice) + Send + Sync + 'static,
     ) -> Result<Self> {
-        let Judged { devices, probed, assembly } = judged;
+        let AssemblyResult { devices, probed, assembly } = judged;
         let array = match assembly.array {
             Ok(array) => array,
             Err(refusal) => bail!("braid refuses it ({}): {refusal}", refusal.code()),

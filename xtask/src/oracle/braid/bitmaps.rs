@@ -188,7 +188,7 @@ const AFTER: u64 = 76;
 const CHUNK_BYTES: u32 = 64 << 10;
 
 /// An array with a bitmap of braid's: as a crash leaves it, and stopped in order.
-struct Got {
+struct BitmapArray {
     name: String,
     slots: usize,
     crashed: Vec<PathBuf>,
@@ -219,7 +219,7 @@ fn comes_and_goes(bench: &Bench, folder: &Path, tally: &Tally) -> Result<()> {
 }
 
 /// Braid creates a bitmap while it writes.
-fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Result<Got> {
+fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Result<BitmapArray> {
     let stopped = copy(images, &folder.join(format!("{name}-stopped")))?;
     let array = Array::open_to_stay_dirty(&stopped)?;
     array.scribble(BEFORE)?;
@@ -238,11 +238,11 @@ fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Res
         ensure!(bitmap.is_current && chunk_bytes == CHUNK_BYTES, "braid does not believe its own");
     }
     let (name, slots) = (name.to_owned(), images.len());
-    Ok(Got { name, slots, crashed, stopped, sha256 })
+    Ok(BitmapArray { name, slots, crashed, stopped, sha256 })
 }
 
 /// md examines, reads and checks each array; it removes the stopped ones' bitmap, and braid reads.
-fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
+fn taken_by_md(bench: &Bench, all: &[BitmapArray], folder: &Path, tally: &Tally) -> Result<()> {
     let look = |slots: usize| {
         format!(
             "text bitmap mdadm --examine-bitmap $M1\nmdadm --assemble $A {}\nidle\n\
@@ -255,14 +255,14 @@ fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Resu
         anyhow::Ok(Case { name, members, script })
     };
     let mut cases = Vec::new();
-    for Got { name, slots, crashed, stopped, .. } in all {
+    for BitmapArray { name, slots, crashed, stopped, .. } in all {
         cases.push(case(format!("{name}-crashed"), crashed, look(*slots))?);
         let remove = "mdadm --grow $A --bitmap=none\nmdadm --stop $A\n";
         cases.push(case(format!("{name}-stopped"), stopped, look(*slots) + remove)?);
     }
     let taken = folder.join("taken");
     let report = bench.run(cases, Ending::PowerOff, &taken)?;
-    for Got { name, slots, sha256, .. } in all {
+    for BitmapArray { name, slots, sha256, .. } in all {
         for (end, is_crashed) in [("crashed", true), ("stopped", false)] {
             let name = format!("{name}-{end}");
             let took = took(&report.cases[&name], sha256, is_crashed);

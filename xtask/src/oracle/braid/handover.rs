@@ -56,7 +56,7 @@ pub(super) const COUNTS: [&str; 2] =
 
 /// The program that begins; the other one ends the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum First {
+enum StartingProgram {
     Md,
     Braid,
 }
@@ -65,10 +65,10 @@ enum First {
 struct Handover<'a> {
     array: &'a MadeArray,
     kind: JobKind,
-    first: First,
+    first: StartingProgram,
 }
 
-struct Begun<'a> {
+struct StartedJob<'a> {
     handover: &'a Handover<'a>,
     /// One for each slot, and behind them that of a replacement.
     images: Vec<PathBuf>,
@@ -83,13 +83,13 @@ pub(super) fn run(bench: &Bench, made: &[MadeArray], tally: &Tally) -> Result<()
     let ready = each(bench.boots, &begun, |_, begun| {
         tally.take(&begun.handover.name(), begun.hand_over(bench))
     });
-    let ready: Vec<&Begun<'_>> =
+    let ready: Vec<&StartedJob<'_>> =
         begun.iter().zip(ready).filter_map(|(begun, ready)| ready.map(|()| begun)).collect();
     let cases = ready.iter().map(|begun| begun.judged()).collect::<Result<Vec<_>>>()?;
     let report = bench.run(cases, Ending::PowerOff, &bench.folder.join("handover-judged"))?;
     for begun in ready {
         let name = begun.handover.name();
-        let counted = COUNTS[usize::from(begun.handover.first == First::Braid)];
+        let counted = COUNTS[usize::from(begun.handover.first == StartingProgram::Braid)];
         let judged = begun.judge(bench, &report.cases[&name]);
         tally.count(counted, usize::from(tally.take(&name, judged).is_some()));
     }
@@ -114,7 +114,7 @@ fn handovers(made: &[MadeArray]) -> Vec<Handover<'_>> {
             // With far copies, the second copy of a damaged place lies elsewhere.
             let resync = Some(JobKind::Resync).filter(|_| layout != Some("f2"));
             for kind in [Some(JobKind::Recovery), resync, replace].into_iter().flatten() {
-                for first in [First::Md, First::Braid] {
+                for first in [StartingProgram::Md, StartingProgram::Braid] {
                     all.push(Handover { array, kind, first });
                 }
             }
@@ -123,14 +123,14 @@ fn handovers(made: &[MadeArray]) -> Vec<Handover<'_>> {
     all
 }
 
-fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Vec<Begun<'a>>> {
+fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Vec<StartedJob<'a>>> {
     let folder = bench.folder.join("handover-begun");
-    let of_md = all.iter().filter(|one| one.first == First::Md);
+    let of_md = all.iter().filter(|one| one.first == StartingProgram::Md);
     let cases = of_md.map(Handover::begun_by_md).collect::<Result<Vec<_>>>()?;
     let report = bench.run(cases, Ending::PowerOff, &folder)?;
     let begun = each(bench.boots, all, |_, one| {
         let images = match one.first {
-            First::Md => report.cases[&one.name()].succeeded().map(|()| {
+            StartingProgram::Md => report.cases[&one.name()].succeeded().map(|()| {
                 let count = one.array.spec.members.len();
                 // A recovery used one additional device.
                 let slots: Vec<usize> = match one.kind {
@@ -141,7 +141,7 @@ fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Ve
                 let slots = slots.into_iter();
                 slots.map(|slot| folder.join(one.name()).join(format!("{slot}.img"))).collect()
             }),
-            First::Braid => one.begun_by_braid(bench),
+            StartingProgram::Braid => one.begun_by_braid(bench),
         };
         let begun = images.and_then(|images| {
             let offset = one.offset(&images)?;
@@ -151,7 +151,7 @@ fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Ve
     });
     let begun = all.iter().zip(begun).filter_map(|(handover, begun)| {
         let (images, offset) = begun?;
-        Some(Begun { handover, images, offset })
+        Some(StartedJob { handover, images, offset })
     });
     Ok(begun.collect())
 }
@@ -163,7 +163,7 @@ impl Handover<'_> {
             JobKind::Replace => "replace",
             _ => "resync",
         };
-        let first = if self.first == First::Md { "md" } else { "braid" };
+        let first = if self.first == StartingProgram::Md { "md" } else { "braid" };
         format!("{}-{kind}-by-{first}", self.array.spec.name)
     }
 
@@ -274,7 +274,7 @@ impl Handover<'_> {
     }
 }
 
-impl Begun<'_> {
+impl StartedJob<'_> {
     /// Damages redundancy; braid ends jobs that md began.
     fn hand_over(&self, bench: &Bench) -> Result<()> {
         for sector in self.harms()? {
@@ -284,7 +284,7 @@ impl Begun<'_> {
             let zeros = [0; HARM_LENGTH];
             File::options().write(true).open(last)?.write_all_at(&zeros, at * 512)?;
         }
-        if self.handover.first == First::Braid {
+        if self.handover.first == StartingProgram::Braid {
             return Ok(());
         }
         let (tell, heard) = channel();
@@ -339,15 +339,15 @@ impl Begun<'_> {
         let (count, devices) = (spec.members.len(), self.images.len());
         // After braid's replacement the old member has left the array.
         let is_old = |place: usize| {
-            let is_over = self.handover.first == First::Md;
+            let is_over = self.handover.first == StartingProgram::Md;
             is_over && self.handover.kind == JobKind::Replace && place == count - 1
         };
         let images = self.images.iter().enumerate().filter(|(place, _)| !is_old(*place));
         let members = images.map(|(_, image)| Member::image(image)).collect::<Result<_>>()?;
         let script = match (self.handover.first, self.handover.kind) {
-            (First::Md, _) => script::reverse(spec, &[]),
-            (First::Braid, JobKind::Resync) => script::end_job(devices, "resync_start"),
-            (First::Braid, _) => {
+            (StartingProgram::Md, _) => script::reverse(spec, &[]),
+            (StartingProgram::Braid, JobKind::Resync) => script::end_job(devices, "resync_start"),
+            (StartingProgram::Braid, _) => {
                 let file = format!("dev-${{M{devices}##*/}}/recovery_start");
                 script::end_job(devices, &file)
             }
@@ -360,8 +360,8 @@ impl Begun<'_> {
         let sha256 = content::sha256(&bench.folder, &self.handover.content()?)?;
         ensure!(case.value("sha256.readonly")? == sha256, "md reads something else");
         match self.handover.first {
-            First::Md => ensure!(case.value("degraded")? == "0", "md misses a member"),
-            First::Braid => {
+            StartingProgram::Md => ensure!(case.value("degraded")? == "0", "md misses a member"),
+            StartingProgram::Braid => {
                 let resumed = case.value("resumed")?;
                 if let Some(offset) = self.offset {
                     ensure!(

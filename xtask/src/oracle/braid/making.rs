@@ -55,8 +55,8 @@ pub(super) fn make(
     let methods = methods(&specs);
     let plans: Vec<(ArraySpec, WriteMethod)> = specs.into_iter().zip(methods).collect();
     let turns = each(bench.boots, &plans, |index, (spec, method)| {
-        let hand = Hand { bench, program, spec, seed: 100_000 + 10 * index as u64 };
-        let turn = tally.take(&format!("{}-by-braid", spec.name), hand.make(*method, index));
+        let maker = ArrayMaker { bench, program, spec, seed: 100_000 + 10 * index as u64 };
+        let turn = tally.take(&format!("{}-by-braid", spec.name), maker.make(*method, index));
         if turn.is_some() {
             tally.count("arrays made by braid", 1);
             tally.count("written over NBD", usize::from(*method == WriteMethod::Served));
@@ -106,14 +106,14 @@ fn methods(specs: &[ArraySpec]) -> Vec<WriteMethod> {
     specs.iter().enumerate().map(method).collect()
 }
 
-struct Hand<'a> {
+struct ArrayMaker<'a> {
     bench: &'a Bench,
     program: &'a Program,
     spec: &'a ArraySpec,
     seed: u64,
 }
 
-impl Hand<'_> {
+impl ArrayMaker<'_> {
     fn make(&self, method: WriteMethod, index: usize) -> Result<Turn> {
         let folder = self.bench.folder.join("making").join(&self.spec.name);
         std::fs::create_dir_all(&folder)?;

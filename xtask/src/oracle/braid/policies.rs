@@ -45,7 +45,7 @@ const MAKES: [(&str, &str, &str); 2] = [
 ];
 
 /// An array with a log of braid's: as a crash leaves it, and stopped in order.
-struct Got {
+struct LogArray {
     name: &'static str,
     crashed: Vec<PathBuf>,
     stopped: Vec<PathBuf>,
@@ -136,7 +136,7 @@ fn changed_by_braid(
     (name, images): (&'static str, &[PathBuf]),
     then: &str,
     folder: &Path,
-) -> Result<Got> {
+) -> Result<LogArray> {
     let stopped = copy(images, &folder.join(format!("{name}-stopped")))?;
     let array = Array::open_to_stay_dirty(&stopped)?;
     array.scribble(BEFORE)?;
@@ -156,11 +156,11 @@ fn changed_by_braid(
         let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
         ensure!(array.parity_logs.is_some(), "braid does not see its own log");
     }
-    Ok(Got { name, crashed, stopped, sha256 })
+    Ok(LogArray { name, crashed, stopped, sha256 })
 }
 
 /// md examines, reads and checks each array; it removes the stopped ones' log, and braid reads.
-fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
+fn taken_by_md(bench: &Bench, all: &[LogArray], folder: &Path, tally: &Tally) -> Result<()> {
     let look = format!(
         "mdadm --assemble $A {NAMES}\nidle\n\
          read -r policy <\"/sys/block/$D/md/consistency_policy\"\nvalue policy \"$policy\"\ncontent sha256\nscrub mismatch_cnt\n"
@@ -170,14 +170,14 @@ fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Resu
         anyhow::Ok(Case { name, members, script })
     };
     let mut cases = Vec::new();
-    for Got { name, crashed, stopped, .. } in all {
+    for LogArray { name, crashed, stopped, .. } in all {
         cases.push(case(format!("{name}-crashed"), crashed, look.clone())?);
         let end = "mdadm --grow --consistency-policy=resync $A\nmdadm --stop $A\n";
         cases.push(case(format!("{name}-stopped"), stopped, look.clone() + end)?);
     }
     let taken = folder.join("taken");
     let report = bench.run(cases, Ending::PowerOff, &taken)?;
-    for Got { name, sha256, .. } in all {
+    for LogArray { name, sha256, .. } in all {
         for (end, is_crashed) in [("crashed", true), ("stopped", false)] {
             let name = format!("{name}-{end}");
             if tally.check(&name, took(&report.cases[&name], "ppl", sha256)).is_some() {

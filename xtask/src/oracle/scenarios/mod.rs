@@ -29,7 +29,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::drive::Member;
 use super::guest::{Case, Ending, Guest};
-use super::initramfs::More;
+use super::initramfs::GuestAdditions;
 use super::report::CaseReport;
 use super::suite::Bench;
 use crate::build::Program;
@@ -39,7 +39,7 @@ use stories::{STORIES, Story};
 use table::Row;
 
 /// Additions to the guest: programs for volumes on arrays, and for damage to disks.
-const MORE: More = More {
+const MORE: GuestAdditions = GuestAdditions {
     modules: &["dm-mod", "dm-bufio", "dm-bio-prison", "dm-persistent-data", "dm-thin-pool"],
     programs: &["/sbin/mke2fs", "/sbin/e2fsck", "/sbin/dmsetup", "/sbin/lvm", "/sbin/sfdisk"],
 };
