@@ -34,7 +34,7 @@ const SECTOR_BYTES: u64 = SECTOR as u64;
 
 /// The client that waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum CallClient {
     Direct,
     /// A request of a connection, by its cookie.
     Wire {
@@ -64,7 +64,7 @@ struct Part {
 pub(crate) struct Call {
     pub(crate) id: RequestId,
     pub(crate) request: ByteRequest,
-    pub(crate) who: Who,
+    pub(crate) who: CallClient,
     /// The step at which the client asked.
     pub(crate) asked: u64,
     plan: RequestPlan,

@@ -53,7 +53,7 @@ impl Phase {
 
 /// An action on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum ArrayAction {
     Read,
     Write,
     Fua,
@@ -66,20 +66,20 @@ pub(crate) enum Doing {
     Reopen,
 }
 
-const DOINGS: [Doing; 10] = [
-    Doing::Read,
-    Doing::Write,
-    Doing::Fua,
-    Doing::Zero,
-    Doing::Trim,
-    Doing::Flush,
-    Doing::Stop,
-    Doing::PowerCut,
-    Doing::Kill,
-    Doing::Reopen,
+const ACTIONS: [ArrayAction; 10] = [
+    ArrayAction::Read,
+    ArrayAction::Write,
+    ArrayAction::Fua,
+    ArrayAction::Zero,
+    ArrayAction::Trim,
+    ArrayAction::Flush,
+    ArrayAction::Stop,
+    ArrayAction::PowerCut,
+    ArrayAction::Kill,
+    ArrayAction::Reopen,
 ];
 
-impl Doing {
+impl ArrayAction {
     pub(crate) fn of(operation: Operation) -> Self {
         match operation {
             Operation::Read => Self::Read,
@@ -174,8 +174,9 @@ fn legal() -> Vec<String> {
                     continue;
                 }
                 let may_start = is_direct || phase == Phase::Clean;
-                let doings = DOINGS.iter().filter(|doing| may_start || **doing != Doing::Reopen);
-                let whats = doings.map(|doing| doing.name()).chain(MISHAPS);
+                let actions =
+                    ACTIONS.iter().filter(|action| may_start || **action != ArrayAction::Reopen);
+                let whats = actions.map(|action| action.name()).chain(MISHAPS);
                 all.extend(whats.map(|what| name(level, missing, is_dirty, phase, what)));
             }
         }

@@ -25,7 +25,7 @@ use crate::cache_file::CacheFile;
 use crate::chances::{Chances, Purpose};
 use crate::checker::{layouts, verdicts};
 use crate::content::{SECTOR, first_content, image};
-use crate::coverage::Doing;
+use crate::coverage::ArrayAction;
 use crate::create::Design;
 use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
@@ -42,7 +42,7 @@ use crate::taint::Taint;
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::workload::Workload;
-use crate::world::{Clock, Did, Engine, Trust, World};
+use crate::world::{Clock, Engine, StepResult, Trust, World};
 
 /// Milliseconds without writes before an array turns clean.
 pub(crate) const CLEAN_DELAY_MS: u64 = 200;
@@ -202,9 +202,12 @@ impl World {
             let may_issue =
                 workload.is_ready(self) && self.engine.clients.in_flight() < workload.in_flight_max;
             match self.step(may_issue) {
-                Did::Issue => workload.issue(self),
-                Did::Nothing if self.engine.plan.faults.is_empty() => break,
-                Did::Nothing | Did::Tick | Did::Stalled | Did::Something => {}
+                StepResult::Issue => workload.issue(self),
+                StepResult::Nothing if self.engine.plan.faults.is_empty() => break,
+                StepResult::Nothing
+                | StepResult::Tick
+                | StepResult::Stalled
+                | StepResult::Something => {}
             }
         }
         if let Some(moment) = moment {
@@ -291,9 +294,9 @@ impl World {
             self.read_all();
         }
         self.visit(match end {
-            End::PowerCut => Doing::PowerCut,
-            End::Kill => Doing::Kill,
-            End::Stop => Doing::Stop,
+            End::PowerCut => ArrayAction::PowerCut,
+            End::Kill => ArrayAction::Kill,
+            End::Stop => ArrayAction::Stop,
         });
         match end {
             End::PowerCut | End::Kill => self.crash(end == End::PowerCut),
@@ -456,7 +459,7 @@ impl World {
                 return false;
             }
         }
-        self.visit(Doing::Reopen);
+        self.visit(ArrayAction::Reopen);
         let content = self.read_all();
         let standing = self.standing();
         let is_whole = !standing.is_dirty && standing.occupants.iter().all(Option::is_some);

@@ -51,7 +51,7 @@ impl Ills {
 
 /// One unflushed write to one sector; its bytes before are at the same index of `before`.
 #[derive(Clone, Copy, Debug)]
-struct Logged {
+struct UnflushedWrite {
     /// `DEAD` once a durable write has made the sector stable.
     sector: u64,
     write: u32,
@@ -65,7 +65,7 @@ const DEAD: u64 = u64::MAX;
 pub(crate) struct Disk {
     /// Bytes that reads return.
     pub(crate) seen: Vec<u8>,
-    log: Vec<Logged>,
+    log: Vec<UnflushedWrite>,
     before: Vec<u8>,
     next_write: u32,
     /// Sectors that cannot be read until they are written.
@@ -168,7 +168,7 @@ impl Disk {
         let bad = &self.bad;
         self.log.extend(range.clone().map(|sector| {
             let was_bad = !bad.is_empty() && bad.contains(&sector);
-            Logged { sector, write, was_bad }
+            UnflushedWrite { sector, write, was_bad }
         }));
         self.before.extend_from_slice(&self.seen[bytes(start, sectors)]);
         if !self.lies.is_silent() {

@@ -25,7 +25,7 @@ use braid_engine::Instant;
 use braid_engine::array::MemberId;
 use braid_engine::effect::MemberIo;
 
-use crate::patience::{Patience, Waiting};
+use crate::patience::{Patience, QueuedRequest};
 use crate::random::Random;
 
 /// One dispatch to a disk: adjacent requests of one kind.
@@ -47,7 +47,7 @@ pub(crate) struct Elevators {
     multiplexer: Multiplexer,
     /// When the multiplexer wants to run again, if any request waits.
     wake_ns: Option<u64>,
-    waiting: BTreeMap<EntryId, (Waiting, MemberIo)>,
+    waiting: BTreeMap<EntryId, (QueuedRequest, MemberIo)>,
     patience: Patience,
     /// Classes to draw from: the engine sets none, so any must do.
     classes: &'static [Class],

@@ -11,7 +11,7 @@ use crate::content::SECTOR;
 use crate::coverage::Phase;
 use crate::cut::Kind;
 use crate::fault::{Fault, Mishap};
-use crate::world::{Did, World};
+use crate::world::{StepResult, World};
 
 /// Percentage of runs that wait for a moment, and of runs that break the array.
 const PERCENT: u64 = 45;
@@ -56,7 +56,7 @@ impl World {
     pub(crate) fn seize(&mut self, moment: Moment) {
         let end = self.clock.step + STEPS_MAX;
         while self.engine.phase != moment.phase && self.clock.step < end {
-            if self.step(false) == Did::Nothing {
+            if self.step(false) == StepResult::Nothing {
                 break;
             }
         }

@@ -23,7 +23,7 @@ use braid_elevator::{
 const HELD_PERIODS_MAX: u64 = 4;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedRequest {
     pub(crate) shard: usize,
     pub(crate) member: usize,
     pub(crate) is_durable: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Waiting {
     yielded: u32,
 }
 
-impl Waiting {
+impl QueuedRequest {
     pub(crate) fn new(
         (shard, member): (usize, usize),
         entry: &Entry,
@@ -235,8 +235,8 @@ impl Patience {
         &mut self,
         (now_ns, settings): (u64, &Settings),
         free: (Allowed, (u32, u32)),
-        gone: &[&Waiting],
-        others: impl Iterator<Item = &'a mut Waiting>,
+        gone: &[&QueuedRequest],
+        others: impl Iterator<Item = &'a mut QueuedRequest>,
     ) {
         if gone.iter().any(|one| one.is_straight) {
             return;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use braid_engine::request::{Fault, Progress, Request, RequestId, WriteAdmission};
 
-use crate::call::{Call, Who};
+use crate::call::{Call, CallClient};
 use crate::wire::Connection;
 
 /// A client's request in flight.
@@ -56,7 +56,7 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn in_flight(&self) -> usize {
         let wired: usize = self.connections.iter().map(Connection::unanswered).sum();
-        let direct = |call: &&Call| call.who == Who::Direct;
+        let direct = |call: &&Call| call.who == CallClient::Direct;
         wired + self.calls.values().filter(direct).count() + self.flushes.len()
     }
 

@@ -240,7 +240,7 @@ impl World {
             doubtful.extend(&self.taint.doubtful);
             doubtful.extend(self.not_promised(assembled));
             let (logs, was_replayed) = (&self.bad_logs, self.was_replayed);
-            let exempt = redundancy::Exempt { doubtful: &doubtful, logs, was_replayed };
+            let exempt = redundancy::CheckExemptions { doubtful: &doubtful, logs, was_replayed };
             let data_offset = self.taint.data_offset;
             redundancy::check_clean(assembled, &self.disks, presented, data_offset, &exempt);
         }

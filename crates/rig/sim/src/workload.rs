@@ -22,7 +22,7 @@ use crate::chances::Purpose;
 use crate::content::SECTOR;
 use crate::cut::Kind;
 use crate::random::Random;
-use crate::wire::{Crooked, Say};
+use crate::wire::{ClientAction, InvalidRequest};
 use crate::world::World;
 
 /// The kind of a client's requests, and their frequency.
@@ -39,7 +39,7 @@ pub(crate) enum Shape {
 
 /// A request, before it has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum RequestDraft {
     Flush,
     Bytes {
         operation: ByteOperation,
@@ -47,7 +47,7 @@ pub(crate) enum Ask {
         length: u64,
     },
     /// Only on a connection: any other NBD message.
-    Say(Say),
+    Say(ClientAction),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ pub(crate) struct Workload {
     /// Requests drawn so far, including those left out.
     drawn: u64,
     /// The next request: its number in this cycle, its client, its kind.
-    ready: Option<(u64, usize, Ask)>,
+    ready: Option<(u64, usize, RequestDraft)>,
 }
 
 impl Workload {
@@ -106,7 +106,7 @@ impl Workload {
             let ask = client.shape.draw(world.geometry.capacity_sectors(), &mut random);
             let other = client.line.and_then(|_| else_on_a_wire(ask, &mut random));
             if !world.chances.leaves_out(Kind::Request, ordinal) {
-                self.ready = Some((ordinal, index, other.map_or(ask, Ask::Say)));
+                self.ready = Some((ordinal, index, other.map_or(ask, RequestDraft::Say)));
             }
         }
         self.ready.is_some()
@@ -114,7 +114,7 @@ impl Workload {
 
     /// All requests with their numbers.
     #[cfg(test)]
-    pub(crate) fn all(mut self, world: &World) -> Vec<(u64, Ask)> {
+    pub(crate) fn all(mut self, world: &World) -> Vec<(u64, RequestDraft)> {
         let next = || {
             self.is_ready(world);
             self.ready.take().map(|(ordinal, _, ask)| (ordinal, ask))
@@ -126,19 +126,19 @@ impl Workload {
         let Some((ordinal, client, ask)) = self.ready.take() else { return };
         world.trace.label(world.chances.number(Kind::Request, ordinal));
         let ask = match ask {
-            Ask::Bytes { operation, offset, length } => {
+            RequestDraft::Bytes { operation, offset, length } => {
                 let length = world.chances.length(length);
-                Ask::Bytes { operation, offset, length }
+                RequestDraft::Bytes { operation, offset, length }
             }
             other => other,
         };
         match self.clients[client].line {
             None => match ask {
-                Ask::Flush => _ = world.flush(),
-                Ask::Bytes { operation, offset, length } => {
+                RequestDraft::Flush => _ = world.flush(),
+                RequestDraft::Bytes { operation, offset, length } => {
                     world.ask(operation, offset, length);
                 }
-                Ask::Say(say) => unreachable!("{say:?} without a connection"),
+                RequestDraft::Say(say) => unreachable!("{say:?} without a connection"),
             },
             Some(line) => {
                 let index = self.connections[line].filter(|index| world.is_open(*index));
@@ -153,13 +153,13 @@ impl Workload {
 }
 
 /// The request as an NBD client makes it.
-fn on_a_wire(ask: Ask) -> Say {
+fn on_a_wire(ask: RequestDraft) -> ClientAction {
     let (operation, offset, length) = match ask {
-        Ask::Say(say) => return say,
-        Ask::Flush => return Say::Ask(Command::Flush),
-        Ask::Bytes { operation, offset, length } => (operation, offset, length as u32),
+        RequestDraft::Say(say) => return say,
+        RequestDraft::Flush => return ClientAction::Ask(Command::Flush),
+        RequestDraft::Bytes { operation, offset, length } => (operation, offset, length as u32),
     };
-    Say::Ask(match operation {
+    ClientAction::Ask(match operation {
         ByteOperation::Read => Command::Read { offset, length, dont_fragment: false },
         ByteOperation::Write { durable } => Command::Write { offset, length, fua: durable },
         ByteOperation::Trim { durable } => {
@@ -173,22 +173,22 @@ fn on_a_wire(ask: Ask) -> Say {
 }
 
 /// Another message that a client on a connection sometimes sends instead.
-fn else_on_a_wire(ask: Ask, random: &mut Random) -> Option<Say> {
-    let Ask::Bytes { offset, length, .. } = ask else { return None };
+fn else_on_a_wire(ask: RequestDraft, random: &mut Random) -> Option<ClientAction> {
+    let RequestDraft::Bytes { offset, length, .. } = ask else { return None };
     let length = length as u32;
     let one = random.chance(30);
     Some(match random.below(100) {
-        0..4 => Say::Crooked(*random.pick(&Crooked::ALL)),
-        4 => Say::Garbage,
+        0..4 => ClientAction::Invalid(*random.pick(&InvalidRequest::ALL)),
+        4 => ClientAction::Garbage,
         5..8 => {
             let sent = random.below(u64::from(length).min(1000) + 28) as usize;
-            Say::Part { offset, length, sent: sent.max(1) }
+            ClientAction::Part { offset, length, sent: sent.max(1) }
         }
-        8..10 => Say::Cut,
-        10 => Say::Disconnect,
-        11..15 => Say::Ask(Command::BlockStatus { offset, length: length.into(), one }),
-        15..17 => Say::Ask(Command::Cache { offset, length: length.into() }),
-        17..20 => Say::Ask(Command::Read { offset, length, dont_fragment: true }),
+        8..10 => ClientAction::Cut,
+        10 => ClientAction::Disconnect,
+        11..15 => ClientAction::Ask(Command::BlockStatus { offset, length: length.into(), one }),
+        15..17 => ClientAction::Ask(Command::Cache { offset, length: length.into() }),
+        17..20 => ClientAction::Ask(Command::Read { offset, length, dont_fragment: true }),
         _ => return None,
     })
 }
@@ -207,14 +207,14 @@ fn shape(capacity: u64, random: &mut Random) -> Shape {
 }
 
 impl Shape {
-    fn draw(&mut self, capacity: u64, random: &mut Random) -> Ask {
+    fn draw(&mut self, capacity: u64, random: &mut Random) -> RequestDraft {
         let durable = random.chance(50);
         match self {
             Self::Anything => anything(capacity, random),
             Self::Bytes => bytes(capacity, random),
             Self::Journal { next } => {
                 if random.chance(25) {
-                    return Ask::Flush;
+                    return RequestDraft::Flush;
                 }
                 let sectors = (1 + random.below(4)).min(capacity);
                 write(follow(next, sectors, capacity), sectors, durable)
@@ -247,12 +247,12 @@ impl Shape {
     }
 }
 
-fn ask(operation: ByteOperation, start: u64, sectors: u64) -> Ask {
+fn ask(operation: ByteOperation, start: u64, sectors: u64) -> RequestDraft {
     let (offset, length) = (start * SECTOR as u64, sectors * SECTOR as u64);
-    Ask::Bytes { operation, offset, length }
+    RequestDraft::Bytes { operation, offset, length }
 }
 
-fn write(start: u64, sectors: u64, durable: bool) -> Ask {
+fn write(start: u64, sectors: u64, durable: bool) -> RequestDraft {
     ask(ByteOperation::Write { durable }, start, sectors)
 }
 
@@ -264,13 +264,13 @@ fn follow(next: &mut u64, sectors: u64, capacity: u64) -> u64 {
 }
 
 /// A file system: the first quarter is its journal, the rest the places of its blocks.
-fn files(next: &mut u64, stage: &mut u64, capacity: u64, random: &mut Random) -> Ask {
+fn files(next: &mut u64, stage: &mut u64, capacity: u64, random: &mut Random) -> RequestDraft {
     let block = if capacity >= 64 { 8 } else { 1 };
     let journal = (capacity / 4).max(block);
     *stage += 1;
     match *stage % 5 {
         1 | 2 => write(follow(next, block, journal), block, false),
-        3 => Ask::Flush,
+        3 => RequestDraft::Flush,
         4 => write(follow(next, block, journal), block, true),
         _ => {
             let place = journal + random.below((capacity - journal) / block) * block;
@@ -279,7 +279,7 @@ fn files(next: &mut u64, stage: &mut u64, capacity: u64, random: &mut Random) ->
     }
 }
 
-fn anything(capacity: u64, random: &mut Random) -> Ask {
+fn anything(capacity: u64, random: &mut Random) -> RequestDraft {
     let durable = random.chance(25);
     let (may_punch, fast) = (random.chance(50), random.chance(10));
     let operation = match random.below(100) {
@@ -287,7 +287,7 @@ fn anything(capacity: u64, random: &mut Random) -> Ask {
         25..80 => ByteOperation::Write { durable },
         80..86 => ByteOperation::WriteZeroes { may_punch, fast, durable },
         86..90 => ByteOperation::Trim { durable },
-        _ => return Ask::Flush,
+        _ => return RequestDraft::Flush,
     };
     let longest = *random.pick(&[1, 4, 16, 64, 200]);
     let sectors = (1 + random.below(longest)).min(capacity);
@@ -297,7 +297,7 @@ fn anything(capacity: u64, random: &mut Random) -> Ask {
 }
 
 /// Within a few sectors, so that they overlap.
-fn bytes(capacity: u64, random: &mut Random) -> Ask {
+fn bytes(capacity: u64, random: &mut Random) -> RequestDraft {
     let size = capacity * SECTOR as u64;
     let durable = random.chance(25);
     let may_punch = random.chance(50);
@@ -306,7 +306,7 @@ fn bytes(capacity: u64, random: &mut Random) -> Ask {
         5..15 => ByteOperation::Write { durable },
         15..18 => ByteOperation::WriteZeroes { may_punch, fast: false, durable },
         18 => ByteOperation::Trim { durable },
-        _ => return Ask::Flush,
+        _ => return RequestDraft::Flush,
     };
     let spot = (12 * SECTOR as u64).min(size);
     let longest = *random.pick(&[16, 600, 3000]);
@@ -316,5 +316,5 @@ fn bytes(capacity: u64, random: &mut Random) -> Ask {
         length = length.next_multiple_of(SECTOR as u64);
     }
     length = length.min(size - offset);
-    Ask::Bytes { operation, offset, length }
+    RequestDraft::Bytes { operation, offset, length }
 }

@@ -207,7 +207,7 @@ pub(crate) struct World {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Did {
+pub(crate) enum StepResult {
     Nothing,
     Tick,
     /// A client's turn.
@@ -218,8 +218,8 @@ pub(crate) enum Did {
 }
 
 impl World {
-    /// Does one thing. [`Did::Nothing`] if nothing can happen.
-    pub(crate) fn step(&mut self, issue: bool) -> Did {
+    /// Does one thing. [`StepResult::Nothing`] if nothing can happen.
+    pub(crate) fn step(&mut self, issue: bool) -> StepResult {
         self.clock.step += 1;
         self.clock.now = Instant(self.clock.now.0 + STEP_NS);
         self.tally.steps += 1;
@@ -232,18 +232,18 @@ impl World {
         let choice = choose(&engine.pending, offer, &engine.order, &mut self.chances.schedule);
         match choice {
             None if self.allow_at_last() => {}
-            None => return Did::Nothing,
+            None => return StepResult::Nothing,
             Some(Choice::Event(class)) => return self.let_event_happen(class),
             Some(Choice::Inbox) => self.open_letter(),
             Some(Choice::Report) => self.pass_report(),
-            Some(Choice::Issue) => return Did::Issue,
+            Some(Choice::Issue) => return StepResult::Issue,
             Some(Choice::Wire) => self.deliver_some(),
             Some(Choice::Tick) => {
                 self.tick();
-                return Did::Tick;
+                return StepResult::Tick;
             }
         }
-        Did::Something
+        StepResult::Something
     }
 
     fn offer(&self, issue: bool) -> Offer {
@@ -265,16 +265,16 @@ impl World {
         Some(self.engine.pending.peek(class, fixed))
     }
 
-    fn let_event_happen(&mut self, class: usize) -> Did {
+    fn let_event_happen(&mut self, class: usize) -> StepResult {
         let event = self.engine.pending.take(class, &self.engine.order, &mut self.chances.schedule);
         let disk = event.waits_for().map(|id| self.disk_index(id));
         let waits = disk.is_some_and(|disk| self.disks[disk].ills.stalled || self.is_late(disk));
         if waits {
             self.engine.pending.push(event);
-            return Did::Stalled;
+            return StepResult::Stalled;
         }
         self.happen(event);
-        Did::Something
+        StepResult::Something
     }
 
     pub(crate) fn disk_index(&self, member: MemberId) -> usize {
@@ -758,8 +758,8 @@ impl World {
             }
             self.engine.slow.time_stands = is_answered && !self.engine.slow.sitting_out.is_empty();
             let did = self.step(false);
-            assert!(did != Did::Nothing || is_answered, "requests hang");
-            if did == Did::Nothing && self.engine.slow.time_stands {
+            assert!(did != StepResult::Nothing || is_answered, "requests hang");
+            if did == StepResult::Nothing && self.engine.slow.time_stands {
                 break;
             }
         }

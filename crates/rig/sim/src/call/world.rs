@@ -5,7 +5,7 @@ use braid_engine::request::{
     RequestPlan, Step, Way, check,
 };
 
-use super::{Call, CallError, Part, SECTOR_BYTES, Who, written};
+use super::{Call, CallClient, CallError, Part, SECTOR_BYTES, written};
 use crate::content::{SECTOR, fill};
 use crate::memory::Payload;
 use crate::model::End;
@@ -23,7 +23,7 @@ impl World {
         };
         let asked = self.clock.step;
         let request = ByteRequest { operation, offset, length };
-        self.begin_call((id, request), payload, (asked, Who::Direct));
+        self.begin_call((id, request), payload, (asked, CallClient::Direct));
         id
     }
 
@@ -32,7 +32,7 @@ impl World {
         &mut self,
         (id, request): (RequestId, ByteRequest),
         mut payload: Vec<u8>,
-        (asked, who): (u64, Who),
+        (asked, who): (u64, CallClient),
     ) {
         let word = match request.operation {
             ByteOperation::Read => "call-read",
@@ -271,12 +271,12 @@ impl World {
     /// The array has answered; the client learns of it.
     fn hand_back(&mut self, call: Call, result: Result<(), CallError>) {
         match call.who {
-            Who::Direct => {
+            CallClient::Direct => {
                 self.note("call-ends", [call.id.0, u64::from(result.is_ok()), 0]);
                 self.conclude(&call, result);
             }
-            Who::Wire { connection, cookie } => self.reply(connection, cookie, call, result),
-            Who::Gone => self.end_parts(&call, End::Unsure),
+            CallClient::Wire { connection, cookie } => self.reply(connection, cookie, call, result),
+            CallClient::Gone => self.end_parts(&call, End::Unsure),
         }
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Opti
     }
 }
 
-pub(crate) struct Exempt<'a> {
+pub(crate) struct CheckExemptions<'a> {
     /// Strips that lies have touched.
     pub(crate) doubtful: &'a BTreeSet<u64>,
     pub(crate) logs: &'a BadLogs,
@@ -81,7 +81,7 @@ pub(crate) struct Exempt<'a> {
     pub(crate) was_replayed: bool,
 }
 
-impl Exempt<'_> {
+impl CheckExemptions<'_> {
     /// One sector, unless it is logged and was not written since.
     fn sound<'a>(&self, areas: &Areas<'a>, slot: Slot, sector: u64) -> Option<&'a [u8]> {
         let (disk, _) = areas.slots[slot.index()]?;
@@ -100,7 +100,7 @@ pub(crate) fn check_clean(
     disks: &[Disk],
     presented: &[usize],
     data_offset: u64,
-    exempt: &Exempt<'_>,
+    exempt: &CheckExemptions<'_>,
 ) {
     let slots = || assembled.slots.iter().map(Option::as_ref);
     let places = slots().map(|slot| slot.map(|one| (presented[one.member], data_offset)));
@@ -133,7 +133,7 @@ fn check_mirror(
     geometry: &Geometry,
     mirror: &MirrorGeometry,
     areas: &Areas<'_>,
-    exempt: &Exempt<'_>,
+    exempt: &CheckExemptions<'_>,
 ) {
     for sector in 0..mirror.capacity_sectors() {
         let places = places(geometry, sector).into_iter();
@@ -144,7 +144,7 @@ fn check_mirror(
     }
 }
 
-fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &Exempt<'_>) {
+fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &CheckExemptions<'_>) {
     for row in (0..stripe.rows()).map(ChunkRow) {
         let map = stripe.row_map(row);
         let start = stripe.row_start(row).0;
@@ -168,14 +168,19 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &Exempt<'_>)
     }
 }
 
-fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &Exempt<'_>) -> bool {
+fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &CheckExemptions<'_>) -> bool {
     let slots = (0..).map(Slot).take(areas.slots.len());
     let is_named = areas.slots.iter().flatten().any(|(disk, _)| exempt.logs.names(*disk, &sectors));
     is_named || slots.into_iter().any(|slot| areas.is_logged(slot, &sectors))
 }
 
 /// Checks a strip with possible poison: one data column is solved from P, then Q must fit.
-fn check_strip(stripe: &StripeGeometry, areas: &Areas<'_>, strip: u64, exempt: &Exempt<'_>) {
+fn check_strip(
+    stripe: &StripeGeometry,
+    areas: &Areas<'_>,
+    strip: u64,
+    exempt: &CheckExemptions<'_>,
+) {
     let row = stripe.row_of(MemberSector(strip));
     let map = stripe.row_map(row);
     let sound = |slot| exempt.sound(areas, slot, strip);

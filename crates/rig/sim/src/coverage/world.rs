@@ -1,12 +1,12 @@
 //! The states that the world visits: the array's state at each action or fault.
 
-use super::{Doing, name};
+use super::{ArrayAction, name};
 use crate::world::World;
 
 impl World {
     /// Notes an action in the array's current state.
-    pub(crate) fn visit(&mut self, doing: Doing) {
-        self.visit_fault(doing.name());
+    pub(crate) fn visit(&mut self, action: ArrayAction) {
+        self.visit_fault(action.name());
     }
 
     /// Notes a disk's fault in the array's current state.

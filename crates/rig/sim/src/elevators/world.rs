@@ -9,7 +9,7 @@ use super::Vector;
 use crate::chances::Purpose;
 use crate::cut::Kind;
 use crate::fault::{Fault, Mishap};
-use crate::patience::Waiting;
+use crate::patience::QueuedRequest;
 use crate::random::Random;
 use crate::schedule::Event;
 use crate::world::World;
@@ -66,7 +66,7 @@ impl World {
         let member = usize::from(io.member.0);
         let elevator = &mut elevators.each[member];
         let is_straight = elevator.settings().policy == Policy::None;
-        let waiting = Waiting::new((shard, member), &entry, (self.clock.now.0, is_straight));
+        let waiting = QueuedRequest::new((shard, member), &entry, (self.clock.now.0, is_straight));
         elevators.waiting.insert(id, (waiting, io));
         elevator.handle_insert(self.clock.now.0, entry, Place::Sorted);
         self.dispatch();
@@ -88,7 +88,7 @@ impl World {
         let dirty: u64 = sides.iter().map(|side| side.dirty).sum();
         let limit: u64 =
             sides.iter().map(|side| u64::from(side.cache.tuning.dirty_sectors_max)).sum();
-        let is_forced = |(waiting, _): &(Waiting, MemberIo)| waiting.is_durable;
+        let is_forced = |(waiting, _): &(QueuedRequest, MemberIo)| waiting.is_durable;
         Demand {
             backlog_permille: (dirty * 1000 / limit.max(1)) as u32,
             is_urgent: dirty > limit
@@ -125,10 +125,11 @@ impl World {
                     let whose = elevator.parts(dispatch.tag).map(|entry| {
                         elevators.waiting.remove(&entry.id).expect("an entry goes out once")
                     });
-                    let whose: Vec<(Waiting, MemberIo)> = whose.collect();
+                    let whose: Vec<(QueuedRequest, MemberIo)> = whose.collect();
                     let others = elevators.waiting.values_mut().map(|(waiting, _)| waiting);
                     let others = others.filter(|waiting| waiting.member == member);
-                    let gone: Vec<&Waiting> = whose.iter().map(|(waiting, _)| waiting).collect();
+                    let gone: Vec<&QueuedRequest> =
+                        whose.iter().map(|(waiting, _)| waiting).collect();
                     elevators.patience.check_order(
                         (now_ns, elevator.settings()),
                         (allowed, out),

@@ -11,7 +11,7 @@ use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::fault::{Fault, Mishap};
 use crate::schedule::Event;
-use crate::world::{Did, World};
+use crate::world::{StepResult, World};
 
 /// First ordinal among the faults of a cycle, behind elevators.
 const FIRST_ORDINAL: u64 = 4000;
@@ -162,10 +162,11 @@ impl World {
         let mut steps = 0;
         while self.engine.clients.flights.values().any(|flight| flight.call.is_none()) {
             let did = self.step(false);
-            if did == Did::Nothing || !self.is_alone_in_harm(disk) || !self.disks_are_whole() {
+            if did == StepResult::Nothing || !self.is_alone_in_harm(disk) || !self.disks_are_whole()
+            {
                 return;
             }
-            steps += u32::from(did != Did::Stalled);
+            steps += u32::from(did != StepResult::Stalled);
             assert!(steps < STEPS_MAX, "requests wait for disk {disk}, whose member is away");
         }
         self.tally.count("no-request-waits-for-one-away");
@@ -215,14 +216,14 @@ impl World {
                 return;
             }
             let did = self.step(false);
-            if did == Did::Nothing || !self.all_can_be_read_around(disk) {
+            if did == StepResult::Nothing || !self.all_can_be_read_around(disk) {
                 return;
             }
             let out = &self.engine.slow.sitting_out;
             let sits_out = out.iter().any(|member| self.disk_index(*member) == disk);
             match (sits_out, did) {
                 (false, _) => unnoticed += 1,
-                (true, Did::Stalled) => draws += 1,
+                (true, StepResult::Stalled) => draws += 1,
                 (true, _) => noticed += 1,
             }
             let is_served = noticed < STEPS_MAX && draws < DRAWS_MAX;

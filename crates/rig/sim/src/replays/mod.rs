@@ -25,7 +25,7 @@ use braid_ondisk::{PplLog, PplRecord};
 
 use crate::random::Random;
 use platter::{Platter, SECTOR};
-use writer::{LOG_SECTOR, UUID, Written, bytes_of, data_start, written, xor};
+use writer::{LOG_SECTOR, LogHistory, UUID, bytes_of, data_start, written, xor};
 
 /// Sector in which a disk says whether the array is clean.
 const SUPER_SECTOR: u64 = 0;
@@ -42,17 +42,17 @@ pub(crate) fn tell(seeds: Range<u64>) {
 
 /// Values that an array sector is allowed to hold.
 #[derive(Clone, Copy)]
-struct Allowed {
+struct AllowedValues {
     new: u64,
     old: u64,
 }
 
 /// Disks after a crash, and the expected content.
 #[derive(Clone)]
-struct Crashed<'a> {
-    of: &'a Written,
+struct CrashState<'a> {
+    of: &'a LogHistory,
     disks: Vec<Platter>,
-    allowed: Vec<Allowed>,
+    allowed: Vec<AllowedValues>,
     /// The bad sector is in a bad-block log; otherwise the replay runs into it.
     is_bad_logged: bool,
 }
@@ -121,7 +121,7 @@ impl Devices for Bench<'_> {
     }
 }
 
-impl<'a> Crashed<'a> {
+impl<'a> CrashState<'a> {
     fn slots(&self) -> usize {
         self.disks.len()
     }
@@ -242,7 +242,7 @@ impl<'a> Crashed<'a> {
 }
 
 /// The disks after so many operations have begun, and their allowed content.
-fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> {
+fn crashed<'a>(of: &'a LogHistory, cut: usize, random: &mut Random) -> CrashState<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {
         let (platter::Op::Write { disk, .. }
@@ -251,13 +251,13 @@ fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> 
         disks[*disk].carry_out(op);
     }
     disks.iter_mut().for_each(|disk| disk.cut(random));
-    let allowed = of.content.iter().map(|content| Allowed { new: *content, old: *content });
-    let mut allowed: Vec<Allowed> = allowed.collect();
+    let allowed = of.content.iter().map(|content| AllowedValues { new: *content, old: *content });
+    let mut allowed: Vec<AllowedValues> = allowed.collect();
     for flight in of.flights.iter().rev().filter(|flight| flight.ops.end > cut) {
         for (sector, (old, new)) in &flight.changes {
             let is_begun = flight.ops.start < cut;
             allowed[*sector as usize] =
-                Allowed { new: if is_begun { *new } else { *old }, old: *old };
+                AllowedValues { new: if is_begun { *new } else { *old }, old: *old };
         }
     }
     if random.chance(30) {
@@ -265,7 +265,7 @@ fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> 
         let disk = random.below(disks.len() as u64) as usize;
         disks[disk].bad_sector = Some(sector);
     }
-    Crashed { of, disks, allowed, is_bad_logged: random.chance(50) }
+    CrashState { of, disks, allowed, is_bad_logged: random.chance(50) }
 }
 
 fn told(random: &mut Random) {

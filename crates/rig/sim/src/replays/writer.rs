@@ -25,7 +25,7 @@ pub(super) struct Flight {
     pub(super) changes: BTreeMap<u64, (u64, u64)>,
 }
 
-pub(super) struct Written {
+pub(super) struct LogHistory {
     pub(super) geometry: StripeGeometry,
     pub(super) place: PplPlace,
     /// The disks at the start of the array.
@@ -258,7 +258,7 @@ fn merged(streams: Vec<Stream>, random: &mut Random) -> (Vec<Op>, Vec<Flight>) {
 }
 
 /// An array with writes in flight.
-pub(super) fn written(random: &mut Random) -> Written {
+pub(super) fn written(random: &mut Random) -> LogHistory {
     let geometry = geometry(random);
     // As much as one large record takes, or a ring of a few.
     let multiple = random.chance(70);
@@ -298,5 +298,5 @@ pub(super) fn written(random: &mut Random) -> Written {
         .collect();
     let Writer { random, content, .. } = writer;
     let (ops, flights) = merged(streams, random);
-    Written { geometry, place, disks, ops, flights, content }
+    LogHistory { geometry, place, disks, ops, flights, content }
 }

@@ -8,7 +8,7 @@ use braid_ondisk::Role;
 use super::{Flight, FlushFor};
 use crate::call::written;
 use crate::content::{SECTOR, Version};
-use crate::coverage::Doing;
+use crate::coverage::ArrayAction;
 use crate::memory::Payload;
 use crate::model::End;
 use crate::schedule::Event;
@@ -66,7 +66,7 @@ impl World {
         }
         let id = self.name();
         let began = self.clock.step;
-        self.visit(Doing::of(operation));
+        self.visit(ArrayAction::of(operation));
         let word = match operation {
             Operation::Read => "ask-read",
             Operation::Write { durable: false } => "ask-write",
@@ -101,7 +101,7 @@ impl World {
 
     pub(crate) fn start_flush(&mut self, asked: u64, who: FlushFor) -> RequestId {
         let id = self.name();
-        self.visit(Doing::Flush);
+        self.visit(ArrayAction::Flush);
         self.note("ask-flush", [id.0, 0, 0]);
         self.engine.clients.flushes.insert(id, (asked, who));
         self.engine.machines.array.handle_flush_request(self.clock.now, id);

@@ -35,7 +35,7 @@ use crate::random::fold;
 use crate::world::World;
 
 use doubt::{Doubt, pulse};
-use story::{Act, Deed, Telling, designs, failures, number_of, spell, tellings, words};
+use story::{Act, StoryStep, Telling, designs, failures, number_of, spell, tellings, words};
 use subset::{Remains, Subsets, spread};
 use tell::{Stage, new_world, tell};
 use trial::{Outcome, State, Trial};
@@ -79,7 +79,7 @@ impl Default for Bounds {
 
 /// Counts of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Explored {
+pub struct ExplorationCounts {
     /// Array and workload.
     pub stories: u64,
     /// Story, schedule and failure.
@@ -109,10 +109,10 @@ pub struct Explored {
 /// # Panics
 /// At the first wrong state, with its name.
 #[must_use]
-pub fn explore(bounds: &Bounds) -> Explored {
+pub fn explore(bounds: &Bounds) -> ExplorationCounts {
     // A story is told several times, and must take the same path.
     braid_sim_hooks::steady();
-    let mut explored = Explored::default();
+    let mut explored = ExplorationCounts::default();
     let words = words(bounds.operations_max);
     for (index, design) in designs().iter().enumerate() {
         let mut explorer = Explorer::new(Stage::new(design), design, *bounds);
@@ -127,7 +127,7 @@ pub fn explore(bounds: &Bounds) -> Explored {
     explored
 }
 
-impl Explored {
+impl ExplorationCounts {
     fn add(&mut self, other: &Self) {
         self.stories += other.stories;
         self.tellings += other.tellings;
@@ -149,7 +149,7 @@ struct Explorer {
     stage: Stage,
     live: Option<World>,
     points: Points,
-    explored: Explored,
+    explored: ExplorationCounts,
 }
 
 struct Points {
@@ -184,11 +184,11 @@ impl Explorer {
             chosen: Vec::new(),
             last: None,
         };
-        let (design, explored) = (*design, Explored::default());
+        let (design, explored) = (*design, ExplorationCounts::default());
         Self { design, bounds, stage, live: Some(live), points, explored }
     }
 
-    fn explore_story(&mut self, word: &[Deed], number: u64) {
+    fn explore_story(&mut self, word: &[StoryStep], number: u64) {
         self.explored.stories += 1;
         let level = self.design.level;
         let tellings = tellings(level, word);
@@ -209,7 +209,7 @@ impl Explorer {
         }
     }
 
-    fn explore_telling(&mut self, word: &[Deed], number: u64, telling: Telling) -> Vec<Act> {
+    fn explore_telling(&mut self, word: &[StoryStep], number: u64, telling: Telling) -> Vec<Act> {
         self.explored.tellings += 1;
         let Self { stage, live, points, explored, design, .. } = self;
         let world = live.as_mut().expect("it is always there");
@@ -246,7 +246,7 @@ impl Points {
         world: &mut World,
         stage: &Stage,
         number: u64,
-        explored: &mut Explored,
+        explored: &mut ExplorationCounts,
     ) {
         explored.crash_points += 1;
         let pulse = pulse(world);
@@ -315,7 +315,7 @@ impl Points {
         stage.losses.iter().filter_map(loss).collect()
     }
 
-    fn try_state(&mut self, loss: &Loss, remains: Remains, explored: &mut Explored) {
+    fn try_state(&mut self, loss: &Loss, remains: Remains, explored: &mut ExplorationCounts) {
         explored.states += 1;
         let hash = self.choose(loss, remains);
         if !self.seen_states.insert(hash) {

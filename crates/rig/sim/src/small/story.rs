@@ -65,7 +65,7 @@ pub(super) fn designs() -> Vec<Design> {
 
 /// An operation of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum StoryStep {
     Ask(Operation, RangeShape),
     Flush,
 }
@@ -106,31 +106,31 @@ const FUA: Operation = Operation::Write { durable: true };
 const ZERO: Operation = Operation::WriteZeroes { may_punch: true, durable: false };
 
 /// The letters of words; the characters are for messages.
-pub(super) const LETTERS: [(char, Deed); 12] = [
-    ('c', Deed::Ask(PLAIN, RangeShape::Chunk)),
-    ('s', Deed::Ask(PLAIN, RangeShape::Sector)),
-    ('m', Deed::Ask(PLAIN, RangeShape::Middle)),
-    ('x', Deed::Ask(PLAIN, RangeShape::Across)),
-    ('r', Deed::Ask(PLAIN, RangeShape::Row)),
-    ('b', Deed::Ask(PLAIN, RangeShape::Below)),
-    ('S', Deed::Ask(FUA, RangeShape::Sector)),
-    ('X', Deed::Ask(FUA, RangeShape::Across)),
-    ('R', Deed::Ask(FUA, RangeShape::Row)),
-    ('f', Deed::Flush),
-    ('z', Deed::Ask(ZERO, RangeShape::Across)),
-    ('t', Deed::Ask(Operation::Trim, RangeShape::Chunk)),
+pub(super) const LETTERS: [(char, StoryStep); 12] = [
+    ('c', StoryStep::Ask(PLAIN, RangeShape::Chunk)),
+    ('s', StoryStep::Ask(PLAIN, RangeShape::Sector)),
+    ('m', StoryStep::Ask(PLAIN, RangeShape::Middle)),
+    ('x', StoryStep::Ask(PLAIN, RangeShape::Across)),
+    ('r', StoryStep::Ask(PLAIN, RangeShape::Row)),
+    ('b', StoryStep::Ask(PLAIN, RangeShape::Below)),
+    ('S', StoryStep::Ask(FUA, RangeShape::Sector)),
+    ('X', StoryStep::Ask(FUA, RangeShape::Across)),
+    ('R', StoryStep::Ask(FUA, RangeShape::Row)),
+    ('f', StoryStep::Flush),
+    ('z', StoryStep::Ask(ZERO, RangeShape::Across)),
+    ('t', StoryStep::Ask(Operation::Trim, RangeShape::Chunk)),
 ];
 
 /// Every word of up to `operations_max` letters, short ones first.
-pub(super) fn words(operations_max: u64) -> Vec<Vec<Deed>> {
+pub(super) fn words(operations_max: u64) -> Vec<Vec<StoryStep>> {
     let mut words = Vec::new();
-    let mut longest: Vec<Vec<Deed>> = vec![Vec::new()];
+    let mut longest: Vec<Vec<StoryStep>> = vec![Vec::new()];
     for _ in 0..operations_max {
         let longer = longest.iter().flat_map(|word| {
-            let last_flushes = word.last().is_none_or(|last| *last == Deed::Flush);
+            let last_flushes = word.last().is_none_or(|last| *last == StoryStep::Flush);
             let next =
-                LETTERS.iter().filter(move |(_, deed)| !last_flushes || *deed != Deed::Flush);
-            next.map(|(_, deed)| word.iter().copied().chain([*deed]).collect())
+                LETTERS.iter().filter(move |(_, step)| !last_flushes || *step != StoryStep::Flush);
+            next.map(|(_, step)| word.iter().copied().chain([*step]).collect())
         });
         longest = longer.collect();
         words.extend(longest.iter().cloned());
@@ -138,15 +138,17 @@ pub(super) fn words(operations_max: u64) -> Vec<Vec<Deed>> {
     words
 }
 
-pub(super) fn spell(word: &[Deed]) -> String {
-    let letter = |deed: &Deed| LETTERS.iter().find(|(_, one)| one == deed).map_or('?', |one| one.0);
+pub(super) fn spell(word: &[StoryStep]) -> String {
+    let letter =
+        |step: &StoryStep| LETTERS.iter().find(|(_, one)| one == step).map_or('?', |one| one.0);
     word.iter().map(letter).collect()
 }
 
 /// A unique number for each story.
-pub(super) fn number_of(design: usize, word: &[Deed]) -> u64 {
-    let letter = |deed: &Deed| LETTERS.iter().position(|(_, one)| one == deed).unwrap_or(0) as u64;
-    word.iter().fold(1 + design as u64, |hash, deed| fold(hash, letter(deed)))
+pub(super) fn number_of(design: usize, word: &[StoryStep]) -> u64 {
+    let letter =
+        |step: &StoryStep| LETTERS.iter().position(|(_, one)| one == step).unwrap_or(0) as u64;
+    word.iter().fold(1 + design as u64, |hash, step| fold(hash, letter(step)))
 }
 
 const SCHEDULES: u64 = 7;
@@ -156,7 +158,7 @@ const PACES: u64 = 2;
 const CACHES: u64 = 2;
 
 /// Tellings of a word without a failure. A single operation has only one pace.
-pub(super) fn tellings(level: Level, word: &[Deed]) -> u64 {
+pub(super) fn tellings(level: Level, word: &[StoryStep]) -> u64 {
     let caches = if level.family() == Family::Stripe { CACHES } else { 1 };
     let paces = if word.len() == 1 { 1 } else { PACES };
     SCHEDULES * paces * caches

@@ -7,7 +7,7 @@ use braid_engine::Instant;
 use braid_engine::request::RequestId;
 use braid_geometry::{Family, Slot};
 
-use super::story::{Act, Deed, Telling};
+use super::story::{Act, StoryStep, Telling};
 use crate::chances::Chances;
 use crate::content::SECTOR;
 use crate::create::Design;
@@ -19,7 +19,7 @@ use crate::model::Model;
 use crate::open;
 use crate::schedule::{Event, Order};
 use crate::trace::Trace;
-use crate::world::{Did, Engine, World};
+use crate::world::{Engine, StepResult, World};
 
 /// More steps than any story takes.
 const STEPS_MAX: u64 = 5000;
@@ -104,7 +104,7 @@ fn losses(world: &World) -> Vec<BTreeSet<usize>> {
 /// Shows the world before each step, and whether the failure is to come. Returns disks' acts.
 pub(super) fn tell(
     (stage, world): (&Stage, &mut World),
-    (word, chance): (&[Deed], u64),
+    (word, chance): (&[StoryStep], u64),
     telling: &Telling,
     show: &mut dyn FnMut(&mut World, bool),
 ) -> Vec<Act> {
@@ -114,8 +114,8 @@ pub(super) fn tell(
     let mut failure = telling.failure;
     for _ in 0..STEPS_MAX {
         while !(telling.is_in_turn && world.engine.clients.in_flight() > 0) {
-            let Some(deed) = deeds.next() else { break };
-            perform(world, *deed);
+            let Some(step) = deeds.next() else { break };
+            perform(world, *step);
         }
         if let Some((disk, act)) = next_act(world) {
             if let Some(due) = failure.take_if(|due| due.acts == acts.len()) {
@@ -125,7 +125,7 @@ pub(super) fn tell(
             acts.push(act);
         }
         show(world, failure.is_some());
-        if world.step(false) == Did::Nothing {
+        if world.step(false) == StepResult::Nothing {
             assert!(world.engine.clients.in_flight() == 0 && deeds.next().is_none(), "it hangs");
             assert!(failure.is_none(), "a failure that was planned did not come");
             return acts;
@@ -134,12 +134,12 @@ pub(super) fn tell(
     panic!("the story does not end");
 }
 
-fn perform(world: &mut World, deed: Deed) {
-    match deed {
-        Deed::Flush => {
+fn perform(world: &mut World, step: StoryStep) {
+    match step {
+        StoryStep::Flush => {
             world.flush();
         }
-        Deed::Ask(operation, shape) => {
+        StoryStep::Ask(operation, shape) => {
             let (start, sectors) = shape.range(world.geometry.capacity_sectors());
             world.issue(operation, start, sectors);
         }

@@ -7,8 +7,8 @@ use braid_engine::request::RequestId;
 use braid_nbd_proto::{ClientEvent, Command, ErrorCode, Extent, wire};
 
 use super::server::code;
-use super::{ClientEnd, Crooked, Ending, PendingRequest, Say};
-use crate::call::{Who, written};
+use super::{ClientAction, ClientEnd, Ending, InvalidRequest, PendingRequest};
+use crate::call::{CallClient, written};
 use crate::content::SECTOR;
 use crate::model::End;
 use crate::world::World;
@@ -33,14 +33,15 @@ impl ClientEnd {
 
 impl World {
     /// The client sends something, now or after the negotiation.
-    pub(crate) fn say(&mut self, index: usize, say: Say) {
+    pub(crate) fn say(&mut self, index: usize, say: ClientAction) {
         let at = self.clock.step;
         let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
         let connection = self.connection(index);
         if !connection.is_open() {
             return;
         }
-        if !connection.client.is_ready && !matches!(say, Say::Cut | Say::Garbage) {
+        if !connection.client.is_ready && !matches!(say, ClientAction::Cut | ClientAction::Garbage)
+        {
             connection.client.backlog.push_back(say);
             return;
         }
@@ -49,13 +50,13 @@ impl World {
         let cookie = connection.client.next_cookie;
         connection.client.next_cookie = cookie.wrapping_add(1);
         match say {
-            Say::Ask(command) => self.say_command((index, cookie, id), command),
-            Say::Crooked(crooked) => {
+            ClientAction::Ask(command) => self.say_command((index, cookie, id), command),
+            ClientAction::Invalid(invalid) => {
                 let style = self.connection(index).client.style;
-                let (mut header, error) = crooked.header(cookie, size_bytes);
+                let (mut header, error) = invalid.header(cookie, size_bytes);
                 // An extended reply has the offset, and the stand-in below has none.
                 if style.is_extended() && header.offset != 0 {
-                    return self.say(index, Say::Crooked(Crooked::UnknownFlag));
+                    return self.say(index, ClientAction::Invalid(InvalidRequest::UnknownFlag));
                 }
                 self.tally.count("nbd-crooked");
                 // For any command, the client session waits for an answer without data.
@@ -73,20 +74,22 @@ impl World {
                     connection.to_server.push(&vec![0x5A; header.length as usize]);
                 }
                 let forbidden = matches!(
-                    crooked,
-                    Crooked::TrimBeyond | Crooked::WriteBeyond | Crooked::ZeroesBeyond
+                    invalid,
+                    InvalidRequest::TrimBeyond
+                        | InvalidRequest::WriteBeyond
+                        | InvalidRequest::ZeroesBeyond
                 );
                 let forbidden = forbidden && connection.client.is_read_only;
                 let error = if forbidden { ErrorCode::Permission } else { error };
                 self.wait_for(index, cookie, (id, at), (Command::Flush, Some(error)));
             }
-            Say::Garbage => {
+            ClientAction::Garbage => {
                 self.tally.count("nbd-garbage");
                 let connection = self.connection(index);
                 connection.to_server.push(&[0xA5; 40]);
                 connection.ending = Ending::Said;
             }
-            Say::Part { offset, length, sent } => {
+            ClientAction::Part { offset, length, sent } => {
                 let command = Command::Write { offset, length, fua: false };
                 let style = connection.client.style;
                 let mut bytes = command.bytes(cookie, style).to_vec();
@@ -101,8 +104,8 @@ impl World {
                 connection.to_server.push(&bytes);
                 connection.ending = Ending::Breaks;
             }
-            Say::Cut => self.cut(index),
-            Say::Disconnect => {
+            ClientAction::Cut => self.cut(index),
+            ClientAction::Disconnect => {
                 self.tally.count("nbd-disconnect");
                 let connection = self.connection(index);
                 let goodbye = connection.client.session.disconnect();
@@ -259,8 +262,8 @@ impl World {
         }
         let mut orphans = 0;
         for call in self.engine.clients.calls.values_mut() {
-            if matches!(call.who, Who::Wire { connection, .. } if connection == index) {
-                call.who = Who::Gone;
+            if matches!(call.who, CallClient::Wire { connection, .. } if connection == index) {
+                call.who = CallClient::Gone;
                 orphans += 1;
             }
         }

@@ -39,10 +39,10 @@ use crate::random::Random;
 
 /// An action of a client on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Say {
+pub(crate) enum ClientAction {
     Ask(Command),
     /// A request that the server must refuse.
-    Crooked(Crooked),
+    Invalid(InvalidRequest),
     /// Bytes that are no request.
     Garbage,
     /// A write whose connection breaks after so many bytes.
@@ -59,7 +59,7 @@ pub(crate) enum Say {
 
 /// Kinds of invalid requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crooked {
+pub(crate) enum InvalidRequest {
     UnknownCommand,
     UnknownFlag,
     EmptyRead,
@@ -71,7 +71,7 @@ pub(crate) enum Crooked {
     ZeroesBeyond,
 }
 
-impl Crooked {
+impl InvalidRequest {
     pub(crate) const ALL: [Self; 9] = [
         Self::UnknownCommand,
         Self::UnknownFlag,
@@ -192,7 +192,7 @@ struct ClientEnd {
     style: Style,
     is_read_only: bool,
     /// Actions before the end of the negotiation.
-    backlog: VecDeque<Say>,
+    backlog: VecDeque<ClientAction>,
     pending: BTreeMap<u64, PendingRequest>,
     next_cookie: u64,
     /// The read whose data comes next: its cookie, and the place of the next bytes.
@@ -287,11 +287,11 @@ mod tests {
                     Command::BlockStatus { offset, length: length.into(), one: true },
                     Command::Read { offset: 0, length: 9000, dont_fragment: true },
                 ] {
-                    world.say(index, Say::Ask(command));
+                    world.say(index, ClientAction::Ask(command));
                 }
-                Crooked::ALL
+                InvalidRequest::ALL
                     .into_iter()
-                    .for_each(|crooked| world.say(index, Say::Crooked(crooked)));
+                    .for_each(|invalid| world.say(index, ClientAction::Invalid(invalid)));
             }
             world.settle();
             assert!(world.engine.clients.is_idle(), "seed {seed}");
@@ -309,9 +309,12 @@ mod tests {
             let mut random = Random::new(seed);
             let (broken, other) = (world.connect(&mut random), world.connect(&mut random));
             let whole = Command::Write { offset: 2048, length: 512, fua: false };
-            world.say(broken, Say::Ask(whole));
-            world.say(broken, Say::Part { offset: 0, length: 1024, sent: 700 });
-            world.say(other, Say::Ask(Command::Write { offset: 4096, length: 512, fua: false }));
+            world.say(broken, ClientAction::Ask(whole));
+            world.say(broken, ClientAction::Part { offset: 0, length: 1024, sent: 700 });
+            world.say(
+                other,
+                ClientAction::Ask(Command::Write { offset: 4096, length: 512, fua: false }),
+            );
             world.settle();
             assert!(!world.is_open(broken) && world.tally.of("nbd-cut") == 1, "seed {seed}");
             let content = world.read_all().expect("it can be read");
@@ -332,7 +335,7 @@ mod tests {
                 break index;
             }
         };
-        world.say(index, Say::Ask(Command::Write { offset: 0, length: 512, fua: true }));
+        world.say(index, ClientAction::Ask(Command::Write { offset: 0, length: 512, fua: true }));
         let connection = world.connection(index);
         let cookie = *connection.client.pending.keys().next().expect("it was asked");
         let codec = connection.server.negotiated.expect("it has settled").codec;

@@ -10,7 +10,7 @@ use braid_nbd_proto::{
 };
 
 use super::{Ending, PendingRequest, State};
-use crate::call::{Call, CallError, Who};
+use crate::call::{Call, CallClient, CallError};
 use crate::requests::FlushFor;
 use crate::world::World;
 
@@ -120,7 +120,7 @@ impl World {
         let (id, at) = (pending.id, pending.at);
         let codec = connection.server.negotiated.expect("requests come later").codec;
         if let Some(request) = in_bytes(command) {
-            let who = Who::Wire { connection: index, cookie };
+            let who = CallClient::Wire { connection: index, cookie };
             return self.begin_call((id, request), payload, (at, who));
         }
         let reply = match command {

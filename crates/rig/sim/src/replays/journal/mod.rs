@@ -24,7 +24,7 @@ use braid_parity::definition;
 
 use super::platter::{Op, Platter, SECTOR};
 use crate::random::Random;
-use writer::{BLOCK, JOURNAL_START, UUID, Written, content, tail_of, tail_sector, written};
+use writer::{BLOCK, JOURNAL_START, JournalHistory, UUID, content, tail_of, tail_sector, written};
 
 /// Tells stories of some arrays.
 ///
@@ -36,8 +36,8 @@ pub(super) fn tell(seeds: Range<u64>) {
 
 /// Disks after a crash: members by slot, then the journal; and the allowed content of blocks.
 #[derive(Clone)]
-struct Crashed<'a> {
-    of: &'a Written,
+struct JournalCrashState<'a> {
+    of: &'a JournalHistory,
     disks: Vec<Platter>,
     /// By array block: its newest durable content, and that of writes in flight over it.
     allowed: Vec<Vec<u64>>,
@@ -112,7 +112,7 @@ impl Devices for Bench<'_> {
     }
 }
 
-impl Crashed<'_> {
+impl JournalCrashState<'_> {
     fn slots(&self) -> usize {
         self.disks.len() - 1
     }
@@ -242,7 +242,7 @@ impl Crashed<'_> {
 }
 
 /// The disks after so many operations have begun, and their allowed content.
-fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> {
+fn crashed<'a>(of: &'a JournalHistory, cut: usize, random: &mut Random) -> JournalCrashState<'a> {
     let mut disks = of.disks.clone();
     for op in of.ops.iter().take(cut) {
         let (Op::Write { disk, .. } | Op::Flush { disk } | Op::WriteDurably { disk, .. }) = op;
@@ -261,11 +261,11 @@ fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> 
         let disk = random.below(disks.len() as u64 - 1) as usize;
         disks[disk].bad_sector = Some(random.below(of.geometry.used_sectors()));
     }
-    Crashed { of, disks, allowed, is_bad_logged: random.chance(50) }
+    JournalCrashState { of, disks, allowed, is_bad_logged: random.chance(50) }
 }
 
 /// No member, each member, and some pairs of a RAID-6.
-fn choices(of: &Written, random: &mut Random) -> Vec<Withheld> {
+fn choices(of: &JournalHistory, random: &mut Random) -> Vec<Withheld> {
     let slots = usize::from(of.geometry.slots());
     let mut choices: Vec<Withheld> = (0..slots).map(|slot| Withheld::from([slot])).collect();
     choices.push(Withheld::new());
@@ -312,7 +312,7 @@ fn told(random: &mut Random) {
     }
 }
 
-impl Crashed<'_> {
+impl JournalCrashState<'_> {
     /// Checks that another crash does not change content that clients could read before.
     fn check_same(
         &self,

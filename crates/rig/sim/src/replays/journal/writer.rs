@@ -32,7 +32,7 @@ pub(super) struct Write {
     pub(super) durable: usize,
 }
 
-pub(super) struct Written {
+pub(super) struct JournalHistory {
     pub(super) geometry: StripeGeometry,
     pub(super) ring_sectors: u64,
     /// The disks at the start of the array: members by slot, and the journal.
@@ -178,7 +178,7 @@ impl Writer<'_> {
     }
 
     /// New data for a stripe, with the payloads and blocks for the journal.
-    fn change(&mut self, sector: u64, named: &mut Named) -> Vec<u16> {
+    fn change(&mut self, sector: u64, content: &mut MetaBlockContent) -> Vec<u16> {
         let count = self.geometry.data_slots();
         let percent = *self.random.pick(&[20, 50, 100]);
         let must = self.random.below(u64::from(count)) as u16;
@@ -191,15 +191,15 @@ impl Writer<'_> {
             self.values += 1;
             let value = self.values;
             self.content[block as usize] = value;
-            named.data(block, block_of(value));
-            named.writes.push((block, value));
+            content.data(block, block_of(value));
+            content.writes.push((block, value));
             changed.push(index);
         }
         changed
     }
 
     /// Parity, with the writes to members once it is durable.
-    fn commit(&mut self, sector: u64, stripe: &Stripe, named: &mut Named) {
+    fn commit(&mut self, sector: u64, stripe: &Stripe, content: &mut MetaBlockContent) {
         let map = self.map(sector);
         let parity = self.parity(sector);
         let mut ops = Vec::new();
@@ -211,8 +211,8 @@ impl Writer<'_> {
         let slots = std::iter::once(map.p_slot()).chain(map.q_slot());
         slots.zip(&parity).for_each(|(slot, bytes)| write(slot.index(), bytes.clone()));
         self.random.shuffle(&mut ops);
-        named.parity(sector, parity);
-        named.members.insert(sector, Out { ops, since: stripe.since });
+        content.parity(sector, parity);
+        content.members.insert(sector, Out { ops, since: stripe.since });
     }
 
     /// A meta block of new writes; in write-back mode of data alone, or of stripes written out.
@@ -220,8 +220,8 @@ impl Writer<'_> {
         let mut idle = self.idle();
         self.random.shuffle(&mut idle);
         idle.truncate(1 + self.random.below(3) as usize);
-        let mut named = Named::default();
-        named.flushed(std::mem::take(&mut self.told_flushed));
+        let mut content = MetaBlockContent::default();
+        content.flushed(std::mem::take(&mut self.told_flushed));
         let number = self.units.len();
         for sector in idle {
             let mut stripe = self.stripes.remove(&sector).unwrap_or_default();
@@ -230,36 +230,36 @@ impl Writer<'_> {
             }
             let is_out = !self.is_write_back || !stripe.cached.is_empty() && self.random.chance(40);
             let changes = !self.is_write_back || !is_out || self.random.chance(50);
-            let changed = if changes { self.change(sector, &mut named) } else { Vec::new() };
+            let changed = if changes { self.change(sector, &mut content) } else { Vec::new() };
             stripe.cached.extend(changed);
             if is_out {
-                self.commit(sector, &stripe, &mut named);
+                self.commit(sector, &stripe, &mut content);
             } else if !stripe.cached.is_empty() {
                 self.stripes.insert(sector, stripe);
             }
         }
-        self.append(named);
+        self.append(content);
     }
 
     /// Writes out all cached data.
     fn write_out(&mut self) {
         let cached: Vec<u64> = self.stripes.keys().copied().collect();
         for sector in cached {
-            let mut named = Named::default();
+            let mut content = MetaBlockContent::default();
             let stripe = self.stripes.remove(&sector).unwrap_or_default();
-            self.commit(sector, &stripe, &mut named);
-            self.append(named);
+            self.commit(sector, &stripe, &mut content);
+            self.append(content);
         }
     }
 
     /// Writes a meta block and its blocks, in any order.
-    fn append(&mut self, named: Named) {
+    fn append(&mut self, content: MetaBlockContent) {
         let (position, sequence) = self.head;
         let begin = self.ops.len();
-        let meta = JournalMeta { sequence, position_sectors: position, payloads: named.payloads };
+        let meta = JournalMeta { sequence, position_sectors: position, payloads: content.payloads };
         let mut ops = vec![(position, meta.to_bytes(&UUID))];
         let mut at = position;
-        for block in named.blocks {
+        for block in content.blocks {
             at = (at + BLOCK) % self.ring_sectors;
             ops.push((at, block));
         }
@@ -273,10 +273,10 @@ impl Writer<'_> {
         }));
         let first = self.writes.len();
         let durable = usize::MAX;
-        let writes = named.writes.into_iter();
+        let writes = content.writes.into_iter();
         self.writes.extend(writes.map(|(block, value)| Write { block, value, begin, durable }));
         let writes = (first..self.writes.len()).collect();
-        self.units.push(Unit { position, members: named.members, writes, is_durable: false });
+        self.units.push(Unit { position, members: content.members, writes, is_durable: false });
     }
 
     /// Makes all meta blocks durable.
@@ -355,14 +355,14 @@ impl Writer<'_> {
 
 /// Payloads and blocks of a meta block.
 #[derive(Default)]
-struct Named {
+struct MetaBlockContent {
     payloads: Vec<JournalPayload>,
     blocks: Vec<Vec<u8>>,
     writes: Vec<(u64, u64)>,
     members: BTreeMap<u64, Out>,
 }
 
-impl Named {
+impl MetaBlockContent {
     fn data(&mut self, block: u64, bytes: Vec<u8>) {
         let checksums = vec![journal_block_checksum(&UUID, &bytes)];
         self.payloads.push(JournalPayload::Data { location: block * BLOCK, checksums });
@@ -382,7 +382,7 @@ impl Named {
 }
 
 /// An array with writes in flight.
-pub(super) fn written(random: &mut Random) -> Written {
+pub(super) fn written(random: &mut Random) -> JournalHistory {
     let geometry = geometry(random);
     let slots = u64::from(geometry.slots());
     // Room for some meta blocks, so that the ring wraps.
@@ -420,7 +420,7 @@ pub(super) fn written(random: &mut Random) -> Written {
         }
     }
     // The journal as mdadm creates it, with an empty meta block.
-    writer.append(Named::default());
+    writer.append(MetaBlockContent::default());
     let journal = writer.journal();
     for op in std::mem::take(&mut writer.ops) {
         disks[journal].carry_out(&op);
@@ -432,5 +432,5 @@ pub(super) fn written(random: &mut Random) -> Written {
         writer.step();
     }
     let Writer { ops, writes, .. } = writer;
-    Written { geometry, ring_sectors, disks, ops, writes, first }
+    JournalHistory { geometry, ring_sectors, disks, ops, writes, first }
 }

@@ -17,7 +17,7 @@ use crate::fault::Mishap;
 use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
-use crate::world::Did;
+use crate::world::StepResult;
 
 /// A scene with a spare, in which jobs run by themselves.
 fn with_spare(mut design: Design, seed: u64) -> Scene {
@@ -360,7 +360,7 @@ fn one_write_is_cut_off(seed: u64) {
     story.request(JobRequest::Resume);
     story.replaces(0, 2);
     while story.world.engine.machines.array.job().is_none_or(|job| job.done < 16) {
-        if story.step(false) == Did::Nothing {
+        if story.step(false) == StepResult::Nothing {
             story.tick();
         }
     }
@@ -391,7 +391,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     story.request(JobRequest::Resume);
     story.replaces(0, 2);
     while story.world.engine.machines.array.job().is_none_or(|job| job.done < 16) {
-        if story.step(false) == Did::Nothing {
+        if story.step(false) == StepResult::Nothing {
             story.tick();
         }
     }

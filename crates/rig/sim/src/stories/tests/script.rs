@@ -27,7 +27,7 @@ use crate::disk::Ills;
 use crate::fault::{Fault, Mishap};
 use crate::random::Random;
 use crate::schedule::Event;
-use crate::world::{Did, World};
+use crate::world::{StepResult, World};
 
 /// A story with more steps than this loops.
 const STEPS_MAX: u64 = 400_000;
@@ -104,7 +104,7 @@ impl Script {
         &self.set_aside
     }
 
-    pub(super) fn step(&mut self, may_issue: bool) -> Did {
+    pub(super) fn step(&mut self, may_issue: bool) -> StepResult {
         self.set_aside.extend(self.world.engine.pending.set_aside(&*self.is_held));
         assert!(self.world.clock.step < STEPS_MAX, "it goes round in circles");
         let did = self.world.step(may_issue);
@@ -115,7 +115,7 @@ impl Script {
     /// Runs until nothing can happen without time or a release.
     pub(super) fn run_without_time(&mut self) {
         self.world.engine.slow.time_stands = true;
-        while self.step(false) != Did::Nothing {}
+        while self.step(false) != StepResult::Nothing {}
         self.world.engine.slow.time_stands = false;
     }
 
@@ -163,11 +163,11 @@ impl Script {
                 break;
             }
             match self.step(false) {
-                Did::Nothing => {
+                StepResult::Nothing => {
                     assert!(is_answered, "requests hang");
                     break;
                 }
-                Did::Tick if is_answered => ticks += 1,
+                StepResult::Tick if is_answered => ticks += 1,
                 _ => {}
             }
         }
@@ -316,12 +316,12 @@ impl Script {
         while left > 0 {
             let may_issue = self.world.engine.clients.in_flight_whole() < mix.in_flight_max;
             match self.step(may_issue) {
-                Did::Issue => {
+                StepResult::Issue => {
                     self.issue_any(mix);
                     left -= 1;
                 }
-                Did::Nothing => panic!("requests hang"),
-                Did::Tick | Did::Stalled | Did::Something => {}
+                StepResult::Nothing => panic!("requests hang"),
+                StepResult::Tick | StepResult::Stalled | StepResult::Something => {}
             }
         }
         self.settle();
@@ -331,7 +331,7 @@ impl Script {
     pub(super) fn begin_mix(&mut self, mix: &Mix, steps: u64) {
         for _ in 0..steps {
             let may_issue = self.world.engine.clients.in_flight_whole() < mix.in_flight_max;
-            if self.step(may_issue) == Did::Issue {
+            if self.step(may_issue) == StepResult::Issue {
                 self.issue_any(mix);
             }
         }
