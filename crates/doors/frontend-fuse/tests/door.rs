@@ -108,7 +108,7 @@ impl braid_frontend_fuse::Disk for Disk {
     }
 }
 
-struct Served {
+struct TestMount {
     disk: Arc<Disk>,
     door: Door,
     gone: std::sync::mpsc::Receiver<()>,
@@ -125,7 +125,7 @@ fn ways() -> Vec<bool> {
     if can_switch { vec![false, true] } else { vec![false] }
 }
 
-fn served(read_only: bool, over_rings: bool) -> Option<Served> {
+fn served(read_only: bool, over_rings: bool) -> Option<TestMount> {
     if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
         skip(Need::Fuse, "no /dev/fuse");
         return None;
@@ -152,7 +152,7 @@ fn served(read_only: bool, over_rings: bool) -> Option<Served> {
     drop(only_one);
     let door = door.expect("a door");
     assert_eq!(door.is_over_rings(), over_rings);
-    Some(Served { disk, door, gone, folder })
+    Some(TestMount { disk, door, gone, folder })
 }
 
 fn open(path: &Path) -> File {
@@ -171,7 +171,7 @@ fn every_request_is_answered() {
 }
 
 fn every_request_is_answered_by(over_rings: bool) {
-    let Some(Served { disk, door, .. }) = served(false, over_rings) else { return };
+    let Some(TestMount { disk, door, .. }) = served(false, over_rings) else { return };
     let path = door.path().to_path_buf();
     thread::scope(|scope| {
         for user in 0..4 {
@@ -209,7 +209,7 @@ fn every_request_is_answered_by(over_rings: bool) {
 
 #[test]
 fn writes_of_one_length_are_not_copied() {
-    let Some(Served { door, .. }) = served(false, false) else { return };
+    let Some(TestMount { door, .. }) = served(false, false) else { return };
     let file = open(door.path());
     // A MiB of memory that begins within a page touches more pages than one request may have.
     for length in [4096, 128 << 10, 512 << 10] {
@@ -228,7 +228,7 @@ fn direct_io_and_what_files_can_do() {
 }
 
 fn direct_io_and_what_files_can_do_by(over_rings: bool) {
-    let Some(Served { disk, door, .. }) = served(false, over_rings) else { return };
+    let Some(TestMount { disk, door, .. }) = served(false, over_rings) else { return };
     let path = door.path();
     let direct = 0o40_000; // O_DIRECT
     let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path);
@@ -281,7 +281,7 @@ fn what_is_only_read_is_mounted_so() {
 }
 
 fn what_is_only_read_is_mounted_so_by(over_rings: bool) {
-    let Some(Served { door, .. }) = served(true, over_rings) else { return };
+    let Some(TestMount { door, .. }) = served(true, over_rings) else { return };
     let mut bytes = [1; 512];
     File::open(door.path()).expect("it opens").read_exact(&mut bytes).expect("read");
     assert_eq!(bytes, [0; 512]);
@@ -295,7 +295,7 @@ fn a_door_closes_over_an_open_file() {
 }
 
 fn a_door_closes_over_an_open_file_by(over_rings: bool) {
-    let Some(Served { disk, door, folder, .. }) = served(false, over_rings) else { return };
+    let Some(TestMount { disk, door, folder, .. }) = served(false, over_rings) else { return };
     let path = door.path().to_path_buf();
     let file = open(&path);
     let held = disk.hold.lock().expect("no panic under it");
@@ -329,7 +329,7 @@ fn a_door_that_others_close_says_so() {
 }
 
 fn a_door_that_others_close_says_so_by(over_rings: bool) {
-    let Some(Served { door, gone, .. }) = served(false, over_rings) else { return };
+    let Some(TestMount { door, gone, .. }) = served(false, over_rings) else { return };
     let path = door.path().to_path_buf();
     rustix::mount::unmount(&path, rustix::mount::UnmountFlags::empty()).expect("unmounted");
     gone.recv_timeout(DEADLINE).expect("told");
@@ -339,7 +339,7 @@ fn a_door_that_others_close_says_so_by(over_rings: bool) {
 
 #[test]
 fn a_place_in_use_is_not_taken() {
-    let Some(Served { door, .. }) = served(false, false) else { return };
+    let Some(TestMount { door, .. }) = served(false, false) else { return };
     let path: PathBuf = door.path().to_path_buf();
     let taken = MountPoint::take(&path).expect_err("in use");
     assert!(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::common::{Served, serve, serve_memory};
+use crate::common::{TestServer, serve, serve_memory};
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{BlockSizes, Endpoint, Settings};
 use braid_test_needs::{Need, needs, skip};
@@ -21,7 +21,7 @@ fn run(tool: &str, arguments: &[&str]) -> String {
     said
 }
 
-fn uri(served: &Served, export: &str) -> String {
+fn uri(served: &TestServer, export: &str) -> String {
     Endpoint::Unix(served.socket.clone()).uri(export, false).to_string()
 }
 

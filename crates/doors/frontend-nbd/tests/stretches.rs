@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Client, Served, Shelf, eventually, serve, succeed};
+use crate::common::{Client, Shelf, TestServer, eventually, serve, succeed};
 use braid_frontend_nbd::{
     BlockSizes, ClientRequest, Completion, ErrorCode, Export, Outcome, RequestError, Settings,
     StopReport,
@@ -55,13 +55,13 @@ impl Export for Vast {
     }
 }
 
-fn served(zeroes_fast: bool) -> (Served, Shelf) {
+fn served(zeroes_fast: bool) -> (TestServer, Shelf) {
     let shelf = Shelf::default();
     let export = Vast { shelf: Arc::clone(&shelf), zeroes_fast };
     (serve(vec![Arc::new(export)], Settings::default()), shelf)
 }
 
-fn connect(served: &Served) -> Client {
+fn connect(served: &TestServer) -> Client {
     Client::connect_as(&served.socket, "vast", Style::Extended).unwrap()
 }
 

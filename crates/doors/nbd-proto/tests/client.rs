@@ -1,6 +1,6 @@
 //! The client against servers that lie.
 
-use crate::common::{STYLES, Seen, converse, plan, trace_client};
+use crate::common::{DriverOutput, STYLES, converse, plan, trace_client};
 use braid_nbd_proto::{
     ClientClose, ClientEvent, ClientSession, Command, Echo, ErrorCode, Goal, ReplyCodec, Style,
     SubmitError, wire,
@@ -42,7 +42,7 @@ fn hole(done: bool, offset: u64, length: u32) -> Vec<u8> {
 
 fn last(session: &mut ClientSession, bytes: &[&[u8]]) -> ClientEvent {
     match trace_client(session, &[], bytes).pop() {
-        Some(Seen::Event(event)) => event,
+        Some(DriverOutput::Event(event)) => event,
         other => panic!("no event at the end but {other:?}"),
     }
 }
@@ -191,7 +191,7 @@ fn servers_without_go_are_asked_by_export_name() {
     wire::encode_option_reply(&mut refusal, wire::OPT_GO, wire::REP_ERR_UNSUP, b"what?");
     let seen = trace_client(&mut session, &[], &[&wire::encode_greeting(), &refusal]);
     let by_name = wire::encode_option(wire::OPT_EXPORT_NAME, b"array");
-    assert_eq!(seen.last(), Some(&Seen::Event(ClientEvent::Transmit(by_name))));
+    assert_eq!(seen.last(), Some(&DriverOutput::Event(ClientEvent::Transmit(by_name))));
     let mut answer = 4096_u64.to_be_bytes().to_vec();
     answer.extend_from_slice(&1_u16.to_be_bytes());
     let event = last(&mut session, &[&answer]);
@@ -204,7 +204,7 @@ fn refusals_and_strangers_are_told_apart() {
     refused.export = "stranger".into();
     let talk = converse(refused, &[]);
     let close = ClientClose::Refused { option: wire::OPT_GO, kind: wire::REP_ERR_UNKNOWN };
-    assert_eq!(talk.seen.last(), Some(&Seen::Event(ClientEvent::Close(close))));
+    assert_eq!(talk.seen.last(), Some(&DriverOutput::Event(ClientEvent::Close(close))));
     let mut session = ClientSession::new(plan(Goal::Transmit, Style::Structured));
     let event = last(&mut session, &[b"SSH-2.0-OpenSSH_9.2p1"]);
     assert_eq!(event, ClientEvent::Close(ClientClose::NotNbd));

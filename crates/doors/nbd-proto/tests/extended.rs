@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Seen, converse, plan, trace_client, trace_server};
+use crate::common::{DriverOutput, converse, plan, trace_client, trace_server};
 use braid_nbd_proto::{
     BlockSizes, ClientClose, ClientEvent, ClientSession, CloseReason, Command, Echo, ErrorCode,
     ExportDescription, Extent, Goal, ReplyCodec, Request, ServerEvent, ServerSession, Style,
@@ -33,8 +33,8 @@ fn transmitting() -> ServerSession {
         b"IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0".to_vec(),
     ];
     let seen = trace_server(&mut session, &[&client.concat()]);
-    let sent = |seen: &Seen<ServerEvent>| match seen {
-        Seen::Event(ServerEvent::Transmit(bytes)) => Some(bytes.clone()),
+    let sent = |seen: &DriverOutput<ServerEvent>| match seen {
+        DriverOutput::Event(ServerEvent::Transmit(bytes)) => Some(bytes.clone()),
         _ => None,
     };
     let ack = b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x0b\0\0\0\x01\0\0\0\0".to_vec();
@@ -57,8 +57,9 @@ fn request(flags: u16, kind: u16, offset: u64, length: u64) -> Vec<u8> {
 
 const COOKIE: u64 = u64::from_be_bytes(*b"cookie!!");
 
-fn asked(seen: &[Seen<ServerEvent>]) -> Command {
-    let [Seen::Event(ServerEvent::Request(Request { cookie: COOKIE, command }))] = seen else {
+fn asked(seen: &[DriverOutput<ServerEvent>]) -> Command {
+    let [DriverOutput::Event(ServerEvent::Request(Request { cookie: COOKIE, command }))] = seen
+    else {
         panic!("{seen:?}");
     };
     *command
@@ -100,7 +101,7 @@ fn a_write_has_the_flag_and_its_payload() {
     let mut session = transmitting();
     let seen = trace_server(&mut session, &[&bytes, b"abc", &request(0, 3, 0, 0)]);
     assert_eq!(asked(&seen[..1]), command);
-    assert_eq!(seen[1], Seen::Payload(b"abc".to_vec()));
+    assert_eq!(seen[1], DriverOutput::Payload(b"abc".to_vec()));
     assert_eq!(asked(&seen[2..]), Command::Flush);
 }
 
@@ -110,7 +111,7 @@ fn a_payload_where_none_belongs_is_swallowed_and_refused() {
         let mut session = transmitting();
         let bytes = [request(32, kind, 0, 700), vec![0xaa; 700], request(0, 3, 0, 0)].concat();
         let seen = trace_server(&mut session, &[&bytes]);
-        let Seen::Event(ServerEvent::Refused { echo, refusal }) = &seen[0] else {
+        let DriverOutput::Event(ServerEvent::Refused { echo, refusal }) = &seen[0] else {
             panic!("{seen:?}");
         };
         assert_eq!(
@@ -126,7 +127,7 @@ fn a_write_without_the_flag_is_refused_and_nothing_follows_it() {
     let mut session = transmitting();
     let bytes = [request(0, 1, 0, 700), request(0, 3, 0, 0)].concat();
     let seen = trace_server(&mut session, &[&bytes]);
-    assert!(matches!(seen[0], Seen::Event(ServerEvent::Refused { .. })));
+    assert!(matches!(seen[0], DriverOutput::Event(ServerEvent::Refused { .. })));
     assert_eq!(asked(&seen[1..]), Command::Flush);
 }
 
@@ -144,7 +145,9 @@ fn lengths_at_the_end_of_the_numbers_are_harmless() {
     for (flags, kind, offset, length) in refused {
         let bytes = [request(flags, kind, offset, length), request(0, 3, 0, 0)].concat();
         let seen = trace_server(&mut transmitting(), &[&bytes]);
-        let Seen::Event(ServerEvent::Refused { echo, .. }) = &seen[0] else { panic!("{seen:?}") };
+        let DriverOutput::Event(ServerEvent::Refused { echo, .. }) = &seen[0] else {
+            panic!("{seen:?}")
+        };
         assert_eq!(*echo, Echo { cookie: COOKIE, offset }, "the offset is told back");
         assert_eq!(asked(&seen[1..]), Command::Flush);
     }
@@ -152,7 +155,7 @@ fn lengths_at_the_end_of_the_numbers_are_harmless() {
         for kind in [1, 4] {
             let seen = trace_server(&mut transmitting(), &[&request(32, kind, 0, length)]);
             let close = CloseReason::PayloadTooLarge(length);
-            assert_eq!(seen, [Seen::Event(ServerEvent::Close(close))]);
+            assert_eq!(seen, [DriverOutput::Event(ServerEvent::Close(close))]);
         }
     }
 }
@@ -161,14 +164,14 @@ fn lengths_at_the_end_of_the_numbers_are_harmless() {
 fn headers_of_the_other_length_end_the_session() {
     let compact = Command::Flush.header(1).encode();
     let seen = trace_server(&mut transmitting(), &[&compact, &[0; 4]]);
-    assert_eq!(seen, [Seen::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
+    assert_eq!(seen, [DriverOutput::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
     let plain = converse(plan(Goal::Transmit, Style::Structured), &[]).to_server;
     let negotiation = &plain[..plain.len() - 28];
     let mut session = ServerSession::new(crate::common::catalog());
     trace_server(&mut session, &[negotiation]);
     assert!(session.is_negotiated());
     let seen = trace_server(&mut session, &[&request(0, 3, 0, 0)]);
-    assert_eq!(seen, [Seen::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
+    assert_eq!(seen, [DriverOutput::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
 }
 
 /// A client in its transmission phase with a request for the status of everything in flight.
@@ -206,7 +209,7 @@ fn status(count: u32, extents: &[(u64, u64)]) -> Vec<u8> {
 fn a_client_reads_extents_of_both_lengths_and_believes_no_other() {
     let command = Command::BlockStatus { offset: 8, length: 4096, one: false };
     let heard = |bytes: &[u8]| trace_client(&mut client(command), &[], &[bytes]);
-    let done = Seen::Event(ClientEvent::Completed { cookie: 0, result: Ok(()) });
+    let done = DriverOutput::Event(ClientEvent::Completed { cookie: 0, result: Ok(()) });
     let short = [1_u32, 512, 3].map(u32::to_be_bytes).concat();
     let good = [
         (chunk(6, 8, &status(1, &[(1 << 40, 3)])), (1 << 40, 3)),
@@ -215,7 +218,7 @@ fn a_client_reads_extents_of_both_lengths_and_believes_no_other() {
     ];
     for (bytes, (length_bytes, flags)) in good {
         let extents = vec![Extent { length_bytes, flags }];
-        let told = Seen::Event(ClientEvent::BlockStatus { cookie: 0, extents });
+        let told = DriverOutput::Event(ClientEvent::BlockStatus { cookie: 0, extents });
         assert_eq!(heard(&bytes), [told, done.clone()]);
     }
     let bad = [
@@ -232,7 +235,7 @@ fn a_client_reads_extents_of_both_lengths_and_believes_no_other() {
         let seen = heard(&bytes);
         let last = seen.last();
         let is_broken =
-            matches!(last, Some(Seen::Event(ClientEvent::Close(ClientClose::Broken(_)))));
+            matches!(last, Some(DriverOutput::Event(ClientEvent::Close(ClientClose::Broken(_)))));
         assert!(is_broken, "{last:?} after {bytes:x?}");
     }
 }
@@ -248,7 +251,7 @@ fn a_server_without_extended_headers_is_spoken_to_as_before() {
     wire::encode_option_reply(&mut refusal, wire::OPT_EXTENDED_HEADERS, wire::REP_ERR_UNSUP, b"");
     let seen = trace_client(&mut session, &[], &[&wire::encode_greeting(), &refusal]);
     let next = wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]);
-    assert_eq!(seen.last(), Some(&Seen::Event(ClientEvent::Transmit(next))));
+    assert_eq!(seen.last(), Some(&DriverOutput::Event(ClientEvent::Transmit(next))));
     // The client refuses to send a range that compact headers cannot hold.
     let plan = plan(Goal::Transmit, Style::Structured);
     let mut session = ClientSession::new(plan.clone());

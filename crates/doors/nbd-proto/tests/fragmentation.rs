@@ -1,7 +1,7 @@
 //! Both sessions against each other: a stream has the same meaning however it is cut.
 
 use crate::common::{
-    STYLES, Seen, catalog, converse, pattern, pieces, plan, trace_client, trace_server,
+    DriverOutput, STYLES, catalog, converse, pattern, pieces, plan, trace_client, trace_server,
 };
 use braid_nbd_proto::{
     ClientEvent, ClientSession, Command, ErrorCode, Goal, ServerEvent, ServerSession, Style,
@@ -21,20 +21,22 @@ fn every_command() -> Vec<Command> {
     ]
 }
 
-fn completed(seen: &[Seen<ClientEvent>]) -> Vec<(u64, Result<(), ErrorCode>)> {
+fn completed(seen: &[DriverOutput<ClientEvent>]) -> Vec<(u64, Result<(), ErrorCode>)> {
     seen.iter()
         .filter_map(|seen| match seen {
-            Seen::Event(ClientEvent::Completed { cookie, result }) => Some((*cookie, *result)),
+            DriverOutput::Event(ClientEvent::Completed { cookie, result }) => {
+                Some((*cookie, *result))
+            }
             _ => None,
         })
         .collect()
 }
 
-fn payloads(seen: &[Seen<ClientEvent>]) -> Vec<Vec<u8>> {
+fn payloads(seen: &[DriverOutput<ClientEvent>]) -> Vec<Vec<u8>> {
     seen.iter()
         .filter_map(|seen| match seen {
-            Seen::Payload(bytes) => Some(bytes.clone()),
-            Seen::Event(_) => None,
+            DriverOutput::Payload(bytes) => Some(bytes.clone()),
+            DriverOutput::Event(_) => None,
         })
         .collect()
 }
@@ -65,12 +67,15 @@ fn both_halves_understand_each_other_in_every_mode() {
 #[test]
 fn info_and_list_answer_and_leave() {
     let talk = converse(plan(Goal::List, Style::Simple), &[]);
-    let names: Vec<_> =
-        talk.seen.iter().filter(|s| matches!(s, Seen::Event(ClientEvent::Listed(_)))).collect();
+    let names: Vec<_> = talk
+        .seen
+        .iter()
+        .filter(|s| matches!(s, DriverOutput::Event(ClientEvent::Listed(_))))
+        .collect();
     assert_eq!(names.len(), 2);
     let talk = converse(plan(Goal::Info, Style::Structured), &[]);
     let described = talk.seen.iter().find_map(|seen| match seen {
-        Seen::Event(ClientEvent::Described(info)) => Some(info.clone()),
+        DriverOutput::Event(ClientEvent::Described(info)) => Some(info.clone()),
         _ => None,
     });
     let info = described.expect("INFO is answered");
@@ -94,8 +99,8 @@ proptest! {
         let whole = trace_server(&mut ServerSession::new(catalog()), &[&talk.to_server]);
         let cut = pieces(&talk.to_server, &lengths);
         let split = trace_server(&mut ServerSession::new(catalog()), &cut);
-        let requests = |seen: &[Seen<ServerEvent>]| {
-            seen.iter().filter(|s| matches!(s, Seen::Event(ServerEvent::Request(_)))).count()
+        let requests = |seen: &[DriverOutput<ServerEvent>]| {
+            seen.iter().filter(|s| matches!(s, DriverOutput::Event(ServerEvent::Request(_)))).count()
         };
         prop_assert_eq!(requests(&whole), every_command().len());
         prop_assert_eq!(whole, split);

@@ -1,6 +1,6 @@
 //! Hostile peers: lengths at every limit, garbage at every place, and bounded memory.
 
-use crate::common::{Seen, catalog, converse, pieces, plan, trace_client, trace_server};
+use crate::common::{DriverOutput, catalog, converse, pieces, plan, trace_client, trace_server};
 use braid_nbd_proto::{
     ClientSession, CloseReason, Command, Echo, ErrorCode, Goal, RequestHeader, ServerEvent,
     ServerSession, Style, limits, wire,
@@ -45,7 +45,7 @@ fn memory_stays_within_the_option_limit() {
             let replied: usize = seen
                 .iter()
                 .map(|seen| match seen {
-                    Seen::Event(ServerEvent::Transmit(bytes)) => bytes.len(),
+                    DriverOutput::Event(ServerEvent::Transmit(bytes)) => bytes.len(),
                     _ => 0,
                 })
                 .sum();
@@ -65,7 +65,7 @@ fn oversized_options_are_consumed_and_answered_too_big() {
         let kinds: Vec<u32> = seen
             .iter()
             .map(|seen| match seen {
-                Seen::Event(ServerEvent::Transmit(bytes)) => {
+                DriverOutput::Event(ServerEvent::Transmit(bytes)) => {
                     u32::from_be_bytes(bytes[12..16].try_into().unwrap())
                 }
                 other => panic!("{other:?}"),
@@ -76,16 +76,16 @@ fn oversized_options_are_consumed_and_answered_too_big() {
     for length in [4097, CAP, CAP + 1, u32::MAX] {
         let seen =
             trace_server(&mut negotiating(), &[&option_header(wire::OPT_EXPORT_NAME, length)]);
-        assert_eq!(seen, [Seen::Event(ServerEvent::Close(CloseReason::UnknownExport))]);
+        assert_eq!(seen, [DriverOutput::Event(ServerEvent::Close(CloseReason::UnknownExport))]);
     }
 }
 
 #[test]
 fn bad_magics_end_the_session() {
     let seen = trace_server(&mut negotiating(), &[&[0; 16]]);
-    assert_eq!(seen, [Seen::Event(ServerEvent::Close(CloseReason::BadOptionMagic))]);
+    assert_eq!(seen, [DriverOutput::Event(ServerEvent::Close(CloseReason::BadOptionMagic))]);
     let seen = trace_server(&mut transmitting(), &[&[0; 28]]);
-    assert_eq!(seen, [Seen::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
+    assert_eq!(seen, [DriverOutput::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
 }
 
 #[test]
@@ -105,12 +105,12 @@ fn refused_writes_are_swallowed_whole_and_the_next_request_served() {
         }
         assert!(matches!(
             seen[..],
-            [Seen::Event(ServerEvent::Refused { echo: Echo { cookie: 1, .. }, .. })]
+            [DriverOutput::Event(ServerEvent::Refused { echo: Echo { cookie: 1, .. }, .. })]
         ));
         assert!(session.buffered_bytes() <= 64);
         let read = Command::Read { offset: 0, length: 1, dont_fragment: false }.header(2).encode();
         let seen = trace_server(&mut session, &[&read]);
-        assert!(matches!(seen[..], [Seen::Event(ServerEvent::Request(_))]));
+        assert!(matches!(seen[..], [DriverOutput::Event(ServerEvent::Request(_))]));
     }
 }
 
@@ -121,7 +121,7 @@ fn monstrous_writes_end_the_session() {
         let seen = trace_server(&mut transmitting(), &[&write]);
         assert_eq!(
             seen,
-            [Seen::Event(ServerEvent::Close(CloseReason::PayloadTooLarge(length.into())))]
+            [DriverOutput::Event(ServerEvent::Close(CloseReason::PayloadTooLarge(length.into())))]
         );
     }
 }
@@ -133,7 +133,7 @@ fn unknown_commands_are_refused_without_a_payload() {
         let header =
             RequestHeader { flags: 0, kind, cookie: 9, offset: 0, length: u32::MAX.into() };
         let seen = trace_server(&mut session, &[&header.encode()]);
-        let [Seen::Event(ServerEvent::Refused { echo: Echo { cookie: 9, .. }, refusal })] =
+        let [DriverOutput::Event(ServerEvent::Refused { echo: Echo { cookie: 9, .. }, refusal })] =
             &seen[..]
         else {
             panic!("{seen:?}");

@@ -90,7 +90,7 @@ enum Stage {
 }
 
 #[derive(Debug)]
-enum Waiting {
+enum WaitingRequest {
     Request(Request),
     Refused { echo: Echo, refusal: Refusal },
 }
@@ -102,7 +102,7 @@ pub(crate) struct Connection {
     export: Option<Arc<dyn Export>>,
     intake: Intake,
     outbox: Outbox,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingRequest>,
     tasks: Vec<Task>,
     /// The transport must end the sending direction.
     ends_sending: bool,
@@ -370,11 +370,11 @@ impl Connection {
             Event::Negotiated(negotiated) => self.on_negotiated(negotiated),
             Event::Request(request) => {
                 self.shared.counters.requests.add(1);
-                self.waiting = Some(Waiting::Request(request));
+                self.waiting = Some(WaitingRequest::Request(request));
             }
             Event::Refused { echo, refusal } => {
                 self.shared.counters.requests.add(1);
-                self.waiting = Some(Waiting::Refused { echo, refusal });
+                self.waiting = Some(WaitingRequest::Refused { echo, refusal });
             }
             Event::Written(Write { slot, offset, fua, payload, copied_bytes, .. }) => {
                 self.progress.stride_is_done();
@@ -406,10 +406,10 @@ impl Connection {
     }
 
     /// Begins a request, or returns it if there is no room yet.
-    fn admit(&mut self, waiting: Waiting) -> Option<Waiting> {
+    fn admit(&mut self, waiting: WaitingRequest) -> Option<WaitingRequest> {
         let (echo, kind) = match &waiting {
-            Waiting::Refused { echo, .. } => (*echo, Kind::Other),
-            Waiting::Request(request) => {
+            WaitingRequest::Refused { echo, .. } => (*echo, Kind::Other),
+            WaitingRequest::Request(request) => {
                 let kind = match request.command {
                     Command::Read { length, .. } => Kind::Read { length },
                     Command::Write { length, .. } => Kind::Write { length },
@@ -429,11 +429,11 @@ impl Connection {
         }
         let BeginResult::Slot(slot, bytes) = begun else { return Some(waiting) };
         match waiting {
-            Waiting::Refused { refusal, .. } => {
+            WaitingRequest::Refused { refusal, .. } => {
                 let ledger = Ledger::of(&self.shared);
                 self.outbox.refuse(slot, refusal.error, refusal.reason, &ledger);
             }
-            Waiting::Request(Request { command, .. }) => match command {
+            WaitingRequest::Request(Request { command, .. }) => match command {
                 Command::Write { .. } => self.intake.open(slot, command, bytes),
                 _ if is_too_large => self.refuse_memory(slot),
                 _ => self.start(slot, command),

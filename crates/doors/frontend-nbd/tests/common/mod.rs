@@ -20,17 +20,17 @@ use braid_nbd_proto::{
 use braid_ring::Workers;
 use braid_test_needs::{Need, skip};
 
-pub struct Served {
+pub struct TestServer {
     pub server: Server,
     pub socket: PathBuf,
     pub folder: tempfile::TempDir,
 }
 
-pub fn serve(exports: Vec<Arc<dyn Export>>, settings: Settings) -> Served {
+pub fn serve(exports: Vec<Arc<dyn Export>>, settings: Settings) -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");
     let server = start(exports, &[Endpoint::Unix(socket.clone())], settings).unwrap();
-    Served { server, socket, folder }
+    TestServer { server, socket, folder }
 }
 
 /// Whether connections live on workers: true in `over_the_ring`.
@@ -65,22 +65,22 @@ pub fn start(
 }
 
 /// Starts a server, and collects its notices.
-pub fn serve_heard(exports: Vec<Arc<dyn Export>>, settings: Settings) -> (Served, Told) {
+pub fn serve_heard(exports: Vec<Arc<dyn Export>>, settings: Settings) -> (TestServer, NoticeLog) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");
-    let told = Told::default();
+    let told = NoticeLog::default();
     let ears = Arc::clone(&told);
     let listener: NoticeListener = Arc::new(move |notice| ears.lock().unwrap().push(notice));
     let workers = workers().filter(|_| is_over_the_ring());
     let endpoints = [Endpoint::Unix(socket.clone())];
     let server = Server::start_heard(workers, exports, &endpoints, (settings, listener)).unwrap();
-    (Served { server, socket, folder }, told)
+    (TestServer { server, socket, folder }, told)
 }
 
 /// Notices so far.
-pub type Told = Arc<Mutex<Vec<Notice>>>;
+pub type NoticeLog = Arc<Mutex<Vec<Notice>>>;
 
-pub fn serve_memory(size_bytes: usize) -> (Served, Arc<MemoryExport>) {
+pub fn serve_memory(size_bytes: usize) -> (TestServer, Arc<MemoryExport>) {
     let export = Arc::new(MemoryExport::new("array", size_bytes));
     (serve(vec![export.clone()], Settings::default()), export)
 }

@@ -34,13 +34,13 @@ const STATUSES: u64 = 0x8000;
 const PAYLOADS: u64 = 0x10000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-type Waiting = (ClientRequest, Completion);
+type Submission = (ClientRequest, Completion);
 
 /// A disk in memory that refuses nothing, and panics at operations that it must not get.
 struct Store {
     bytes: Mutex<Vec<u8>>,
     /// Operations kept instead of carried out.
-    held: Mutex<Option<Vec<Waiting>>>,
+    held: Mutex<Option<Vec<Submission>>>,
     /// Whether another thread answers some.
     elsewhere: bool,
     count: AtomicU64,

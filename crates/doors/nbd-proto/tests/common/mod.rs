@@ -47,16 +47,16 @@ pub fn plan(goal: Goal, style: Style) -> ClientPlan {
 
 /// A driver's view: an event, or payload bytes (adjacent pieces joined).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen<E> {
+pub enum DriverOutput<E> {
     Event(E),
     Payload(Vec<u8>),
 }
 
-fn note_payload<E>(seen: &mut Vec<Seen<E>>, bytes: &[u8]) {
-    if let Some(Seen::Payload(last)) = seen.last_mut() {
+fn note_payload<E>(seen: &mut Vec<DriverOutput<E>>, bytes: &[u8]) {
+    if let Some(DriverOutput::Payload(last)) = seen.last_mut() {
         last.extend_from_slice(bytes);
     } else {
-        seen.push(Seen::Payload(bytes.to_vec()));
+        seen.push(DriverOutput::Payload(bytes.to_vec()));
     }
 }
 
@@ -76,8 +76,12 @@ pub fn pieces<'a>(stream: &'a [u8], lengths: &'a [usize]) -> Vec<&'a [u8]> {
 }
 
 /// Feeds a server session; returns all its events.
-pub fn trace_server(session: &mut ServerSession, pieces: &[&[u8]]) -> Vec<Seen<ServerEvent>> {
-    let mut seen: Vec<_> = std::iter::from_fn(|| session.poll_event()).map(Seen::Event).collect();
+pub fn trace_server(
+    session: &mut ServerSession,
+    pieces: &[&[u8]],
+) -> Vec<DriverOutput<ServerEvent>> {
+    let mut seen: Vec<_> =
+        std::iter::from_fn(|| session.poll_event()).map(DriverOutput::Event).collect();
     for piece in pieces {
         let mut rest = *piece;
         while !rest.is_empty() {
@@ -90,7 +94,7 @@ pub fn trace_server(session: &mut ServerSession, pieces: &[&[u8]]) -> Vec<Seen<S
             } else {
                 session.handle_bytes(rest)
             };
-            seen.extend(std::iter::from_fn(|| session.poll_event()).map(Seen::Event));
+            seen.extend(std::iter::from_fn(|| session.poll_event()).map(DriverOutput::Event));
             if taken == 0 {
                 return seen; // closed
             }
@@ -105,7 +109,7 @@ pub fn trace_client(
     session: &mut ClientSession,
     commands: &[Command],
     pieces: &[&[u8]],
-) -> Vec<Seen<ClientEvent>> {
+) -> Vec<DriverOutput<ClientEvent>> {
     let mut seen = Vec::new();
     for piece in pieces {
         let mut rest = *piece;
@@ -125,7 +129,7 @@ pub fn trace_client(
                         session.submit(cookie as u64, *command).unwrap();
                     }
                 }
-                seen.push(Seen::Event(event));
+                seen.push(DriverOutput::Event(event));
             }
             if taken == 0 {
                 return seen; // closed
@@ -140,7 +144,7 @@ pub fn trace_client(
 pub struct Conversation {
     pub to_server: Vec<u8>,
     pub to_client: Vec<u8>,
-    pub seen: Vec<Seen<ClientEvent>>,
+    pub seen: Vec<DriverOutput<ClientEvent>>,
 }
 
 /// The payload of a WRITE at `offset`.
@@ -249,8 +253,10 @@ pub fn converse(plan: ClientPlan, commands: &[Command]) -> Conversation {
         let mut answer = Vec::new();
         for event in &seen {
             match event {
-                Seen::Event(ClientEvent::Transmit(bytes)) => answer.extend_from_slice(bytes),
-                Seen::Event(ClientEvent::Ready(info)) => {
+                DriverOutput::Event(ClientEvent::Transmit(bytes)) => {
+                    answer.extend_from_slice(bytes)
+                }
+                DriverOutput::Event(ClientEvent::Ready(info)) => {
                     for (cookie, command) in commands.iter().enumerate() {
                         answer.extend_from_slice(&command.bytes(cookie as u64, info.style));
                         if let Command::Write { offset, length, .. } = *command {
