@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use braid_fuse_proto::limits::{MESSAGE_BYTES_MAX, WRITE_HEAD_BYTES};
 use braid_fuse_proto::wire::{InHeader, opcode};
-use braid_fuse_proto::{Agreed, Errno, Head, Reply, Step, Wishes};
+use braid_fuse_proto::{Errno, Head, Reply, SessionParameters, Step, Wishes};
 use braid_ring::{NoMemory, Payload};
 use braid_runtime::{ClientRequest, Completion, Outcome, Receiver, Token};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -41,7 +41,7 @@ pub(crate) struct Device {
     /// An eventfd that tells the reader to end.
     end: OwnedFd,
     /// The parameters agreed in INIT, once it is answered.
-    begun: Mutex<Option<Agreed>>,
+    begun: Mutex<Option<SessionParameters>>,
     begins: Condvar,
     /// The kernel has released the file system.
     gone: AtomicBool,
@@ -89,7 +89,7 @@ impl Device {
     }
 
     /// Waits until INIT is answered; returns the agreed parameters, or `None` after `limit`.
-    pub(crate) fn wait_for_begin(&self, limit: Duration) -> Option<Agreed> {
+    pub(crate) fn wait_for_begin(&self, limit: Duration) -> Option<SessionParameters> {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.begins.wait_timeout_while(begun, limit, |begun| begun.is_none());
         *waited.unwrap_or_else(PoisonError::into_inner).0
@@ -149,7 +149,7 @@ pub(crate) struct Reader {
     rest: Payload,
 }
 
-enum Received {
+enum ReadResult {
     Message(usize),
     Nothing,
     Gone,
@@ -166,9 +166,9 @@ impl Reader {
     pub(crate) fn run(mut self) {
         while self.device.gate.wait_for(PAYLOAD_BYTES_MAX) {
             match self.receive() {
-                Received::Message(bytes) => self.handle(bytes),
-                Received::Nothing => self.wait(),
-                Received::Gone => {
+                ReadResult::Message(bytes) => self.handle(bytes),
+                ReadResult::Nothing => self.wait(),
+                ReadResult::Gone => {
                     self.device.gone.store(true, Ordering::SeqCst);
                     return;
                 }
@@ -184,20 +184,20 @@ impl Reader {
         let _ = poll(&mut descriptors, None);
     }
 
-    fn receive(&mut self) -> Received {
+    fn receive(&mut self) -> ReadResult {
         let mut parts = [
             IoSliceMut::new(&mut self.head[..WRITE_HEAD_BYTES]),
             IoSliceMut::new(&mut self.expected),
             IoSliceMut::new(&mut self.rest),
         ];
         match rustix::io::readv(&*self.device.descriptor, &mut parts) {
-            Ok(0) => Received::Gone,
-            Ok(bytes) => Received::Message(bytes),
+            Ok(0) => ReadResult::Gone,
+            Ok(bytes) => ReadResult::Message(bytes),
             // ENOENT: the kernel took the message back while handing it over.
-            Err(SystemErrno::AGAIN | SystemErrno::INTR | SystemErrno::NOENT) => Received::Nothing,
+            Err(SystemErrno::AGAIN | SystemErrno::INTR | SystemErrno::NOENT) => ReadResult::Nothing,
             Err(errno) => {
                 tracing::debug!(target: "braid_frontend_fuse", %errno, "no more messages");
-                Received::Gone
+                ReadResult::Gone
             }
         }
     }
@@ -243,7 +243,7 @@ impl Reader {
         HEADER_BYTES.min(in_head)..in_head + more
     }
 
-    fn begin(&self, reply: &Reply, agreed: Agreed) {
+    fn begin(&self, reply: &Reply, agreed: SessionParameters) {
         self.device.send(reply, None);
         let rings = self.device.rings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rings) = rings.as_ref().filter(|_| agreed.over_rings) {

@@ -47,7 +47,7 @@ pub enum OpenError {
 
 /// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct CloseResult {
     /// Programs still had the file open; they get errors from now on.
     pub was_in_use: bool,
     /// Requests that had not ended within the deadline.
@@ -195,11 +195,11 @@ impl Door {
     ///
     /// Programs that have the file open get an error for every later request.
     #[must_use]
-    pub fn close(mut self, deadline: Duration) -> Closed {
+    pub fn close(mut self, deadline: Duration) -> CloseResult {
         self.end(deadline)
     }
 
-    fn end(&mut self, deadline: Duration) -> Closed {
+    fn end(&mut self, deadline: Duration) -> CloseResult {
         self.device.note_ending();
         let was_in_use = !self.device.is_gone() && self.unmount();
         self.device.end();
@@ -210,7 +210,7 @@ impl Door {
         }
         let unanswered = self.device.gate.wait_for_none(deadline);
         self.device.end_rings();
-        Closed { was_in_use, unanswered }
+        CloseResult { was_in_use, unanswered }
     }
 
     /// Unmounts the file, which is still read from; whether a program uses it.

@@ -56,6 +56,6 @@ mod session;
 mod table;
 
 pub use braid_runtime::Disk;
-pub use door::{Closed, Counts, Door, Meter, OpenError};
+pub use door::{CloseResult, Counts, Door, Meter, OpenError};
 pub use mount::MountError;
 pub use mount_point::{MountPoint, MountPointError};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::mount::{self, MountError};
-use crate::table::{self, KIND, Mounted};
+use crate::table::{self, KIND, MountEntry};
 
 /// Why a path is not fit.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +130,7 @@ fn free(path: &Path) -> Result<bool, MountPointError> {
     let mut was_stale = false;
     loop {
         let mounted = table::at(path).map_err(|source| failed(path, source))?;
-        let Some(Mounted { kind, .. }) = mounted else { return Ok(was_stale) };
+        let Some(MountEntry { kind, .. }) = mounted else { return Ok(was_stale) };
         let is_ours = kind == KIND;
         if !is_ours || !is_disconnected(path) {
             let kind = kind.to_string_lossy().into_owned();

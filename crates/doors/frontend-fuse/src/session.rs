@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use braid_fuse_proto::{Errno, File, Head, Malformed, Reply, Request, Step, Wishes};
+use braid_fuse_proto::{Errno, File, Head, ParseError, Reply, Request, Step, Wishes};
 use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Disk, Outcome, RequestError};
 
@@ -112,7 +112,7 @@ pub(crate) fn operation_of(step: &Step) -> Option<Result<(ClientRequest, AnswerK
     }))
 }
 
-fn warn_malformed(head: &Head, error: Malformed) {
+fn warn_malformed(head: &Head, error: ParseError) {
     tracing::warn!(target: "braid_frontend_fuse", opcode = head.opcode, %error, "a message of the kernel's is malformed");
 }
 

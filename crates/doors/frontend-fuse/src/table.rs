@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 pub(crate) const KIND: &str = "fuse.braid";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mounted {
+pub(crate) struct MountEntry {
     pub(crate) place: PathBuf,
     /// The kind of file system, as `ext4` or `fuse.braid`.
     pub(crate) kind: OsString,
 }
 
 /// The uppermost mount at `place`, an absolute path without links.
-pub(crate) fn at(place: &Path) -> std::io::Result<Option<Mounted>> {
+pub(crate) fn at(place: &Path) -> std::io::Result<Option<MountEntry>> {
     let list = std::fs::read("/proc/self/mountinfo").map_err(|error| {
         // Without this, the error would seem to be about `place`.
         let why = format!("what is mounted cannot be read from /proc/self/mountinfo: {error}");
@@ -26,12 +26,12 @@ pub(crate) fn at(place: &Path) -> std::io::Result<Option<Mounted>> {
 }
 
 /// One line of proc_pid_mountinfo(5): word five is the place; the kind follows a lone dash.
-fn line(line: &[u8]) -> Option<Mounted> {
+fn line(line: &[u8]) -> Option<MountEntry> {
     let mut words = line.split(|byte| *byte == b' ');
     let place = words.by_ref().nth(4)?;
     let kind = words.skip_while(|word| *word != b"-").nth(1)?;
     let place = PathBuf::from(OsString::from_vec(plain(place)));
-    Some(Mounted { place, kind: OsStr::from_bytes(kind).to_owned() })
+    Some(MountEntry { place, kind: OsStr::from_bytes(kind).to_owned() })
 }
 
 /// A word without its escapes: blanks and the like are a backslash and three octal digits.

@@ -32,7 +32,7 @@ use braid_ring::client::{Outcome, Receiver, Token};
 use braid_ring::{Handler, Inbox, Operation, Segments, Wake, Worker, Workers};
 
 use crate::budget::Bell;
-use crate::connection::{Batch, Connection, Identity, Receive, Task};
+use crate::connection::{Batch, Connection, Identity, ReceiveBuffers, Task};
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::task::slot_of;
@@ -93,7 +93,7 @@ struct Link {
     connection: Connection,
     /// `None` once it is closed.
     socket: Option<Arc<Socket>>,
-    receiving: Option<Receive>,
+    receiving: Option<ReceiveBuffers>,
     sending: Option<Batch>,
     /// A batch sent in part.
     continued: Option<Batch>,

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use braid_ring::client::{Outcome, Receiver, RequestError, Token};
 
 use crate::budget::Bell;
-use crate::connection::{Batch, Connection, Identity, Receive, Task};
+use crate::connection::{Batch, Connection, Identity, ReceiveBuffers, Task};
 use crate::limits::{CONTENDED_DEADLINE, STACK_BYTES, STOP_PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::shared::Shared;
 use crate::socket::Socket;
@@ -86,12 +86,12 @@ impl Bell for LineBell {
 
 /// The locked connection. It rings the budget's bells after unlocking: the owners of the bells have
 /// locks of their own, and their threads may be ringing ours.
-struct Locked<'a> {
+struct ConnectionGuard<'a> {
     line: &'a Line,
     connection: Option<MutexGuard<'a, Connection>>,
 }
 
-impl Deref for Locked<'_> {
+impl Deref for ConnectionGuard<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -99,20 +99,20 @@ impl Deref for Locked<'_> {
     }
 }
 
-impl DerefMut for Locked<'_> {
+impl DerefMut for ConnectionGuard<'_> {
     fn deref_mut(&mut self) -> &mut Connection {
         self.connection.as_deref_mut().expect("until it is dropped")
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         self.connection = None;
         self.line.shared.budget.ring();
     }
 }
 
-impl Locked<'_> {
+impl ConnectionGuard<'_> {
     /// Waits for room, unless bells of others are due first.
     fn wait_for_room(mut self) {
         if !self.line.shared.budget.is_due()
@@ -138,15 +138,15 @@ enum Step {
     Perform,
     Send(Batch),
     StartWriter,
-    Receive(Receive, Option<Instant>),
+    Receive(ReceiveBuffers, Option<Instant>),
     EndSending,
     Over,
 }
 
 impl Line {
-    fn lock(&self) -> Locked<'_> {
+    fn lock(&self) -> ConnectionGuard<'_> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { line: self, connection: Some(connection) }
+        ConnectionGuard { line: self, connection: Some(connection) }
     }
 
     fn next_step(&self, socket: &Socket, tasks: &mut Vec<Task>, has_writer: bool) -> Step {
@@ -283,7 +283,11 @@ impl Reader<'_> {
     }
 
     /// Receives; a client with nothing half done may take any time.
-    fn receive(&self, receive: &mut Receive, deadline: Option<Instant>) -> io::Result<usize> {
+    fn receive(
+        &self,
+        receive: &mut ReceiveBuffers,
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
         loop {
             let asked_at = Instant::now();
             let whole = receive.is_whole();

@@ -1,6 +1,7 @@
 //! The crate's face: it opens an array as a block device, and closes it.
 //!
-//! It makes a device, or takes over one of a killed server of this array, which `device_claim` found.
+//! It makes a device, or takes over one that a killed server of this array left, which
+//! `device_claim` found.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -49,7 +50,7 @@ pub enum OpenError {
 
 /// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct CloseResult {
     /// It was mounted or opened exclusively; its users get errors from now on.
     pub was_in_use: bool,
     /// The device is deleted; false if the deadline came first.
@@ -257,13 +258,13 @@ impl Door {
 
     /// Makes the kernel write back its cached pages, and deletes the device, within `deadline`.
     #[must_use]
-    pub fn close(mut self, deadline: Duration) -> Closed {
+    pub fn close(mut self, deadline: Duration) -> CloseResult {
         self.end(deadline)
     }
 
-    fn end(&mut self, deadline: Duration) -> Closed {
+    fn end(&mut self, deadline: Duration) -> CloseResult {
         let Some(device) = self.device.take() else {
-            return Closed { was_in_use: false, is_gone: true };
+            return CloseResult { was_in_use: false, is_gone: true };
         };
         // The end waits for other processes and the array; the caller must not.
         let (sender, receiver) = channel();
@@ -275,7 +276,7 @@ impl Door {
             Ok(_) => ended(&receiver, deadline),
             Err(error) => {
                 tracing::error!(target: "braid_frontend_ublk", %error, "no thread to end a device");
-                Closed { was_in_use: false, is_gone: false }
+                CloseResult { was_in_use: false, is_gone: false }
             }
         }
     }
@@ -287,10 +288,10 @@ impl Drop for Door {
     }
 }
 
-fn ended(receiver: &Receiver<bool>, deadline: Duration) -> Closed {
+fn ended(receiver: &Receiver<bool>, deadline: Duration) -> CloseResult {
     match receiver.recv_timeout(deadline) {
-        Ok(was_in_use) => Closed { was_in_use, is_gone: true },
-        Err(_) => Closed { was_in_use: true, is_gone: false },
+        Ok(was_in_use) => CloseResult { was_in_use, is_gone: true },
+        Err(_) => CloseResult { was_in_use: true, is_gone: false },
     }
 }
 

@@ -48,4 +48,4 @@ mod queue;
 
 pub use braid_runtime::Disk;
 pub use device_claim::{ClaimError, DeviceClaim};
-pub use door::{Closed, Door, OpenError};
+pub use door::{CloseResult, Door, OpenError};

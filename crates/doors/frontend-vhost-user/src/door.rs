@@ -34,7 +34,7 @@ pub struct OpenError {
 
 /// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct CloseResult {
     /// A client was connected.
     pub was_in_use: bool,
     /// Requests taken from rings and not answered before the deadline.
@@ -104,13 +104,13 @@ impl Door {
 
     /// Answers requests that end in time, and disconnects the client, for the next server.
     #[must_use]
-    pub fn close(mut self, deadline: Duration) -> Closed {
+    pub fn close(mut self, deadline: Duration) -> CloseResult {
         self.end(deadline)
     }
 
-    fn end(&mut self, deadline: Duration) -> Closed {
+    fn end(&mut self, deadline: Duration) -> CloseResult {
         let Some(thread) = self.thread.take() else {
-            return Closed { was_in_use: false, unanswered: 0 };
+            return CloseResult { was_in_use: false, unanswered: 0 };
         };
         let until = Instant::now() + deadline;
         self.life.is_ending.store(true, Ordering::SeqCst);
@@ -130,7 +130,7 @@ impl Door {
         if thread.join().is_err() {
             tracing::error!(target: "braid_frontend_vhost_user", "the thread of the door has panicked");
         }
-        Closed { was_in_use, unanswered }
+        CloseResult { was_in_use, unanswered }
     }
 }
 

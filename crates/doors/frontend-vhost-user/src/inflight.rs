@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use braid_virtio_proto::inflight::{
-    AnswerNotes, Entry, NotATable, RecoveredRequests, VERSION, at, place_of, queue_bytes, recover,
-    table_bytes,
+    AnswerNotes, Entry, FormatError, RecoveredRequests, VERSION, at, place_of, queue_bytes,
+    recover, table_bytes,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
@@ -18,7 +18,7 @@ use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
     #[error(transparent)]
-    NotATable(#[from] NotATable),
+    NotATable(#[from] FormatError),
     #[error("the file is shorter than a table of {queues} queues of {entries} entries")]
     Short { queues: u16, entries: u16 },
     #[error("a table of what is in flight cannot be mapped")]
@@ -90,7 +90,7 @@ impl Part {
     }
 
     /// Takes over the part of a dead server, with its requests; `ring_index` is the used index.
-    pub(crate) fn recover(&mut self, ring_index: u16) -> Result<RecoveredRequests, NotATable> {
+    pub(crate) fn recover(&mut self, ring_index: u16) -> Result<RecoveredRequests, FormatError> {
         let left = if self.load::<u16>(at::VERSION) == VERSION {
             let entries: Vec<Entry> = (0..self.table.entries).map(|one| self.entry(one)).collect();
             let noted = AnswerNotes {

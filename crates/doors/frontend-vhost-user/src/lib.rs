@@ -58,4 +58,4 @@ mod ring;
 mod session;
 
 pub use braid_runtime::Disk;
-pub use door::{Closed, Door, OpenError};
+pub use door::{CloseResult, Door, OpenError};

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use braid_virtio_proto::inflight::NotATable;
-use braid_virtio_proto::{Chain, Table, Unwalkable};
+use braid_virtio_proto::inflight::FormatError;
+use braid_virtio_proto::{Chain, ChainError, Table};
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 
 use crate::inflight::Part;
@@ -25,7 +25,7 @@ pub(crate) enum Broken {
     #[error("a ring has request {0}, which it cannot have, or has already")]
     Head(u16),
     #[error(transparent)]
-    Table(#[from] NotATable),
+    Table(#[from] FormatError),
 }
 
 /// The place of a ring, in the client's addresses.
@@ -110,7 +110,7 @@ impl Ring {
         Ok(Some(head))
     }
 
-    pub(crate) fn chain(&self, head: u16) -> Result<Chain, Unwalkable> {
+    pub(crate) fn chain(&self, head: u16) -> Result<Chain, ChainError> {
         let table = Table { address: self.queue.desc_table(), entries: self.queue.size() };
         Chain::walk(table, head, |address| self.memory.descriptor(address))
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use braid_frontend_vhost_user::{Closed, Disk, Door};
+use braid_frontend_vhost_user::{CloseResult, Disk, Door};
 use braid_runtime::{ClientRequest, Completion, Outcome};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -161,7 +161,10 @@ fn whatever_clients_say_the_next_one_is_served() {
     client.set_protocol_features(way & !VhostUserProtocolFeatures::REPLY_ACK).expect("features");
     let told = client.get_config(0, 8, VhostUserConfigFlags::empty(), &[0; 8]);
     assert_eq!(told.expect("a configuration").1, (SIZE / 512).to_le_bytes());
-    assert_eq!(door.close(Duration::from_secs(10)), Closed { was_in_use: true, unanswered: 0 });
+    assert_eq!(
+        door.close(Duration::from_secs(10)),
+        CloseResult { was_in_use: true, unanswered: 0 }
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::errno::Errno;
-use crate::init::{Agreed, Wishes};
+use crate::init::{SessionParameters, Wishes};
 use crate::limits::{ATTRIBUTES_VALID_S, PAGE_BYTES};
 use crate::reply::Reply;
 use crate::request::{Allocation, Head, Request, SetAttributes, TimeWish, Whence};
@@ -29,7 +29,7 @@ pub enum Step {
     /// Send this answer.
     Answer(Reply),
     /// Send this answer; these parameters hold from now on.
-    Begin(Reply, Agreed),
+    Begin(Reply, SessionParameters),
     /// Read, and answer with the bytes; the range lies within the file.
     Read { offset: u64, length: u32 },
     /// Write the message's payload; the range lies within the file.

@@ -32,7 +32,7 @@ pub struct Wishes {
 
 /// The agreed parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct SessionParameters {
     /// Requests come by io_uring once all queues are registered.
     pub over_rings: bool,
     /// No READ and no WRITE is longer.
@@ -58,7 +58,7 @@ impl Kernel {
 
     /// The agreed parameters, and the answer.
     #[must_use]
-    pub fn agree(&self, wishes: Wishes) -> (Agreed, InitOut) {
+    pub fn agree(&self, wishes: Wishes) -> (SessionParameters, InitOut) {
         let over_rings = wishes.over_rings
             && self.flags & init::INIT_EXT != 0
             && self.flags & init::OVER_IO_URING != 0;
@@ -86,6 +86,6 @@ impl Kernel {
             flags2: high,
             ..InitOut::default()
         };
-        (Agreed { over_rings, request_bytes_max }, out)
+        (SessionParameters { over_rings, request_bytes_max }, out)
     }
 }

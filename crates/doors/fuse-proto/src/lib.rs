@@ -44,6 +44,6 @@ pub mod wire;
 
 pub use errno::Errno;
 pub use file::{File, Owner, Step};
-pub use init::{Agreed, Kernel, Wishes};
+pub use init::{Kernel, SessionParameters, Wishes};
 pub use reply::Reply;
-pub use request::{Head, Malformed, Request, SetAttributes, TimeWish, Whence};
+pub use request::{Head, ParseError, Request, SetAttributes, TimeWish, Whence};

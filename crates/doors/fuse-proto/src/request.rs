@@ -11,7 +11,7 @@ use crate::wire::{self, InHeader, falloc, opcode, set};
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum ParseError {
     /// It is shorter than its kind requires.
     #[error("a message of {bytes} bytes is too short")]
     Short {
@@ -44,11 +44,11 @@ impl Head {
     ///
     /// # Errors
     /// It is too short, or its head gives another length.
-    pub fn parse(bytes: &[u8], total_bytes: usize) -> Result<Self, Malformed> {
-        let short = Malformed::Short { bytes: bytes.len().min(total_bytes) };
+    pub fn parse(bytes: &[u8], total_bytes: usize) -> Result<Self, ParseError> {
+        let short = ParseError::Short { bytes: bytes.len().min(total_bytes) };
         let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| short)?;
         if usize::try_from(header.len) != Ok(total_bytes) {
-            return Err(Malformed::Length { said: header.len, bytes: total_bytes });
+            return Err(ParseError::Length { said: header.len, bytes: total_bytes });
         }
         Ok(Self::of(&header))
     }
@@ -57,8 +57,8 @@ impl Head {
     ///
     /// # Errors
     /// It is too short.
-    pub fn parse_ring(bytes: &[u8]) -> Result<Self, Malformed> {
-        let short = Malformed::Short { bytes: bytes.len() };
+    pub fn parse_ring(bytes: &[u8]) -> Result<Self, ParseError> {
+        let short = ParseError::Short { bytes: bytes.len() };
         let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| short)?;
         Ok(Self::of(&header))
     }
@@ -174,7 +174,7 @@ impl Request {
     ///
     /// # Errors
     /// They are too short for their kind.
-    pub fn parse(head: &Head, arguments: &[u8], payload_bytes: usize) -> Result<Self, Malformed> {
+    pub fn parse(head: &Head, arguments: &[u8], payload_bytes: usize) -> Result<Self, ParseError> {
         Ok(match head.opcode {
             opcode::INIT => Self::Init(init(arguments)?),
             opcode::GETATTR => Self::GetAttributes,
@@ -214,13 +214,13 @@ impl Request {
     }
 }
 
-fn read<T: FromBytes>(bytes: &[u8]) -> Result<T, Malformed> {
-    let short = Malformed::Short { bytes: bytes.len() };
+fn read<T: FromBytes>(bytes: &[u8]) -> Result<T, ParseError> {
+    let short = ParseError::Short { bytes: bytes.len() };
     T::read_from_prefix(bytes).map(|(value, _)| value).map_err(|_| short)
 }
 
 /// The upper half of the flags is younger than the lower; a flag in the lower half announces it.
-fn init(arguments: &[u8]) -> Result<Kernel, Malformed> {
+fn init(arguments: &[u8]) -> Result<Kernel, ParseError> {
     let wire::InitIn { major, minor, max_readahead, flags } = read(arguments)?;
     let high = match arguments.get(size_of::<wire::InitIn>()..) {
         Some(rest) if u64::from(flags) & wire::init::INIT_EXT != 0 => read::<u32>(rest)?,

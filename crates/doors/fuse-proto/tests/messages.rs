@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use braid_fuse_proto::wire::{self, opcode};
-use braid_fuse_proto::{Agreed, Errno, File, Head, Malformed, Owner, Reply, Request, Step, Wishes};
+use braid_fuse_proto::{
+    Errno, File, Head, Owner, ParseError, Reply, Request, SessionParameters, Step, Wishes,
+};
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -76,7 +78,7 @@ fn the_first_request_agrees_on_what_both_can_do() {
     bytes.extend([0; 44]);
     let step = decide(&mut file, &message(opcode::INIT, &bytes));
     let Step::Begin(reply, agreed) = step else { panic!("{step:?}") };
-    assert_eq!(agreed, Agreed { over_rings: true, request_bytes_max: 1 << 20 });
+    assert_eq!(agreed, SessionParameters { over_rings: true, request_bytes_max: 1 << 20 });
     let out = wire::InitOut::read_from_bytes(reply.body()).expect("of its length");
     // Features that the kernel did not offer, or that the server does not want, stay off.
     assert_eq!(u64::from(out.flags), flags);
@@ -231,11 +233,11 @@ fn what_has_no_answer_gets_none() {
 #[test]
 fn a_message_that_lies_about_itself_is_none() {
     let bytes = message(opcode::GETATTR, &[0; 16]);
-    assert_eq!(Head::parse(&bytes, 57), Err(Malformed::Length { said: 56, bytes: 57 }));
-    assert_eq!(Head::parse(&bytes[..39], 39), Err(Malformed::Short { bytes: 39 }));
+    assert_eq!(Head::parse(&bytes, 57), Err(ParseError::Length { said: 56, bytes: 57 }));
+    assert_eq!(Head::parse(&bytes[..39], 39), Err(ParseError::Short { bytes: 39 }));
     let head = Head::parse(&bytes, 56).expect("a head");
     let read = Head { opcode: opcode::READ, ..head };
-    assert_eq!(Request::parse(&read, &[0; 39], 0), Err(Malformed::Short { bytes: 39 }));
+    assert_eq!(Request::parse(&read, &[0; 39], 0), Err(ParseError::Short { bytes: 39 }));
 }
 
 #[test]

@@ -47,6 +47,6 @@ pub use error::ErrorCode;
 pub use export::{BlockSizes, BlockSizesError, ExportDescription};
 pub use reply::{Extent, ReplyCodec, ReplyHeader, sound_extents};
 pub use request::{Command, Echo, Refusal, Request, RequestBytes, RequestHeader};
-pub use server::{CloseReason, GateEvent, Negotiated, ServerEvent, ServerSession, TlsGate};
+pub use server::{CloseReason, GateEvent, NegotiationResult, ServerEvent, ServerSession, TlsGate};
 pub use style::Style;
 pub use uri::{NbdUri, PORT_DEFAULT, Transport, UriError};

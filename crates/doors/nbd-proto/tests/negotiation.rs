@@ -1,7 +1,9 @@
 //! Every option, in every relevant state, by its bytes.
 
 use crate::common::catalog;
-use braid_nbd_proto::{CloseReason, Echo, Negotiated, ServerEvent, ServerSession, Style, wire};
+use braid_nbd_proto::{
+    CloseReason, Echo, NegotiationResult, ServerEvent, ServerSession, Style, wire,
+};
 
 fn send(session: &mut ServerSession, bytes: &[u8]) -> Vec<ServerEvent> {
     let mut events = Vec::new();
@@ -68,7 +70,7 @@ fn contexts(name: &str, queries: &[&str]) -> Vec<u8> {
     data
 }
 
-fn negotiated(events: &[ServerEvent]) -> Negotiated {
+fn negotiated(events: &[ServerEvent]) -> NegotiationResult {
     let found = events.iter().find_map(|event| match event {
         ServerEvent::Negotiated(negotiated) => Some(*negotiated),
         _ => None,

@@ -39,4 +39,4 @@ pub mod wire;
 
 pub use device::{Judgement, device, is_new_enough, judge};
 pub use parameters::{Shape, is_same, parameters};
-pub use request::{Errno, Malformed, Request, answer, payload_place};
+pub use request::{Errno, ParseError, Request, answer, payload_place};

@@ -21,7 +21,7 @@ pub enum Request {
 
 /// Why a description is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum ParseError {
     /// An unknown operation.
     #[error("operation {0} is not known")]
     Operation(u32),
@@ -59,7 +59,7 @@ impl Request {
     ///
     /// # Errors
     /// It makes no sense for this device.
-    pub fn parse(told: &Description, size_bytes: u64) -> Result<Self, Malformed> {
+    pub fn parse(told: &Description, size_bytes: u64) -> Result<Self, ParseError> {
         let (code, how) = (told.op_flags & 0xff, told.op_flags);
         let (durable, may_punch) = (how & flag::FUA != 0, how & flag::NOUNMAP == 0);
         if code == operation::FLUSH {
@@ -71,14 +71,14 @@ impl Request {
             offset.checked_add(length).is_some_and(|end| end <= size_bytes)
         };
         let (first, sectors) = (told.start_sector, told.nr_sectors);
-        let range = range.filter(lies_within).ok_or(Malformed::Range { first, sectors });
+        let range = range.filter(lies_within).ok_or(ParseError::Range { first, sectors });
         let payload = || {
             let (offset, length) = range?;
             let length = u32::try_from(length).ok().filter(|length| *length <= REQUEST_BYTES_MAX);
-            length.map(|length| (offset, length)).ok_or(Malformed::TooLong(sectors))
+            length.map(|length| (offset, length)).ok_or(ParseError::TooLong(sectors))
         };
         if matches!(range, Ok((_, 0))) {
-            return Err(Malformed::Empty(code));
+            return Err(ParseError::Empty(code));
         }
         match code {
             operation::READ => payload().map(|(offset, length)| Self::Read { offset, length }),
@@ -91,7 +91,7 @@ impl Request {
             operation::WRITE_ZEROES => {
                 range.map(|(offset, length)| Self::Zero { offset, length, may_punch, durable })
             }
-            other => Err(Malformed::Operation(other)),
+            other => Err(ParseError::Operation(other)),
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
 
     const SIZE: u64 = 1 << 30;
 
-    fn told(code: u32, first: u64, sectors: u32) -> Result<Request, Malformed> {
+    fn told(code: u32, first: u64, sectors: u32) -> Result<Request, ParseError> {
         let told = Description {
             op_flags: code,
             nr_sectors: sectors,
@@ -152,11 +152,11 @@ mod tests {
         let zero = |may_punch, durable| Request::Zero { offset, length: 8192, may_punch, durable };
         assert_eq!(told(WRITE_ZEROES, 8, 16), Ok(zero(true, false)));
         assert_eq!(told(WRITE_ZEROES | flag::NOUNMAP | flag::FUA, 8, 16), Ok(zero(false, true)));
-        assert_eq!(told(4, 8, 16), Err(Malformed::Operation(4)));
+        assert_eq!(told(4, 8, 16), Err(ParseError::Operation(4)));
         for code in [READ, WRITE, DISCARD, WRITE_ZEROES] {
-            assert_eq!(told(code, 8, 0), Err(Malformed::Empty(code)));
+            assert_eq!(told(code, 8, 0), Err(ParseError::Empty(code)));
         }
-        assert_eq!(told(READ, 0, 2049), Err(Malformed::TooLong(2049)));
+        assert_eq!(told(READ, 0, 2049), Err(ParseError::TooLong(2049)));
         assert!(told(DISCARD, 0, 1 << 20).is_ok());
     }
 

@@ -33,7 +33,7 @@ pub struct Table {
 
 /// Why a chain cannot be followed: none of it can be believed, not even the place of its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unwalkable {
+pub enum ChainError {
     /// The table does not lie in memory.
     #[error("a descriptor lies outside the guest's memory")]
     Unreadable,
@@ -67,27 +67,27 @@ impl Chain {
     /// Follows a chain from its head. `read` returns the bytes of a descriptor at an address.
     ///
     /// # Errors
-    /// See [`Unwalkable`].
+    /// See [`ChainError`].
     pub fn walk(
         table: Table,
         head: u16,
         mut read: impl FnMut(u64) -> Option<[u8; DESCRIPTOR_BYTES as usize]>,
-    ) -> Result<Self, Unwalkable> {
+    ) -> Result<Self, ChainError> {
         let mut chain = Self::default();
         let (mut table, mut index, mut is_indirect) = (table, head, false);
         for _ in 0..=DESCRIPTORS_MAX {
             if index >= table.entries {
-                return Err(Unwalkable::Outside(index));
+                return Err(ChainError::Outside(index));
             }
             let offset = u64::from(index).saturating_mul(u64::from(DESCRIPTOR_BYTES));
-            let address = table.address.checked_add(offset).ok_or(Unwalkable::Unreadable)?;
-            let bytes = read(address).ok_or(Unwalkable::Unreadable)?;
+            let address = table.address.checked_add(offset).ok_or(ChainError::Unreadable)?;
+            let bytes = read(address).ok_or(ChainError::Unreadable)?;
             let descriptor = Descriptor::read_from_bytes(&bytes).expect("so many bytes");
             let flags = descriptor.flags.get();
             if flags & descriptor_flag::INDIRECT != 0 {
                 // An indirect descriptor must be the only one of its chain.
                 if is_indirect || index != head || flags & descriptor_flag::NEXT != 0 {
-                    return Err(Unwalkable::Table);
+                    return Err(ChainError::Table);
                 }
                 (table, index, is_indirect) = (indirect(&descriptor)?, 0, true);
                 continue;
@@ -98,18 +98,18 @@ impl Chain {
             }
             index = descriptor.next.get();
         }
-        Err(Unwalkable::Endless)
+        Err(ChainError::Endless)
     }
 
-    fn add(&mut self, descriptor: &Descriptor) -> Result<(), Unwalkable> {
+    fn add(&mut self, descriptor: &Descriptor) -> Result<(), ChainError> {
         let run = Run { address: descriptor.address.get(), length: descriptor.length.get() };
-        run.address.checked_add(u64::from(run.length)).ok_or(Unwalkable::TooLong)?;
+        run.address.checked_add(u64::from(run.length)).ok_or(ChainError::TooLong)?;
         let is_writable = descriptor.flags.get() & descriptor_flag::WRITE != 0;
         if !is_writable && !self.writable.is_empty() {
-            return Err(Unwalkable::Order);
+            return Err(ChainError::Order);
         }
         let both = self.readable_bytes.checked_add(self.writable_bytes);
-        both.and_then(|both| both.checked_add(run.length)).ok_or(Unwalkable::TooLong)?;
+        both.and_then(|both| both.checked_add(run.length)).ok_or(ChainError::TooLong)?;
         if run.length == 0 {
             return Ok(());
         }
@@ -165,13 +165,13 @@ fn behind(runs: &[Run], skip: u32) -> impl Iterator<Item = Run> + '_ {
     })
 }
 
-fn indirect(descriptor: &Descriptor) -> Result<Table, Unwalkable> {
+fn indirect(descriptor: &Descriptor) -> Result<Table, ChainError> {
     let (bytes, each) = (descriptor.length.get(), DESCRIPTOR_BYTES);
     let entries = bytes.checked_div(each).unwrap_or_default();
     if bytes == 0 || !bytes.is_multiple_of(each) {
-        return Err(Unwalkable::Table);
+        return Err(ChainError::Table);
     }
-    let entries = u16::try_from(entries).map_err(|_| Unwalkable::Table)?;
+    let entries = u16::try_from(entries).map_err(|_| ChainError::Table)?;
     Ok(Table { address: descriptor.address.get(), entries })
 }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     /// Walks in memory that consists of a table at `0x1000` and another at `0x8000`.
-    fn walk(own: &[Descriptor], other: &[Descriptor], head: u16) -> Result<Chain, Unwalkable> {
+    fn walk(own: &[Descriptor], other: &[Descriptor], head: u16) -> Result<Chain, ChainError> {
         let entries = u16::try_from(own.len()).expect("few");
         Chain::walk(Table { address: 0x1000, entries }, head, |address| {
             let (table, at) = match address {
@@ -234,30 +234,30 @@ mod tests {
         let two = [descriptor(0x10, 16, NEXT, 1), descriptor(0x20, 1, WRITE, 0)];
         assert_eq!(walk(&own, &two, 0).expect("a chain").status(), Some(0x20));
         let nested = [descriptor(0x8000, 32, INDIRECT, 0)];
-        assert_eq!(walk(&own, &nested, 0), Err(Unwalkable::Table));
+        assert_eq!(walk(&own, &nested, 0), Err(ChainError::Table));
         for (length, flags) in [(0, INDIRECT), (17, INDIRECT), (32, INDIRECT | NEXT)] {
             let own = [descriptor(0x8000, length, flags, 0)];
-            assert_eq!(walk(&own, &two, 0), Err(Unwalkable::Table), "{length} {flags}");
+            assert_eq!(walk(&own, &two, 0), Err(ChainError::Table), "{length} {flags}");
         }
         let late = [descriptor(0x10, 16, NEXT, 1), descriptor(0x8000, 32, INDIRECT, 0)];
-        assert_eq!(walk(&late, &two, 0), Err(Unwalkable::Table));
+        assert_eq!(walk(&late, &two, 0), Err(ChainError::Table));
     }
 
     #[test]
     fn what_makes_no_sense_is_no_chain() {
         let circle = [descriptor(0x10, 16, NEXT, 1), descriptor(0x20, 16, NEXT, 0)];
-        assert_eq!(walk(&circle, &[], 0), Err(Unwalkable::Endless));
-        assert_eq!(walk(&circle, &[], 2), Err(Unwalkable::Outside(2)));
+        assert_eq!(walk(&circle, &[], 0), Err(ChainError::Endless));
+        assert_eq!(walk(&circle, &[], 2), Err(ChainError::Outside(2)));
         let out = [descriptor(0x10, 16, NEXT, 7)];
-        assert_eq!(walk(&out, &[], 0), Err(Unwalkable::Outside(7)));
+        assert_eq!(walk(&out, &[], 0), Err(ChainError::Outside(7)));
         let order = [descriptor(0x10, 16, NEXT | WRITE, 1), descriptor(0x20, 16, 0, 0)];
-        assert_eq!(walk(&order, &[], 0), Err(Unwalkable::Order));
+        assert_eq!(walk(&order, &[], 0), Err(ChainError::Order));
         let long = [descriptor(0, u32::MAX, NEXT, 1), descriptor(0, 1, 0, 0)];
-        assert_eq!(walk(&long, &[], 0), Err(Unwalkable::TooLong));
+        assert_eq!(walk(&long, &[], 0), Err(ChainError::TooLong));
         let beyond = [descriptor(u64::MAX, 2, 0, 0)];
-        assert_eq!(walk(&beyond, &[], 0), Err(Unwalkable::TooLong));
+        assert_eq!(walk(&beyond, &[], 0), Err(ChainError::TooLong));
         let gone = [descriptor(0xffff_0000, 32, INDIRECT, 0)];
-        assert_eq!(walk(&gone, &[], 0), Err(Unwalkable::Unreadable));
+        assert_eq!(walk(&gone, &[], 0), Err(ChainError::Unreadable));
         let nothing = walk(&[descriptor(0x10, 0, WRITE, 0)], &[], 0).expect("a chain");
         assert_eq!((nothing.status(), nothing.writable_bytes()), (None, 0));
     }

@@ -69,7 +69,7 @@ pub struct RecoveredRequests {
 
 /// Why memory is not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotATable {
+pub enum FormatError {
     /// An impossible number of queues, or of entries.
     #[error("a table of {queues} queues of {entries} entries is none")]
     Shape {
@@ -94,11 +94,11 @@ pub const fn queue_bytes(entries: u16) -> u64 {
 ///
 /// # Errors
 /// The numbers are impossible.
-pub const fn table_bytes(queues: u16, entries: u16) -> Result<u64, NotATable> {
+pub const fn table_bytes(queues: u16, entries: u16) -> Result<u64, FormatError> {
     let is_one =
         queues >= 1 && queues <= QUEUES_MAX && entries >= 1 && entries <= QUEUE_ENTRIES_MAX;
     if !is_one {
-        return Err(NotATable::Shape { queues, entries });
+        return Err(FormatError::Shape { queues, entries });
     }
     Ok(queue_bytes(entries).saturating_mul(queues as u64))
 }
@@ -118,18 +118,18 @@ pub fn recover(
     entries: &[Entry],
     noted: AnswerNotes,
     ring_index: u16,
-) -> Result<RecoveredRequests, NotATable> {
+) -> Result<RecoveredRequests, FormatError> {
     if !entries.iter().any(|entry| entry.is_in_flight) {
         return Ok(RecoveredRequests::default());
     }
     let unnoted = ring_index.wrapping_sub(noted.used_index);
     if usize::from(unnoted) > entries.len() {
-        return Err(NotATable::Answers(unnoted));
+        return Err(FormatError::Answers(unnoted));
     }
     let mut answered = Vec::new();
     let mut head = noted.last_head;
     for _ in 0..unnoted {
-        let entry = entries.get(usize::from(head)).ok_or(NotATable::Answers(unnoted))?;
+        let entry = entries.get(usize::from(head)).ok_or(FormatError::Answers(unnoted))?;
         answered.push(head);
         head = entry.next;
     }
@@ -251,12 +251,12 @@ mod tests {
         let anew =
             recover(&[Entry::default(); 4], AnswerNotes { last_head: 9, used_index: 700 }, 3);
         assert_eq!(anew, Ok(RecoveredRequests::default()));
-        assert_eq!(recover(&entries, AnswerNotes::default(), 5), Err(NotATable::Answers(5)));
+        assert_eq!(recover(&entries, AnswerNotes::default(), 5), Err(FormatError::Answers(5)));
         let wild = AnswerNotes { last_head: 9, used_index: 0 };
-        assert_eq!(recover(&entries, wild, 1), Err(NotATable::Answers(1)));
+        assert_eq!(recover(&entries, wild, 1), Err(FormatError::Answers(1)));
         assert!(recover(&entries, wild, 0).is_ok(), "it is not looked at");
         for (queues, entries) in [(0, 8), (QUEUES_MAX + 1, 8), (1, 0), (1, QUEUE_ENTRIES_MAX + 1)] {
-            assert_eq!(table_bytes(queues, entries), Err(NotATable::Shape { queues, entries }));
+            assert_eq!(table_bytes(queues, entries), Err(FormatError::Shape { queues, entries }));
         }
         assert_eq!((table_bytes(2, 128), queue_bytes(1)), (Ok(2 * 2112), 64));
         assert_eq!((place_of(0), place_of(127)), (16, 2048));

@@ -43,6 +43,6 @@ pub mod limits;
 mod request;
 pub mod wire;
 
-pub use chain::{Chain, Run, Table, Unwalkable};
+pub use chain::{Chain, ChainError, Run, Table};
 pub use config::{Shape, configuration, offered};
-pub use request::{Device, Refused, Request, Status};
+pub use request::{Device, ParseError, Request, Status};

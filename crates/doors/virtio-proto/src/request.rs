@@ -51,7 +51,7 @@ pub enum Status {
 
 /// Why bytes are not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ParseError {
     /// They are shorter than any request.
     #[error("a request has fewer bytes than its head")]
     Short,
@@ -80,7 +80,7 @@ pub enum Refused {
     ReadOnly,
 }
 
-impl Refused {
+impl ParseError {
     /// The status for the driver.
     #[must_use]
     pub const fn status(self) -> Status {
@@ -99,8 +99,8 @@ impl Request {
     ///
     /// # Errors
     /// It makes no sense for this device.
-    pub fn parse(told: &[u8], chain: &Chain, device: &Device) -> Result<Self, Refused> {
-        let (head, rest) = Head::read_from_prefix(told).map_err(|_| Refused::Short)?;
+    pub fn parse(told: &[u8], chain: &Chain, device: &Device) -> Result<Self, ParseError> {
+        let (head, rest) = Head::read_from_prefix(told).map_err(|_| ParseError::Short)?;
         let durable = device.is_written_through;
         let outgoing = chain.readable_bytes().saturating_sub(HEAD_BYTES);
         // The status byte is not payload.
@@ -109,7 +109,7 @@ impl Request {
         let code = head.kind.get();
         let changes = matches!(code, kind::OUT | kind::DISCARD | kind::WRITE_ZEROES);
         if changes && device.is_read_only {
-            return Err(Refused::ReadOnly);
+            return Err(ParseError::ReadOnly);
         }
         match code {
             kind::IN => {
@@ -122,12 +122,12 @@ impl Request {
             }
             kind::FLUSH => Ok(Self::Flush),
             kind::GET_ID if incoming as usize >= ID_BYTES => Ok(Self::Id),
-            kind::GET_ID => Err(Refused::Payload(incoming)),
+            kind::GET_ID => Err(ParseError::Payload(incoming)),
             kind::DISCARD => {
                 let (offset, length, flags) = range(rest, outgoing, device)?;
                 match flags {
                     0 => Ok(Self::Discard { offset, length, durable }),
-                    flags => Err(Refused::Flags(flags)),
+                    flags => Err(ParseError::Flags(flags)),
                 }
             }
             kind::WRITE_ZEROES => {
@@ -135,10 +135,10 @@ impl Request {
                 let may_punch = flags == UNMAP;
                 match flags {
                     0 | UNMAP => Ok(Self::Zero { offset, length, may_punch, durable }),
-                    flags => Err(Refused::Flags(flags)),
+                    flags => Err(ParseError::Flags(flags)),
                 }
             }
-            other => Err(Refused::Kind(other)),
+            other => Err(ParseError::Kind(other)),
         }
     }
 
@@ -153,36 +153,36 @@ impl Request {
 }
 
 /// A payload's offset and length: whole sectors of the device.
-fn payload(first: u64, bytes: u32, device: &Device) -> Result<(u64, u32), Refused> {
+fn payload(first: u64, bytes: u32, device: &Device) -> Result<(u64, u32), ParseError> {
     if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) || bytes > REQUEST_BYTES_MAX {
-        return Err(Refused::Payload(bytes));
+        return Err(ParseError::Payload(bytes));
     }
     let offset = within(first, u64::from(bytes), device)?;
     Ok((offset, bytes))
 }
 
-fn range(rest: &[u8], outgoing: u32, device: &Device) -> Result<(u64, u64, u32), Refused> {
+fn range(rest: &[u8], outgoing: u32, device: &Device) -> Result<(u64, u64, u32), ParseError> {
     let Ok((told, _)) = Range::read_from_prefix(rest) else {
-        return Err(Refused::Ranges(outgoing));
+        return Err(ParseError::Ranges(outgoing));
     };
     if outgoing != RANGE_BYTES {
-        return Err(Refused::Ranges(outgoing));
+        return Err(ParseError::Ranges(outgoing));
     }
     let (first, sectors) = (told.sector.get(), u64::from(told.sectors.get()));
     let length = sectors.saturating_mul(u64::from(SECTOR_BYTES));
     if length == 0 || length > u64::from(STRETCH_BYTES) {
-        return Err(Refused::Range { first, sectors });
+        return Err(ParseError::Range { first, sectors });
     }
     Ok((within(first, length, device)?, length, told.flags.get()))
 }
 
 /// The offset of a range that lies on the device.
-fn within(first: u64, length: u64, device: &Device) -> Result<u64, Refused> {
+fn within(first: u64, length: u64, device: &Device) -> Result<u64, ParseError> {
     let offset = first.checked_mul(u64::from(SECTOR_BYTES));
     let lies_within =
         |offset: &u64| offset.checked_add(length).is_some_and(|end| end <= device.size_bytes);
     let sectors = length.div_euclid(u64::from(SECTOR_BYTES));
-    offset.filter(lies_within).ok_or(Refused::Range { first, sectors })
+    offset.filter(lies_within).ok_or(ParseError::Range { first, sectors })
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
         bytes
     }
 
-    fn parse(bytes: &[u8], (readable, writable): (u32, u32)) -> Result<Request, Refused> {
+    fn parse(bytes: &[u8], (readable, writable): (u32, u32)) -> Result<Request, ParseError> {
         Request::parse(bytes, &chain(readable, writable), &DEVICE)
     }
 
@@ -245,38 +245,38 @@ mod tests {
             (range(kind::WRITE_ZEROES, 0), range(kind::WRITE_ZEROES, 1)),
             (zero(false), zero(true))
         );
-        assert_eq!(range(kind::DISCARD, 1), Err(Refused::Flags(1)));
-        assert_eq!(range(kind::WRITE_ZEROES, 2), Err(Refused::Flags(2)));
-        assert_eq!(parse(&told(99, 0, None), (16, 1)), Err(Refused::Kind(99)));
-        let refused = [Refused::Kind(1), Refused::Flags(2), Refused::Short];
+        assert_eq!(range(kind::DISCARD, 1), Err(ParseError::Flags(1)));
+        assert_eq!(range(kind::WRITE_ZEROES, 2), Err(ParseError::Flags(2)));
+        assert_eq!(parse(&told(99, 0, None), (16, 1)), Err(ParseError::Kind(99)));
+        let refused = [ParseError::Kind(1), ParseError::Flags(2), ParseError::Short];
         assert_eq!(refused.map(|one| one.status() as u8), [2, 2, 1]);
     }
 
     #[test]
     fn what_has_no_sense_is_refused() {
-        assert_eq!(parse(&told(kind::IN, 0, None)[..15], (15, 513)), Err(Refused::Short));
+        assert_eq!(parse(&told(kind::IN, 0, None)[..15], (15, 513)), Err(ParseError::Short));
         for length in [0, 1, 511, 513, REQUEST_BYTES_MAX + 512] {
             assert_eq!(
                 parse(&told(kind::IN, 0, None), (16, length + 1)),
-                Err(Refused::Payload(length))
+                Err(ParseError::Payload(length))
             );
             let write = parse(&told(kind::OUT, 0, None), (16 + length, 1));
-            assert_eq!(write, Err(Refused::Payload(length)));
+            assert_eq!(write, Err(ParseError::Payload(length)));
         }
-        assert_eq!(parse(&told(kind::GET_ID, 0, None), (16, 20)), Err(Refused::Payload(19)));
+        assert_eq!(parse(&told(kind::GET_ID, 0, None), (16, 20)), Err(ParseError::Payload(19)));
         for bytes in [0, 15, 17, 32] {
             let ranges = parse(&told(kind::DISCARD, 0, Some((0, 1, 0))), (16 + bytes, 1));
-            assert_eq!(ranges, Err(Refused::Ranges(bytes)));
+            assert_eq!(ranges, Err(ParseError::Ranges(bytes)));
         }
         for (first, sectors) in [(0, 0), (1 << 21, 1), (u64::MAX, 1), (0, u32::MAX)] {
             let range = parse(&told(kind::WRITE_ZEROES, 0, Some((first, sectors, 0))), (32, 1));
-            assert_eq!(range, Err(Refused::Range { first, sectors: sectors.into() }));
+            assert_eq!(range, Err(ParseError::Range { first, sectors: sectors.into() }));
         }
         let only_read = Device { is_read_only: true, ..DEVICE };
         for (code, readable) in [(kind::OUT, 528), (kind::DISCARD, 32), (kind::WRITE_ZEROES, 32)] {
             let bytes = told(code, 0, Some((0, 1, 0)));
             let refused = Request::parse(&bytes, &chain(readable, 1), &only_read);
-            assert_eq!(refused, Err(Refused::ReadOnly));
+            assert_eq!(refused, Err(ParseError::ReadOnly));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The receiving half of a connection: it lends memory to the socket, and makes events of bytes.
 //!
-//! Where it stands: between the transport, which fills a [`Receive`], and the session of
+//! Where it stands: between the transport, which fills a [`ReceiveBuffers`], and the session of
 //! `braid-nbd-proto`. It does no I/O and knows no limit but its own buffer's.
 //!
 //! A WRITE's payload is received into its final memory. The difficulty is the stream: a receive for
@@ -31,7 +31,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_nbd_proto::{
-    Command, Echo, ExportDescription, Negotiated, Refusal, Request, ServerEvent, ServerSession,
+    Command, Echo, ExportDescription, NegotiationResult, Refusal, Request, ServerEvent,
+    ServerSession,
 };
 
 use braid_ring::{Memory, NoMemory, Payload, Segment, Segments};
@@ -44,7 +45,7 @@ pub(super) enum Event {
     /// Send this; negotiation goes on or is over.
     Transmit(Vec<u8>),
     /// Negotiation is over.
-    Negotiated(Negotiated),
+    Negotiated(NegotiationResult),
     /// A request; if it is a WRITE, [`Intake::open`] comes before the next event.
     Request(Request),
     /// A request that the session refuses.
@@ -90,14 +91,14 @@ impl Write {
 
 /// Memory to receive into, on its way to the socket and back.
 #[derive(Debug)]
-pub(crate) struct Receive {
+pub(crate) struct ReceiveBuffers {
     write: Option<Write>,
     input: Vec<u8>,
     input_bytes: usize,
     guesses: Vec<Guess>,
 }
 
-impl Receive {
+impl ReceiveBuffers {
     /// Whether a look before all of it has arrived is pointless.
     pub(crate) fn is_whole(&self) -> bool {
         self.input_bytes == 0
@@ -372,7 +373,7 @@ impl Intake {
     }
 
     /// Lends memory for the next bytes; `None` while it is lent already.
-    pub(super) fn receive(&mut self) -> Option<Receive> {
+    pub(super) fn receive(&mut self) -> Option<ReceiveBuffers> {
         let input = self.input.take()?;
         assert!(
             self.start == self.end && self.pieces.is_empty(),
@@ -400,24 +401,24 @@ impl Intake {
             let guesses = if is_skipped { Vec::new() } else { self.ahead.guess() };
             (first.saturating_add(more).min(input.len()), guesses)
         };
-        Some(Receive { write, input, input_bytes, guesses })
+        Some(ReceiveBuffers { write, input, input_bytes, guesses })
     }
 
-    pub(super) fn receive_waste(&mut self) -> Option<Receive> {
+    pub(super) fn receive_waste(&mut self) -> Option<ReceiveBuffers> {
         let input = self.input.take()?;
         let input_bytes = input.len();
-        Some(Receive { write: None, input, input_bytes, guesses: Vec::new() })
+        Some(ReceiveBuffers { write: None, input, input_bytes, guesses: Vec::new() })
     }
 
     /// Takes lent memory back and drops received bytes; returns the slot of an unfinished WRITE.
-    pub(super) fn waste(&mut self, receive: Receive) -> Option<u32> {
+    pub(super) fn waste(&mut self, receive: ReceiveBuffers) -> Option<u32> {
         self.input = Some(receive.input);
         self.write = receive.write;
         self.abandon()
     }
 
-    pub(super) fn received(&mut self, receive: Receive, bytes: usize) {
-        let Receive { mut write, input, input_bytes, guesses } = receive;
+    pub(super) fn received(&mut self, receive: ReceiveBuffers, bytes: usize) {
+        let ReceiveBuffers { mut write, input, input_bytes, guesses } = receive;
         let mut left = bytes;
         if let Some(write) = &mut write {
             let direct = left.min(write.open_bytes());

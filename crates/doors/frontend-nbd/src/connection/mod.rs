@@ -42,7 +42,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use braid_nbd_proto::{
-    BlockSizes, Command, Echo, ErrorCode, ExportDescription, Extent, Negotiated, Refusal, Request,
+    BlockSizes, Command, Echo, ErrorCode, ExportDescription, Extent, NegotiationResult, Refusal,
+    Request,
 };
 
 use crate::budget::{Bell, request_bytes_max};
@@ -60,7 +61,7 @@ use intake::{Event, Intake, Write};
 use outbox::{BeginResult, GrowthResult, Kind, Ledger, Outbox};
 use progress::Progress;
 
-pub(crate) use intake::Receive;
+pub(crate) use intake::ReceiveBuffers;
 pub(crate) use outbox::Batch;
 
 /// A task that the transport carries out on the connection's export.
@@ -398,7 +399,7 @@ impl Connection {
         }
     }
 
-    fn on_negotiated(&mut self, negotiated: Negotiated) {
+    fn on_negotiated(&mut self, negotiated: NegotiationResult) {
         self.shared.counters.negotiated.add(1);
         self.export = Some(Arc::clone(&self.shared.exports[negotiated.export_index]));
         self.outbox.set_codec(negotiated.codec);
@@ -521,7 +522,7 @@ impl Connection {
     }
 
     /// Memory for the next bytes; `None` while it is lent, and while the connection wants no bytes.
-    pub(crate) fn receive(&mut self) -> Option<Receive> {
+    pub(crate) fn receive(&mut self) -> Option<ReceiveBuffers> {
         let receive = match self.stage {
             // A client that does not read its answers is not asked for more options.
             Stage::Negotiating { .. } if self.outbox.is_quiet() => self.intake.receive(),
@@ -538,7 +539,7 @@ impl Connection {
     }
 
     /// The result of a receive; 0 bytes are the end of the stream.
-    pub(crate) fn received(&mut self, receive: Receive, result: io::Result<usize>) {
+    pub(crate) fn received(&mut self, receive: ReceiveBuffers, result: io::Result<usize>) {
         let bytes = result.unwrap_or(0);
         let was_in_payload = self.progress.end_receive();
         match self.stage {

@@ -8,7 +8,7 @@ use braid_ring::{Descriptor, Payload};
 use braid_runtime::{ClientRequest, Completion, Disk, Outcome, Receiver, RequestError};
 use braid_virtio_proto::limits::ID_BYTES;
 use braid_virtio_proto::wire::HEAD_BYTES;
-use braid_virtio_proto::{Chain, Device, Refused, Request, Status};
+use braid_virtio_proto::{Chain, Device, ParseError, Request, Status};
 use slab::Slab;
 
 use crate::bells;
@@ -246,7 +246,7 @@ impl State {
         let told = &mut told[..Request::TELLING_BYTES.min(chain.readable_bytes() as usize)];
         let parsed = match ring.memory().copy_in(chain.readable(0), told) {
             true => Request::parse(told, &chain, device),
-            false => Err(Refused::Short),
+            false => Err(ParseError::Short),
         };
         let request = match parsed {
             Ok(request) => request,

@@ -2,8 +2,8 @@
 //!
 //! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the
 //! transmission phase do not pass through it: the thread that finishes a request writes them with
-//! the [`ReplyCodec`] of [`Negotiated`]. The socket's owner does I/O, payload memory and deadlines.
-//! For TLS a [`TlsGate`] stands in front of it.
+//! the [`ReplyCodec`] of [`NegotiationResult`]. The socket's owner does I/O, payload memory and
+//! deadlines. For TLS a [`TlsGate`] stands in front of it.
 //!
 //! ```text
 //!              greeting out
@@ -58,7 +58,7 @@ pub enum ServerEvent {
     /// Send these bytes; they are whole messages.
     Transmit(Vec<u8>),
     /// Negotiation is over; requests follow.
-    Negotiated(Negotiated),
+    Negotiated(NegotiationResult),
     /// Serve this. If it is a WRITE, the next bytes of the stream are its payload.
     Request(Request),
     /// Answer this request with this error; its payload, if any, has been consumed.
@@ -74,7 +74,7 @@ pub enum ServerEvent {
 
 /// The result of a negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Negotiated {
+pub struct NegotiationResult {
     /// Index of the export in the catalog.
     pub export_index: usize,
     /// How to write replies.
@@ -153,7 +153,7 @@ pub struct ServerSession {
     collector: Collector,
     events: VecDeque<ServerEvent>,
     features: Features,
-    negotiated: Option<Negotiated>,
+    negotiated: Option<NegotiationResult>,
     shutting_down: bool,
     /// Why every option is refused.
     turned_away: Option<String>,

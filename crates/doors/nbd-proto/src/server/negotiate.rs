@@ -16,7 +16,7 @@
 //! | STARTTLS, others | UNSUP |
 //! | any but ABORT, of a client that was turned away | POLICY, with the reason |
 
-use super::{CloseReason, Negotiated, Phase, ServerEvent, ServerSession};
+use super::{CloseReason, NegotiationResult, Phase, ServerEvent, ServerSession};
 use crate::export::ExportDescription;
 use crate::option::{ContextData, InfoData, OptionDataError};
 use crate::reply::ReplyCodec;
@@ -207,7 +207,7 @@ impl ServerSession {
     }
 
     fn transmit(&mut self, export_index: usize) {
-        let negotiated = Negotiated {
+        let negotiated = NegotiationResult {
             export_index,
             codec: ReplyCodec::new(self.features.style),
             allocation_context: self.features.context_export == Some(export_index),

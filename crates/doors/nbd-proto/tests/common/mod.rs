@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use braid_nbd_proto::{
     BlockSizes, ClientEvent, ClientPlan, ClientSession, Command, Echo, ExportDescription, Extent,
-    Goal, Negotiated, ReplyCodec, Request, ServerEvent, ServerSession, Style, wire,
+    Goal, NegotiationResult, ReplyCodec, Request, ServerEvent, ServerSession, Style, wire,
 };
 
 /// Size of the writable export, in bytes.
@@ -156,7 +156,7 @@ pub fn pattern(offset: u64, length: u32) -> Vec<u8> {
 pub struct MemoryServer {
     pub session: ServerSession,
     pub disk: Vec<u8>,
-    negotiated: Option<Negotiated>,
+    negotiated: Option<NegotiationResult>,
     write: Option<(Echo, Vec<u8>, usize)>,
     pub out: Vec<u8>,
 }

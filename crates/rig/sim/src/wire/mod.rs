@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use braid_engine::request::RequestId;
 use braid_nbd_proto::{
-    ClientSession, Command, ErrorCode, Negotiated, Request, RequestHeader, ServerSession, Style,
-    wire,
+    ClientSession, Command, ErrorCode, NegotiationResult, Request, RequestHeader, ServerSession,
+    Style, wire,
 };
 
 use crate::call::{Call, CallError};
@@ -178,7 +178,7 @@ struct PendingRequest {
 
 struct ServerEnd {
     session: ServerSession,
-    negotiated: Option<Negotiated>,
+    negotiated: Option<NegotiationResult>,
     /// A write whose payload is coming in.
     receiving: Option<(Request, Vec<u8>)>,
     /// Requests begun and not answered.
