@@ -11,7 +11,7 @@
 use crate::content::SECTOR;
 use crate::cut::{Cut, Kind, Number};
 use crate::random::{Random, mix};
-use crate::schedule::{Fixed, Order};
+use crate::schedule::{FixedOrder, Order};
 
 /// The purpose of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Chances {
 
     /// The order of this cycle, plain if the cut says so.
     pub(crate) fn order(&self, order: Order) -> Order {
-        if self.cycle < self.cut.plain_cycles { Order::Fixed(Fixed::PLAIN) } else { order }
+        if self.cycle < self.cut.plain_cycles { Order::Fixed(FixedOrder::PLAIN) } else { order }
     }
 
     /// The length of a request, capped by the cut.

@@ -28,8 +28,8 @@ use crate::content::{SECTOR, first_content, image};
 use crate::coverage::ArrayAction;
 use crate::create::Design;
 use crate::cut::{Cut, Number};
-use crate::disk::{Disk, Ills};
-use crate::fault::{self, Mishap, Standing};
+use crate::disk::{Disk, DiskFaults};
+use crate::fault::{self, ArrayCondition, Mishap};
 use crate::lie_plan;
 use crate::metadata::Metadata;
 use crate::model::Model;
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> ArrayCondition {
         let view = &self.engine.machines.shards[0].view;
         // A member under recovery replaces no missing member yet.
         let holds_all = |member: &&MemberView| member.recovered_sectors == u64::MAX;
@@ -223,7 +223,7 @@ impl World {
             view.member(Slot(slot)).filter(holds_all).map(|member| self.disk_index(member.id))
         };
         let journal = self.metadata.design.journal_disk();
-        Standing {
+        ArrayCondition {
             geometry: self.geometry.clone(),
             occupants: (0..self.geometry.slots()).map(disk).collect(),
             spares: self.spares().filter(|disk| Some(*disk) != journal).collect(),
@@ -408,7 +408,7 @@ impl World {
     fn recover(&mut self, end: End) -> bool {
         let mut can_be_read_again = false;
         for disk in &mut self.disks {
-            disk.ills = Ills::default();
+            disk.ills = DiskFaults::default();
             if self.chances.openings.chance(50) {
                 can_be_read_again |= !disk.bad.is_empty();
                 disk.bad.clear();

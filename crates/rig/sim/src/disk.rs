@@ -24,9 +24,9 @@ use crate::content::{SECTOR, bytes};
 use crate::lie_overlay::{Change, Fate, LieOverlay};
 use crate::random::{Random, mix};
 
-/// Ills of a disk beyond bad sectors; a power cycle cures them all.
+/// Faults of a disk beyond bad sectors; a power cycle cures them all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ills {
+pub(crate) struct DiskFaults {
     /// The disk answers every request with an error.
     pub(crate) gone: bool,
     pub(crate) writes_fail: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Ills {
     pub(crate) next_superblock: Fate,
 }
 
-impl Ills {
+impl DiskFaults {
     pub(crate) fn set_fate(&mut self, about_superblock: bool, fate: Fate) {
         let next = if about_superblock { &mut self.next_superblock } else { &mut self.next_data };
         *next = fate;
@@ -72,7 +72,7 @@ pub(crate) struct Disk {
     pub(crate) bad: BTreeSet<u64>,
     /// Sectors that fail every write.
     pub(crate) stuck: BTreeSet<u64>,
-    pub(crate) ills: Ills,
+    pub(crate) ills: DiskFaults,
     /// Planted for the shrinker's tests: while sectors are unreadable, flushes do nothing.
     #[cfg(test)]
     pub(crate) drops_flushes: bool,
@@ -89,7 +89,7 @@ impl Disk {
             next_write: 0,
             bad: BTreeSet::new(),
             stuck: BTreeSet::new(),
-            ills: Ills::default(),
+            ills: DiskFaults::default(),
             #[cfg(test)]
             drops_flushes: false,
             lies: LieOverlay::default(),

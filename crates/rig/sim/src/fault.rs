@@ -157,7 +157,7 @@ pub(crate) struct Plan {
 }
 
 /// The array's state when a run begins.
-pub(crate) struct Standing {
+pub(crate) struct ArrayCondition {
     pub(crate) geometry: Geometry,
     /// By slot, the disk in it.
     pub(crate) occupants: Vec<Option<usize>>,
@@ -169,7 +169,7 @@ pub(crate) struct Standing {
     pub(crate) logged: BTreeSet<BTreeSet<usize>>,
 }
 
-impl Standing {
+impl ArrayCondition {
     /// Whether the level tolerates the loss of all of `harmed` beside the missing members.
     pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
         let with = |logged: &BTreeSet<usize>| harmed.union(logged).copied().collect();
@@ -197,7 +197,7 @@ impl Standing {
 
 /// Plans the faults of a run of about `steps` steps from `now` on.
 pub(crate) fn plan(
-    standing: &Standing,
+    standing: &ArrayCondition,
     disks: &[Disk],
     times: (u64, u64),
     chances: &Chances,

@@ -22,20 +22,20 @@ use braid_ondisk::{JournalArea, JournalPiece, JournalRecord};
 
 use crate::content::SECTOR;
 #[cfg(any(test, braid_sim_hooks))]
-use crate::metadata::Journaled;
+use crate::metadata::JournalPresence;
 use crate::open;
 #[cfg(any(test, braid_sim_hooks))]
 use crate::open::Member;
 use crate::slot_disks::{SlotDisks, members};
 use crate::world::World;
 
-struct OnDisks<'a> {
+struct JournalDevices<'a> {
     slot_disks: SlotDisks<'a>,
     area: JournalArea,
     journal: usize,
 }
 
-impl Devices for OnDisks<'_> {
+impl Devices for JournalDevices<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
         self.slot_disks.read(slot, &sectors, bytes)
     }
@@ -113,7 +113,7 @@ impl World {
         let disks = &mut self.disks[..];
         let slot_disks =
             SlotDisks { disks, assembled, presented, data_offset, powered, is_cut: false };
-        let mut on_disks = OnDisks { slot_disks, area, journal: journal_disk };
+        let mut on_disks = JournalDevices { slot_disks, area, journal: journal_disk };
         let report = run(machine, &geometry, &uuid, &mut on_disks).expect("disks take all of it");
         if on_disks.slot_disks.is_cut {
             self.tally.count("power-cut-in-replay");
@@ -152,7 +152,7 @@ impl World {
             machines.array.handle_log_request(now, None)
         };
         if changed.is_ok() {
-            self.metadata.journal = Journaled::Either;
+            self.metadata.journal = JournalPresence::Either;
         }
         self.tally.count(if changed.is_ok() { "journal-changes" } else { "journal-stays" });
         self.drain_array();
@@ -165,7 +165,8 @@ impl World {
         let array = &self.engine.machines.array;
         assert!(array.are_logs_settled(), "nothing is under way");
         let is_there = array.journal().is_some();
-        self.metadata.journal = if is_there { Journaled::Kept } else { Journaled::Without };
+        self.metadata.journal =
+            if is_there { JournalPresence::Kept } else { JournalPresence::Without };
         is_there
     }
 

@@ -54,7 +54,7 @@ fn restart(world: &mut World) {
     world.flush();
     world.settle();
     world.stop();
-    world.disks.iter_mut().for_each(|disk| disk.ills = crate::disk::Ills::default());
+    world.disks.iter_mut().for_each(|disk| disk.ills = crate::disk::DiskFaults::default());
     open(world);
 }
 

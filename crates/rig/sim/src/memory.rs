@@ -97,14 +97,14 @@ impl std::ops::DerefMut for Payloads {
 }
 
 /// The memory within a shard's reach.
-pub(crate) struct Reach<'a> {
+pub(crate) struct ReachableMemory<'a> {
     /// Its blocks, one after the other.
     pub(crate) arena: &'a mut Vec<u8>,
     pub(crate) block_bytes: usize,
     pub(crate) payloads: &'a mut Payloads,
 }
 
-impl Reach<'_> {
+impl ReachableMemory<'_> {
     /// The first `length` bytes of the memory that a buffer names.
     ///
     /// # Panics
@@ -144,7 +144,7 @@ impl Reach<'_> {
     }
 }
 
-impl Memory for Reach<'_> {
+impl Memory for ReachableMemory<'_> {
     fn lend(
         &mut self,
         targets: &[Span],

@@ -40,13 +40,13 @@ pub(crate) struct Metadata {
     torn_together: BTreeSet<usize>,
     /// `(one, other)`: `one` recorded that `other` is out.
     apart: BTreeSet<(usize, usize)>,
-    pub(crate) journal: Journaled,
+    pub(crate) journal: JournalPresence,
 }
 
 /// Whether the array has the journal that it was made with.
 #[cfg_attr(not(any(test, braid_sim_hooks)), allow(dead_code, reason = "it changes in stories"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Journaled {
+pub(crate) enum JournalPresence {
     Kept,
     /// The journal is being created or dropped.
     Either,
@@ -61,7 +61,7 @@ impl Metadata {
             missing: BTreeSet::new(),
             torn_together: BTreeSet::new(),
             apart: BTreeSet::new(),
-            journal: Journaled::Kept,
+            journal: JournalPresence::Kept,
         }
     }
 

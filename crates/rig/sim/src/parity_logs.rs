@@ -29,9 +29,9 @@ use crate::world::World;
 /// Percentage of starts whose server does not know our own logs, unless a story sets it.
 pub(crate) const OTHERS_PERCENT: u64 = 8;
 
-struct OnDisks<'a>(SlotDisks<'a>);
+struct ParityLogDevices<'a>(SlotDisks<'a>);
 
-impl Devices for OnDisks<'_> {
+impl Devices for ParityLogDevices<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
         self.0.read(slot, &sectors, bytes)
     }
@@ -138,7 +138,7 @@ impl World {
         let disks = &mut self.disks[..];
         let slot_disks =
             SlotDisks { disks, assembled, presented, data_offset, powered, is_cut: false };
-        let mut on_disks = OnDisks(slot_disks);
+        let mut on_disks = ParityLogDevices(slot_disks);
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
         // Sectors in flight read as their members have them. Until superblocks record the missing
         // members, the next start can lack others and compute other bytes.

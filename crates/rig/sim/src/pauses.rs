@@ -17,7 +17,7 @@ use braid_engine::array::MemberId;
 
 /// The array's reports about slow members.
 #[derive(Default)]
-pub(crate) struct Slow {
+pub(crate) struct SlowReports {
     /// Members that are read around.
     pub(crate) sitting_out: BTreeSet<MemberId>,
     /// Disks that were read around at any time of this run.

@@ -44,7 +44,7 @@ enum Outcome {
 }
 
 /// Members ready for the start.
-struct Ready {
+struct PreparedMembers {
     /// By presented disk.
     superblocks: Vec<Option<Superblock>>,
     /// Disks whose first flush failed.
@@ -55,7 +55,7 @@ struct Ready {
 
 /// The array does not start: power was cut, or a disk that could not be levelled is needed.
 #[derive(Debug)]
-struct NoStart;
+struct StartFailure;
 
 impl World {
     /// Assembles the presented disks, checks the decision, and starts the array if there is one.
@@ -227,7 +227,7 @@ impl World {
         &mut self,
         decision: &Decision,
         assembled: &AssembledArray,
-    ) -> Result<Ready, NoStart> {
+    ) -> Result<PreparedMembers, StartFailure> {
         let Decision { presented, .. } = decision;
         self.take_stock(assembled, presented);
         self.check_bits_are_current(assembled, presented);
@@ -247,12 +247,12 @@ impl World {
         let harmed = self.make_durable(assembled, presented);
         let mut superblocks = decision.superblocks.clone();
         let untold = self.level(assembled, &mut superblocks, presented)?;
-        Ok(Ready { superblocks, harmed, untold })
+        Ok(PreparedMembers { superblocks, harmed, untold })
     }
 
     fn start(
         &mut self,
-        ready: Ready,
+        ready: PreparedMembers,
         assembled: &AssembledArray,
         presented: &[usize],
         manner: Manner,
@@ -293,7 +293,7 @@ impl World {
         assembled: &AssembledArray,
         superblocks: &mut [Option<Superblock>],
         presented: &[usize],
-    ) -> Result<Vec<usize>, NoStart> {
+    ) -> Result<Vec<usize>, StartFailure> {
         let waves = levelling(assembled, |index| superblocks[index].as_ref());
         let slots = (0..).zip(&assembled.slots);
         self.metadata.missing =
@@ -305,7 +305,7 @@ impl World {
             self.level_wave(superblocks, presented, wave, &mut untold)?;
             if !can_miss(assembled, &untold) {
                 self.tally.count("levelling-stops-the-start");
-                return Err(NoStart);
+                return Err(StartFailure);
             }
         }
         Ok(untold.into_iter().map(|index| presented[index]).collect())
@@ -317,7 +317,7 @@ impl World {
         presented: &[usize],
         mut wave: Vec<Levelled>,
         untold: &mut Vec<usize>,
-    ) -> Result<(), NoStart> {
+    ) -> Result<(), StartFailure> {
         self.chances.openings.shuffle(&mut wave);
         let mut wave = wave.into_iter();
         while let Some((index, superblock)) = wave.next() {
@@ -327,7 +327,7 @@ impl World {
                 Outcome::Failed => untold.push(index),
                 Outcome::PowerCut => {
                     self.tear_rest(presented, wave.as_slice());
-                    return Err(NoStart);
+                    return Err(StartFailure);
                 }
             }
         }

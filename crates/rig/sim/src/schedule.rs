@@ -69,11 +69,11 @@ impl Event {
 }
 
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingEvents {
     classes: [Vec<Event>; CLASSES],
 }
 
-impl Pending {
+impl PendingEvents {
     pub(crate) fn push(&mut self, event: Event) {
         self.classes[event.class()].push(event);
     }
@@ -86,8 +86,8 @@ impl Pending {
         self.classes.iter().flatten()
     }
 
-    /// The event that [`Pending::take`] would take.
-    pub(crate) fn peek(&self, class: usize, fixed: &Fixed) -> &Event {
+    /// The event that [`PendingEvents::take`] would take.
+    pub(crate) fn peek(&self, class: usize, fixed: &FixedOrder) -> &Event {
         let events = &self.classes[class];
         &events[fixed.index(events)]
     }
@@ -137,14 +137,14 @@ const CHOICES: [Choice; 9] = [
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     /// Always the same.
-    Fixed(Fixed),
+    Fixed(FixedOrder),
     /// Random, with these weights.
     Seeded([u64; 9]),
 }
 
 /// A schedule without chance: the list's first possible choice. Time passes last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fixed {
+pub(crate) struct FixedOrder {
     choices: [Choice; 9],
     /// Within a class, the newest event happens, not the oldest.
     is_newest_first: bool,
@@ -152,7 +152,7 @@ pub(crate) struct Fixed {
     slow: Option<MemberId>,
 }
 
-impl Fixed {
+impl FixedOrder {
     /// The classes in order, messages, then time; the oldest first.
     pub(crate) const PLAIN: Self = Self { choices: CHOICES, is_newest_first: false, slow: None };
 
@@ -203,7 +203,7 @@ impl Fixed {
     }
 
     /// The next choice; none if nothing can happen.
-    pub(crate) fn choose(&self, pending: &Pending, offer: Offer) -> Option<Choice> {
+    pub(crate) fn choose(&self, pending: &PendingEvents, offer: Offer) -> Option<Choice> {
         let is_prompt = |choice: &Choice| match choice {
             Choice::Event(class) => {
                 pending.classes[*class].iter().any(|event| !self.is_slow(event))
@@ -216,7 +216,7 @@ impl Fixed {
     }
 }
 
-fn is_open(choice: &Choice, pending: &Pending, offer: Offer) -> bool {
+fn is_open(choice: &Choice, pending: &PendingEvents, offer: Offer) -> bool {
     match choice {
         Choice::Event(class) => !pending.classes[*class].is_empty(),
         Choice::Inbox => offer.inbox,
@@ -249,7 +249,7 @@ pub(crate) struct Offer {
 
 /// The next choice; none if nothing can happen.
 pub(crate) fn choose(
-    pending: &Pending,
+    pending: &PendingEvents,
     offer: Offer,
     order: &Order,
     random: &mut Random,

@@ -42,14 +42,14 @@ use crate::fault::{Fault, Mishap, Plan};
 use crate::held_writes::HeldWrites;
 use crate::lie_overlay::Fate;
 use crate::lost_writes::LostSectors;
-use crate::memory::{Payloads, Reach};
+use crate::memory::{Payloads, ReachableMemory};
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::open::{Machines, Message};
-use crate::pauses::Slow;
+use crate::pauses::SlowReports;
 use crate::random::Random;
 use crate::requests::{Clients, Flight};
-use crate::schedule::{Choice, Event, Offer, Order, Pending, choose};
+use crate::schedule::{Choice, Event, Offer, Order, PendingEvents, choose};
 use crate::taint::Taint;
 use crate::tally::Tally;
 use crate::trace::Trace;
@@ -84,7 +84,7 @@ pub(crate) struct Trust {
 pub(crate) struct Engine {
     pub(crate) machines: Machines,
     pub(crate) elevators: Elevators,
-    pub(crate) pending: Pending,
+    pub(crate) pending: PendingEvents,
     pub(crate) payloads: Payloads,
     pub(crate) held: HeldWrites,
     pub(crate) lost: LostSectors,
@@ -102,7 +102,7 @@ pub(crate) struct Engine {
     pub(crate) has_written: bool,
     /// Disks that have failed a flush: the array drops them before it acknowledges a flush.
     pub(crate) unflushed: BTreeSet<usize>,
-    pub(crate) slow: Slow,
+    pub(crate) slow: SlowReports,
     /// Members that have left: the array has failed their requests.
     pub(crate) left: BTreeSet<MemberId>,
     /// Hash of the bytes at submission, for each write in flight from a block.
@@ -120,7 +120,7 @@ impl Engine {
         Self {
             machines,
             elevators,
-            pending: Pending::default(),
+            pending: PendingEvents::default(),
             payloads: Payloads::new(),
             held: HeldWrites::default(),
             lost: LostSectors::default(),
@@ -141,7 +141,7 @@ impl Engine {
             has_written: false,
             unflushed: BTreeSet::new(),
             failures: Failures::default(),
-            slow: Slow::default(),
+            slow: SlowReports::default(),
             left: BTreeSet::new(),
             written_from_blocks: BTreeMap::new(),
             phase,
@@ -429,7 +429,7 @@ impl World {
             Event::Computation { shard, mut computation } => {
                 self.note("compute", [computation.id.0, computation.steps.len() as u64, 0]);
                 let side = &mut self.engine.machines.shards[shard];
-                let mut memory = Reach {
+                let mut memory = ReachableMemory {
                     arena: &mut side.arena,
                     block_bytes: side.block_bytes,
                     payloads: &mut self.engine.payloads,
@@ -551,7 +551,7 @@ impl World {
     pub(crate) fn bytes_to_write(&mut self, shard: usize, io: &MemberIo) -> (Vec<u8>, bool) {
         let length = io.sectors as usize * SECTOR;
         let side = &mut self.engine.machines.shards[shard];
-        let mut memory = Reach {
+        let mut memory = ReachableMemory {
             arena: &mut side.arena,
             block_bytes: side.block_bytes,
             payloads: &mut self.engine.payloads,
@@ -607,7 +607,7 @@ impl World {
         self.note(if is_write { "write" } else { "read" }, [index as u64, start, sectors]);
         if let MemberOperation::Read { buffer } = io.operation {
             let side = &mut self.engine.machines.shards[shard];
-            let mut memory = Reach {
+            let mut memory = ReachableMemory {
                 arena: &mut side.arena,
                 block_bytes: side.block_bytes,
                 payloads: &mut self.engine.payloads,

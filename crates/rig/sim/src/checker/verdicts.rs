@@ -14,7 +14,7 @@ use braid_assembly::{Assembly, BitmapFileFault, JournalFault, Reason, Refusal, V
 use braid_geometry::{ChunkRow, Family, Geometry, Role, Slot};
 use braid_ondisk::{Role as MemberRole, Superblock};
 
-use crate::metadata::{Journaled, Metadata};
+use crate::metadata::{JournalPresence, Metadata};
 
 /// The simulator's knowledge when disks are presented.
 pub(crate) struct DiskKnowledge<'a> {
@@ -71,9 +71,9 @@ fn check_spares(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
         if Some(*disk) == knowledge.metadata.design.journal_disk() {
             let counts = verdict.verdict == Verdict::Journal;
             let is_right = match knowledge.metadata.journal {
-                Journaled::Kept => counts,
-                Journaled::Either => true,
-                Journaled::Without => !counts,
+                JournalPresence::Kept => counts,
+                JournalPresence::Either => true,
+                JournalPresence::Without => !counts,
             };
             assert!(is_right, "the journal: {}", verdict.reason);
             continue;

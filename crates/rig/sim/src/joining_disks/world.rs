@@ -7,7 +7,7 @@ use braid_ondisk::Role;
 
 use crate::chances::Purpose;
 use crate::cut::Kind;
-use crate::disk::{Disk, Ills};
+use crate::disk::{Disk, DiskFaults};
 use crate::fault::{Fault, Mishap};
 use crate::open::{self, Member};
 use crate::world::World;
@@ -93,7 +93,7 @@ impl World {
         let away = self.away(disk).filter(|_| returns.is_some());
         if returns.is_some() {
             self.tally.count("disk-comes-back");
-            self.disks[disk].ills = Ills::default();
+            self.disks[disk].ills = DiskFaults::default();
             self.disks[disk].bad.clear();
             // While it was away it kept power, or lost it.
             let mut random = self.chances.of(Purpose::Joins, 3);

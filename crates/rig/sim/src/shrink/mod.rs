@@ -31,7 +31,7 @@ const SCHEDULES: u64 = 16;
 
 /// A reduced failing run.
 #[derive(Clone, Debug)]
-pub struct Shrunk {
+pub struct ReducedRun {
     /// The smallest run that was found.
     pub settings: Settings,
     /// The message of its checker.
@@ -70,7 +70,7 @@ pub fn shape(message: &str) -> String {
 }
 
 /// The smallest run that fails as `settings` do, if they fail. Calls `goes_on` before every run.
-pub fn shrink(settings: &Settings, goes_on: &mut dyn FnMut() -> bool) -> Option<Shrunk> {
+pub fn shrink(settings: &Settings, goes_on: &mut dyn FnMut() -> bool) -> Option<ReducedRun> {
     shrink_prepared(settings, |_| {}, goes_on)
 }
 
@@ -79,7 +79,7 @@ fn shrink_prepared(
     settings: &Settings,
     prepare: fn(&mut World),
     goes_on: &mut dyn FnMut() -> bool,
-) -> Option<Shrunk> {
+) -> Option<ReducedRun> {
     let settings = Settings { is_traced: false, ..settings.clone() };
     let (message, came) = run(&settings, prepare)?;
     let shape = shape(&message);
@@ -96,7 +96,7 @@ fn shrink_prepared(
     shrinker.all();
     let count = |kind| shrinker.of(Some(kind)).len();
     let (requests, faults) = (count(Kind::Request), count(Kind::Fault));
-    Some(Shrunk {
+    Some(ReducedRun {
         cycles: shrinker.of(None).len(),
         requests,
         faults,

@@ -41,7 +41,7 @@ pub(super) struct Value {
 }
 
 /// A write in doubt.
-pub(super) struct Item {
+pub(super) struct DoubtfulWrite {
     pub(super) disk: usize,
     pub(super) values: Range<usize>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Doubt {
     /// The first values are those of stable storage, one for each cell.
     pub(super) values: Vec<Value>,
     bytes: Vec<u8>,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<DoubtfulWrite>,
     /// Writes that reached disks; those behind them are in flight.
     pub(super) unflushed: usize,
     /// After a power cut.
@@ -154,7 +154,7 @@ impl Doubt {
             for (sector, data) in (*start..).zip(data.chunks_exact(SECTOR)) {
                 self.push(self.places[*disk][sector as usize], data);
             }
-            self.items.push(Item { disk: *disk, values: from..self.values.len() });
+            self.items.push(DoubtfulWrite { disk: *disk, values: from..self.values.len() });
         }
         for (index, value) in self.values.iter_mut().enumerate() {
             let Cell { disk, sector, first, .. } = self.cells[value.cell];
@@ -190,7 +190,7 @@ impl Doubt {
             self.cells[cell].newest = value;
             self.push(cell, &disk.seen[bytes(sector, 1)]);
             if last != Some(write) {
-                self.items.push(Item { disk: index, values: value..value });
+                self.items.push(DoubtfulWrite { disk: index, values: value..value });
                 last = Some(write);
             }
             if let Some(item) = self.items.last_mut() {

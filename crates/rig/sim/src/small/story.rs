@@ -17,7 +17,7 @@ use braid_ondisk::Version;
 use crate::create::Design;
 use crate::fault::Mishap;
 use crate::random::fold;
-use crate::schedule::Fixed;
+use crate::schedule::FixedOrder;
 
 pub(super) const CHUNK: u64 = 8;
 /// The longest write in sectors, however long a row is.
@@ -182,15 +182,15 @@ impl Telling {
         Self { schedule, cache, is_in_turn: pace == 1, failure: None }
     }
 
-    pub(super) fn order(&self, slots: u16) -> Fixed {
+    pub(super) fn order(&self, slots: u16) -> FixedOrder {
         match self.schedule {
-            0 => Fixed::PLAIN,
-            1 => Fixed::PLAIN.newest_first(),
-            2 => Fixed::answers_first(),
-            3 => Fixed::superblocks_first(),
-            4 => Fixed::superblocks_last().newest_first(),
-            5 => Fixed::PLAIN.slow(MemberId(0)),
-            _ => Fixed::answers_first().slow(MemberId(slots - 1)),
+            0 => FixedOrder::PLAIN,
+            1 => FixedOrder::PLAIN.newest_first(),
+            2 => FixedOrder::answers_first(),
+            3 => FixedOrder::superblocks_first(),
+            4 => FixedOrder::superblocks_last().newest_first(),
+            5 => FixedOrder::PLAIN.slow(MemberId(0)),
+            _ => FixedOrder::answers_first().slow(MemberId(slots - 1)),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::content::SECTOR;
 use crate::create::Design;
 use crate::cut::Cut;
 use crate::cycle::manner;
-use crate::disk::{Disk, Ills};
+use crate::disk::{Disk, DiskFaults};
 use crate::fault::{Fault, Plan};
 use crate::model::Model;
 use crate::open;
@@ -60,7 +60,7 @@ impl Stage {
             disk.settle();
             disk.seen.copy_from_slice(&first.seen);
             disk.bad.clear();
-            disk.ills = Ills::default();
+            disk.ills = DiskFaults::default();
         }
     }
 

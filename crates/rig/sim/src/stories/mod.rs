@@ -11,7 +11,7 @@ use crate::create::{Design, smallest};
 use crate::cut::Cut;
 use crate::disk::Disk;
 use crate::fault::{Fault, Mishap};
-use crate::schedule::{Fixed, Order};
+use crate::schedule::{FixedOrder, Order};
 use crate::trace::Trace;
 use crate::world::{Trust, World};
 
@@ -140,7 +140,7 @@ fn two_copies_one_story(seed: u64, is_logged: bool) {
         ..smallest()
     };
     let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
-    world.engine.order = Order::Fixed(Fixed::PLAIN);
+    world.engine.order = Order::Fixed(FixedOrder::PLAIN);
     write(&mut world, 0, 128);
     world.issue(Operation::Write { durable: false }, 0, 128);
     while world.disks.iter().all(Disk::is_flushed) {
@@ -205,7 +205,7 @@ fn parity_of_before(seed: u64, dead: usize, failing: usize) {
 /// memory must not be served. Time stands: the array stays active, so that only data writes fail.
 fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u64, u64)) {
     let mut world = doomed(seed, [dead, failing]);
-    world.engine.order = Order::Fixed(Fixed::PLAIN);
+    world.engine.order = Order::Fixed(FixedOrder::PLAIN);
     write(&mut world, 0, 24);
     world.disks[dead].ills.gone = true;
     write(&mut world, 0, 24);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::members::{SECTOR, bytes, parity, places};
-use crate::memory::{Payload, Payloads, Reach};
+use crate::memory::{Payload, Payloads, ReachableMemory};
 use crate::random::Random;
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::cause::Answer;
@@ -199,7 +199,8 @@ impl Bench {
     pub(crate) fn end(&mut self, chosen: usize) {
         let now = self.tick();
         let block_bytes = bytes(0, u64::from(self.shard.block_sectors())).len();
-        let mut reach = Reach { arena: &mut self.arena, block_bytes, payloads: &mut self.payloads };
+        let mut reach =
+            ReachableMemory { arena: &mut self.arena, block_bytes, payloads: &mut self.payloads };
         if chosen < self.ios.len() {
             let io = self.ios.remove(chosen).expect("it is out");
             let run = bytes(io.sector.0, u64::from(io.sectors));

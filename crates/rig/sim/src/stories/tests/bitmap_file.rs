@@ -11,7 +11,7 @@ use super::parity_log::{WRITES, some_disks, starts_without};
 use super::scene::{Scene, redundant_designs};
 use super::script::{Mix, Script};
 use crate::create::Design;
-use crate::disk::Ills;
+use crate::disk::DiskFaults;
 use crate::fault::Mishap;
 use crate::open;
 use crate::random::Random;
@@ -230,7 +230,7 @@ fn goes_in_a_sweep(design: Design, seed: u64) {
     }
     story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 100);
     // Writes to it would succeed now.
-    story.world.disks[file].ills = Ills::default();
+    story.world.disks[file].ills = DiskFaults::default();
     story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 60);
     story.release();
     story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 20 + random.below(200));

@@ -8,7 +8,7 @@ use super::parity_log::{WRITES, designs, opened, some_disks, starts_without};
 use super::scene::Scene;
 use super::script::{Mix, Script, WRITE};
 use crate::create::Design;
-use crate::disk::Ills;
+use crate::disk::DiskFaults;
 use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
@@ -132,7 +132,7 @@ fn is_so_after_a_restart(design: Design, seed: u64) {
         story.settle();
         story.begins_anew();
         story.world.crash(true);
-        story.world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+        story.world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
         let all: Vec<usize> = (0..story.world.disks.len()).collect();
         story.world.others_percent = 0;
         let assembled = story.world.open(&all, false).expect("all are there");

@@ -12,7 +12,7 @@ use super::parity_log::{WRITES, some_disks};
 use super::scene::{Scene, redundant_designs};
 use super::script::Mix;
 use crate::create::Design;
-use crate::disk::Ills;
+use crate::disk::DiskFaults;
 use crate::random::Random;
 
 /// How the array knows which regions are in doubt after a crash.
@@ -75,7 +75,7 @@ fn cut_off(design: Design, seed: u64, row: &mut Row) {
     story.begin_mix(&mix, 20 + random.below(400));
     story.begins_anew();
     story.world.crash(random.chance(60));
-    story.world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+    story.world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
     let withheld = some_disks(&design, &mut random);
     let disks = 0..story.world.disks.len();
     let presented: Vec<usize> = disks.filter(|disk| !withheld.contains(disk)).collect();

@@ -7,7 +7,7 @@ use super::for_seeds;
 use super::scene::{Scene, redundant_designs};
 use super::script::{Mix, Script, WRITE};
 use crate::create::Design;
-use crate::disk::Ills;
+use crate::disk::DiskFaults;
 use crate::fault::Mishap;
 use crate::random::Random;
 
@@ -60,7 +60,7 @@ pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: b
     let power = story.random.chance(60);
     story.begins_anew();
     story.world.crash(power);
-    story.world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+    story.world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
     story.world.look_at_bad_logs();
     let disks = 0..story.world.disks.len();
     let presented: Vec<usize> = disks.filter(|disk| !withheld.contains(disk)).collect();
@@ -214,7 +214,7 @@ fn cannot_be_read_for_now(design: Design, seed: u64) {
     let disk = first.data_slot(0).index();
     story.begins_anew();
     story.world.crash(true);
-    story.world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+    story.world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
     story.world.disks[disk].bad.insert(data_offset);
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     story.world.open(&all, false).expect("all are there");

@@ -12,7 +12,7 @@ use super::scene::{CHUNKS, Scene, design, one_of_each, redundant_designs};
 use super::script::{Mix, Script, WRITE};
 use crate::content::{SECTOR, image};
 use crate::create::Design;
-use crate::disk::Ills;
+use crate::disk::DiskFaults;
 use crate::fault::Mishap;
 use crate::open;
 use crate::random::Random;
@@ -267,7 +267,7 @@ fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
     let victims = world.engine.plan.victims.clone();
     world.unsure.extend(&victims);
     for disk in &mut world.disks {
-        disk.ills = Ills::default();
+        disk.ills = DiskFaults::default();
         // Unreadable sectors cannot be computed while parity may not agree.
         disk.bad.clear();
     }
@@ -338,7 +338,7 @@ fn one_write_is_missed(seed: u64) {
         }
         story.begin_mix(&Mix { reads: 0, ..Mix::ALL }, 1);
     }
-    story.world.disks[spare].ills = Ills::default();
+    story.world.disks[spare].ills = DiskFaults::default();
     story.settle();
     story.rest();
     check_seats(&mut story);
@@ -410,7 +410,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     let second = story.issue(WRITE, 8, 8);
     story.run_without_time();
     assert!(story.went_well(&[first, second]), "the member has both");
-    story.world.disks[2].ills = Ills::default();
+    story.world.disks[2].ills = DiskFaults::default();
     // Without load the array would turn clean, and flush every member.
     let flush = story.flush();
     story.run_without_time();

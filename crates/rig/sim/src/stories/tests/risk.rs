@@ -10,12 +10,12 @@ use super::parity_log::WRITES;
 use super::scene::{Scene, design};
 use super::script::Mix;
 use crate::create::Design;
-use crate::disk::Ills;
+use crate::disk::DiskFaults;
 use crate::random::Random;
 
 /// The part that a member lacks at the end.
 #[derive(Clone, Copy, Debug)]
-enum Lacks {
+enum MissingPart {
     /// Everything beyond its recovery offset.
     Rest,
     /// Everything: it is missing.
@@ -24,17 +24,17 @@ enum Lacks {
 
 /// Power or process ends during writes while a member lacks something. The array starts with the
 /// risk accepted. Returns whether it was refused at first.
-fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
+fn lives_on(design: Design, lacks: MissingPart, seed: u64) -> bool {
     let mut random = Random::new(seed ^ 0x715c);
     let slots = usize::from(design.slots);
     let (lacking, lost) = (seed as usize % slots, (seed as usize + 1) % slots);
     let mut scene = Scene::new(design, seed);
     match lacks {
-        Lacks::Rest => {
+        MissingPart::Rest => {
             let sectors = design.rows * u64::from(design.chunk_sectors);
             scene.recovering = Some((lacking, sectors / 2 + random.below(sectors / 2)));
         }
-        Lacks::All => scene.missing = vec![lacking],
+        MissingPart::All => scene.missing = vec![lacking],
     }
     let mut story = scene.open();
     let mix = Mix { in_flight_max: *random.pick(&[2, 8]), ..WRITES };
@@ -42,9 +42,9 @@ fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
     story.begins_anew();
     story.world.crash(random.chance(60));
     let world = &mut story.world;
-    world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+    world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
     let all = 0..world.disks.len();
-    let there = |disk: &usize| matches!(lacks, Lacks::Rest) || *disk != lacking;
+    let there = |disk: &usize| matches!(lacks, MissingPart::Rest) || *disk != lacking;
     let there: Vec<usize> = all.filter(there).collect();
     let Err(Refusal::DirtyAndDegraded(risk)) = world.open(&there, false) else { return false };
     let opened = world.open_accepting(&there, false, Some(risk.stripes));
@@ -55,7 +55,7 @@ fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
     story.run(&Mix::ALL);
     story.rest();
     let is_whole = story.world.standing().occupants.iter().all(Option::is_some);
-    assert!(is_whole || matches!(lacks, Lacks::All), "the recovery goes on after the resync");
+    assert!(is_whole || matches!(lacks, MissingPart::All), "the recovery goes on after the resync");
     assert!(story.stop(), "nothing is in doubt any more");
     // A clean start compares the disks.
     let rest: Vec<usize> = there.into_iter().filter(|disk| *disk != lost).collect();
@@ -72,10 +72,10 @@ fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
     let mut accepted = 0;
     for_seeds(12, |seed| {
         for (level, slots, lacks) in [
-            (Level::Raid4, 4, Lacks::Rest),
-            (Level::Raid5, 4, Lacks::Rest),
-            (Level::Raid6, 5, Lacks::Rest),
-            (Level::Raid6, 5, Lacks::All),
+            (Level::Raid4, 4, MissingPart::Rest),
+            (Level::Raid5, 4, MissingPart::Rest),
+            (Level::Raid6, 5, MissingPart::Rest),
+            (Level::Raid6, 5, MissingPart::All),
         ] {
             let design = design(level, 2, 8, slots, 9);
             for bit_sectors in [0, 8] {
@@ -96,7 +96,7 @@ fn lives_on_without_another(design: Design, seed: u64) -> bool {
     story.begins_anew();
     story.world.crash(true);
     let world = &mut story.world;
-    world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+    world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
     for lost in [first, second] {
         let there: Vec<usize> = (0..slots).filter(|disk| *disk != lost).collect();
         let Err(Refusal::DirtyAndDegraded(risk)) = world.open(&there, false) else { return false };

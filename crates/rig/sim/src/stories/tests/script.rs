@@ -23,7 +23,7 @@ use braid_geometry::{Family, Geometry, MemberSector, Slot};
 use braid_ondisk::{Role, Superblock};
 
 use crate::content::{SECTOR, bytes, image};
-use crate::disk::Ills;
+use crate::disk::DiskFaults;
 use crate::fault::{Fault, Mishap};
 use crate::random::Random;
 use crate::schedule::Event;
@@ -205,7 +205,7 @@ impl Script {
         assert!(self.stop(), "what is left stops clean");
         let world = &mut self.world;
         world.unsure.extend(world.engine.plan.victims.iter().copied());
-        world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+        world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
         let all: Vec<usize> = (0..world.disks.len()).collect();
         let opened = world.open(&all, !world.standing().is_dirty);
         opened.expect("what stopped clean starts again");
@@ -219,7 +219,7 @@ impl Script {
         world.crash(true);
         let victims = world.engine.plan.victims.clone();
         world.unsure.extend(&victims);
-        world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+        world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
         let all: Vec<usize> = (0..world.disks.len()).collect();
         match world.open(&all, false) {
             Ok(_) => assert!(world.read_all().is_some(), "all of it can be read"),
