@@ -7,15 +7,15 @@ use super::*;
 const MIB: usize = 1 << 20;
 
 #[derive(Debug, Default)]
-pub(crate) struct Rung(Count);
+pub(crate) struct BellCounter(Count);
 
-impl Rung {
+impl BellCounter {
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-impl Bell for Rung {
+impl Bell for BellCounter {
     fn ring(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -24,7 +24,7 @@ impl Bell for Rung {
 struct Table {
     budget: Budget,
     purses: Vec<Purse>,
-    bells: Vec<Arc<Rung>>,
+    bells: Vec<Arc<BellCounter>>,
 }
 
 impl Table {
@@ -36,7 +36,7 @@ impl Table {
     }
 
     fn take(&mut self, who: usize, bytes: usize, need: Need) -> bool {
-        let bell: Arc<dyn Bell> = Arc::<Rung>::clone(&self.bells[who]);
+        let bell: Arc<dyn Bell> = Arc::<BellCounter>::clone(&self.bells[who]);
         self.budget.take(&mut self.purses[who], bytes, need, &bell) == Grant::Taken
     }
 
@@ -58,7 +58,7 @@ fn a_small_request_never_waits_behind_large_ones() {
     }
     for who in 0..256 {
         let mut purse = table.budget.purse();
-        let bell: Arc<dyn Bell> = Arc::<Rung>::clone(&table.bells[who]);
+        let bell: Arc<dyn Bell> = Arc::<BellCounter>::clone(&table.bells[who]);
         let grant = table.budget.take(&mut purse, 128 << 10, Need::Whole, &bell);
         assert_eq!(grant, Grant::Taken, "{who}");
     }
@@ -220,7 +220,7 @@ fn growing_writes_that_hold_more_than_there_is_now_give_up() {
         assert!(table.take(who, 8 * MIB, Need::Growth));
     }
     table.budget.set_limit(16 * MIB);
-    let bell: Arc<dyn Bell> = Arc::<Rung>::clone(&table.bells[0]);
+    let bell: Arc<dyn Bell> = Arc::<BellCounter>::clone(&table.bells[0]);
     let grant = table.budget.take(&mut table.purses[0], MIB, Need::Growth, &bell);
     assert_eq!(grant, Grant::Never);
     table.budget.end_growth(&mut table.purses[0]);

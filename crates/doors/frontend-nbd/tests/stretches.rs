@@ -16,12 +16,12 @@ const SIZE: u64 = 40 << 40;
 const STRETCH: u64 = 1 << 40;
 
 /// An export of that size, which answers when the test decides.
-struct Vast {
+struct VastExport {
     shelf: Shelf,
     zeroes_fast: bool,
 }
 
-impl Export for Vast {
+impl Export for VastExport {
     fn name(&self) -> &str {
         "vast"
     }
@@ -57,7 +57,7 @@ impl Export for Vast {
 
 fn served(zeroes_fast: bool) -> (TestServer, Shelf) {
     let shelf = Shelf::default();
-    let export = Vast { shelf: Arc::clone(&shelf), zeroes_fast };
+    let export = VastExport { shelf: Arc::clone(&shelf), zeroes_fast };
     (serve(vec![Arc::new(export)], Settings::default()), shelf)
 }
 

@@ -23,11 +23,11 @@ const SIZE: u64 = 1 << 24;
 
 /// A disk without content that counts its operations.
 #[derive(Default)]
-struct Empty {
+struct EmptyDisk {
     asked: AtomicUsize,
 }
 
-impl Disk for Empty {
+impl Disk for EmptyDisk {
     fn size_bytes(&self) -> u64 {
         SIZE
     }
@@ -52,11 +52,11 @@ impl Disk for Empty {
     }
 }
 
-fn open(path: &Path) -> (Door, Arc<Empty>) {
+fn open(path: &Path) -> (Door, Arc<EmptyDisk>) {
     let listener = UnixListener::bind(path).expect("a socket");
     listener.set_nonblocking(true).expect("a socket");
-    let disk = Arc::<Empty>::default();
-    let served: Arc<dyn Disk> = Arc::<Empty>::clone(&disk);
+    let disk = Arc::<EmptyDisk>::default();
+    let served: Arc<dyn Disk> = Arc::<EmptyDisk>::clone(&disk);
     let door = Door::open(listener.into(), (served, 512, [b'x'; 20]), None).expect("a door");
     (door, disk)
 }

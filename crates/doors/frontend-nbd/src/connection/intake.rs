@@ -20,7 +20,7 @@
 //!
 //! READs have no payload, so a client that reads has all its requests received at once. A client
 //! that writes has nothing copied and one receive per request, or fewer if its writes are guessed
-//! ([`ahead`]). A client that turns from reading to writing has less than a window copied.
+//! ([`write_guesses`]). A client that turns from reading to writing has less than a window copied.
 //!
 //! Invariants
 //! - Any split of the stream gives the same requests: `tests::any_split_gives_the_same_requests`.
@@ -37,7 +37,7 @@ use braid_nbd_proto::{
 
 use braid_ring::{Memory, NoMemory, Payload, Segment, Segments};
 
-use super::ahead::{self, Ahead, Guess, Piece};
+use super::write_guesses::{self, Guess, Piece, WriteGuesses};
 use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, STRIDE_BYTES, WHOLE_BYTES_MIN};
 
 #[derive(Debug)]
@@ -173,7 +173,7 @@ pub(super) struct Intake {
     start: usize,
     end: usize,
     pieces: VecDeque<Piece>,
-    ahead: Ahead,
+    guesses: WriteGuesses,
     window_headers: usize,
     reads_in_a_row: usize,
     /// `None` while a receive is out.
@@ -189,14 +189,14 @@ impl Intake {
         if let Some(reason) = refusal {
             session.turn_away(reason);
         }
-        let ahead = Ahead::new(session.request_bytes());
+        let guesses = WriteGuesses::new(session.request_bytes());
         Self {
             session,
             input: Some(vec![0; INPUT_BYTES]),
             start: 0,
             end: 0,
             pieces: VecDeque::new(),
-            ahead,
+            guesses,
             window_headers: 1,
             reads_in_a_row: 0,
             write: None,
@@ -227,7 +227,7 @@ impl Intake {
             assert!(piece.start <= piece.end, "only received bytes can be used");
             if piece.start == piece.end {
                 let memory = self.pieces.pop_front().expect("it was looked at").memory;
-                self.ahead.keep(memory);
+                self.guesses.keep(memory);
             }
         }
     }
@@ -304,7 +304,7 @@ impl Intake {
         match event {
             ServerEvent::Transmit(bytes) => Event::Transmit(bytes),
             ServerEvent::Negotiated(negotiated) => {
-                self.ahead = Ahead::new(self.session.request_bytes());
+                self.guesses = WriteGuesses::new(self.session.request_bytes());
                 Event::Negotiated(negotiated)
             }
             ServerEvent::Request(request) => {
@@ -313,7 +313,7 @@ impl Intake {
             }
             ServerEvent::Refused { echo, refusal } => {
                 self.reads_in_a_row = 0;
-                self.ahead.note_other();
+                self.guesses.note_other();
                 Event::Refused { echo, refusal }
             }
             ServerEvent::Close(_) => Event::Close,
@@ -325,9 +325,9 @@ impl Intake {
             self.awaits_open = true;
             self.reads_in_a_row = 0;
             self.window_headers = 1;
-            return self.ahead.note_write(length as usize);
+            return self.guesses.note_write(length as usize);
         }
-        self.ahead.note_other();
+        self.guesses.note_other();
         match request.command {
             Command::Read { .. } => self.reads_in_a_row += 1,
             _ => self.reads_in_a_row = 0,
@@ -359,7 +359,7 @@ impl Intake {
             return (Payload::default(), 0);
         }
         if self.start == self.end
-            && let Some(Piece { memory: ahead::Memory::Payload(payload), start: 0, end }) =
+            && let Some(Piece { memory: write_guesses::Memory::Payload(payload), start: 0, end }) =
                 self.pieces.front_mut()
             && payload.len() == length
         {
@@ -398,7 +398,7 @@ impl Intake {
             };
             let more = (self.window_headers - 1) * self.session.request_bytes();
             let is_skipped = write.as_ref().is_some_and(|write| write.is_skipped);
-            let guesses = if is_skipped { Vec::new() } else { self.ahead.guess() };
+            let guesses = if is_skipped { Vec::new() } else { self.guesses.guess() };
             (first.saturating_add(more).min(input.len()), guesses)
         };
         Some(ReceiveBuffers { write, input, input_bytes, guesses })
@@ -431,7 +431,7 @@ impl Intake {
         self.start = 0;
         self.end = left.min(input_bytes);
         let is_full = self.end > 0 && self.end == input_bytes;
-        self.ahead.take_in(guesses, left - self.end, &mut self.pieces);
+        self.guesses.take_in(guesses, left - self.end, &mut self.pieces);
         if is_full && self.reads_in_a_row >= self.window_headers {
             self.window_headers = (self.window_headers * 2).min(AHEAD_HEADERS_MAX);
         }

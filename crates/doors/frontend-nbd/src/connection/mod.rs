@@ -30,11 +30,11 @@
 //! - A request that is longer than a [`stretch`] is answered once, and goes no further when its
 //!   client has gone or the server stops: `tests/stretches.rs`.
 
-mod ahead;
 mod intake;
 mod outbox;
 mod progress;
 mod stretch;
+mod write_guesses;
 
 use std::io;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 
 use super::*;
-use crate::budget::tests::Rung;
+use crate::budget::tests::BellCounter;
 use braid_ring::client::RequestError;
 
 struct World {
@@ -17,7 +17,7 @@ fn echo(cookie: u64) -> Echo {
 }
 
 fn outbox(budget: &Budget) -> Outbox {
-    Outbox::new(budget.purse(), Arc::<Rung>::default())
+    Outbox::new(budget.purse(), Arc::<BellCounter>::default())
 }
 
 impl World {

@@ -3,7 +3,7 @@
 use braid_nbd_proto::{Command, wire};
 
 use super::*;
-use crate::budget::tests::Rung;
+use crate::budget::tests::BellCounter;
 use crate::counters::Counts;
 use crate::limits::{CONTENDED_DEADLINE, PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::memory::MemoryExport;
@@ -17,7 +17,7 @@ struct Table {
     connection: Connection,
     now: Instant,
     tasks: Vec<Task>,
-    bell: Arc<Rung>,
+    bell: Arc<BellCounter>,
     _peer: std::os::unix::net::UnixStream,
 }
 
@@ -34,9 +34,9 @@ impl Table {
         let Admission::Admitted { id, pulse, .. } = shared.registry.admit(&socket, &limits) else {
             panic!("there is room for it");
         };
-        let (now, bell) = (Instant::now(), Arc::<Rung>::default());
+        let (now, bell) = (Instant::now(), Arc::<BellCounter>::default());
         let identity = Identity { id, pulse, refusal: None };
-        let ringing: Arc<dyn Bell> = Arc::<Rung>::clone(&bell);
+        let ringing: Arc<dyn Bell> = Arc::<BellCounter>::clone(&bell);
         let connection = Connection::new(shared, identity, now, ringing);
         let shared = Arc::clone(shared);
         Self { shared, connection, now, tasks: Vec::new(), bell, _peer: peer }

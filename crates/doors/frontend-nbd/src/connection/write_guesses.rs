@@ -51,7 +51,7 @@ pub(super) struct Guess {
 }
 
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct WriteGuesses {
     header_bytes: usize,
     length: usize,
     alike: usize,
@@ -62,7 +62,7 @@ pub(super) struct Ahead {
     spare: Vec<Guess>,
 }
 
-impl Ahead {
+impl WriteGuesses {
     pub(super) fn new(header_bytes: usize) -> Self {
         Self {
             header_bytes,
