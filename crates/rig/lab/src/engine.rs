@@ -17,7 +17,7 @@ use braid_geometry::{ChunkRow, Geometry, LogicalSector, Role, Slot};
 use crate::disk::{DiskRequest, Whose};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct MemberAccess {
     pub(crate) slot: usize,
     pub(crate) disk: DiskRequest,
     /// A read into a stripe is a pre-read: no member is missing here.
@@ -27,7 +27,7 @@ pub(crate) struct Asked {
 /// Its requests and answers since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    pub(crate) asked: Vec<Asked>,
+    /// Clients' requests that are answered.
     pub(crate) answers: Vec<u64>,
     pub(crate) written_back: Vec<u64>,
 }
@@ -152,7 +152,11 @@ impl Engine {
                     _ if self.is_parity(io.slot, io.sector.0) => Whose::Parity,
                     _ => Whose::Data,
                 };
-                self.effects.asked.push(Asked { slot: usize::from(io.slot.0), disk, whose });
+                self.effects.accesses.push(MemberAccess {
+                    slot: usize::from(io.slot.0),
+                    disk,
+                    whose,
+                });
             }
             while let Some(reply) = self.shard.poll_reply() {
                 assert!(reply.result.is_ok(), "no member fails here");

@@ -7,20 +7,17 @@ use super::recorded::{Recorded, Suite};
 use super::standing::{behind, times};
 use crate::frame::{Figure, number, plot};
 
-/// The text, and its plots: (file name, SVG).
-pub(super) struct Written {
+/// The text, and the plots that it shows: (name of the file, SVG).
     pub(super) text: String,
     pub(super) plots: Vec<(String, String)>,
 }
 
-/// The text of these runs; plots are in a folder of this name.
-pub(super) fn text(runs: &[Recorded], folder: &str) -> Written {
-    let mut written = Written { text: String::new(), plots: Vec::new() };
+/// Of these runs; plots are in a folder of this name.
     let _never_fails = written.write(runs, folder);
     written
 }
 
-impl Written {
+impl MarkdownPage {
     fn write(&mut self, runs: &[Recorded], folder: &str) -> std::fmt::Result {
         writeln!(
             self.text,

@@ -42,7 +42,7 @@ const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct RequestCounts {
     metadata: AtomicU64,
     flushes: AtomicU64,
 }
@@ -50,7 +50,7 @@ struct Asked {
 /// A member that counts, and is slow if it models a disk.
 struct Counted {
     inner: Arc<MemoryMember>,
-    asked: Arc<Asked>,
+    counts: Arc<RequestCounts>,
     is_disk: bool,
 }
 
@@ -77,14 +77,13 @@ impl Member for Counted {
     }
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
-        // Clients request nothing durable here, so durable writes are metadata.
-        self.asked.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
+        // Clients ask for nothing durable here.
         self.take(if durable { REQUEST + DURABLE } else { REQUEST });
         self.inner.write_at(buffer, offset_bytes, durable)
     }
 
     fn flush(&self) -> Result<(), MemberError> {
-        self.asked.flushes.fetch_add(1, Ordering::Relaxed);
+        self.counts.flushes.fetch_add(1, Ordering::Relaxed);
         self.take(DURABLE);
         self.inner.flush()
     }
@@ -155,17 +154,17 @@ fn case(
 
 struct Array {
     volume: Volume,
-    asked: Arc<Asked>,
+    counts: Arc<RequestCounts>,
 }
 
 impl Array {
     fn open(plan: Plan, is_disk: bool) -> Self {
-        let asked: Arc<Asked> = Arc::default();
+        let counts: Arc<RequestCounts> = Arc::default();
         let mut options = Options::default();
         options.cache.mode = CacheMode::WriteThrough;
-        let counted = |inner| Counted { inner, asked: Arc::clone(&asked), is_disk };
+        let counted = |inner| Counted { inner, counts: Arc::clone(&counts), is_disk };
         let volume = array::open(plan, &options, counted);
-        Self { volume, asked }
+        Self { volume, counts }
     }
 
     /// Writes a second, and the counts for each thousand writes.
@@ -196,7 +195,7 @@ impl Array {
     }
 
     fn counts(&self) -> (u64, u64) {
-        let Asked { metadata, flushes } = &*self.asked;
+        let RequestCounts { metadata, flushes } = &*self.counts;
         (metadata.load(Ordering::Relaxed), flushes.load(Ordering::Relaxed))
     }
 }

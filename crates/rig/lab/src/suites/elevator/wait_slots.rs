@@ -17,16 +17,16 @@ const SECTORS: u64 = 1 << 30;
 /// A thread's place to wait for its answers, on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Seat {
+struct WaitSlot {
     left: AtomicU32,
     thread: OnceLock<Thread>,
 }
 
-pub(super) struct Seats(Vec<Seat>);
+/// All of them.
 
-impl Seats {
+impl WaitSlots {
     pub(super) fn new(threads: usize) -> Self {
-        Self((0..threads).map(|_| Seat::default()).collect())
+        Self((0..threads).map(|_| WaitSlot::default()).collect())
     }
 
     pub(super) fn answer(&self, seat: u32) {
@@ -71,8 +71,8 @@ impl Seats {
     }
 }
 
-/// The layer between the threads and the member. It takes requests of one sector each, with seat
-/// and place. It answers each through [`Seats::answer`], now or later, from any thread.
+/// What is between the threads and the member: takes requests of one sector each, by whose they are and where; every one is
+/// answered through [`WaitSlots::answer`], now or later, by any thread.
 pub(super) trait Between: Sync {
-    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]);
+    fn submit(&self, seats: &WaitSlots, seat: u32, places: &[u64]);
 }
