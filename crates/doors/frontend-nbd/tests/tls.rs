@@ -56,13 +56,13 @@ fn write(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-struct TestServer {
+struct TlsServer {
     server: Server,
     socket: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-fn serve(tls: Tls, settings: Settings) -> (TestServer, Arc<MemoryExport>) {
+fn serve(tls: Tls, settings: Settings) -> (TlsServer, Arc<MemoryExport>) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");
     let export = Arc::new(MemoryExport::new("tank", 8 << 20));
@@ -71,7 +71,7 @@ fn serve(tls: Tls, settings: Settings) -> (TestServer, Arc<MemoryExport>) {
     let workers = workers().filter(|_| is_over_the_ring());
     let doors = vec![(listener, Some(tls))];
     let server = Server::start_listening(workers, exports, doors, (settings, Arc::new(|_| {})));
-    (TestServer { server: server.unwrap(), socket, _folder: folder }, export)
+    (TlsServer { server: server.unwrap(), socket, _folder: folder }, export)
 }
 
 fn config(folder: &Path, shows: bool) -> Arc<ClientConfig> {
@@ -104,7 +104,7 @@ fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
 }
 
 /// A socket that strips TLS with blocking threads: clients without TLS reach the server there.
-fn stripped(served: &TestServer, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
+fn stripped(served: &TlsServer, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.sock");
     let listener = UnixListener::bind(&path).unwrap();
