@@ -1,9 +1,9 @@
-//! What can be planted, chosen and marked: names, each with one line of what it is.
+//! The simulator's planted bugs, rare choices and marks: a name and one line of text for each.
 //!
-//! The lists are the simulator's tables, too: what is in a list and nowhere in the product is never
-//! caught, never said yes to and never reached, and the simulator says so.
+//! The simulator prints these lists as tables. They show an entry that the product does not use:
+//! its bug is never caught, its choice never made, its mark never reached.
 
-/// An enum whose variants have a name for people and, from their documentation, a line of text.
+/// Declares an enum. Each variant has a name, and its documentation is its line of text.
 macro_rules! named {
     ($(#[doc = $about:literal])+ enum $list:ident {
         $($(#[doc = $text:literal])+ $variant:ident = $name:literal,)+
@@ -15,10 +15,10 @@ macro_rules! named {
         }
 
         impl $list {
-            /// All of them, in the order of the list.
+            /// All entries, in the order of the list.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// Its name.
+            /// The name for commands and tables.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -26,7 +26,7 @@ macro_rules! named {
                 }
             }
 
-            /// What it is.
+            /// The line of text that describes the entry.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 let text = match self {
@@ -39,257 +39,257 @@ macro_rules! named {
 }
 
 named! {
-    /// A mistake that can be planted, to see that the simulator notices it.
+    /// A mistake in the product that the simulator plants and must notice.
     enum Bug {
-        /// Geometry: in left layouts P is one row late.
+        /// Geometry: a left layout puts P in the slot of the next row.
         LeftWalkLate = "left-walk-late",
-        /// Geometry: raid10 far copies are moved on by one slot too many.
+        /// Geometry: RAID-10 shifts each far copy by one slot too many.
         FarShift = "far-shift",
-        /// Parity: a column solved from Q is divided by the next power.
+        /// Parity: the kernel divides a column solved from Q by the next column's power.
         QSolvedWrong = "q-solved-wrong",
-        /// Stripe: P and Q change places when both are made anew.
+        /// Stripe: a batch that computes both parities swaps P and Q.
         SwapPAndQ = "swap-p-and-q",
-        /// Stripe: read-modify-write takes the old content for the difference.
+        /// Stripe: read-modify-write adds the old data to parity instead of the difference.
         RmwNoDifference = "rmw-no-difference",
-        /// Stripe: reconstruct-write does without what a column that is written in part keeps.
+        /// Stripe: reconstruct-write does not read the kept part of a partly written column.
         MergeForgetsOld = "merge-forgets-old",
-        /// Stripe: a batch goes on as planned although something it was to read could not be read.
+        /// Stripe: a batch goes on as planned although one of its reads failed.
         FailedReadFilled = "failed-read-filled",
-        /// Stripe: a write is answered before its members are written.
+        /// Stripe: a batch acknowledges its writes before the members have them.
         AnsweredUnwritten = "answered-unwritten",
-        /// Stripe: durable writes are written as any other.
+        /// Stripe: a batch writes its FUA writes without FUA.
         StripeIgnoresFua = "stripe-ignores-fua",
-        /// Stripe: a write that a member missed is answered before the loss is recorded (I4).
+        /// Stripe: a write that a member missed is acknowledged before the loss is recorded (I4).
         RecordForgotten = "record-forgotten",
-        /// Stripe: a failed write of a member counts as done.
+        /// Stripe: a batch counts a member's failed write as done.
         WriteErrorIgnored = "write-error-ignored",
-        /// Stripe: parity of a band left half written is believed.
+        /// Stripe: a batch that stops half written leaves its band's parity trusted.
         InconsistencyForgotten = "inconsistency-forgotten",
-        /// Stripe: parity of a dirty array is believed (the write hole).
+        /// Stripe: a solve trusts the parity of a dirty array (the write hole).
         DirtyBelieved = "dirty-believed",
-        /// Stripe: read repair writes the wrong block.
+        /// Stripe: read repair writes the next slot's block to the member.
         RepairWritesWrong = "repair-writes-wrong",
-        /// Stripe: a write while a member is missing leaves P as it was.
+        /// Stripe: a write to a degraded array leaves the old P.
         DegradedWithoutP = "degraded-without-p",
-        /// Stripe: one to which memory is handed does not hear of it.
+        /// Stripe: the scheduler does not wake the stripe to which it hands memory.
         QueueLost = "queue-lost",
-        /// Cache: writes are answered early though the level can lose no more members.
+        /// Cache: a write is acknowledged early although the level can lose no more members.
         EarlyWithoutSpare = "early-without-spare",
-        /// Cache: a stripe's content is believed to be of the band that gets it next.
+        /// Cache: a stripe takes the old band's content for that of its new band.
         OldBandBelieved = "old-band-believed",
-        /// Cache: a write with FUA is answered early.
+        /// Cache: the stripe acknowledges a FUA write early.
         FuaAnsweredEarly = "fua-answered-early",
-        /// Cache file: a write that waits for the members and covers answered ones is not put there.
+        /// Cache file: it lacks a write that waits for the members and covers acknowledged ones.
         CoverNotCached = "cover-not-cached",
-        /// Cache file: one that another process left before others wrote is believed.
+        /// Cache file: the start trusts an old file although others wrote to the array since.
         StaleCacheFile = "stale-cache-file",
-        /// Superblocks: a member that came is told first that it is in.
+        /// Superblocks: a new member's superblock is written before the others name it.
         NewcomerFirst = "newcomer-first",
-        /// Jobs: what counts as done is what was asked for.
+        /// Jobs: the saved offset covers ranges that are only requested.
         OffsetAhead = "offset-ahead",
-        /// Jobs: what a shard could not do counts as done.
+        /// Jobs: a job counts a range as done although the shard did not do it.
         JobSkipsUndone = "job-skips-undone",
-        /// Jobs: what is asked for is not taken off what is allowed.
+        /// Jobs: a job does not take its requests off its allowance.
         AllowanceUnspent = "allowance-unspent",
-        /// Repair: where several columns are rotten, a sector is believed on little proof.
+        /// Repair: weak evidence names a sector although several columns are rotten.
         WeakEvidenceBelieved = "weak-evidence-believed",
-        /// Repair: of two copies that differ the first is believed.
+        /// Repair: the vote believes the first of two copies that differ.
         VoteOfTwo = "vote-of-two",
-        /// Repair: parity is made to fit the data that is rotten.
+        /// Repair: the job rewrites parity so that it fits rotten data.
         RepairWritesParity = "repair-writes-parity",
-        /// Repair: a write of the band begins while it is repaired, and reads what is rotten.
+        /// Repair: a batch begins in a band under repair, and reads its rotten columns.
         RepairLetsBatchBegin = "repair-lets-batch-begin",
-        /// Repair: what was written counts as repaired without a look.
+        /// Repair: the job reports a sector as repaired without reading it again.
         RepairUnverified = "repair-unverified",
-        /// Check: what is rotten is written again though nobody asked for it.
+        /// Check: a check rewrites rotten sectors, which only a repair may do.
         CheckRepairs = "check-repairs",
-        /// Background work: a band is compared while it is written.
+        /// Background work: a job compares a band while a batch writes it.
         ComparesWhileWritten = "compares-while-written",
-        /// Cache: reads do not look for what the members do not have yet.
+        /// Cache: a read ignores cached data that the members lack.
         ReadsPastDirt = "reads-past-dirt",
-        /// Cache: no notice says that an answered write was lost.
+        /// Cache: the stripe does not report that an acknowledged write was lost.
         LossUnreported = "loss-unreported",
-        /// Cache: what was answered and lost reads as what the members hold.
+        /// Cache: a read of lost acknowledged data returns the members' old data.
         LostReadsOld = "lost-reads-old",
-        /// Cache: a payload that is kept is given back with the answer.
+        /// Cache: the shard releases a kept payload with the answer.
         PayloadReleasedEarly = "payload-released-early",
-        /// Cache: a payload that was kept is never given back.
+        /// Cache: the shard never releases a kept payload.
         PayloadNeverReleased = "payload-never-released",
-        /// Cache: the first member that was written is not told of before a flush.
+        /// Cache: the shard does not report slot 0's member as written before a flush.
         FlushSetForgets = "flush-set-forgets",
-        /// Cache: a copy out of a payload is not waited for.
+        /// Cache: the stripe does not wait for a copy out of a payload.
         CopyUnguarded = "copy-unguarded",
-        /// Mirror: the last copy is not written.
+        /// Mirror: a write leaves out the last copy.
         CopyMissed = "copy-missed",
-        /// Mirror: a failed write of a copy counts as written.
+        /// Mirror: a write counts a copy that failed as written.
         CopyErrorIgnored = "copy-error-ignored",
-        /// Mirror: a write that a copy missed is answered before the loss is recorded (I4).
+        /// Mirror: a write that a copy missed is acknowledged before the loss is recorded (I4).
         MirrorAnswersEarly = "mirror-answers-early",
-        /// Mirror: copies of a dirty array are all believed alike.
+        /// Mirror: a read of a dirty array trusts any copy.
         CopiesBelieved = "copies-believed",
-        /// Mirror: where copies may differ, a read that fails is all made, and written back, from the next copy.
+        /// Mirror: where copies may differ, a failed read takes and repairs all from the next.
         DoubtWhole = "doubt-whole",
-        /// Mirror: the range lock lets overlapping writes in at once.
+        /// Mirror: the range lock admits overlapping writes at once.
         LockNeverWaits = "lock-never-waits",
-        /// Direct: a failed request of a member is answered as done.
+        /// Direct: the shard answers a member's failed request as done.
         DirectErrorIgnored = "direct-error-ignored",
-        /// Direct and mirror: durable writes are written as any other.
+        /// Direct and mirror: the shard writes FUA writes without FUA.
         FuaDropped = "fua-dropped",
-        /// Shard: writes go through the closed gate (I3).
+        /// Shard: writes pass the closed gate (I3).
         GateIgnored = "gate-ignored",
-        /// Shard: of the writes that waited for the gate the last is forgotten.
+        /// Shard: the shard forgets the writes that waited for the gate.
         GatedLost = "gated-lost",
-        /// Shard: a closed gate is confirmed while writes are under way (I5).
+        /// Shard: the shard confirms a closed gate while writes are in flight (I5).
         UndrainedConfirmed = "undrained-confirmed",
-        /// Bad blocks: the log is not looked at.
+        /// Bad blocks: shards ignore the bad-block logs.
         BadBlocksIgnored = "bad-blocks-ignored",
-        /// Bad-block logs: what was written over a bad block is read before the log says that it is good.
+        /// Bad-block logs: a rewritten bad block is readable before the log on disk drops it.
         BadBlockClearedEarly = "bad-block-cleared-early",
-        /// Bad-block logs: what cannot be made is not noted down, and counts as made.
+        /// Bad-block logs: a job counts sectors that it cannot make as made, and logs none.
         UnmadeForgotten = "unmade-forgotten",
-        /// Bad-block logs: a job goes on before a log names what it could not make.
+        /// Bad-block logs: a job goes on before a log names the sectors that it cannot make.
         LogsUnawaited = "logs-unawaited",
-        /// Bad-block logs: a record that a sector has no room for is in its new one and out of the old by the same write.
+        /// Bad-block logs: one write puts a record into its new sector and drops it from the old.
         BadRecordsMovedAtOnce = "bad-records-moved-at-once",
-        /// Array: what a client has read counts as recovered as soon as that is asked for.
+        /// Array: a range that a client read counts as recovered as soon as it is requested.
         AheadBeforeMade = "ahead-before-made",
         /// Array: a shard that confirms an older view counts as having closed the gate (I5).
         EpochIgnored = "epoch-ignored",
-        /// Array: a superblock that could not be written counts as written.
+        /// Array: the array counts a failed superblock write as written.
         SuperblockErrorIgnored = "superblock-error-ignored",
-        /// Array: a flush that failed counts as done.
+        /// Array: the array counts a failed flush as done.
         FlushErrorIgnored = "flush-error-ignored",
-        /// Array: the gate opens before the superblocks say so (I3).
+        /// Array: the gate opens before superblocks say active (I3).
         GateEarly = "gate-early",
-        /// Array: a lost member is published without a superblock that says so (I4).
+        /// Array: the array publishes a member's loss before superblocks record it (I4).
         LossUnrecorded = "loss-unrecorded",
-        /// Shard: what is written to a member is not written to its replacement.
+        /// Shard: the shard writes to a member, but not to its replacement.
         ReplacementNotWritten = "replacement-not-written",
-        /// Shard: a write is answered though the replacement has missed it, and superblocks still count it in (I4).
+        /// Shard: a write is acknowledged although a replacement that counts missed it (I4).
         ReplacementMisses = "replacement-misses",
-        /// Array: a replacement takes its place before superblocks say that it holds all.
+        /// Array: a replacement takes its slot before superblocks say that it holds all.
         ReplacesEarly = "replaces-early",
-        /// Opening: after an interruption a replacement counts as holding what it held before.
+        /// Opening: a replacement keeps its recovery offset after an unclean stop.
         ReplacementTrusted = "replacement-trusted",
-        /// Array: each failure is judged as if it were the only one.
+        /// Array: the array judges each failure as if no other member were lost.
         TooManyOut = "too-many-out",
-        /// Array: a member that failed its flush need not be flushed again.
+        /// Array: the array does not flush a member again after its failed flush.
         FailedFlushForgotten = "failed-flush-forgotten",
-        /// Array: it turns clean without a flush (I5).
+        /// Array: the array turns clean without a flush (I5).
         CleanUnflushed = "clean-unflushed",
-        /// Array: a flush is answered and nothing is flushed.
+        /// Array: the array acknowledges a flush and flushes no member.
         FlushDropped = "flush-dropped",
-        /// Assembly: what is known of the array from elsewhere is not looked at.
+        /// Assembly: assembly ignores the recorded last state of the array.
         KnownIgnored = "known-ignored",
-        /// Array: events step back also when a member was lost.
+        /// Array: events step back although a member was lost.
         LossCountsBack = "loss-counts-back",
-        /// Array: a lost member keeps its role in the survivors' tables.
+        /// Array: the survivors' role tables keep a lost member's role.
         LostStaysInTable = "lost-stays-in-table",
-        /// Elevator: what is merged behind a request is forgotten.
+        /// Elevator: a merge forgets the request that it appends.
         PartLost = "part-lost",
-        /// Elevator: an entry that is held is never let go by it.
+        /// Elevator: the elevator holds entries beyond their time limit.
         HeldForEver = "held-for-ever",
-        /// Multiplexer: a side that nothing was served of for long gets no turn of its own.
+        /// Multiplexer: a starved side gets no turn of its own.
         OwedForgotten = "owed-forgotten",
-        /// Multiplexer: that a client waits for the flusher counts for nothing.
+        /// Multiplexer: the slices ignore a client that waits for the flusher.
         UrgentIgnored = "urgent-ignored",
-        /// Requests: every piece takes its bytes from the start of the request.
+        /// Requests: every piece takes its bytes from the start of the payload.
         PieceFromStart = "piece-from-start",
-        /// Requests: of two sectors that a write cuts only the first is read before.
+        /// Requests: a write that cuts two sectors reads only the first of them.
         EdgeForgotten = "edge-forgotten",
-        /// Requests: durable zeroes are answered without a flush.
+        /// Requests: durable zeroes are acknowledged without a flush.
         ZeroesUnflushed = "zeroes-unflushed",
-        /// Requests: a write that is not aligned is admitted as a shared one.
+        /// Requests: admission lets an unaligned write run beside others.
         PatchesShared = "patches-shared",
-        /// NBD: requests beyond the end of the export are admitted.
+        /// NBD: the server admits requests beyond the end of the export.
         EndUnchecked = "end-unchecked",
-        /// NBD: a simple reply has the cookie of the request before.
+        /// NBD: a reply carries the cookie before its own.
         CookieOfBefore = "cookie-of-before",
-        /// NBD: a simple reply of a failure says that it went well.
+        /// NBD: a simple reply reports a failure as success.
         ErrorUntold = "error-untold",
-        /// On disk: the resync offset stays as it was.
+        /// On disk: a superblock keeps its old resync offset.
         DirtyNotWritten = "dirty-not-written",
-        /// On disk: the checksum is made before the roles are in.
+        /// On disk: a superblock's checksum is computed before its roles are written.
         ChecksumEarly = "checksum-early",
-        /// Assembly: a member may be any number of events behind, whatever the newest table says.
+        /// Assembly: assembly accepts a member however many events it is behind.
         StaleAccepted = "stale-accepted",
-        /// Assembly: of equally new members the one that was put out counts as much as the others.
+        /// Assembly: a member that an equally new one put out counts as much as that one.
         SupersededCounts = "superseded-counts",
-        /// Assembly: dirty and degraded is served.
+        /// Assembly: assembly serves a dirty and degraded array.
         WriteHoleServed = "write-hole-served",
-        /// Assembly: an array that was left dirty counts as clean.
+        /// Assembly: an array that stopped dirty counts as clean.
         DirtyForgotten = "dirty-forgotten",
-        /// Sitting out: more members sit out than the level can do without.
+        /// Sitting out: more members sit out than the level tolerates.
         SitOutUnbounded = "sit-out-unbounded",
-        /// Array: a member goes away that cannot be done without, or of which no bitmap tells what it misses.
+        /// Array: a member goes away although it is needed, or no bitmap tracks its misses.
         GoesAwayAnyhow = "goes-away-anyhow",
-        /// Stripe: the frame of a batch is used again while a member that left may still use it.
+        /// Stripe: a batch reuses a frame that a member that left may still access.
         LeftFrameReused = "left-frame-reused",
-        /// A payload is given back while a member that left may still write it.
+        /// Shard: the shard returns a payload that a member that left may still write.
         LeftPayloadReturned = "left-payload-returned",
-        /// Sitting out: what is made instead of an abandoned read goes where that still may write.
+        /// Sitting out: computed data goes to memory that an abandoned read may still write.
         AbandonedSameMemory = "abandoned-same-memory",
         /// Sitting out: reads wait behind a write that is stuck on the member.
         WaitsBehindStuck = "waits-behind-stuck",
-        /// Bitmap: shards are told of a bit though the loss of a member that did not take it is not recorded.
+        /// Bitmap: shards get a bit before the loss of a member that lacks it is recorded.
         BitOpensUnrecorded = "bit-opens-unrecorded",
-        /// Bitmap: bits are cleared while a member is missing.
+        /// Bitmap: the array clears bits while a member is missing.
         BitsClearedDegraded = "bits-cleared-degraded",
-        /// Bitmap: superblocks count an event that bitmaps do not.
+        /// Bitmap: superblocks count an event that the bitmaps lack.
         BitmapBehind = "bitmap-behind",
         /// Bitmap: a shard writes without its bits.
         BitsIgnored = "bits-ignored",
-        /// Bitmap: a member comes back though bits were cleared since it went.
+        /// Bitmap: a member returns although bits were cleared since it left.
         ClearedSinceIgnored = "cleared-since-ignored",
-        /// Bitmap: bits are cleared without a flush.
+        /// Bitmap: the array clears bits without a flush.
         BitsClearedUnflushed = "bits-cleared-unflushed",
-        /// Bitmap: a resync passes over what is in doubt.
+        /// Bitmap: a resync passes over a region in doubt.
         DoubtSkipped = "doubt-skipped",
-        /// Bitmap: one that was not kept is believed at a start.
+        /// Bitmap: the start trusts a bitmap that was not kept up to date.
         StaleBitmapBelieved = "stale-bitmap-believed",
-        /// Own log, assembly: it is believed though somebody else has written since.
+        /// Own log, assembly: the log is trusted although others wrote to the array since.
         LogOutlivesOthers = "log-outlives-others",
-        /// Own log, batch: the member with Q gets no entry.
+        /// Own log, batch: a batch logs no entry for the member with Q.
         LogForgetsQ = "log-forgets-q",
-        /// Logs: superblocks name those that are made before members have them.
+        /// Logs: superblocks name new logs before members have them.
         LogNamedUnmade = "log-named-unmade",
-        /// Bitmap: one that was made says nothing of what is being written.
+        /// Bitmap: a bitmap that is made on an active array lacks the writes in flight.
         MadeBitmapForgetsWrites = "made-bitmap-forgets-writes",
-        /// Lockless bitmap: parity that was never made to fit is modified.
+        /// Lockless bitmap: a batch modifies parity that was never synced.
         UnsyncedModified = "unsynced-modified",
-        /// Lockless bitmap: a recovery leaves out what was never synced, though clients have written there.
+        /// Lockless bitmap: a recovery leaves out unsynced regions that clients have written.
         UnsyncedNotRecovered = "unsynced-not-recovered",
-        /// Lockless bitmap: what is written again after it was given up becomes unwritten.
+        /// Lockless bitmap: a region that is written again after a trim becomes unwritten.
         TrimOutlivesWrite = "trim-outlives-write",
-        /// PPL, batch: members are written before the log says so.
+        /// PPL, batch: a batch writes members before the log is durable.
         LogUnawaited = "log-unawaited",
-        /// PPL, array: records are written over those whose bands are not flushed.
+        /// PPL, array: records overwrite those whose bands are not flushed.
         LogReusedUnflushed = "log-reused-unflushed",
         /// PPL, array: a record counts as durable when the first member has its own.
         LogOnFirstMember = "log-on-first-member",
-        /// Own log, array: records are written over those that count, when there is no room for both.
+        /// Own log, array: records overwrite valid ones if the ring lacks room for both.
         LogLapOverwritten = "log-lap-overwritten",
-        /// PPL: partial parity that was cut short is believed.
+        /// PPL: the reader accepts torn partial parity.
         PplChecksumIgnored = "ppl-checksum-ignored",
-        /// Journal: a meta block counts whatever its sequence is.
+        /// Journal: the reader accepts a meta block with any sequence number.
         JournalSequenceIgnored = "journal-sequence-ignored",
-        /// Journal: parity of pending stripes is not made part of the journal before they are written.
+        /// Journal: the replay writes pending stripes before the journal has their parity.
         JournalUnsealed = "journal-unsealed",
-        /// Journal: the tail moves although a member that is missing may come back.
+        /// Journal: the replay moves the tail although a missing member may return.
         JournalTailDegraded = "journal-tail-degraded",
-        /// Bitmap file: superblocks go on to say that the log in it counts.
+        /// Bitmap file: superblocks still say that the log in a lost file counts.
         LostFileCounts = "lost-file-counts",
-        /// Bitmap file: the log of an older copy counts.
+        /// Bitmap file: assembly trusts the log of an older copy.
         OldFileBelieved = "old-file-believed",
-        /// Journal, writing: members are written before the journal says so.
+        /// Journal, writing: a batch writes members before the journal is durable.
         JournalUnawaited = "journal-unawaited",
-        /// Journal, writing: the tail passes what members have not flushed.
+        /// Journal, writing: the tail passes writes that members have not flushed.
         JournalFreedUnflushed = "journal-freed-unflushed",
-        /// Journal, writing: room counts as free before superblocks say that the tail is beyond it.
+        /// Journal, writing: room counts as free before superblocks name the new tail.
         JournalFreedUnsaid = "journal-freed-unsaid",
-        /// Replay: with a member missing nothing is replayed.
+        /// Replay: the replay writes nothing if a member is missing.
         ReplaySkippedDegraded = "replay-skipped-degraded",
-        /// Replay: partial parity is left out.
+        /// Replay: the replay leaves out partial parity.
         ReplayForgetsPartial = "replay-forgets-partial",
         /// Replay: superblocks say clean although a member is missing.
         ReplaySettlesDegraded = "replay-settles-degraded",
@@ -297,25 +297,25 @@ named! {
 }
 
 named! {
-    /// A choice that is rare but legal; made more often, it meets what is rare.
+    /// A rare but legal choice; the simulator makes it more often, to reach rare states.
     enum Point {
-        /// A shard has one stripe, whatever it was made for.
+        /// A shard has memory for one stripe, whatever its settings.
         OneStripe = "one-stripe",
-        /// Regions of one chunk row or eight sectors, so that requests have several shards.
+        /// Regions have one chunk row or eight sectors, so that requests span several shards.
         SmallRegions = "small-regions",
-        /// A stripe takes one request at a time.
+        /// A batch takes one request at a time.
         OneRequestBatch = "one-request-batch",
-        /// A batch works on the whole stripe unit, whatever it touches.
+        /// A batch or read works on the whole stripe unit, whatever it touches.
         WholeWindow = "whole-window",
-        /// A batch takes read-modify-write wherever it can, whatever it costs.
+        /// A batch takes read-modify-write where possible, at any cost.
         PreferRmw = "prefer-rmw",
-        /// A batch takes reconstruct-write wherever it can, whatever it costs.
+        /// A batch takes reconstruct-write where possible, at any cost.
         PreferRcw = "prefer-rcw",
-        /// A read goes through a stripe though its member could be asked directly.
+        /// A read goes through a stripe although its member is readable.
         ThroughStripe = "through-stripe",
-        /// A read of a mirror takes the copy that is the worst choice.
+        /// A mirror's read takes the worst copy.
         OtherCopy = "other-copy",
-        /// The gate is closed though writes are under way.
+        /// The array closes the gate while writes are in flight.
         EarlyClose = "early-close",
         /// The array waits ten times as long before it turns clean.
         LongerDelay = "longer-delay",
@@ -325,241 +325,241 @@ named! {
 named! {
     /// A path in the product that every longer run of the simulator takes.
     enum Mark {
-        /// Bitmap: one is made while the array runs.
+        /// Bitmap: the array makes a bitmap while it runs.
         BitmapMade = "bitmap-made",
-        /// Lockless bitmap: clients gave up all of a mark, and it is unwritten.
+        /// Lockless bitmap: a region that clients trimmed as a whole becomes unwritten.
         TrimmedIsUnwritten = "trimmed-is-unwritten",
-        /// Bitmap: it was written over one that is not believed, and its superblock says stale still.
+        /// Bitmap: a new bitmap replaces an untrusted one, and its superblock still says stale.
         StaleBitmapMade = "stale-bitmap-made",
-        /// Bitmap: one is given up while the array runs.
+        /// Bitmap: the array drops its bitmap while it runs.
         BitmapGivenUp = "bitmap-given-up",
-        /// Bitmap: the file that it is in cannot be written.
+        /// Bitmap: the bitmap's file is not writable.
         BitmapFileLost = "bitmap-file-lost",
-        /// Logs: they are made while the array runs.
+        /// Logs: the array makes logs while it runs.
         LogsMade = "logs-made",
-        /// Stripe: the gate is closed, and a write that does not wait for it waits for others that do.
+        /// Stripe: the gate is closed, and all stripes in use hold writes that wait for it.
         HeldUpByGate = "held-up-by-gate",
-        /// Logs: they are given up while the array runs.
+        /// Logs: the array drops its logs while it runs.
         LogsGivenUp = "logs-given-up",
-        /// Bitmap: a write waits for bits.
+        /// Bitmap: a write waits for its bits.
         WriteWaitsForBits = "write-waits-for-bits",
-        /// Bitmap: a bit is asked for that is not durable.
+        /// Bitmap: a shard requests a bit that is not durable.
         BitIsWanted = "bit-is-wanted",
-        /// Bitmap: a bit that was taken back is asked for while it is durable still.
+        /// Bitmap: a shard requests a revoked bit that is still durable.
         BitOpensAgain = "bit-opens-again",
-        /// Bitmap: bits that nobody needed are taken back.
+        /// Bitmap: the array revokes idle bits.
         BitsAreRevoked = "bits-are-revoked",
-        /// Bitmap: a shard has writes under way that began before bits were taken back.
+        /// Bitmap: a shard has writes in flight from before a revocation.
         BitsWaitForDrain = "bits-wait-for-drain",
-        /// Bitmap: a member comes back, and keeps what no bit names.
+        /// Bitmap: a member returns and keeps all data that no bit names.
         MemberReturns = "member-returns",
-        /// Bitmap: bits are cleared.
+        /// Bitmap: the array clears bits.
         BitsAreCleared = "bits-are-cleared",
-        /// Lockless bitmap: what no client had written is about to be.
+        /// Lockless bitmap: a client is about to write an unwritten region.
         UnwrittenIsWritten = "unwritten-is-written",
-        /// Lockless bitmap: what was written for the first time has been synced.
+        /// Lockless bitmap: a job synced a region after its first write.
         UnsyncedIsSynced = "unsynced-is-synced",
-        /// Lockless bitmap: a member comes, and what no client has written is not made for it.
+        /// Lockless bitmap: the recovery of a new member leaves out unwritten regions.
         UnwrittenNotRecovered = "unwritten-not-recovered",
-        /// Lockless bitmap: a resync leaves out what it cannot read.
+        /// Lockless bitmap: a lazy resync leaves out sectors that it cannot read.
         LazyLeavesOut = "lazy-leaves-out",
-        /// PPL: one batch cannot write all that is queued, as no entries can say it.
+        /// PPL: log entries cannot describe all queued writes, so a batch takes fewer.
         LogCutsBatch = "log-cuts-batch",
-        /// PPL: what several batches want logged goes together.
+        /// PPL: one record takes the entries of several batches.
         LogTakesSeveral = "log-takes-several",
-        /// PPL: a record has no room for all that is wanted.
+        /// PPL: a record has no room for all requested entries.
         LogIsFull = "log-is-full",
-        /// Own log: a record counts beside those before it.
+        /// Own log: a new record is valid beside those before it.
         LogCountsBeside = "log-counts-beside",
-        /// Own log: a record begins at the start of the ring again, and older ones count beside it.
+        /// Own log: a record starts the ring again while older ones stay valid.
         LogGoesRound = "log-goes-round",
-        /// Own log: rows are to be logged with other columns than what was written of them since the last flush.
+        /// Own log: a batch writes rows that were logged with other columns since the last flush.
         LogRowsMeet = "log-rows-meet",
-        /// PPL: a member that comes gets an empty log.
+        /// PPL: a new member gets an empty log.
         LogIsMade = "log-is-made",
-        /// Stripe, compute: it is to be logged.
+        /// Stripe, compute: the batch goes to the log.
         StripeLogs = "stripe-logs",
-        /// Stripe, compute: it waits for the log.
+        /// Stripe, compute: the batch waits for the log.
         StripeAwaitsLog = "stripe-awaits-log",
-        /// Stripe, compute: it cannot be logged any more.
+        /// Stripe, compute: the batch fails because it can no longer be logged.
         StripeRefusesUnlogged = "stripe-refuses-unlogged",
-        /// Job: what needs nothing is passed over.
+        /// Jobs: a job passes over a range that needs no work.
         JobPassesOver = "job-passes-over",
-        /// Stripe, any phase: something is outstanding.
+        /// Stripe, any phase: a request is outstanding.
         StripeWaits = "stripe-waits",
-        /// Stripe, ready: no work.
+        /// Stripe, ready: the stripe has no work.
         StripeIdle = "stripe-idle",
-        /// Stripe, ready: work, but it is not its turn yet.
+        /// Stripe, ready: the stripe has work, but waits for its turn.
         StripePutOff = "stripe-put-off",
-        /// Cache: a partial stripe is put aside to fill.
+        /// Cache: a partial stripe joins the delayed list to fill up.
         StripeDelayed = "stripe-delayed",
-        /// Cache: a partial stripe stands back behind full-width writes.
+        /// Cache: a partial stripe joins the hold list behind full-width writes.
         StripeHeldBack = "stripe-held-back",
         /// Cache: a held stripe goes on.
         HeldGoesOn = "held-goes-on",
         /// Cache: a held stripe goes on because it is old.
         HeldIsOld = "held-is-old",
-        /// Cache: a stripe that was put off has filled up.
+        /// Cache: a stripe that was put off has filled up, and goes on.
         FilledGoesOn = "filled-goes-on",
-        /// Cache: a delayed stripe goes on because much is dirty.
+        /// Cache: a delayed stripe goes on because many sectors are dirty.
         UrgedByNeed = "urged-by-need",
         /// Cache: a delayed stripe goes on because it is old.
         UrgedByAge = "urged-by-age",
-        /// Cache: a flush that found few writes has them written durably.
+        /// Cache: a flush finds few writes, which go to the members with FUA.
         WrittenDurably = "written-durably",
-        /// Cache: a stripe begins since a flush is likely to come soon.
+        /// Cache: a stripe begins because a flush is likely soon.
         FlushExpected = "flush-expected",
-        /// Cache: a write is answered before the members have it.
+        /// Cache: a write is acknowledged before the members have it.
         AnsweredEarly = "answered-early",
-        /// Cache: a later write takes an answered one's place.
+        /// Cache: a later write replaces an acknowledged one.
         Superseded = "superseded",
-        /// Cache: a batch that lacks too much begins again with less.
+        /// Cache: a batch that lacks too much begins again with less work.
         BatchNarrowed = "batch-narrowed",
-        /// Cache: a read of what is dirty waits, because others are being served.
+        /// Cache: a read of dirty data waits for the batch, since the stripe serves other reads.
         DirtyReadWaits = "dirty-read-waits",
-        /// Cache: an answered write could not be carried out.
+        /// Cache: an acknowledged write fails.
         WriteLost = "write-lost",
-        /// Cache: a read of what was answered and lost fails.
+        /// Cache: a read of lost acknowledged data fails.
         LostIsNotRead = "lost-is-not-read",
-        /// Cache: memory goes out of use.
+        /// Cache: the pool frees a surplus frame.
         MemoryGivenUp = "memory-given-up",
-        /// Cache: a stripe's batch gets the memory that another's left.
+        /// Cache: a stripe's batch takes the frame of a resting stripe.
         MemoryTaken = "memory-taken",
-        /// Cache: a stripe that waits loses what its blocks held.
+        /// Cache: a stripe that waits loses its frame and content.
         WaitingLosesMemory = "waiting-loses-memory",
-        /// Cache: a read is served from what the members do not have yet.
+        /// Cache: a read is served with cached data that the members lack.
         ReadsDirt = "reads-dirt",
         /// Stripe, ready: a batch begins.
         StripeBegins = "stripe-begins",
-        /// Stripe, fill: columns are read.
+        /// Stripe, fill: the batch reads columns.
         StripeReads = "stripe-reads",
-        /// Stripe, fill: nothing is lacking.
+        /// Stripe, fill: the batch has all data that it needs.
         StripeComputes = "stripe-computes",
-        /// Stripe, fill: more is lost than can be solved for.
+        /// Stripe, fill: the batch fails because parity cannot solve so many lost columns.
         StripeRefusesUnread = "stripe-refuses-unread",
-        /// Stripe, compute: members are written.
+        /// Stripe, compute: the batch writes the members.
         StripeWrites = "stripe-writes",
-        /// Stripe, write: every member has it.
+        /// Stripe, write: every member has the write.
         StripeFinishes = "stripe-finishes",
-        /// Stripe, write: a member missed it and is still believed.
+        /// Stripe, write: a member missed the write, and superblocks still count it in.
         StripeAwaitsRecord = "stripe-awaits-record",
-        /// Stripe, await record: the loss is recorded.
+        /// Stripe, await record: superblocks have recorded the loss.
         StripeFinishesHeld = "stripe-finishes-held",
-        /// Stripe, await record: the loss is not recorded yet.
+        /// Stripe, await record: superblocks have not recorded the loss yet.
         StripeKeepsAwaiting = "stripe-keeps-awaiting",
         /// Stripe, await record: the array takes no more writes.
         StripeRefusesHeld = "stripe-refuses-held",
-        /// Stripe: a direct read failed and goes through stripes.
+        /// Stripe: a failed direct read goes through stripes.
         DirectReadFails = "direct-read-fails",
-        /// Stripe: a column is solved from P.
+        /// Stripe: the shard solves a column from P.
         RecoversFromP = "recovers-from-p",
-        /// Stripe: a column is solved from Q, P being lost too.
+        /// Stripe: the shard solves a column from Q because P is lost too.
         RecoversFromQ = "recovers-from-q",
-        /// Stripe: two columns are solved from P and Q.
+        /// Stripe: the shard solves two columns from P and Q.
         RecoversTwo = "recovers-two",
         /// Stripe: a write finds no parity column that takes writes.
         MakesNoParity = "makes-no-parity",
-        /// Stripe: a batch touches sectors too far apart to take along what lies between.
+        /// Stripe: a batch's sectors lie too far apart to include the gaps.
         WindowHasGaps = "window-has-gaps",
-        /// Stripe: a batch begins before what its blocks begin with, and they hold something.
+        /// Stripe: a batch starts before its blocks' first sector, and drops their content.
         BlocksShiftedBack = "blocks-shifted-back",
-        /// Stripe: small writes of a column are copied into its block.
+        /// Stripe: a batch copies small writes of a column into its block.
         WritesGathered = "writes-gathered",
-        /// Stripe: several writes of a column go side by side from their payloads.
+        /// Stripe: a batch writes several parts of a column from their payloads.
         WritesSideBySide = "writes-side-by-side",
-        /// Stripe: parity is made from all data.
+        /// Stripe: a batch computes parity from all data.
         ReconstructsParity = "reconstructs-parity",
-        /// Stripe: parity follows what changed.
+        /// Stripe: a batch adds the changes to old parity.
         ModifiesParity = "modifies-parity",
-        /// Stripe: a column that could not be read is written again.
+        /// Stripe: read repair rewrites an unreadable column.
         RepairsStripe = "repairs-stripe",
-        /// Stripe: a band is left half written and its parity not believed again.
+        /// Stripe: a band is left half written, and its parity is not trusted again.
         ParityInconsistent = "parity-inconsistent",
         /// Stripe: a member missed a write.
         MissesWrite = "misses-write",
-        /// Stripe: it may begin, and waits for memory.
+        /// Stripe: a stripe may begin, but waits for memory.
         WaitsForMemory = "waits-for-memory",
-        /// Stripe: memory goes from a batch that is over to a stripe that waits.
+        /// Stripe: a batch that is over hands its memory to a stripe that waits.
         HandsMemoryOver = "hands-memory-over",
-        /// Stripe: it has memory, and may not begin any more.
+        /// Stripe: a stripe gets memory, but may no longer begin.
         HandedOverInVain = "handed-over-in-vain",
-        /// Mirror: a copy could not be read.
+        /// Mirror: a read of a copy fails.
         CopyFails = "copy-fails",
-        /// Mirror: where copies may differ, a read that failed is made again in halves.
+        /// Mirror: where copies may differ, a failed read is repeated in halves.
         DoubtHalved = "doubt-halved",
-        /// Mirror: no copy can be read.
+        /// Mirror: no copy is readable.
         NoCopyLeft = "no-copy-left",
-        /// Mirror: a copy that could not be read is written again.
+        /// Mirror: read repair rewrites an unreadable copy.
         CopyRepaired = "copy-repaired",
-        /// Mirror: a write that a copy missed waits for the record.
+        /// Mirror: a write that a copy missed waits for the record of the loss.
         MirrorAwaitsRecord = "mirror-awaits-record",
-        /// Mirror: a write that a copy missed is answered after the record.
+        /// Mirror: a write that a copy missed is acknowledged after the loss is recorded.
         MirrorFinishesHeld = "mirror-finishes-held",
-        /// Mirror: a write fails, since no copy may miss it any more.
+        /// Mirror: a write fails because no copy has it, or no loss can be recorded.
         MirrorRefuses = "mirror-refuses",
-        /// Mirror: a range is taken, and a write or repair waits for it.
+        /// Mirror: a write or repair waits for a locked range.
         WaitsForRange = "waits-for-range",
         /// Array: a shard confirms a view that is not the newest.
         OldEpochConfirmed = "old-epoch-confirmed",
-        /// Array: a shard asks for the gate.
+        /// Array: a shard requests an open gate.
         GateAsked = "gate-asked",
         /// Array: superblocks say active, and the gate opens.
         TurnsActive = "turns-active",
         /// Array: superblocks are about to say clean.
         TurnsClean = "turns-clean",
-        /// Array: a write comes while the gate is being closed, and opens it again.
+        /// Array: a write arrives while the gate closes, and opens it again.
         CloseCrossed = "close-crossed",
-        /// Array: survivors say that a member is out; then it is published.
+        /// Array: the survivors record a member's loss, then the array publishes it.
         LossRecorded = "loss-recorded",
-        /// Array: another member fails while superblocks are written; they are written again.
+        /// Array: another member fails during a superblock update, which is then repeated.
         LossWhileRecording = "loss-while-recording",
-        /// Array: a member failed a flush; its loss is recorded, then the flush is run again.
+        /// Array: a member's flush fails, so the array records the loss and flushes again.
         FlushAgain = "flush-again",
-        /// Array: one failure too many, and no writes any more.
+        /// Array: one failure too many ends all writes.
         BreaksDown = "breaks-down",
-        /// Array: told to stop while active, it closes the gate.
+        /// Array: an active array closes the gate in order to stop.
         StopsClosing = "stops-closing",
-        /// Array: events step back with clean.
+        /// Array: events step back when the array turns clean.
         EventsStepBack = "events-step-back",
         /// Shard: a write waits for the gate.
         GatedWrite = "gated-write",
-        /// Shard: a write that waited for the gate is refused.
+        /// Shard: the shard refuses a write that waited for the gate.
         GatedRefused = "gated-refused",
-        /// Shard: its request for the gate crossed a closed view, and it asks again.
+        /// Shard: a gate request crossed a closed view, so the shard repeats it.
         AskedAgain = "asked-again",
-        /// Shard: a closed gate is not confirmed, since writes are under way.
+        /// Shard: the shard confirms no closed gate while writes are in flight.
         CloseWaitsForDrain = "close-waits-for-drain",
-        /// Multiplexer: reads wait while the flusher has its slice.
+        /// Multiplexer: reads wait during the flusher's slice.
         ReadsHeld = "reads-held",
-        /// Multiplexer: writes wait while the readers have their slice.
+        /// Multiplexer: writes wait during the readers' slice.
         WritesHeld = "writes-held",
-        /// Multiplexer: a side goes in the other's slice, which that does not use.
+        /// Multiplexer: one side uses the slice that the other leaves idle.
         SliceGivenAway = "slice-given-away",
-        /// Multiplexer: a side that nothing was served of for long goes alone.
+        /// Multiplexer: a starved side goes alone.
         TurnOwed = "turn-owed",
-        /// Multiplexer: a turn that was owed could not be used, and passes on.
+        /// Multiplexer: an owed turn expires unused, and passes on.
         OwedTurnPassedOn = "owed-turn-passed-on",
         /// Array: a member begins to sit out.
         SitsOut = "sits-out",
         /// Array: a member that sat out is read again.
         ComesBack = "comes-back",
-        /// Array: a member is slow, but cannot be done without.
+        /// Array: a slow member does not sit out because the level needs it.
         SlowButNeeded = "slow-but-needed",
-        /// A read straight into a payload is under way on a member that begins to sit out, and abandoned.
+        /// Sitting out: a direct read into a payload is abandoned when its member sits out.
         DirectReadAbandoned = "direct-read-abandoned",
-        /// An abandoned read comes back.
+        /// Sitting out: an abandoned read ends.
         LateRead = "late-read",
-        /// Stripe: a read begins to be made from the other members.
+        /// Stripe: a client's read begins to use the other members.
         ReadReconstructs = "read-reconstructs",
-        /// Background work: a band is read whole.
+        /// Background work: a job begins to read a band.
         WorkBegins = "work-begins",
-        /// Background work: parity is not what the data makes it.
+        /// Background work: parity disagrees with the data.
         ParityDiffers = "parity-differs",
-        /// Stripe, compute: background work gives the band up.
+        /// Stripe, compute: the batch takes its band from background work.
         WriteTakesBand = "write-takes-band",
-        /// Background work: begun again after a write that waited for its band.
+        /// Background work: a write of the band goes first, and the work begins again.
         WorkGivesWay = "work-gives-way",
-        /// Background work: put off, since a member sits out.
+        /// Background work: the work is put off because a member sits out.
         WorkSitsOut = "work-sits-out",
         /// Array: a resync begins.
         ResyncBegins = "resync-begins",
@@ -567,107 +567,107 @@ named! {
         RecoveryBegins = "recovery-begins",
         /// Array: a check begins.
         CheckBegins = "check-begins",
-        /// Array: a job has done all, and that is saved.
+        /// Array: a job is complete, and the array has saved that.
         JobCompleted = "job-completed",
-        /// A member comes that is to be filled as well: the job ends, and one of both begins.
+        /// Array: another member needs recovery, so one job for both replaces the current one.
         JobIsJoined = "job-is-joined",
-        /// A recovery makes what a client has read before its turn.
+        /// Jobs: a recovery makes a range early because a client reads it.
         RecoversWhatIsRead = "recovers-what-is-read",
-        /// A job asks by blocks for what could not be made as a whole.
+        /// Jobs: a job requests in blocks a range that cannot be made as a whole.
         JobAsksByBlocks = "job-asks-by-blocks",
-        /// A bad-block log is to name what nobody can make.
+        /// Bad-block logs: a log shall name sectors that no job can make.
         BadBlockMarked = "bad-block-marked",
-        /// A bad-block log is to name a range no more: it has been written.
+        /// Bad-block logs: a log shall drop a range that was written.
         BadBlockCleared = "bad-block-cleared",
-        /// A sector of a bad-block log has no room for what is left of its records: one is written into another first.
+        /// Bad-block logs: a full sector's record is first written into another sector.
         BadBlockMoved = "bad-block-moved",
-        /// Of a bad-block log only the sectors that change are written.
+        /// Bad-block logs: an update writes only the sectors that change.
         BadBlockLogInPart = "bad-block-log-in-part",
-        /// A member did not take again what it holds badly: its log is to name it.
+        /// Bad-block logs: a member fails a repair write, so its log shall name the sectors.
         MendFails = "mend-fails",
-        /// There is no room in a bad-block log, or no log.
+        /// Bad-block logs: the log is full, or the member has none.
         BadBlockLogFull = "bad-block-log-full",
-        /// Array: a job could not be finished.
+        /// Array: a job cannot finish.
         JobRefused = "job-refused",
-        /// Array: a job ends before it is over, to go on another time.
+        /// Array: a job stops early, to continue later.
         JobInterrupted = "job-interrupted",
-        /// Array: a device becomes a member while it runs.
+        /// Array: a device becomes a member of the running array.
         MemberAdded = "member-added",
-        /// Array: a person says that a member fails.
+        /// Array: an operator fails a member.
         MemberFailedByPerson = "member-failed-by-person",
-        /// Array: a spare takes the place of a member that is missing.
+        /// Array: a spare takes the place of a missing member.
         SpareTaken = "spare-taken",
-        /// Array: a person wants a member replaced.
+        /// Array: an operator requests a replacement for a member.
         ReplacementWanted = "replacement-wanted",
-        /// Array: a member begins to be copied to its replacement.
+        /// Array: a job begins to copy a member to its replacement.
         ReplaceBegins = "replace-begins",
-        /// Array: a replacement fails before it has the place.
+        /// Array: a replacement fails before it takes its slot.
         ReplacementLost = "replacement-lost",
-        /// Array: a member fails, and its replacement steps in, to be recovered.
+        /// Array: a member fails, and its replacement takes the slot and needs recovery.
         ReplacementStepsIn = "replacement-steps-in",
-        /// Array: a member has been replaced.
+        /// Array: a replacement has taken its member's slot.
         Replaced = "replaced",
-        /// Shard: a replacement has missed a write.
+        /// Shard: a replacement missed a write.
         ReplacementMissesWrite = "replacement-misses-write",
-        /// Shard: a write has waited for a view that says which of a member and its replacement is in.
+        /// Shard: a write waited for the view that decides between member and replacement.
         PairSettledByView = "pair-settled-by-view",
-        /// Background work: what cannot be copied is made of the others.
+        /// Background work: a job computes sectors that it cannot copy from the others.
         CopyIsMade = "copy-is-made",
-        /// Background work: a copy is not what the first one is.
+        /// Background work: a copy differs from the first.
         CopiesDiffer = "copies-differ",
-        /// Background work: parity is made from the data.
+        /// Background work: a job computes parity from the data.
         ParityRemade = "parity-remade",
-        /// Background work: columns that are wrong, or could not be read, are made from the others.
+        /// Background work: a job computes wrong or unreadable columns from the others.
         ColumnsMended = "columns-mended",
-        /// Background work: what is wrong is known, and a write of its band goes first.
+        /// Background work: a write of the band goes before a repair that knows the errors.
         MendGivesWay = "mend-gives-way",
-        /// Background work: a column is named.
+        /// Background work: a job names a rotten column or copy.
         RotLocated = "rot-located",
-        /// Background work: columns disagree, and none is named.
+        /// Background work: columns disagree, and the job names none as rotten.
         RotUnknown = "rot-unknown",
-        /// Background work: what was written again is read again.
+        /// Background work: a job reads its repairs again.
         MendReadAgain = "mend-read-again",
-        /// Background work: what could not be read is made of the others, and compared.
+        /// Background work: a job computes unreadable columns from the others, and compares.
         CheckSolves = "check-solves",
         /// Array: a repair begins.
         RepairBegins = "repair-begins",
-        /// Background work leaves out what cannot be made and is noted as bad.
+        /// Background work: a job leaves out sectors that it cannot make and logs as bad.
         WorkGivenUp = "work-given-up",
-        /// Background work: a column cannot be read.
+        /// Background work: a column is not readable.
         WorkRefused = "work-refused",
-        /// Stripe: the same while the stripe of its band is stuck in a write.
+        /// Stripe: a read begins while a batch of its band waits or is stuck.
         ReadsWhileStuck = "reads-while-stuck",
-        /// Stripe: a read waits to begin, since its band is being written.
+        /// Stripe: a read waits to begin while a batch writes its band.
         ReadWaitsForBand = "read-waits-for-band",
-        /// Stripe: a write waits for reads of its band.
+        /// Stripe: a batch waits for reads of its band.
         WriteWaitsForReads = "write-waits-for-reads",
-        /// Stripe: a batch is ready to be written, and waits for superblocks that say so.
+        /// Stripe: queued writes wait until superblocks allow them.
         WriteWaitsForIntent = "write-waits-for-intent",
-        /// Stripe: a batch does not begin until reads that wait for its band have.
+        /// Stripe: a batch lets reads that wait for its band begin first.
         StripeLetsReadsIn = "stripe-lets-reads-in",
-        /// Stripe: a read that lacks too much goes on with one block, and the rest by itself.
+        /// Stripe: a read that lacks too much goes on with one block, and the rest apart.
         ReadDivided = "read-divided",
-        /// Stripe: more is lost than a read can solve for.
+        /// Stripe: a read fails because parity cannot solve so many lost columns.
         ReadRefused = "read-refused",
-        /// Stripe: a read cannot be made around the members that sit out or are being written, and insists.
+        /// Stripe: a read cannot avoid members that sit out or are being written, and insists.
         AroundFails = "around-fails",
-        /// Stripe: a read that waits for a member that has begun to sit out is left to it, and begins anew.
+        /// Stripe: a read abandons a member that begins to sit out, and begins again.
         ReadAbandoned = "read-abandoned",
-        /// Array: a member has not answered for too long, and goes away.
+        /// Array: a member does not answer for too long, and goes away.
         GoesAway = "goes-away",
-        /// Array: the same, but it cannot be done without.
+        /// Array: a silent member stays because the array needs it.
         SilentButNeeded = "silent-but-needed",
-        /// Array: a member that is away cannot come back, and has failed.
+        /// Array: a member that is away cannot return, and counts as failed.
         StaysAway = "stays-away",
-        /// Array: a member that was away has answered, and comes back.
+        /// Array: a member that was away answers, and returns.
         ReturnsFromAway = "returns-from-away",
-        /// A request under way at a member that leaves the array ends for its owner.
+        /// Array: a member leaves, and its request in flight ends for the owner.
         RequestLeft = "request-left",
-        /// And ends at the member, later.
+        /// Array: a member that left ends a request late.
         LateAnswer = "late-answer",
-        /// Stripe: a batch that was reading such a member begins again.
+        /// Stripe: a batch that was reading a member that left begins again.
         StripeRestarts = "stripe-restarts",
-        /// Stripe: the frame of a batch is kept from others, since such a member may still use it.
+        /// Stripe: the pool sets a frame apart because a member that left may access it.
         FrameSetApart = "frame-set-apart",
     }
 }
