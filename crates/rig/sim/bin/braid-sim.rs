@@ -29,7 +29,7 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
        braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
                          [--control] [--controlled]
 with hooks (RUSTFLAGS=\"--cfg braid_sim_hooks\"), run --shake lets the engine make rare choices,
-and fails if a path that matters was never taken (--marks is the same)";
+and fails if any marked path was never taken (--marks is the same)";
 
 /// Time limit for shrinking a failing seed.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
@@ -151,11 +151,11 @@ fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String>
 /// Shrinks a failing run and prints the rest, one line per event.
 fn make_smaller(settings: &Settings) {
     let began = Instant::now();
-    eprintln!("making it smaller, for at most {} s", SHRINK_TIME.as_secs());
+    eprintln!("shrinking the failed run, for at most {} s", SHRINK_TIME.as_secs());
     IS_SILENT.store(true, Ordering::Relaxed);
     let shrunk = shrink(settings, &mut || began.elapsed() < SHRINK_TIME);
     let Some(shrunk) = shrunk else {
-        eprintln!("it did not fail again");
+        eprintln!("the run did not fail again");
         return;
     };
     let least = Settings { is_traced: true, ..shrunk.settings };
@@ -178,9 +178,9 @@ fn run_one(arguments: &Arguments) -> Result<(), String> {
     if arguments.is_twice {
         let second = try_simulate(&Settings { is_traced: false, ..settings.clone() }, true)?;
         if first != second {
-            return Err(format!("seed {} went another way the second time", settings.seed));
+            return Err(format!("seed {} took another course the second time", settings.seed));
         }
-        println!("twice the same");
+        println!("both runs are the same");
     }
     print(&first.tally, None, arguments.wants_states);
     Ok(())
@@ -285,15 +285,15 @@ fn run_small(arguments: &Arguments) -> Result<(), String> {
     for (number, what) in [
         (explored.stories, "stories (array and operations)"),
         (explored.tellings, "tellings (schedule, pace, failure)"),
-        (explored.failures, "of them with a member that fails"),
+        (explored.failures, "of them with a failing member"),
         (explored.crash_points, "crash points"),
         (explored.crash_points_distinct, "of them distinct"),
         (explored.cut_down, "of them cut down, by loss"),
         (explored.states, "states (crash point, loss, subset)"),
         (explored.states_distinct, "of them distinct: assembled, started, read, checked"),
         (explored.torn, "of those torn"),
-        (explored.killed, "of those with the process ended and no power cut"),
-        (explored.refused, "of those refused with reason"),
+        (explored.killed, "of those after a killed process, without a power cut"),
+        (explored.refused, "of those rightly refused"),
         (0, "failures"),
     ] {
         println!("{number:>12} {what}");
@@ -313,10 +313,7 @@ fn print(tally: &Tally, took: Option<Duration>, wants_states: bool) {
     for (name, count) in &tally.counts {
         println!("{count:>12} {name}");
     }
-    println!(
-        "{:>12} kinds of state (level, missing, in sync, phase, what was done)",
-        tally.states.len()
-    );
+    println!("{:>12} kinds of state (level, missing, in sync, phase, deed)", tally.states.len());
     if wants_states {
         for (name, count) in &tally.states {
             println!("{count:>12} {name}");

@@ -307,13 +307,13 @@ impl BadLogs {
         assert_eq!(
             log.read(on_disk, data_offset),
             says,
-            "the log of disk {disk} says what it is to"
+            "the log of disk {disk} has its new content"
         );
         let ranges = ranges_of(&says);
         let is_named = |sector: &u64| ranges.iter().any(|range| range.contains(sector));
         for sector in log.ranges.iter().cloned().flatten().filter(|sector| !is_named(sector)) {
             let data = &on_disk.seen[bytes(data_offset + sector, 1)];
-            assert!(data != POISON, "disk {disk} is to be believed where nobody has written it");
+            assert!(data != POISON, "the log of disk {disk} drops a sector that was not written");
         }
         log.ranges = ranges;
         log.is_sure();

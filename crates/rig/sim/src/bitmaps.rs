@@ -223,7 +223,7 @@ impl World {
         let is_current = assembled.bitmap.as_ref().is_none_or(|bitmap| bitmap.is_current);
         let mut seated = assembled.slots.iter().flatten().map(|one| presented[one.member]);
         let are_kept = seated.any(|disk| self.keeps_bits.contains(&disk));
-        assert!(is_current || !are_kept, "bits are not believed though they were kept");
+        assert!(is_current || !are_kept, "assembly ignores bits that were kept up to date");
         self.tally.count_many("bits-out-of-date", u64::from(!is_current));
     }
 

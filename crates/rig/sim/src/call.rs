@@ -146,7 +146,7 @@ mod tests {
         }
         world.model.lose_power(true);
         let all: Vec<usize> = (0..world.disks.len()).collect();
-        assert!(world.open(&all, false).is_ok(), "nothing befell a disk");
+        assert!(world.open(&all, false).is_ok(), "no disk had a fault");
         world.read_all().expect("all of it can be read")
     }
 

@@ -392,7 +392,7 @@ impl World {
             Notice::Stopped { clean } => Some(*clean),
             _ => None,
         });
-        let clean = stopped.expect("an array that is told to stop stops");
+        let clean = stopped.expect("a stopping array stops");
         assert!(clean || self.engine.trust.errors_allowed, "an orderly stop is clean");
         self.check_nothing_held();
         // A run without writes flushes nothing: writes of a killed process stay in caches.
@@ -440,7 +440,7 @@ impl World {
                 matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
             // A refusal that the operator accepted returns until superblocks have said clean once.
             let was_logged = was_logged && !self.has_accepted;
-            assert!(!(lacks_log && was_logged), "what was logged is there: {refusal:?}");
+            assert!(!(lacks_log && was_logged), "the log is on disk: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);
             self.tally.count(match refusal {
                 Refusal::DirtyAndDegraded(_) => "refused-write-hole",

@@ -331,7 +331,7 @@ impl History {
             let device = &self.devices[*index];
             device.uuid == UUID && !device.is_clone
         });
-        assert!(!(alone && self.is_sound(presented)), "nothing befell the disks: {refusal}");
+        assert!(!(alone && self.is_sound(presented)), "the disks are sound: {refusal}");
     }
 
     /// Whether these include all disks that ended the last start without harm, and those suffice.

@@ -100,7 +100,7 @@ impl World {
                 None => open::own_log(disk, &side.superblock),
             };
             let is_there = own.is_some_and(|own| own.place.is_ok());
-            assert!(is_there, "a log counts that is not on disk {}", side.disk);
+            assert!(is_there, "disk {} lacks a log that counts", side.disk);
         }
     }
 }

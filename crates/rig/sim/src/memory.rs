@@ -34,7 +34,7 @@ impl Payload {
             self.shadow.get_or_insert_with(|| (vec![0x22; bytes], vec![false; sectors]));
         let run = start / SECTOR..(start + length) / SECTOR;
         assert!(self.may_change, "only a read has a shadow buffer");
-        assert!(to_change || made[run.clone()].iter().all(|made| *made), "nothing was made there");
+        assert!(to_change || made[run.clone()].iter().all(|made| *made), "no data was put there");
         made[run].fill(true);
         &mut data[start..start + length]
     }
@@ -68,7 +68,7 @@ impl Payloads {
     pub(crate) fn join(&mut self, request: RequestId) {
         let Some(payload) = self.live.get_mut(&request) else { return };
         if !payload.is_left {
-            return assert!(payload.shadow.is_none(), "the shadow buffer was used for nothing");
+            return assert!(payload.shadow.is_none(), "a shadow buffer has no abandoned read");
         }
         let length = payload.data.len();
         let nothing = || (vec![0x33; length], vec![true; length / SECTOR]);
@@ -127,13 +127,12 @@ impl ReachableMemory<'_> {
                 if let (PayloadBuffer::Client, Some(left)) =
                     (payload_buffer, left.get_mut(&request))
                 {
-                    assert!(to_change, "what was abandoned is not looked at");
+                    assert!(to_change, "no step reads an abandoned buffer");
                     return &mut left[start..start + length];
                 }
                 let payload = live.get_mut(&request);
-                let payload = payload.expect(
-                    "a payload lives until its request is answered and nothing of it is held",
-                );
+                let payload = payload
+                    .expect("a payload lives until its request is answered and no shard holds it");
                 assert!(payload.may_change || !to_change, "the payload of a write was changed");
                 match payload_buffer {
                     PayloadBuffer::Client => &mut payload.data[start..start + length],

@@ -251,7 +251,7 @@ impl Model {
             return;
         }
         let is_given_up = self.given_up[sector as usize].is_some();
-        assert!(is_given_up, "sector {sector} counts as unwritten, and a client needs it");
+        assert!(is_given_up, "sector {sector} counts as unwritten, but a client needs it");
         let cell = &mut self.cells[sector as usize];
         cell.retain(|entry| entry.answered.is_none());
         cell.push(settled(ANYTHING));

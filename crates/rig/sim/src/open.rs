@@ -56,7 +56,7 @@ impl Member {
     ) -> (u64, Vec<u8>) {
         let device_bytes = disks[self.disk].size_bytes();
         let applied = apply_to(&mut self.superblock, id, device_bytes, state, time);
-        applied.expect("a shape is tried before it is said");
+        applied.expect("the array checks a shape before it sends it");
         (self.superblock.offset_bytes() / SECTOR as u64, self.superblock.to_bytes())
     }
 }

@@ -160,10 +160,10 @@ impl Patience {
         let latest_ns = now_ns.saturating_add(period_ns);
         let is_near = turn.until_ns > now_ns && turn.until_ns <= latest_ns;
         assert!(is_near, "{turn:?} at {now_ns}: the dispatcher is not woken in time");
-        assert!(turn.reads || turn.writes, "neither side's turn comes");
+        assert!(turn.reads || turn.writes, "neither side has the turn");
         let is_alone = demand.reads != demand.writes;
         let goes = !is_alone || (turn.reads || !demand.reads) && (turn.writes || !demand.writes);
-        assert!(goes, "an idle slice is not given away: {demand:?} {turn:?}");
+        assert!(goes, "a side waits during an idle slice: {demand:?} {turn:?}");
         self.late_ns += now_ns.saturating_sub(self.until_ns);
         self.until_ns = turn.until_ns;
         for (side, is_held) in
@@ -192,7 +192,7 @@ impl Patience {
         self.ended_ns = Some(ended.start_ns);
         let share = ended.share_permille;
         let is_enough = self.share_above.is_none_or(|least| share > least);
-        assert!(is_enough, "a request waits for the flusher, and its share is {share} of 1000");
+        assert!(is_enough, "a client waits for the flusher, whose share is {share} of 1000");
         let MultiplexerSettings { share_min_permille, share_max_permille, .. } = self.settings;
         let most = share_max_permille.min(999);
         let differs = most > share_min_permille.saturating_add(10);
@@ -211,11 +211,7 @@ impl Patience {
         let could = |is_read| has_tag(elevator.settings(), elevator.out(), is_read);
         let could = [waits.reads && could(true), waits.writes && could(false)];
         let is_left = could[0] && allowed.reads || could[1] && allowed.writes;
-        assert!(
-            !is_left,
-            "a request that may go is left: {waits:?} wait, {:?} out",
-            elevator.out()
-        );
+        assert!(!is_left, "a request waits without need: {waits:?} wait, {:?} out", elevator.out());
         // The next look notices it.
         let most_ns = self.limits[member].hold_ns.saturating_add(self.period_max_ns);
         for (since, is_held) in self.held_at[member].iter_mut().zip(could) {
@@ -259,13 +255,13 @@ impl Patience {
                 continue;
             }
             if other.is_aged(settings, now_ns) {
-                assert!(!is_passed, "one that has aged is passed over: {other:?} by {oldest:?}");
+                assert!(!is_passed, "an aged request is passed over: {other:?} by {oldest:?}");
             }
             if is_like && is_passed && other.is_expired(settings, now_ns) {
                 other.passed += 1;
                 assert!(
                     other.passed < limits.batch,
-                    "one that has expired is passed over: {other:?}"
+                    "an expired request is passed over: {other:?}"
                 );
             }
             if other.class == oldest.class && oldest.is_read && !other.is_read && !is_aged {

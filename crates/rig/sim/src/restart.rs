@@ -84,7 +84,7 @@ impl World {
             let mut assembled = decision.assembly.array.clone()?;
             // A disk that lost the step back to clean has the higher event count.
             let is_clean = !assembled.dirty || !self.who_lies(presented).is_empty();
-            assert!(is_clean || !must_be_clean, "stopped cleanly and found dirty");
+            assert!(is_clean || !must_be_clean, "the array stopped cleanly, but starts dirty");
             let unreadable = decision.superblocks.iter().filter(|one| one.is_none()).count();
             if unreadable > 0 {
                 self.tally.count_many("superblock-unreadable", unreadable as u64);
@@ -120,7 +120,7 @@ impl World {
             let is_right = may_be_out || !is_there || holds_all;
             assert!(
                 is_right,
-                "disk {new} has the place of disk {old}, which is well: {:?}",
+                "disk {new} took the slot of disk {old}, which is sound: {:?}",
                 assembly.verdicts
             );
             self.tally.count("replaced-at-a-start");

@@ -578,7 +578,7 @@ impl World {
         let key = (shard, io.id, io.member);
         let asked = self.engine.written_from_blocks.remove(&key);
         let is_same = asked.is_none_or(|asked| asked == number_of(data));
-        assert!(is_same, "{io:?} writes something else than it was asked for");
+        assert!(is_same, "the block of {io:?} changed after its submission");
     }
 
     /// Disk of a request, and its sector there.
@@ -751,7 +751,7 @@ impl World {
         self.disks.iter_mut().for_each(|disk| disk.ills.stalled = false);
         let end = self.clock.step + SETTLE_STEPS_MAX;
         loop {
-            assert!(self.clock.step < end, "it goes round in circles");
+            assert!(self.clock.step < end, "the world does not come to rest");
             let is_answered = self.engine.clients.is_idle();
             if is_answered && self.is_quiet() {
                 break;

@@ -83,7 +83,7 @@ impl World {
             Class::Idle => idle_sectors,
             Class::BestEffort => owed_sectors,
         };
-        assert!(*left > 0, "more is asked for than is allowed: {work:?}");
+        assert!(*left > 0, "{work:?} exceeds the allowance");
         *left = left.saturating_sub(u64::from(work.sectors));
         self.tally.count("work-allowed");
     }

@@ -135,7 +135,7 @@ impl World {
             }
         };
         let may_differ = self.may_differ(shard, &(start..start + sectors));
-        assert!(may_differ, "{id:?} found what is not there: {found:?}");
+        assert!(may_differ, "{id:?} reports rot that does not exist: {found:?}");
         true
     }
 

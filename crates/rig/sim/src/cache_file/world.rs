@@ -43,10 +43,7 @@ impl World {
                 }
                 CacheRecord::Erase(id) => {
                     let erased = self.cache_file.copies.remove(&(shard, id.0));
-                    assert!(
-                        erased.is_some(),
-                        "{id:?} of shard {shard} is erased, and is not there"
-                    );
+                    assert!(erased.is_some(), "shard {shard} erases {id:?}, which the file lacks");
                 }
             }
             let of_shard = self.cache_file.copies.range((shard, 0)..=(shard, u32::MAX));
@@ -128,13 +125,13 @@ impl World {
         if let (Some(stale), None) = (&self.cache_file.stale, &self.cache_file.found) {
             let newest = &array.newest.state;
             let is_of = stale.stamp.is_of(newest.events, newest.update_time);
-            assert!(!is_of || !stale.is_outdated, "a file of before others wrote is believed");
+            assert!(!is_of || !stale.is_outdated, "a cache file is trusted after others wrote");
         }
         let Some(found) = &self.cache_file.found else { return true };
         let newest = &array.newest.state;
         assert!(
             found.stamp.is_of(newest.events, newest.update_time),
-            "{:?} is not of {} {:?}, and nobody else wrote",
+            "{:?} does not match {} {:?}, although only braid wrote",
             found.stamp,
             newest.events,
             newest.update_time

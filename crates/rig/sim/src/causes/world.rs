@@ -31,7 +31,7 @@ impl World {
         assert_eq!(
             (self.disk_index(cause.member), found),
             (failure.disk, (failure.asked, failure.start, failure.sectors)),
-            "{cause:?} is said, and {failure:?} is what befell the disk"
+            "{cause:?} does not match the disk's failure {failure:?}"
         );
         failure
     }
@@ -40,7 +40,7 @@ impl World {
     pub(crate) fn check_loss(&mut self, member: MemberId, cause: &Cause) {
         assert_eq!(cause.member, member, "{cause:?} is no reason for another member's loss");
         if self.engine.plan.failed_by_person.contains(&member) {
-            assert_eq!(*cause, Cause::person(member), "a person had it fail");
+            assert_eq!(*cause, Cause::person(member), "an operator failed the member");
             return;
         }
         let Failure { asked, kind, .. } = self.check_cause(cause);

@@ -82,7 +82,7 @@ impl World {
         let holds = |member: &MemberView| member.holds(io.sector, sectors);
         let is_tried = self.bad_logs.may_be_tried(io) && view.member(io.slot).is_some_and(holds);
         let readable = view.readable(io.slot, io.sector, sectors);
-        assert!(readable.is_some() || is_tried, "{io:?} reads what is not to be read");
+        assert!(readable.is_some() || is_tried, "{io:?} reads unreadable sectors");
     }
 
     /// Checks that no other write in flight overlaps this one on its member: chance would decide
@@ -103,7 +103,7 @@ impl World {
             _ => None,
         });
         let met = out.flatten().chain(self.engine.elevators.waiting()).find(meets);
-        assert!(met.is_none(), "{io:?} overlaps {met:?}, and their order is not one");
+        assert!(met.is_none(), "{io:?} overlaps {met:?}, in undefined order");
     }
 
     /// The array sends a request to a whole member: it has not declared the member out.
@@ -115,7 +115,7 @@ impl World {
             _ => false,
         };
         let is_out = self.engine.notices.iter().any(is_it);
-        assert!(!is_out, "{member:?} is out, and the array asks something of it");
+        assert!(!is_out, "the array sends a request to {member:?}, which is out");
     }
 
     /// A member begins to sit out: the level can do without all that do.
@@ -151,7 +151,7 @@ impl World {
             })
         };
         let out = &self.engine.slow.sitting_out;
-        assert!(self.geometry.survives(&is_away), "{out:?} sit out, and cannot be done without");
+        assert!(self.geometry.survives(&is_away), "{out:?} sit out, and the level needs one");
     }
 
     pub(crate) fn heard(&mut self, notice: Notice) {
@@ -162,7 +162,7 @@ impl World {
                 let disk = self.disk_index(member);
                 self.note("out", [disk as u64, 0, 0]);
                 let harmed = self.engine.plan.victims.contains(&disk);
-                assert!(harmed, "disk {disk} was put out although nothing befell it");
+                assert!(harmed, "disk {disk} is out, but had no fault");
                 self.out.insert(disk);
                 self.check_spares_are_told(member);
                 self.tally.count("member-out");
@@ -189,7 +189,7 @@ impl World {
                 self.check_error_cause(cause.as_ref());
                 self.note("lost-answered", [start.0, sectors, 0]);
                 let allowed = self.engine.trust.errors_allowed;
-                assert!(allowed, "an answered write was lost within tolerance");
+                assert!(allowed, "an acknowledged write was lost within tolerance");
                 self.engine.held.has_lost = true;
                 self.tally.count("answered-write-lost");
             }
@@ -197,19 +197,19 @@ impl World {
                 self.note("journal-lost", [u64::from(member.0), 0, 0]);
                 let disk = self.disk_index(member);
                 let harmed = self.engine.plan.victims.contains(&disk);
-                assert!(harmed, "the journal was given up although nothing befell it");
-                assert!(self.engine.trust.errors_allowed, "the array takes no writes any more");
+                assert!(harmed, "the array dropped the journal, which had no fault");
+                assert!(self.engine.trust.errors_allowed, "the array ends writes too early");
                 self.tally.count("journal-lost");
             }
             Notice::BitmapFileLost { member, .. } => {
                 self.note("bitmap-file-lost", [u64::from(member.0), 0, 0]);
                 let disk = self.disk_index(member);
                 let harmed = self.engine.plan.victims.contains(&disk);
-                assert!(harmed, "the bitmap file was given up although nothing befell it");
+                assert!(harmed, "the array dropped the bitmap file, which had no fault");
                 self.tally.count("bitmap-file-lost");
             }
             Notice::OutOfSpace { cause, .. } => panic!("no disk here is sparse: {cause:?}"),
-            Notice::WriteProtected { cause, .. } => panic!("every disk is written: {cause:?}"),
+            Notice::WriteProtected { cause, .. } => panic!("every disk is writable: {cause:?}"),
             Notice::SpareLost { member, cause } => {
                 self.note("spare-lost", [u64::from(member.0), 0, 0]);
                 self.check_loss(member, &cause);

@@ -82,7 +82,7 @@ fn check_stripe(design: &Design, stripe: &StripeGeometry) {
         let layout = if design.level == Level::Raid4 { 5 } else { design.layout };
         let cells = cells(layout, slots, design.level == Level::Raid6, row as usize);
         let found: Vec<Role> = (0..design.slots).map(|slot| map.role(Slot(slot))).collect();
-        assert_eq!(found, cells, "row {row} is drawn otherwise");
+        assert_eq!(found, cells, "row {row} differs from its drawing");
         for (slot, cell) in (0..).map(Slot).zip(&cells) {
             let there = match cell {
                 Role::Data(index) => map.data_slot(*index) == slot,

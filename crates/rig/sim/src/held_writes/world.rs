@@ -24,7 +24,7 @@ impl World {
         assert!(request.operation.is_write(), "{reply:?} of {request:?}");
         let side = &self.engine.machines.shards[shard];
         let could = side.early_until >= flight.began;
-        assert!(could, "{request:?} was answered early, which nothing allows");
+        assert!(could, "{request:?} was acknowledged early, but the limits forbid it");
         self.tally.count("answered-early");
         let write = flight.call.unwrap_or(id).0;
         let range = (request.start.0, request.sectors);
@@ -38,7 +38,7 @@ impl World {
     /// A piece of a request no longer names its payload.
     pub(crate) fn release(&mut self, id: RequestId) {
         let users = self.engine.held.users.get_mut(&id);
-        let users = users.unwrap_or_else(|| panic!("{id:?} is released and was not used"));
+        let users = users.unwrap_or_else(|| panic!("a shard releases {id:?} without use"));
         *users -= 1;
         if *users == 0 {
             self.engine.held.users.remove(&id);
@@ -88,7 +88,7 @@ impl World {
         let side = &mut self.engine.machines.shards[shard];
         let dirty = side.shard.dirty_sectors();
         let limit = u64::from(side.cache.tuning.dirty_sectors_max);
-        assert!(dirty <= limit.max(side.dirty), "{dirty} sectors are kept, {limit} may be");
+        assert!(dirty <= limit.max(side.dirty), "{dirty} sectors are dirty, the limit is {limit}");
         assert!(u64::from(pieces) <= dirty, "{pieces} pieces are held for {dirty} sectors");
         side.dirty = dirty;
     }
@@ -100,7 +100,7 @@ impl World {
         let left = side.shard.poll_timeout();
         side.unheeded = if left.is_some_and(|due| due <= now) { side.unheeded + 1 } else { 0 };
         let is_heeded = side.unheeded < UNHEEDED_MAX;
-        assert!(is_heeded, "a timeout has come and is not heeded: {left:?} at {now:?}");
+        assert!(is_heeded, "the shard ignores a timeout: {left:?} at {now:?}");
     }
 
     /// Before time passes without anything in flight: shards with held writes have a timeout.
@@ -117,7 +117,7 @@ impl World {
             let latest = self.clock.now.plus_milliseconds(age);
             assert!(
                 due.is_some_and(|due| due <= latest),
-                "an answered write is forgotten: shard {index} is due at {due:?}, at most {latest:?}"
+                "an acknowledged write waits too long: shard {index}, {due:?}, latest {latest:?}"
             );
         }
     }
@@ -126,15 +126,15 @@ impl World {
     pub(crate) fn check_flushed(&self, asked: u64) {
         let mut held = self.engine.held.requests.iter();
         let left = held.find(|(_, held)| held.answered < asked);
-        assert!(left.is_none(), "a flush is answered and {left:?} is held still");
-        assert!(!self.engine.held.has_lost, "a write was lost, and a flush goes well");
+        assert!(left.is_none(), "a flush is acknowledged, but {left:?} is not on the members");
+        assert!(!self.engine.held.has_lost, "a flush succeeds after a lost write");
     }
 
     pub(crate) fn check_nothing_held(&self) {
         let held = &self.engine.held.requests;
-        assert!(held.is_empty(), "the array has stopped, and payloads are held: {held:?}");
+        assert!(held.is_empty(), "the array stopped, but shards hold payloads: {held:?}");
         let payloads: Vec<&RequestId> = self.engine.payloads.keys().collect();
-        assert!(self.cache_file.is_empty(), "the array has stopped, and copies are kept");
-        assert!(payloads.is_empty(), "the array has stopped, and payloads are left: {payloads:?}");
+        assert!(self.cache_file.is_empty(), "the array stopped, but the cache file holds copies");
+        assert!(payloads.is_empty(), "the array stopped, but payloads remain: {payloads:?}");
     }
 }

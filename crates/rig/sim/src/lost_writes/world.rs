@@ -49,7 +49,7 @@ impl World {
                     let explains = |loss: &Loss| loss.rewritten.is_none_or(|at| at >= began);
                     let is_reported = self.engine.lost.is_reported_now(range);
                     let is_explained = is_reported || losses.any(explains);
-                    assert!(is_explained, "{request:?} fails, and nothing there is lost");
+                    assert!(is_explained, "{request:?} fails, but none of its sectors is lost");
                     self.tally.count("lost-is-not-read");
                 } else if result.is_ok() {
                     // A read from before the loss can come from memory, with acknowledged bytes.
@@ -57,12 +57,12 @@ impl World {
                         loss.at < began && !loss.may_be_rewritten && loss.rewritten.is_none()
                     };
                     let read = losses.find(|loss| is_lost(loss));
-                    assert!(read.is_none(), "{request:?} reads what was answered and lost");
+                    assert!(read.is_none(), "{request:?} reads lost acknowledged data");
                 }
             }
             (Operation::Write { .. } | Operation::WriteZeroes { .. }, Ok(())) => {
                 let is_told = !self.engine.lost.to_be_told.contains(&request.id);
-                assert!(is_told, "{request:?} was lost in part, and is answered well");
+                assert!(is_told, "{request:?} succeeds, but was lost in part");
                 self.engine.lost.written(range, (began, self.clock.step));
             }
             _ => {}

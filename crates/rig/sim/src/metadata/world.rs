@@ -148,7 +148,7 @@ impl World {
             let superblock = self.superblock_on(disk);
             let superblock = superblock.unwrap_or_else(|| panic!("spare {disk} has no superblock"));
             let role = superblock.state.roles[number];
-            assert_eq!(role, Role::Faulty, "spare {disk} was not told that {number} is out");
+            assert_eq!(role, Role::Faulty, "spare {disk} does not record that {number} is out");
             self.tally.count("spare-told-of-a-loss");
         }
     }

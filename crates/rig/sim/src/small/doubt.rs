@@ -136,7 +136,7 @@ impl Doubt {
     /// Gathers the possible effects of a power cut now. Disks that failed are `unsure`.
     pub(super) fn gather(&mut self, world: &mut World) {
         let under_way = self.notice(world);
-        debug_assert!(self.is_noticed(&world.disks), "a sector changed that no write was seen for");
+        debug_assert!(self.is_noticed(&world.disks), "a sector changed without a noted write");
         self.values.clear();
         self.bytes.clear();
         self.items.clear();

@@ -78,15 +78,15 @@ impl Trial {
             let is_whole = state.presented.len() == self.world.disks.len();
             let is_sound = doubt.out.is_empty() && doubt.unsure.is_empty();
             let verdicts = &decision.assembly.verdicts;
-            assert!(!(is_whole && is_sound), "refused, and nothing is missing: {verdicts:?}");
+            assert!(!(is_whole && is_sound), "refused although no disk is missing: {verdicts:?}");
             return Outcome::Refused;
         };
         if !self.world.enter(&decision, assembled, false) {
             let again = self.world.open(state.presented, false);
-            assert!(again.is_ok(), "power is cut while it starts, and then it is refused");
+            assert!(again.is_ok(), "a start is refused after a power cut in the last one");
         }
         let content = self.world.read_all();
-        assert!(content.is_some(), "a sector cannot be read");
+        assert!(content.is_some(), "a sector is unreadable");
         // Starting may write superblocks.
         let superblocks = self.world.disks.len();
         self.held[..superblocks].fill(UNKNOWN);

@@ -114,7 +114,7 @@ impl World {
         } else if connection.state == State::Leaving && connection.server.serving == 0 && !to_client
         {
             let left = connection.close();
-            assert!(left.is_empty(), "the server leaves, and owes {left:?}");
+            assert!(left.is_empty(), "the server leaves without an answer to {left:?}");
         }
     }
 }

@@ -106,7 +106,7 @@ impl Script {
 
     pub(super) fn step(&mut self, may_issue: bool) -> StepResult {
         self.set_aside.extend(self.world.engine.pending.set_aside(&*self.is_held));
-        assert!(self.world.clock.step < STEPS_MAX, "it goes round in circles");
+        assert!(self.world.clock.step < STEPS_MAX, "the story does not come to rest");
         let did = self.world.step(may_issue);
         self.check_told();
         did
