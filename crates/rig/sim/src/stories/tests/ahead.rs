@@ -86,9 +86,9 @@ fn before_its_turn(seed: u64) {
     let (mut story, disk) = begun(seed);
     let (sector, place) = last_on(&story, disk);
     read(&mut story, sector);
-    assert!(story.counters().reconstructions > 0, "it was made of the others");
+    assert!(story.counters().reconstructions > 0, "the other members solve the read");
     while !is_held_ahead(&story, disk, place) {
-        assert!(!completed(&story), "the job came there in its turn");
+        assert!(!completed(&story), "the recovery reached the range in its turn");
         story.step(false);
     }
     // The counter includes reconstructions of the job.
@@ -96,7 +96,7 @@ fn before_its_turn(seed: u64) {
     story.run_without_time();
     let before = story.counters().reconstructions;
     read(&mut story, sector);
-    assert_eq!(story.counters().reconstructions, before, "it is read where it lies");
+    assert_eq!(story.counters().reconstructions, before, "the read goes to its member");
     story.request(JobRequest::Resume);
     story.run(&Mix::ALL);
     story.rest();
@@ -177,7 +177,7 @@ fn in_one_pass(seed: u64) {
         story.step(false);
     }
     let job = story.world.engine.machines.array.job().expect("it is under way");
-    assert!(job.done < job.end / 3, "so small a part at a time");
+    assert!(job.done < job.end / 3, "the job has a small allowance");
     story.release();
     story.run(&Mix::ALL);
     story.rest();

@@ -50,7 +50,7 @@ fn newer_under_an_older_name(seed: u64) {
     story.hold_io();
     assert!(story.try_write(96, 2), "it has the first name");
     assert!(story.try_write(0, 6), "the second");
-    assert!(story.try_write(96, 2), "covers the first, whose name is free then");
+    assert!(story.try_write(96, 2), "it covers the first, whose name becomes free");
     assert!(story.try_write(4, 4), "overlaps the second");
     next(story);
 }

@@ -47,7 +47,7 @@ fn too_many_mishaps_give_errors_and_nothing_wrong() {
             intact_data_can_be_read(&mut story);
             if story.is_broken() {
                 broken += 1;
-                assert_eq!(story.write(0, 1), Err(Fault::Unwritable), "no writes any more");
+                assert_eq!(story.write(0, 1), Err(Fault::Unwritable), "it refuses writes");
                 intact_data_can_be_read(&mut story);
                 assert!(!story.stop(), "a broken array is not clean");
             } else {
@@ -55,7 +55,7 @@ fn too_many_mishaps_give_errors_and_nothing_wrong() {
             }
         }
     });
-    assert!(broken > 50, "it did happen: {broken}");
+    assert!(broken > 50, "arrays broke: {broken}");
 }
 
 /// The first sector of the first data chunk in `row`, and of the second.
@@ -82,10 +82,10 @@ fn inconsistent_band_is_not_reconstructed() {
         assert!(story.try_write(story.capacity() - 1, 1));
         story.befall(0, Mishap::WritesFail);
         assert_eq!(story.write(written + 3, 1), Err(Fault::Unwritable));
-        assert!(story.is_broken(), "it was one too many");
+        assert!(story.is_broken(), "the failure exceeds the tolerance");
         assert_eq!(story.read(neighbour, 1), Err(Fault::Unreadable), "its parity is inconsistent");
         assert!(story.read(elsewhere, 1).is_ok(), "other bands are as they were");
-        assert!(story.read(written, 1).is_ok(), "and so is what can be read straight");
+        assert!(story.read(written, 1).is_ok(), "a direct read works");
         assert_eq!(stripe.locate(LogicalSector(neighbour)).data_index, 1);
     });
 }

@@ -107,7 +107,7 @@ fn a_bit_is_durable_before_its_sectors_are_written() {
             }
             story.run(&Mix::ALL);
             assert!(story.stop());
-            assert!(bits(&story, 0).is_empty(), "what is stopped in order needs no bit");
+            assert!(bits(&story, 0).is_empty(), "an orderly stop leaves no bit");
         }
     });
 }
@@ -126,7 +126,7 @@ fn a_bit_is_cleared_when_its_sectors_are_flushed() {
                 assert!(!story.has_unflushed(disk), "it was flushed first");
             }
             wrote(&mut story, 0, 3);
-            assert_eq!(bits(&story, 1), [0], "it is set again for the next");
+            assert_eq!(bits(&story, 1), [0], "the next write sets it again");
             story.ends_well();
         }
     });
@@ -153,15 +153,15 @@ fn came_back(design: Design, seed: u64) {
         story.pass_time(LONG_MS);
         story.rest();
         let other = (disk + 1) % usize::from(design.slots);
-        assert_eq!(bits(story, other).len(), 2, "{design:?}: what it has missed");
+        assert_eq!(bits(story, other).len(), 2, "{design:?}: the bits of the missed writes");
     });
     let used = story.world.geometry.used_sectors(Slot(disk as u16));
     let kept = kept_sectors(&story).expect("it came");
     assert!(kept > 0 && kept < used, "{design:?}: {kept} of {used} kept");
     let job = ended(&story, JobKind::Recovery).expect("what it missed was recovered");
-    assert!(job.written <= used - kept, "{design:?}: no more than it lacks: {job:?}");
+    assert!(job.written <= used - kept, "{design:?}: the job writes only missed data: {job:?}");
     check_disks(&mut story);
-    assert!(bits(&story, disk).is_empty(), "it is whole, and nobody writes");
+    assert!(bits(&story, disk).is_empty(), "the array is whole and idle");
     story.ends_well();
 }
 
@@ -272,7 +272,7 @@ fn what_is_in_doubt_keeps_its_bit() {
             wrote(&mut story, capacity - 2, 2);
             story.pass_time(LONG_MS);
             story.rest();
-            assert_eq!(bits(&story, 0), [0], "{design:?}: of the other one nobody has need");
+            assert_eq!(bits(&story, 0), [0], "{design:?}: no write needs the other bit");
         }
     });
 }
@@ -395,7 +395,7 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     story.run_without_time();
     changes(&mut story, Some(16));
     story.run_without_time();
-    assert!(story.world.engine.machines.array.is_bitmap_settled(), "no write holds it up");
+    assert!(story.world.engine.machines.array.is_bitmap_settled(), "no write delays the change");
     starts_again(&mut story, false);
     story.rest();
     check_disks(&mut story);

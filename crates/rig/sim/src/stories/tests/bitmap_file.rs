@@ -91,7 +91,7 @@ fn is_lost(design: Design, seed: u64) {
         story.rest();
         story.run(&Mix { requests: 3, ..WRITES });
         assert!(story.heard(|notice| matches!(notice, Notice::BitmapFileLost { .. })));
-        assert!(!story.is_broken(), "it goes on without");
+        assert!(!story.is_broken(), "the array goes on without the file");
     }
     // Without the file everything is resynced, so no member may be missing.
     let withheld = withheld(&design, &mut random);

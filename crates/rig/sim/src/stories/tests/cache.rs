@@ -41,7 +41,7 @@ fn a_read_sees_what_was_answered() {
         story.run_without_time();
         assert!(story.went_well(&[zeroes]));
         let dirty = story.counters().cache.dirty_reads;
-        assert_eq!(story.try_read(2, 6), Ok(()), "only the cache is asked");
+        assert_eq!(story.try_read(2, 6), Ok(()), "the cache alone serves the read");
         assert_eq!(story.counters().cache.dirty_reads, dirty + 1);
         story.release();
         story.read(0, 24).expect("the rest comes from the member");
@@ -56,10 +56,10 @@ fn a_partial_stripe_is_written_when_it_is_old() {
         assert!(story.try_write(0, 4));
         let writes = story.counters().member_writes;
         story.run_without_time();
-        assert_eq!(story.counters().member_writes, writes, "it may fill up");
+        assert_eq!(story.counters().member_writes, writes, "the stripe waits to fill up");
         story.tick();
         story.run_without_time();
-        assert!(story.counters().member_writes > writes, "it is old");
+        assert!(story.counters().member_writes > writes, "the stripe is old");
     });
 }
 
@@ -106,7 +106,7 @@ fn beyond_the_dirty_limit_writes_are_answered_when_they_are_written() {
         story.hold_io();
         assert!(story.try_write(24, 4));
         assert!(story.try_write(48, 4));
-        assert!(!story.try_write(72, 4), "one too many");
+        assert!(!story.try_write(72, 4), "the write exceeds the limit");
         story.release();
         story.settle();
         story.ends_well();
@@ -217,7 +217,7 @@ fn a_flush_after_one_write_flushes_no_member() {
         assert!(story.try_write(24, 1));
         assert_eq!(flushed(&mut story), 0, "it was written durably");
         assert!([24, 48, 72].into_iter().all(|start| story.try_write(start, 1)));
-        assert!(flushed(&mut story) >= 2, "of many writes members are flushed once");
+        assert!(flushed(&mut story) >= 2, "after many writes the members are flushed once");
         assert!(story.try_write(24, 1));
         assert_eq!(flushed(&mut story), 0, "the next one is alone again");
         assert!(story.loses_power(), "and nothing that was flushed is lost");
@@ -234,7 +234,7 @@ fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
         for disk in 0..4 {
             (8..16).for_each(|sector| story.bad_sector(disk, sector));
         }
-        assert!(story.try_write(24, 4), "answered: the bad sectors were not met yet");
+        assert!(story.try_write(24, 4), "acknowledged: no read met the bad sectors yet");
         assert!(story.flush_alone().is_err());
         let is_told =
             |notice: &Notice| matches!(notice, Notice::WriteLost { start, .. } if start.0 == 24);
@@ -255,7 +255,7 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
             (8..16).for_each(|sector| story.bad_sector(disk, sector));
         }
         assert!(story.try_read(24, 4).is_ok(), "the old bytes can be read");
-        assert!(story.try_write(24, 4), "answered: parity cannot be made");
+        assert!(story.try_write(24, 4), "acknowledged before parity fails");
         assert!(story.try_read(24, 4).is_ok(), "out of the payload");
         assert!(story.flush_alone().is_err());
         for (start, sectors) in [(24, 4), (27, 1), (20, 5), (26, 4)] {
@@ -290,7 +290,7 @@ fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
         (scene.resync_offset, scene.errors_allowed) = (0, true);
         let mut story = opened(&scene);
         story.bad_sector(0, 9);
-        assert!(!story.try_write(24, 4), "one mishap loses it, so it is not promised");
+        assert!(!story.try_write(24, 4), "one more failure loses it, so it waits for the members");
     });
 }
 
@@ -370,6 +370,6 @@ fn a_broken_array_stops_when_its_shards_have_drained() {
         while story.stopped().is_none() {
             story.step(false);
         }
-        assert_eq!(story.dirty_sectors(), 0, "stopped while answered writes are only in memory");
+        assert_eq!(story.dirty_sectors(), 0, "the array stopped with dirty sectors");
     });
 }

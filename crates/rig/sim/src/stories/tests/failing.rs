@@ -21,10 +21,10 @@ fn unreadable_sectors_are_read_elsewhere_and_rewritten() {
             }
             let capacity = story.capacity();
             for sector in 0..capacity {
-                assert!(story.read(sector, 1).is_ok(), "the others have it");
+                assert!(story.read(sector, 1).is_ok(), "the other members solve it");
             }
             let repairs = story.counters().read_repairs;
-            assert!(repairs > 0, "{level}: what was unreadable was put back");
+            assert!(repairs > 0, "{level}: a repair rewrites unreadable sectors");
             story.check_members();
             let again = story.counters().read_repairs > repairs;
             assert!(!again || level.family() == Family::Mirror, "{level}: repaired for good");

@@ -47,9 +47,9 @@ fn durable_write_is_durable_when_answered() {
                 story.run_without_time();
                 assert!(story.went_well(&[id]));
                 let volatile = (0..4).find(|disk| story.has_unflushed(*disk));
-                assert_eq!(volatile, None, "{level}: something is left volatile");
+                assert_eq!(volatile, None, "{level}: a sector is still volatile");
             }
-            assert!(story.loses_power(), "{level}: no disk came to harm");
+            assert!(story.loses_power(), "{level}: no disk had a fault");
         });
     }
 }
@@ -64,7 +64,7 @@ fn failed_flush_without_redundancy_is_an_error() {
         assert_eq!(story.write(0, 30), Ok(()));
         story.befall(2, Mishap::FlushesFail);
         assert_eq!(story.flush_alone(), Err(Fault::Unwritable));
-        assert!(!story.stop(), "what could not be flushed is not clean");
+        assert!(!story.stop(), "an array with a failed flush does not stop clean");
     });
 }
 
@@ -92,7 +92,7 @@ fn array_under_load_stays_active() {
             story.run(&mix);
             story.check_members();
             story.rest();
-            assert!(story.says_clean(), "{level}: it rests in the end");
+            assert!(story.says_clean(), "{level}: the array turns clean in the end");
         });
     }
 }

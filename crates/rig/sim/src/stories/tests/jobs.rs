@@ -67,7 +67,7 @@ fn a_job_ends_however_little_it_is_allowed() {
             story.run(&Mix::ALL);
             story.rest();
             assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::Completed));
-            assert!(story.world.tally.of("work-allowed") > 0, "it was asked for as allowed");
+            assert!(story.world.tally.of("work-allowed") > 0, "the allowance was used");
             story.ends_well();
         }
     });
@@ -257,7 +257,7 @@ fn takes_over(seed: u64, lose: impl Fn(&mut Script, usize)) {
         assert!(story.stop(), "it stops clean");
         let spare = usize::from(slots);
         let found = story.data(spare);
-        assert!(found == content[lost], "{level}: the spare holds what the lost one held");
+        assert!(found == content[lost], "{level}: the spare holds the lost member's data");
         let all: Vec<usize> = (0..story.world.disks.len()).filter(|disk| *disk != lost).collect();
         let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
         let array = assembly.array.expect("it can be started");

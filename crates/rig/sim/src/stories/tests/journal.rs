@@ -85,7 +85,7 @@ fn loses_its_journal(design: Design, seed: u64) {
     let is_told = story.heard(|notice| matches!(notice, Notice::JournalLost { .. }));
     if is_told {
         story.settle();
-        assert!(story.write(0, 1).is_err(), "nothing would be in the journal");
+        assert!(story.write(0, 1).is_err(), "the journal would lack the write");
     }
     let withheld = some_disks(&design, &mut random);
     starts_without(&mut story, &withheld, true);
@@ -139,7 +139,7 @@ fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     if starts_without(&mut story, &others, true) {
         let view = &story.world.engine.machines.shards[0].view;
         let holds_all = |one: &MemberView| one.recovered_sectors == u64::MAX;
-        assert!(view.slots.iter().flatten().all(holds_all), "nobody is recovered here");
+        assert!(view.slots.iter().flatten().all(holds_all), "no member is in recovery");
     }
 }
 
@@ -234,7 +234,7 @@ fn its_disk_fails_as_it_comes(design: Design, seed: u64) {
     assert!(!story.world.has_journal(), "{design:?}: its disk has failed");
     assert!(!story.heard(|notice| matches!(notice, Notice::JournalLost { .. })), "{design:?}");
     story.run(&Mix { requests: 4, ..WRITES });
-    assert!(story.stop(), "no member misses it");
+    assert!(story.stop(), "no member needs the journal");
 }
 
 fn told(seed: u64, tell: impl Fn(Design, u64)) {

@@ -41,11 +41,11 @@ fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
             story.run(&mix);
             // Another band takes the stripe, so that the cache holds nothing of this one.
             assert_eq!(story.write(story.capacity() - 1, 1), Ok(()));
-            assert_eq!(story.counters().rmw_writes, 0, "{level}: parity is made anew");
+            assert_eq!(story.counters().rmw_writes, 0, "{level}: rcw computes parity");
             assert!(story.counters().rcw_writes > 0);
             let (slot, place) = places(&story.world.geometry, 7)[0];
             story.bad_sector(slot.index(), place.0);
-            assert_eq!(story.read(7, 1), Err(Fault::Unreadable), "{level}: not from parity");
+            assert_eq!(story.read(7, 1), Err(Fault::Unreadable), "{level}: unsolvable");
             assert_eq!(story.counters().reconstructions, 0);
         });
     }
@@ -147,7 +147,7 @@ fn read_only_array_is_never_written() {
             assert_eq!(story.write(0, 1), Err(Fault::ReadOnly));
             story.stop();
             let after = story.world.disks.iter().map(|disk| &disk.seen);
-            assert!(after.eq(&before), "something was written");
+            assert!(after.eq(&before), "a read-only array writes no member");
         }
     });
 }

@@ -83,7 +83,7 @@ fn the_first_write_to_a_run_says_need_sync() {
         // However long no client writes there.
         story.pass_time(LONG_MS);
         story.rest();
-        assert_eq!(written(&story, 0), [MarkState::NeedSync], "{design:?}: nobody has synced it");
+        assert_eq!(written(&story, 0), [MarkState::NeedSync], "{design:?}: no job has synced it");
         assert!(story.stop());
         assert_eq!(written(&story, 0), [MarkState::NeedSync], "{design:?}");
     });
@@ -105,7 +105,7 @@ fn what_was_written_is_synced_after_a_while() {
             assert_eq!(written, [MarkState::Clean; 2], "{design:?}: disk {disk}");
         }
         let is_told = |notice: &Notice| matches!(notice, Notice::JobBegan(_));
-        assert!(!story.heard(is_told), "it is done often, and nobody is told");
+        assert!(!story.heard(is_told), "the array reports no lazy resync");
         story.read_all();
         assert!(story.stop());
     });
@@ -164,7 +164,7 @@ fn a_new_member_comes(design: Design, seed: u64) {
     });
     // One piece of work is as long as a band, or a mark.
     let job = job.expect("it was recovered");
-    assert!(job.written <= 32, "{design:?}: no client has written most of it: {job:?}");
+    assert!(job.written <= 32, "{design:?}: the job leaves out unwritten regions: {job:?}");
     for other in (0..usize::from(design.slots)).filter(|other| *other != disk) {
         if story.world.geometry.survives(&|slot: Slot| slot.index() == other) {
             story.fails_by_person(other);
@@ -187,7 +187,7 @@ fn a_check_finds_nothing(design: Design, seed: u64) {
     story.request(JobRequest::Check);
     story.rest();
     let is_found = |notice: &Notice| matches!(notice, Notice::Found(_));
-    assert!(!story.heard(is_found), "{design:?}: nobody made it agree");
+    assert!(!story.heard(is_found), "{design:?}: unsynced regions may differ");
     let is_over = |notice: &Notice| matches!(notice, Notice::JobEnded { .. });
     assert!(story.heard(is_over), "{design:?}: it was asked for");
 }

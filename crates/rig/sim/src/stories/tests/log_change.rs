@@ -94,7 +94,7 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     changes(&mut story, true);
     story.run_without_time();
     let is_held = !story.world.engine.clients.is_idle();
-    assert!(!(is_held && are_settled(&story)), "{design:?}: what began without it is not logged");
+    assert!(!(is_held && are_settled(&story)), "{design:?}: older writes are not logged");
     story.release();
     story.run_without_time();
     story.rest();

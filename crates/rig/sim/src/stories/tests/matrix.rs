@@ -94,7 +94,7 @@ fn cut_off(design: Design, seed: u64, row: &mut Row) {
             row.named += lengths.sum::<u64>();
             row.all += story.capacity();
         }
-        Err(other) => panic!("{other:?} is no answer to a crash"),
+        Err(other) => panic!("a crash does not explain {other:?}"),
     }
 }
 
@@ -121,7 +121,7 @@ fn a_crash_costs_nothing_that_nobody_wrote_or_is_named() {
             println!("{policy:<8?} {level:<8?} {crashes:>8} {served:>8} {refused:>8}  {percent}");
             assert!(
                 !matches!(policy, Ppl | Log | Journal) || refused == 0,
-                "a log names all that is in doubt"
+                "a log names every sector in doubt"
             );
         }
     }

@@ -165,7 +165,7 @@ fn stuck(seed: u64) {
     let named = named(&story, 1);
     assert!(named.iter().any(|range| range.contains(&20)), "{design:?}: {named:?}");
     let sectors: u64 = named.iter().map(|range| range.end - range.start).sum();
-    assert!(sectors <= 8, "it costs its block: {named:?}");
+    assert!(sectors <= 8, "each bad block costs one block: {named:?}");
     story.read_all();
     assert!(story.stop(), "it stops clean");
 }
@@ -320,7 +320,7 @@ fn filled(seed: u64) {
     (0..3).for_each(|_| story.rest());
     assert_eq!(ended(&story, JobKind::Recovery).map(|(_, end)| end), Some(JobEnd::Completed));
     assert_eq!(named(&story, 2), [], "{design:?}");
-    assert_eq!(ended(&story, JobKind::Check), None, "nobody asked for it, and it is not told of");
+    assert_eq!(ended(&story, JobKind::Check), None, "the array reports no check of its own");
     story.befall(1, Mishap::Dies);
     story.read_all();
 }

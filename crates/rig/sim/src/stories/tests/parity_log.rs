@@ -74,7 +74,7 @@ pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: b
         }
         // A member was out already, or may have been.
         Err(refusal) => {
-            assert!(may_fail, "the level bears that: {refusal:?}");
+            assert!(may_fail, "the level tolerates the loss: {refusal:?}");
             false
         }
     }
@@ -300,7 +300,7 @@ fn logs_are_kept_from_when_all_agrees() {
                 let logs = decision.assembly.array.ok().and_then(|array| array.parity_logs);
                 logs.map_or(0, |logs| logs.values().filter(|log| log.newest.is_some()).count())
             };
-            assert_eq!(records(&story), 0, "{design:?}: nobody may believe them");
+            assert_eq!(records(&story), 0, "{design:?}: no record is valid");
             story.request(braid_engine::array::JobRequest::Resume);
             story.rest();
             story.run(&Mix { requests: 4, ..WRITES });
@@ -315,7 +315,7 @@ fn logs_are_kept_from_when_all_agrees() {
                 assert_eq!(records(&story), usize::from(design.slots), "{design:?}");
             }
             assert!(story.stop());
-            assert!(!counts(&story), "what is clean needs none");
+            assert!(!counts(&story), "a clean array has no valid log");
             let kept = if design.log_is_own { 0 } else { usize::from(design.slots) };
             assert_eq!(records(&story), kept, "{design:?}");
         }

@@ -56,10 +56,7 @@ fn check_seats(story: &mut Script) {
                 _ => true,
             };
             let is_right = found == expected || !holds_some;
-            assert!(
-                is_right,
-                "sector {sector} of disk {disk} in slot {slot} is not what it must be"
-            );
+            assert!(is_right, "sector {sector} of disk {disk} in slot {slot} is wrong");
         }
     }
 }
@@ -92,7 +89,7 @@ fn a_member_is_replaced_while_it_serves() {
             let array = assembly.array.expect("it can be started");
             assert_eq!((array.degraded, array.dirty), (0, false), "it is whole");
             let seats = array.slots.iter().map(|one| one.as_ref().map(|one| one.member));
-            assert_eq!(seats.collect::<Vec<_>>(), story.seats(), "and the old one is out of it");
+            assert_eq!(seats.collect::<Vec<_>>(), story.seats(), "the old member is out");
         }
     });
 }
@@ -137,7 +134,7 @@ fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
                 story.bad_sector(old, turn * 7 % used);
             }
             for start in 0..story.capacity() {
-                assert!(story.read(start, 1).is_ok(), "the others have it");
+                assert!(story.read(start, 1).is_ok(), "the other members solve it");
             }
             story.run(&Mix { requests: 3, trims: 0, zeroes: 0, ..Mix::ALL });
             if replaced(&story) {
@@ -146,7 +143,7 @@ fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
         }
         story.rest();
         assert_eq!(story.seats()[old], Some(spare));
-        assert!(!story.heard(|one| matches!(one, Notice::MemberOut { .. })), "nothing was put out");
+        assert!(!story.heard(|one| matches!(one, Notice::MemberOut { .. })), "no member went out");
         check_seats(&mut story);
         story.ends_well();
     });
@@ -414,7 +411,7 @@ fn it_stands_in_after_a_power_cut(seed: u64) {
     // Without load the array would turn clean, and flush every member.
     let flush = story.flush();
     story.run_without_time();
-    assert!(story.went_well(&[flush]), "what counts as in has them");
+    assert!(story.went_well(&[flush]), "the members in the view have the writes");
     story.world.crash(true);
     goes_on(story, 2, Some(0));
 }

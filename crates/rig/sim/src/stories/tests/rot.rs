@@ -72,7 +72,7 @@ pub(in super::super) fn rotten_chunks_are_mended(seed: u64, rows: u64) {
     assert_eq!(check.written, 0, "a check writes nothing");
     assert!((0..6).all(|disk| story.data(disk) == before[disk]));
     let expected: BTreeSet<_> = rotten.iter().map(|(slot, row)| (*slot, *row, false)).collect();
-    assert_eq!(located(&story), expected, "none is false");
+    assert_eq!(located(&story), expected, "no column is named wrongly");
     let repair = done(&mut story, JobRequest::Repair);
     assert_eq!((repair.located, repair.repaired, repair.ambiguous), (sectors, sectors, 0));
     let repaired: BTreeSet<_> = rotten.iter().map(|(slot, row)| (*slot, *row, true)).collect();

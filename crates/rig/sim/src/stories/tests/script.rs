@@ -171,7 +171,7 @@ impl Script {
                 _ => {}
             }
         }
-        assert!(self.is_idle(), "a shard has something left");
+        assert!(self.is_idle(), "a shard has unfinished work");
     }
 
     fn is_idle(&self) -> bool {
@@ -202,13 +202,13 @@ impl Script {
     /// clean, and everything reads right after a restart.
     pub(super) fn ends_well(mut self) {
         self.check_members();
-        assert!(self.stop(), "what is left stops clean");
+        assert!(self.stop(), "the surviving members stop clean");
         let world = &mut self.world;
         world.unsure.extend(world.engine.plan.victims.iter().copied());
         world.disks.iter_mut().for_each(|disk| disk.ills = DiskFaults::default());
         let all: Vec<usize> = (0..world.disks.len()).collect();
         let opened = world.open(&all, !world.standing().is_dirty);
-        opened.expect("what stopped clean starts again");
+        opened.expect("an array that stopped clean starts again");
         assert!(world.read_all().is_some(), "all of it can be read");
     }
 
@@ -582,7 +582,7 @@ impl Script {
                     _ => true,
                 };
                 let is_right = found == expected || !holds_some;
-                assert!(is_right, "sector {sector} of disk {disk} is not what it must be");
+                assert!(is_right, "sector {sector} of disk {disk} is wrong");
             }
         }
     }

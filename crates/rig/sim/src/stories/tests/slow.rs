@@ -77,7 +77,7 @@ fn recover(mut story: Script) {
             break;
         }
     }
-    assert!(!sits_out(&story), "it is well again");
+    assert!(!sits_out(&story), "the member is fast again");
     story.settle();
     let reads = story.counters().direct_reads;
     story.read_all();
@@ -110,10 +110,10 @@ fn reads_go_around_a_stalled_member() {
             stall(&mut story);
             let under_way = ask_for_all(&mut story, 5);
             story.run_without_time();
-            assert!(!story.went_well(&under_way), "some wait for it");
+            assert!(!story.went_well(&under_way), "some requests wait for the member");
             story.pass_time(LONG_MS);
             assert!(sits_out(&story), "{level}");
-            assert!(story.went_well(&under_way), "{level}: they were let go of");
+            assert!(story.went_well(&under_way), "{level}: the requests no longer wait");
             let counters = story.counters();
             assert!(counters.abandoned_reads > 0, "{level}");
             assert!(counters.reads_around > around);
@@ -150,7 +150,7 @@ fn a_late_read_changes_no_answer() {
             story.release();
             story.run_without_time();
             for (id, kept) in ids.iter().zip(kept) {
-                assert!(story.kept(*id) == kept, "{id:?} was answered and has changed");
+                assert!(story.kept(*id) == kept, "{id:?} changed after its answer");
                 story.forget(*id);
             }
             flip(&mut story);
@@ -330,7 +330,7 @@ fn reads_pass_a_stuck_repair() {
         assert_eq!(writes_under_way(&story), 1, "it is being repaired");
         let write = story.issue(WRITE, 0, 1);
         story.run_without_time();
-        assert!(!story.went_well(&[write]), "it waits for the repair");
+        assert!(!story.went_well(&[write]), "the write waits for the repair");
         stall(&mut story);
         story.pass_time(LONG_MS);
         assert!(sits_out(&story));

@@ -44,7 +44,7 @@ fn gate_opens_after_superblocks() {
             story.run_without_time();
             let asked =
                 story.world.engine.pending.iter().any(|event| matches!(event, Event::Io(_)));
-            assert!(!asked, "{level}: nothing is asked of members before");
+            assert!(!asked, "{level}: no member gets a request before");
             assert!((0..4).all(|disk| story.data(disk) == before[disk]), "nor written");
             assert_eq!(story.answer(write), None, "nor answered");
             story.release();
@@ -70,7 +70,7 @@ fn missed_write_waits_for_superblocks() {
             let told = story.world.superblock_on(1).expect("it is written");
             assert_eq!(told.state.events, EVENTS + 3);
             let number = usize::from(story.world.metadata.design.number(0));
-            assert_eq!(told.state.roles[number], Role::Faulty, "the loss is told");
+            assert_eq!(told.state.roles[number], Role::Faulty, "the superblock records the loss");
             assert_eq!(story.answer(write), None, "but not by all survivors");
             assert!(!story.is_any_out());
             story.release();
@@ -137,7 +137,7 @@ fn clean_and_active_leave_events_where_they_were() {
                 story.rest();
                 assert_eq!(story.superblocks(), [(EVENTS, true); 4], "{level}");
             }
-            assert!(story.world.disks[SPARE].seen == asleep, "a spare sleeps");
+            assert!(story.world.disks[SPARE].seen == asleep, "the spare's superblock is unchanged");
             // After a loss every change increases the event count, and wakes the spare.
             story.befall(0, Mishap::Dies);
             story.issue(WRITE, 0, story.capacity());

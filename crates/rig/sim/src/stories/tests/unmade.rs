@@ -115,8 +115,8 @@ fn beyond(seed: u64) {
             assert!(named.iter().any(|range| range.contains(sector)), "{sector}: {named:?}");
         }
         let sectors: u64 = named.iter().map(|range| range.end - range.start).sum();
-        assert_eq!(progress.unmade, sectors, "what was given up is what is named");
-        assert!(sectors <= lost.len() as u64, "it costs its sector: {named:?}");
+        assert_eq!(progress.unmade, sectors, "the job and the log count the same sectors");
+        assert!(sectors <= lost.len() as u64, "each bad sector costs one sector: {named:?}");
         // All other sectors are readable; the model checks them.
         let mut unread = 0;
         for sector in 0..story.capacity() {
