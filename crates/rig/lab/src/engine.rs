@@ -27,7 +27,7 @@ pub(crate) struct MemberAccess {
 /// Its requests and answers since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// Clients' requests that are answered.
+    pub(crate) accesses: Vec<MemberAccess>,
     pub(crate) answers: Vec<u64>,
     pub(crate) written_back: Vec<u64>,
 }

@@ -193,6 +193,14 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
         let harm = braid_sim_hooks::visits().planted;
         braid_sim_hooks::plant(None);
         match catch {
+            Some(Catch { source: CatchSource::Seed(seed), .. })
+                if harm == 0 || !holds_without(seed) =>
+            {
+                println!("{:<24} seed {seed} fails without it, too (met {harm} times)", bug.name());
+                free.push(bug.name());
+            }
+            Some(Catch { source: CatchSource::Chapter(_), .. }) if harm == 0 || !*told_holds => {
+                println!("{:<24} the stories fail without it, too (met {harm} times)", bug.name());
                 free.push(bug.name());
             }
             Some(Catch { by, words, source, cycles }) => {

@@ -15,6 +15,9 @@ use super::{fuse, ublk, vhost_user};
 
 /// Places of the doors, reserved before the array is touched.
 pub(super) struct DoorPlaces {
+    file: Option<braid_frontend_fuse::MountPoint>,
+    device: Option<braid_frontend_ublk::DeviceClaim>,
+    machines: Option<vhost_user::VhostSocket>,
 }
 
 impl DoorPlaces {

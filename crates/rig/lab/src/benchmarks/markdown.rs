@@ -7,12 +7,15 @@ use super::recorded::{Recorded, Suite};
 use super::standing::{behind, times};
 use crate::frame::{Figure, number, plot};
 
-/// The text, and the plots that it shows: (name of the file, SVG).
+/// The text, and its plots: (file name, SVG).
+pub(super) struct MarkdownPage {
     pub(super) text: String,
     pub(super) plots: Vec<(String, String)>,
 }
 
-/// Of these runs; plots are in a folder of this name.
+/// The text of these runs; plots are in a folder of this name.
+pub(super) fn text(runs: &[Recorded], folder: &str) -> MarkdownPage {
+    let mut written = MarkdownPage { text: String::new(), plots: Vec::new() };
     let _never_fails = written.write(runs, folder);
     written
 }

@@ -77,7 +77,8 @@ impl Member for Counted {
     }
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
-        // Clients ask for nothing durable here.
+        // Clients request nothing durable here, so durable writes are metadata.
+        self.counts.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
         self.take(if durable { REQUEST + DURABLE } else { REQUEST });
         self.inner.write_at(buffer, offset_bytes, durable)
     }

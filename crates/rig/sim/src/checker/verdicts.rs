@@ -90,6 +90,10 @@ fn check_spares(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             let is_out = knowledge.out.contains(disk) || knowledge.unsure.contains(disk);
             let is_it = matches!(verdict.verdict, Verdict::Replacement { .. });
             assert!(is_it || is_out, "replacement {disk} was left out: {reason}");
+            assert!(
+                !(is_it && knowledge.out.contains(disk)),
+                "disk {disk} missed acknowledged writes"
+            );
             continue;
         }
         // It failed; or at the power cut other superblocks gave it a slot, and its own did not.
@@ -99,6 +103,8 @@ fn check_spares(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
         }
         assert_eq!(is_spare, superblock.is_some(), "spare {disk}: {reason}");
         if let Ok(array) = &assembly.array {
+            let waits = array.spares.iter().any(|index| knowledge.presented[*index] == *disk);
+            assert_eq!(waits, is_spare, "the array's spares and the verdict on disk {disk} differ");
         }
     }
 }
@@ -122,6 +128,7 @@ pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
     check_spares(assembly, knowledge);
     match &assembly.array {
         Ok(array) => {
+            assert_eq!(&array.geometry, knowledge.geometry, "assembly chose another geometry");
             let chosen: BTreeSet<u16> = array
                 .slots
                 .iter()
@@ -150,10 +157,15 @@ pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             assert!(!served_hole || is_accepted, "a write hole is served");
         }
         Err(Refusal::TooFewMembers { .. }) => {
+            let survives = knowledge.geometry.survives(&|slot: Slot| !holds_all(&slot.0));
+            assert!(!survives, "not too few: {sure:?} suffice: {:?}", assembly.verdicts);
         }
         // If the array has logs: logs of an array that was not in sync say nothing.
         Err(Refusal::DirtyAndDegraded(_) | Refusal::PplNotReplayed { .. }) => {
             let mut lost = all.filter(|slot| !holds_all(slot));
+            let is_hole = lost.any(|slot| holds_data(knowledge.geometry, slot));
+            let right = is_stripe && knowledge.may_be_dirty() && is_hole;
+            assert!(right, "no write hole: {sure:?} are present: {:?}", assembly.verdicts);
         }
         Err(Refusal::RolesContradict { .. }) => {
             // A disk that undid an update has the table of the previous one.
@@ -162,6 +174,11 @@ pub(crate) fn check(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             assert!(apart, "contradictory? no disks ran apart: {:?}", assembly.verdicts);
         }
         Err(Refusal::NewestDamaged { labels, .. }) => {
+            let is_damaged = |disk: &&usize| {
+                knowledge.metadata.is_torn(**disk) || knowledge.lying.contains(disk)
+            };
+            let damaged = knowledge.presented.iter().filter(is_damaged).count();
+            assert!(damaged >= labels.len(), "only {damaged} damaged: {:?}", assembly.verdicts);
         }
         Err(Refusal::JournalMissing { fault, .. }) => {
             let journal = knowledge.metadata.design.journal_disk();

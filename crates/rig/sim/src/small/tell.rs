@@ -125,6 +125,9 @@ pub(super) fn tell(
             acts.push(act);
         }
         show(world, failure.is_some());
+        if world.step(false) == StepResult::Nothing {
+            assert!(world.engine.clients.in_flight() == 0 && deeds.next().is_none(), "a hang");
+            assert!(failure.is_none(), "the planned failure did not happen");
             return acts;
         }
     }

@@ -223,6 +223,10 @@ impl World {
     /// The client has an answer.
     fn completed(&mut self, index: usize, cookie: u64, result: Result<(), ErrorCode>) {
         self.note("told", [index as u64, cookie, u64::from(result.is_ok())]);
+        let pending = self.connection(index).client.pending.remove(&cookie).expect("it was asked");
+        if let Some(due) = pending.refusal {
+            assert_eq!(result, Err(due), "the server must refuse {:?}", pending.command);
+            assert!(pending.outcome.is_none(), "a refused request reached the array");
             self.tally.count("nbd-refused");
             return;
         }

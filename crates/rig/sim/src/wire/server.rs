@@ -115,6 +115,9 @@ impl World {
         let (echo, Request { cookie, command }) = (request.echo(), request);
         let connection = self.connection(index);
         connection.server.serving += 1;
+        let pending = connection.client.pending.get(&cookie).expect("the client asked");
+        assert_eq!(pending.command, command, "the session keeps the command");
+        let (id, at) = (pending.id, pending.at);
         let codec = connection.server.negotiated.expect("requests come later").codec;
         if let Some(request) = in_bytes(command) {
             let who = CallClient::Wire { connection: index, cookie };

@@ -109,7 +109,8 @@ fn place() -> PathBuf {
 
 /// One server with all of its doors, and its references.
 struct Doors {
-    /// Each door's name, and what fio is told of it.
+    /// Each door's name, and fio's options for it.
+    ways: Vec<(&'static str, FioTarget)>,
     raw_members: Vec<String>,
     inside: Inside,
     _server: Server,
@@ -117,7 +118,8 @@ struct Doors {
     _folder: tempfile::TempDir,
 }
 
-/// The words of a door for `serve`, beside the Unix socket, which is always there.
+/// The options of `serve` for a door beside the Unix socket, which is always open.
+struct DoorOptions {
     name: &'static str,
     words: Vec<String>,
     place: FioTarget,
@@ -161,7 +163,8 @@ impl Doors {
         })
     }
 
-    /// fio's place on the raw files for this work: one file, where only one request is to be under way.
+    /// fio's place on the raw files for this work: a single file for work one by one.
+    fn raw(&self, work: &Work) -> FioTarget {
         let count = if work.job.depth == 1 { 1 } else { MEMBERS };
         FioTarget::Files { paths: self.raw_members[..count].to_vec(), skip_bytes: 0 }
     }
@@ -201,7 +204,8 @@ fn tcp() -> Result<DoorOptions, String> {
     Ok(DoorOptions { name: "NBD, TCP", words, place: FioTarget::Export(uri) })
 }
 
-/// fio has no word for where certificates are: it is told not to look at the server's, which costs nothing in a request.
+/// fio has no option for certificates, so it skips that check, which costs a request nothing.
+fn tls(folder: &Path) -> Result<DoorOptions, String> {
     let port = servers::free_port().and_then(|port| servers::certify(folder).map(|()| port));
     let uri = format!("nbds://127.0.0.1:{}/", port.map_err(|why| format!("TLS, {why}"))?);
     let words = ["--nbd", &uri, "--tls", &folder.display().to_string(), "--tls-clients", "any"];

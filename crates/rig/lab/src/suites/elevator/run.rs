@@ -20,7 +20,8 @@ pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> Took {
     run_on(between, &WaitSlots::new(threads), rounds)
 }
 
-/// The same on seats that are used once.
+/// As `run`, on seats that are used once.
+pub(super) fn run_on(between: &impl Between, seats: &WaitSlots, rounds: u64) -> Took {
     let threads = seats.count();
     let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
     let mut took = None;

@@ -22,7 +22,7 @@ struct WaitSlot {
     thread: OnceLock<Thread>,
 }
 
-/// All of them.
+pub(super) struct WaitSlots(Vec<WaitSlot>);
 
 impl WaitSlots {
     pub(super) fn new(threads: usize) -> Self {
@@ -71,8 +71,8 @@ impl WaitSlots {
     }
 }
 
-/// What is between the threads and the member: takes requests of one sector each, by whose they are and where; every one is
-/// answered through [`WaitSlots::answer`], now or later, by any thread.
+/// The layer between the threads and the member. It takes requests of one sector each, with seat
+/// and place. It answers each through [`WaitSlots::answer`], now or later, from any thread.
 pub(super) trait Between: Sync {
     fn submit(&self, seats: &WaitSlots, seat: u32, places: &[u64]);
 }

@@ -162,7 +162,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     ));
 }
 
-/// The least, the middle and the most over the field, as a case each.
+/// The minimum, the median and the maximum over the field, as a case each.
+fn cases(places: &[CellOutcome]) -> Vec<Case> {
     let count = places.len();
     let ends: [(&str, End); 3] = [
         ("least", |spread| spread.min),

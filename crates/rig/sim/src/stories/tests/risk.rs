@@ -55,6 +55,8 @@ fn lives_on(design: Design, lacks: MissingPart, seed: u64) -> bool {
     story.run(&Mix::ALL);
     story.rest();
     let is_whole = story.world.standing().occupants.iter().all(Option::is_some);
+    assert!(is_whole || matches!(lacks, MissingPart::All), "the recovery goes on after the resync");
+    assert!(story.stop(), "no region is in doubt");
     // A clean start compares the disks.
     let rest: Vec<usize> = there.into_iter().filter(|disk| *disk != lost).collect();
     let opened = story.world.open(&rest, true);
