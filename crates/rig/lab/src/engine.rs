@@ -17,7 +17,7 @@ use braid_geometry::{ChunkRow, Geometry, LogicalSector, Role, Slot};
 use crate::disk::{DiskRequest, Whose};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemberAccess {
+pub(crate) struct Asked {
     pub(crate) slot: usize,
     pub(crate) disk: DiskRequest,
     /// A read into a stripe is a pre-read: no member is missing here.
@@ -27,7 +27,7 @@ pub(crate) struct MemberAccess {
 /// Its requests and answers since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    pub(crate) accesses: Vec<MemberAccess>,
+    pub(crate) asked: Vec<Asked>,
     pub(crate) answers: Vec<u64>,
     pub(crate) written_back: Vec<u64>,
 }
@@ -152,11 +152,7 @@ impl Engine {
                     _ if self.is_parity(io.slot, io.sector.0) => Whose::Parity,
                     _ => Whose::Data,
                 };
-                self.effects.accesses.push(MemberAccess {
-                    slot: usize::from(io.slot.0),
-                    disk,
-                    whose,
-                });
+                self.effects.asked.push(Asked { slot: usize::from(io.slot.0), disk, whose });
             }
             while let Some(reply) = self.shard.poll_reply() {
                 assert!(reply.result.is_ok(), "no member fails here");

@@ -8,19 +8,19 @@ use super::standing::{behind, times};
 use crate::frame::{Figure, number, plot};
 
 /// The text, and its plots: (file name, SVG).
-pub(super) struct MarkdownPage {
+pub(super) struct Written {
     pub(super) text: String,
     pub(super) plots: Vec<(String, String)>,
 }
 
 /// The text of these runs; plots are in a folder of this name.
-pub(super) fn text(runs: &[Recorded], folder: &str) -> MarkdownPage {
-    let mut written = MarkdownPage { text: String::new(), plots: Vec::new() };
+pub(super) fn text(runs: &[Recorded], folder: &str) -> Written {
+    let mut written = Written { text: String::new(), plots: Vec::new() };
     let _never_fails = written.write(runs, folder);
     written
 }
 
-impl MarkdownPage {
+impl Written {
     fn write(&mut self, runs: &[Recorded], folder: &str) -> std::fmt::Result {
         writeln!(
             self.text,

@@ -42,7 +42,7 @@ const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Default)]
-struct RequestCounts {
+struct Asked {
     metadata: AtomicU64,
     flushes: AtomicU64,
 }
@@ -50,7 +50,7 @@ struct RequestCounts {
 /// A member that counts, and is slow if it models a disk.
 struct Counted {
     inner: Arc<MemoryMember>,
-    counts: Arc<RequestCounts>,
+    asked: Arc<Asked>,
     is_disk: bool,
 }
 
@@ -78,13 +78,13 @@ impl Member for Counted {
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
         // Clients request nothing durable here, so durable writes are metadata.
-        self.counts.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
+        self.asked.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
         self.take(if durable { REQUEST + DURABLE } else { REQUEST });
         self.inner.write_at(buffer, offset_bytes, durable)
     }
 
     fn flush(&self) -> Result<(), MemberError> {
-        self.counts.flushes.fetch_add(1, Ordering::Relaxed);
+        self.asked.flushes.fetch_add(1, Ordering::Relaxed);
         self.take(DURABLE);
         self.inner.flush()
     }
@@ -155,17 +155,17 @@ fn case(
 
 struct Array {
     volume: Volume,
-    counts: Arc<RequestCounts>,
+    asked: Arc<Asked>,
 }
 
 impl Array {
     fn open(plan: Plan, is_disk: bool) -> Self {
-        let counts: Arc<RequestCounts> = Arc::default();
+        let asked: Arc<Asked> = Arc::default();
         let mut options = Options::default();
         options.cache.mode = CacheMode::WriteThrough;
-        let counted = |inner| Counted { inner, counts: Arc::clone(&counts), is_disk };
+        let counted = |inner| Counted { inner, asked: Arc::clone(&asked), is_disk };
         let volume = array::open(plan, &options, counted);
-        Self { volume, counts }
+        Self { volume, asked }
     }
 
     /// Writes a second, and the counts for each thousand writes.
@@ -196,7 +196,7 @@ impl Array {
     }
 
     fn counts(&self) -> (u64, u64) {
-        let RequestCounts { metadata, flushes } = &*self.counts;
+        let Asked { metadata, flushes } = &*self.asked;
         (metadata.load(Ordering::Relaxed), flushes.load(Ordering::Relaxed))
     }
 }

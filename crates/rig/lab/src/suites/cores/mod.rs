@@ -13,11 +13,11 @@ mod run;
 #[path = "../elevator/locked.rs"]
 mod locked;
 #[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
+#[path = "../elevator/seats.rs"]
+mod seats;
+#[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
 #[path = "../elevator/shipped.rs"]
 mod shipped;
-#[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
-#[path = "../elevator/wait_slots.rs"]
-mod wait_slots;
 
 use braid_many_cores::{COSTS, Cost, Costs, Waiting};
 

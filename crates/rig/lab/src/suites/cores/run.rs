@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use braid_many_cores::{Cost, Costs, now_ns, work_ps};
 
 use super::locked::{Listed, Single};
+use super::seats::{Between, DEPTH, Seats};
 use super::shipped::Shipped;
-use super::wait_slots::{Between, DEPTH, WaitSlots};
 use crate::random::Random;
 
 /// Modelled time before requests are counted.
@@ -81,7 +81,7 @@ fn run_of<B: Between>(
     let between = Placed(between);
     let counted_ns = if small { SMALL_NS } else { COUNTED_NS };
     let (from_ns, to_ns) = (WARM_NS.min(counted_ns), WARM_NS.min(counted_ns) + counted_ns);
-    let (seats, requests) = (WaitSlots::new(threads), AtomicU64::new(0));
+    let (seats, requests) = (Seats::new(threads), AtomicU64::new(0));
     braid_many_cores::run(costs, threads, |thread| {
         let seat = u32::try_from(thread).expect("few");
         seats.sit(seat);

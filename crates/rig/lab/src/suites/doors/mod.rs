@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::nbd::fill;
-use super::nbd::fio::{self, Job, Length, Target as FioTarget};
+use super::nbd::fio::{self, Job, Length, Target as Place};
 use super::nbd::servers::{self, Server};
 use crate::frame::{
     Case, Contender, Failed, Figure, Metric, Report, Series, Settings, Suite, race,
@@ -110,7 +110,7 @@ fn place() -> PathBuf {
 /// One server with all of its doors, and its references.
 struct Doors {
     /// Each door's name, and fio's options for it.
-    ways: Vec<(&'static str, FioTarget)>,
+    ways: Vec<(&'static str, Place)>,
     raw_members: Vec<String>,
     inside: Inside,
     _server: Server,
@@ -119,10 +119,10 @@ struct Doors {
 }
 
 /// The options of `serve` for a door beside the Unix socket, which is always open.
-struct DoorOptions {
+struct Way {
     name: &'static str,
     words: Vec<String>,
-    place: FioTarget,
+    place: Place,
 }
 
 impl Doors {
@@ -148,11 +148,11 @@ impl Doors {
         let words: Vec<&str> = ways.iter().flat_map(|way| &way.words).map(String::as_str).collect();
         let server = servers::serve_braid(&braid, folder.path(), &members, &words)?;
         for way in &ways {
-            if let FioTarget::Files { paths, .. } = &way.place {
+            if let Place::Files { paths, .. } = &way.place {
                 paths.iter().try_for_each(|path| servers::wait_for(Path::new(path)))?;
             }
         }
-        let unix = ("NBD, Unix", FioTarget::Export(server.uri()));
+        let unix = ("NBD, Unix", Place::Export(server.uri()));
         let ways = [unix].into_iter().chain(ways.into_iter().map(|way| (way.name, way.place)));
         Ok(Self {
             ways: ways.collect(),
@@ -164,9 +164,9 @@ impl Doors {
     }
 
     /// fio's place on the raw files for this work: a single file for work one by one.
-    fn raw(&self, work: &Work) -> FioTarget {
+    fn raw(&self, work: &Work) -> Place {
         let count = if work.job.depth == 1 { 1 } else { MEMBERS };
-        FioTarget::Files { paths: self.raw_members[..count].to_vec(), skip_bytes: 0 }
+        Place::Files { paths: self.raw_members[..count].to_vec(), skip_bytes: 0 }
     }
 
     fn case(&self, settings: &Settings, work: &Work) -> Result<Option<Case>, String> {
@@ -174,7 +174,7 @@ impl Doors {
         let failed = Failed::default();
         let figure =
             |rate: f64, gigabytes: f64| vec![if work.metric == RATE { rate } else { gigabytes }];
-        let turn = |place: &FioTarget, share: f64| {
+        let turn = |place: &Place, share: f64| {
             let values = work.job.run(place, length).map(|reached| {
                 figure(reached.requests_per_second * share, reached.gigabytes_per_second * share)
             });
@@ -197,27 +197,27 @@ impl Doors {
     }
 }
 
-fn tcp() -> Result<DoorOptions, String> {
+fn tcp() -> Result<Way, String> {
     let uri =
         format!("nbd://127.0.0.1:{}/", servers::free_port().map_err(|why| format!("TCP, {why}"))?);
     let words = vec!["--nbd".to_owned(), uri.clone()];
-    Ok(DoorOptions { name: "NBD, TCP", words, place: FioTarget::Export(uri) })
+    Ok(Way { name: "NBD, TCP", words, place: Place::Export(uri) })
 }
 
 /// fio has no option for certificates, so it skips that check, which costs a request nothing.
-fn tls(folder: &Path) -> Result<DoorOptions, String> {
+fn tls(folder: &Path) -> Result<Way, String> {
     let port = servers::free_port().and_then(|port| servers::certify(folder).map(|()| port));
     let uri = format!("nbds://127.0.0.1:{}/", port.map_err(|why| format!("TLS, {why}"))?);
     let words = ["--nbd", &uri, "--tls", &folder.display().to_string(), "--tls-clients", "any"];
     let words = words.map(str::to_owned).to_vec();
-    Ok(DoorOptions {
+    Ok(Way {
         name: "NBD, TLS",
         words,
-        place: FioTarget::Export(format!("{uri}?tls-verify-peer=false")),
+        place: Place::Export(format!("{uri}?tls-verify-peer=false")),
     })
 }
 
-fn fuse(folder: &Path) -> Result<DoorOptions, String> {
+fn fuse(folder: &Path) -> Result<Way, String> {
     if !Path::new("/dev/fuse").exists() {
         return Err("FUSE, /dev/fuse is not there".to_owned());
     }
@@ -226,14 +226,10 @@ fn fuse(folder: &Path) -> Result<DoorOptions, String> {
     }
     let file = folder.join("file").display().to_string();
     let words = vec!["--fuse".to_owned(), file.clone()];
-    Ok(DoorOptions {
-        name: "FUSE",
-        words,
-        place: FioTarget::Files { paths: vec![file], skip_bytes: 0 },
-    })
+    Ok(Way { name: "FUSE", words, place: Place::Files { paths: vec![file], skip_bytes: 0 } })
 }
 
-fn ublk(braid: &Path) -> Result<DoorOptions, String> {
+fn ublk(braid: &Path) -> Result<Way, String> {
     if !Path::new("/dev/ublk-control").exists() {
         return Err("ublk, this kernel has no /dev/ublk-control".to_owned());
     }
@@ -247,11 +243,7 @@ fn ublk(braid: &Path) -> Result<DoorOptions, String> {
         .find(|(_, device)| !Path::new(device).exists());
     let (id, device) = device.ok_or("ublk, all of its devices are there already")?;
     let words = vec![format!("--ublk={id}")];
-    Ok(DoorOptions {
-        name: "ublk",
-        words,
-        place: FioTarget::Files { paths: vec![device], skip_bytes: 0 },
-    })
+    Ok(Way { name: "ublk", words, place: Place::Files { paths: vec![device], skip_bytes: 0 } })
 }
 
 /// Adds the door's part of a request's time, round by round.

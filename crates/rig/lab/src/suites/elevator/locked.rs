@@ -10,7 +10,7 @@ use super::machine::elevator::{
     Allowed, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag,
 };
 use super::machine::{Content, Moment, Mutex, MutexGuard, TryLockError};
-use super::wait_slots::{Between, WaitSlots};
+use super::seats::{Between, Seats};
 
 /// A lock that counts contended attempts, and their waiting time.
 struct Counted<T: Content> {
@@ -95,7 +95,7 @@ impl Single {
 }
 
 impl Between for Single {
-    fn submit(&self, seats: &WaitSlots, seat: u32, places: &[u64]) {
+    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
         {
             let mut elevator = self.elevator.lock();
             for place in places {
@@ -170,7 +170,7 @@ impl Listed {
 }
 
 impl Between for Listed {
-    fn submit(&self, seats: &WaitSlots, seat: u32, places: &[u64]) {
+    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
         self.list.lock().extend(places.iter().map(|place| entry(seat, *place)));
         let (mut ended, mut whose) = (None, Vec::new());
         loop {

@@ -4,8 +4,8 @@ mod locked;
 mod machine;
 mod order;
 mod run;
+mod seats;
 mod shipped;
-mod wait_slots;
 
 use std::cell::RefCell;
 

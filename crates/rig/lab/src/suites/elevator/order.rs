@@ -16,7 +16,7 @@ use braid_dispatch::{
 use braid_elevator::{Allowed, Elevator, Entry, EntryId, Tag};
 
 use super::run;
-use super::wait_slots::{Between, WaitSlots};
+use super::seats::{Between, Seats};
 use crate::disk::DiskPlan;
 use crate::frame::{Contender, Metric, Report, Settings, Target, race};
 
@@ -113,7 +113,7 @@ impl Single<'_> {
 }
 
 impl Between for Single<'_> {
-    fn submit(&self, _: &WaitSlots, seat: u32, places: &[u64]) {
+    fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
         {
             let mut elevator = self.elevator.lock().expect("no holder panics");
             for place in places {
@@ -135,7 +135,7 @@ fn single(rounds: u64) -> Vec<u64> {
     let (arm, ended) = Arm::new();
     let elevator = Mutex::new(Elevator::new(settings_of_both()));
     let single = Single { elevator, arm: &arm };
-    let seats = WaitSlots::new(THREADS);
+    let seats = Seats::new(THREADS);
     thread::scope(|scope| {
         let (single, seats) = (&single, &seats);
         scope.spawn(move || {
@@ -171,7 +171,7 @@ struct Shipped<'a> {
 }
 
 impl Between for Shipped<'_> {
-    fn submit(&self, _: &WaitSlots, seat: u32, places: &[u64]) {
+    fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
         let request = |place: &u64| Request {
             operation: Operation::Read,
             class: Class::BestEffort,
@@ -187,7 +187,7 @@ impl Between for Shipped<'_> {
 fn shipped(rounds: u64) -> Vec<u64> {
     let (arm, ended) = Arm::new();
     let shipped = Shipped { scheduler: Scheduler::new(settings_of_both()), member: Recorded(&arm) };
-    let seats = WaitSlots::new(THREADS);
+    let seats = Seats::new(THREADS);
     thread::scope(|scope| {
         let (shipped, seats) = (&shipped, &seats);
         scope.spawn(move || {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::wait_slots::{Between, DEPTH, WaitSlots};
+use super::seats::{Between, DEPTH, Seats};
 use crate::frame::Usage;
 use crate::random::Random;
 
@@ -17,11 +17,11 @@ pub(super) struct Took {
 
 /// Runs `rounds` rounds of [`DEPTH`] random reads on every thread.
 pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> Took {
-    run_on(between, &WaitSlots::new(threads), rounds)
+    run_on(between, &Seats::new(threads), rounds)
 }
 
 /// As `run`, on seats that are used once.
-pub(super) fn run_on(between: &impl Between, seats: &WaitSlots, rounds: u64) -> Took {
+pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took {
     let threads = seats.count();
     let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
     let mut took = None;

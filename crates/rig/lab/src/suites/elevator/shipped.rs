@@ -6,11 +6,11 @@ use super::machine::dispatch::{
     Class, Counters, Device, Operation, Place, Request, Scheduler, Settings, Ticket, Vector,
 };
 
-use super::wait_slots::{Between, WaitSlots};
+use super::seats::{Between, Seats};
 
 /// A member that completes every request at once; or one in memory that was never written.
 struct Null<'a> {
-    seats: &'a WaitSlots,
+    seats: &'a Seats,
     memory: Option<&'a MemoryMember>,
 }
 
@@ -54,7 +54,7 @@ impl Shipped {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        let seats = &WaitSlots::new(0);
+        let seats = &Seats::new(0);
         self.scheduler.counters(&Null { seats, memory: None })
     }
 }
@@ -68,7 +68,7 @@ impl Shipped {
 }
 
 impl Between for Shipped {
-    fn submit(&self, seats: &WaitSlots, seat: u32, places: &[u64]) {
+    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
         let member = Null { seats, memory: self.memory.as_ref() };
         self.scheduler.insert_all(&member, places.iter().map(|place| (request(*place), seat)));
     }
@@ -83,7 +83,7 @@ fn request(place: u64) -> Request {
 pub(super) struct Straight(pub(super) Option<MemoryMember>);
 
 impl Between for Straight {
-    fn submit(&self, seats: &WaitSlots, seat: u32, places: &[u64]) {
+    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
         let member = Null { seats, memory: self.0.as_ref() };
         for place in places {
             let operation = Operation::Read;

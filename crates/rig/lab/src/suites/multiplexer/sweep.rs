@@ -61,14 +61,14 @@ struct Point {
 
 /// All rules in one place.
 #[derive(Clone, Debug)]
-struct CellOutcome {
+struct Place {
     cell: Cell,
     flushers_part: f64,
     bound: Bound,
     points: Vec<Point>,
 }
 
-impl CellOutcome {
+impl Place {
     fn of(cell: Cell, is_small: bool) -> Self {
         let outcomes = RULES.map(|rule| cell.run(rule, is_small));
         let [reads_alone, writes_alone] =
@@ -139,8 +139,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         return;
     }
     let cells = Cell::all(settings.small);
-    let places: Vec<CellOutcome> =
-        cells.into_iter().map(|cell| CellOutcome::of(cell, settings.small)).collect();
+    let places: Vec<Place> =
+        cells.into_iter().map(|cell| Place::of(cell, settings.small)).collect();
     report.cases.extend(cases(&places));
     for place in places.iter().filter(|place| !place.holds()) {
         let which = if place.is_in_reach() { "below" } else { "below the bound" };
@@ -148,12 +148,12 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     }
     report.curves.extend(plots(&places));
     let count =
-        |wanted: &dyn Fn(&CellOutcome) -> bool| places.iter().filter(|place| wanted(place)).count();
+        |wanted: &dyn Fn(&Place) -> bool| places.iter().filter(|place| wanted(place)).count();
     report.note(format!(
         "sweep: {} places; 3x and 80 % are in reach in {}; braid holds both in {} of these, and in {} of the others as much as the arms allow; \
          it keeps 80 % of the reads in {} of all, and 75 % in {}; somebody is held for more than two periods in {}",
         places.len(),
-        count(&CellOutcome::is_in_reach),
+        count(&Place::is_in_reach),
         count(&|place| place.is_in_reach() && place.holds()),
         count(&|place| !place.is_in_reach() && place.holds()),
         count(&|place| place.braid().kept >= KEPT),
@@ -163,7 +163,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
 }
 
 /// The minimum, the median and the maximum over the field, as a case each.
-fn cases(places: &[CellOutcome]) -> Vec<Case> {
+fn cases(places: &[Place]) -> Vec<Case> {
     let count = places.len();
     let ends: [(&str, End); 3] = [
         ("least", |spread| spread.min),
@@ -197,7 +197,7 @@ fn cases(places: &[CellOutcome]) -> Vec<Case> {
     ends.map(case).into()
 }
 
-fn plots(places: &[CellOutcome]) -> Vec<Curves> {
+fn plots(places: &[Place]) -> Vec<Curves> {
     let dots = |title: &str, x, y, lines| Curves {
         title: title.to_owned(),
         x,
@@ -216,9 +216,9 @@ fn plots(places: &[CellOutcome]) -> Vec<Curves> {
     };
     let mut against_reads = each(|point| (100.0 * point.kept, point.writes));
     let bound =
-        |place: &CellOutcome| (100.0 * place.braid().kept, place.bound.writes(place.braid().kept));
+        |place: &Place| (100.0 * place.braid().kept, place.bound.writes(place.braid().kept));
     against_reads.push((BOUND, places.iter().map(bound).collect()));
-    let by_part = |value: &dyn Fn(&CellOutcome) -> f64| -> Vec<(f64, f64)> {
+    let by_part = |value: &dyn Fn(&Place) -> f64| -> Vec<(f64, f64)> {
         places.iter().map(|place| (100.0 * place.flushers_part, value(place))).collect()
     };
     let by_parts = vec![

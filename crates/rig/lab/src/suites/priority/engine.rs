@@ -56,14 +56,14 @@ impl Backend for Braid {
 
     fn take(&mut self) -> Effects {
         let effects = self.engine.take();
-        let pre_reads = effects.accesses.iter().filter(|access| access.whose == Whose::PreRead);
-        self.pre_read_sectors += pre_reads.map(|access| access.disk.sectors).sum::<u64>();
+        let pre_reads = effects.asked.iter().filter(|asked| asked.whose == Whose::PreRead);
+        self.pre_read_sectors += pre_reads.map(|asked| asked.disk.sectors).sum::<u64>();
         self.rounds_over += effects.written_back.len() as u64;
         Effects {
             disks: effects
-                .accesses
+                .asked
                 .iter()
-                .map(|access| (access.slot, access.disk, access.whose))
+                .map(|asked| (asked.slot, asked.disk, asked.whose))
                 .collect(),
             answers: effects.answers,
         }

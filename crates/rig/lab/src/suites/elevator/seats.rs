@@ -17,16 +17,16 @@ const SECTORS: u64 = 1 << 30;
 /// A thread's place to wait for its answers, on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct WaitSlot {
+struct Seat {
     left: AtomicU32,
     thread: OnceLock<Thread>,
 }
 
-pub(super) struct WaitSlots(Vec<WaitSlot>);
+pub(super) struct Seats(Vec<Seat>);
 
-impl WaitSlots {
+impl Seats {
     pub(super) fn new(threads: usize) -> Self {
-        Self((0..threads).map(|_| WaitSlot::default()).collect())
+        Self((0..threads).map(|_| Seat::default()).collect())
     }
 
     pub(super) fn answer(&self, seat: u32) {
@@ -72,7 +72,7 @@ impl WaitSlots {
 }
 
 /// The layer between the threads and the member. It takes requests of one sector each, with seat
-/// and place. It answers each through [`WaitSlots::answer`], now or later, from any thread.
+/// and place. It answers each through [`Seats::answer`], now or later, from any thread.
 pub(super) trait Between: Sync {
-    fn submit(&self, seats: &WaitSlots, seat: u32, places: &[u64]);
+    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]);
 }
