@@ -30,13 +30,13 @@ pub(crate) struct Kernel {
 
 /// A block device by both of its names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Named {
+pub(crate) struct NamedDevice {
     pub(crate) name: String,
     pub(crate) number: DeviceNumber,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Attached {
+pub(crate) struct LoopAttachment {
     /// The kernel's name, such as `loop3`.
     pub(crate) name: String,
     /// Its backing file or device.
@@ -84,14 +84,14 @@ impl Kernel {
         self.holder_among(key, &self.related_to(key))
     }
 
-    fn related_to(&self, key: IdentityKey) -> Vec<Named> {
+    fn related_to(&self, key: IdentityKey) -> Vec<NamedDevice> {
         match key {
             IdentityKey::BlockDevice { device } => self.related_devices(device),
             IdentityKey::File { .. } | IdentityKey::Memory { .. } => Vec::new(),
         }
     }
 
-    fn holder_among(&self, key: IdentityKey, related: &[Named]) -> Option<Holder> {
+    fn holder_among(&self, key: IdentityKey, related: &[NamedDevice]) -> Option<Holder> {
         self.holder_in_sysfs(related)
             .or_else(|| self.holder_in_mdstat(related))
             .or_else(|| self.mount_of(related))
@@ -109,7 +109,7 @@ impl Kernel {
     }
 
     /// The disk that a partition belongs to, and the partition's bytes on it.
-    pub(crate) fn disk_of(&self, partition: DeviceNumber) -> Option<(Named, Range<u64>)> {
+    pub(crate) fn disk_of(&self, partition: DeviceNumber) -> Option<(NamedDevice, Range<u64>)> {
         let folder = self.device_folder(partition)?;
         let disk = named(folder.parent().filter(|_| folder.join("partition").is_file())?)?;
         let sectors = |name| number_in(&folder.join(name));
@@ -119,7 +119,7 @@ impl Kernel {
     }
 
     /// The devices directly below one.
-    pub(crate) fn slaves_of(&self, device: DeviceNumber) -> Vec<Named> {
+    pub(crate) fn slaves_of(&self, device: DeviceNumber) -> Vec<NamedDevice> {
         let Some(folder) = self.device_folder(device) else { return Vec::new() };
         let slaves = folder.join("slaves");
         entries(&slaves).iter().filter_map(|entry| named(&slaves.join(entry))).collect()
@@ -130,13 +130,13 @@ impl Kernel {
         number_in(&self.device_folder(device)?.join("size"))
     }
 
-    pub(crate) fn loops(&self) -> Vec<Attached> {
+    pub(crate) fn loops(&self) -> Vec<LoopAttachment> {
         let names = entries(&self.sys.join("block"));
         names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()
     }
 
     /// The backing of this loop device. `None` if it is none, or its backing cannot be found.
-    pub(crate) fn attached(&self, name: &str) -> Option<Attached> {
+    pub(crate) fn attached(&self, name: &str) -> Option<LoopAttachment> {
         let folder = self.sys.join("block").join(name);
         let mut backing = fs::read(folder.join("loop/backing_file")).ok()?;
         while backing.last() == Some(&b'\n') {
@@ -151,7 +151,7 @@ impl Kernel {
         })?;
         let end = if length == 0 { u64::MAX } else { offset.saturating_add(length) };
         let is_read_only = number("ro") != 0;
-        Some(Attached { name: name.to_owned(), over, path, bytes: offset..end, is_read_only })
+        Some(LoopAttachment { name: name.to_owned(), over, path, bytes: offset..end, is_read_only })
     }
 
     /// The loop device's own report: its backing, the offset, and the length, or 0 for all.
@@ -169,7 +169,10 @@ impl Kernel {
     }
 
     /// The holder among loop devices over one file or device; preferably one in use.
-    pub(crate) fn loop_holder(&self, loops: impl Iterator<Item = Attached>) -> Option<Holder> {
+    pub(crate) fn loop_holder(
+        &self,
+        loops: impl Iterator<Item = LoopAttachment>,
+    ) -> Option<Holder> {
         let holders = loops.map(|attached| self.as_holder(attached.name));
         holders.min_by_key(|holder| matches!(holder, Holder::LoopDevice { user: None, .. }))
     }
@@ -252,12 +255,12 @@ impl Kernel {
     }
 
     /// The device first, then its partitions, or its whole disk if it is a partition.
-    fn related_devices(&self, device: DeviceNumber) -> Vec<Named> {
+    fn related_devices(&self, device: DeviceNumber) -> Vec<NamedDevice> {
         let Some(folder) = self.device_folder(device) else {
-            return vec![Named { name: device.to_string(), number: device }];
+            return vec![NamedDevice { name: device.to_string(), number: device }];
         };
-        let mut related: Vec<Named> = named(&folder).into_iter().collect();
-        let mut partitions: Vec<Named> = entries(&folder)
+        let mut related: Vec<NamedDevice> = named(&folder).into_iter().collect();
+        let mut partitions: Vec<NamedDevice> = entries(&folder)
             .iter()
             .map(|entry| folder.join(entry))
             .filter(|path| path.join("partition").is_file())
@@ -272,7 +275,7 @@ impl Kernel {
         related
     }
 
-    fn holder_in_sysfs(&self, related: &[Named]) -> Option<Holder> {
+    fn holder_in_sysfs(&self, related: &[NamedDevice]) -> Option<Holder> {
         related.iter().find_map(|device| {
             let holders = self.device_folder(device.number)?.join("holders");
             let holder = entries(&holders).into_iter().next()?;
@@ -284,7 +287,7 @@ impl Kernel {
     }
 
     /// Lines such as `md127 : active raid5 sdc1[2] sdb1[0](S)`.
-    fn holder_in_mdstat(&self, related: &[Named]) -> Option<Holder> {
+    fn holder_in_mdstat(&self, related: &[NamedDevice]) -> Option<Holder> {
         self.proc_lines("mdstat").iter().find_map(|line| {
             let (array, rest) = line.split_once(" : ")?;
             let listed: BTreeSet<&str> = rest
@@ -298,7 +301,7 @@ impl Kernel {
 
     /// The mount's own device number, or, for file systems that number themselves (btrfs), the
     /// device named as its source.
-    fn mount_of(&self, related: &[Named]) -> Option<Holder> {
+    fn mount_of(&self, related: &[NamedDevice]) -> Option<Holder> {
         self.proc_lines("self/mountinfo").iter().find_map(|line| {
             let (front, back) = line.split_once(" - ")?;
             let words: Vec<&str> = front.split(' ').collect();
@@ -312,7 +315,7 @@ impl Kernel {
         })
     }
 
-    fn swap_on(&self, key: IdentityKey, related: &[Named]) -> Option<Holder> {
+    fn swap_on(&self, key: IdentityKey, related: &[NamedDevice]) -> Option<Holder> {
         self.proc_lines("swaps").iter().skip(1).find_map(|line| {
             let path = unescape(line.split_whitespace().next()?);
             let is_ours = key_of_path(&path).is_some_and(|used| is_one_of(used, key, related));
@@ -320,8 +323,8 @@ impl Kernel {
         })
     }
 
-    fn loop_device_over(&self, key: IdentityKey, related: &[Named]) -> Option<Holder> {
-        let is_ours = |attached: &Attached| is_one_of(attached.over, key, related);
+    fn loop_device_over(&self, key: IdentityKey, related: &[NamedDevice]) -> Option<Holder> {
+        let is_ours = |attached: &LoopAttachment| is_one_of(attached.over, key, related);
         self.loop_holder(self.loops().into_iter().filter(is_ours))
     }
 
@@ -354,7 +357,7 @@ fn block_number(path: &Path) -> Option<DeviceNumber> {
     }
 }
 
-fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[Named]) -> bool {
+fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[NamedDevice]) -> bool {
     used == key
         || related.iter().any(|device| used == IdentityKey::BlockDevice { device: device.number })
 }
@@ -390,9 +393,9 @@ fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-fn named(folder: &Path) -> Option<Named> {
+fn named(folder: &Path) -> Option<NamedDevice> {
     let number = fs::read_to_string(folder.join("dev")).ok()?;
-    Some(Named {
+    Some(NamedDevice {
         name: folder.file_name()?.to_string_lossy().into_owned(),
         number: parse_device_number(number.trim())?,
     })

@@ -23,7 +23,6 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod below;
 mod block;
 mod descriptor;
 mod direct;
@@ -35,6 +34,7 @@ mod kernel;
 pub mod layer;
 pub mod limits;
 mod lock;
+mod lower_layers;
 mod memory;
 mod open;
 mod raw;
@@ -44,13 +44,13 @@ mod zeroing;
 use std::io::{IoSlice, IoSliceMut};
 
 pub use access::Access;
-pub use below::{Reach, opened_beside};
 pub use block::BlockMember;
 pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
 pub use file::FileMember;
 pub use identity::{AnsweredBy, DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use lock::lock_exclusively;
+pub use lower_layers::{Reach, opened_beside};
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Deed, Raw};

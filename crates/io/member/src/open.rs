@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  stat -> right kind? -> held by the kernel? -> open (O_EXCL on a block device for writing)
-//!       -> same inode as before? -> lock -> locked by others another way? -> lock what is below it (`below`)
+//!       -> same inode as before? -> lock -> locked by others another way? -> lock what is below it (`lower_layers`)
 //!       -> may it be written? -> big enough? -> Member
 //! ```
 //!
@@ -24,7 +24,6 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::access::Access;
-use crate::below;
 use crate::block::BlockMember;
 use crate::descriptor::Descriptor;
 use crate::direct;
@@ -35,6 +34,7 @@ use crate::limits::{
     LOCK_RETRY_MS, LOCK_WAIT_DEAD_MS, LOCK_WAIT_MS, MEMBER_BYTES_MIN, SECTOR_BYTES,
 };
 use crate::lock::{self, Sharing};
+use crate::lower_layers;
 use crate::{AnsweredBy, DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 
 /// Opens an existing regular file or block device.
@@ -115,7 +115,7 @@ fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File
     lock_out(path, &file, access, kernel)?;
     let below = match key {
         IdentityKey::BlockDevice { device } if access != Access::Examine => {
-            below::hold(path, device, access, kernel)?
+            lower_layers::hold(path, device, access, kernel)?
         }
         _ => Vec::new(),
     };
@@ -203,7 +203,8 @@ fn open_file(
         };
         return Err(match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => {
-                let holder = kernel.holder_of(key).or_else(|| below::locked_by(path, key, kernel));
+                let holder =
+                    kernel.holder_of(key).or_else(|| lower_layers::locked_by(path, key, kernel));
                 // The last holder may have been killed, with operations still in flight.
                 let limit_ms = if holder.is_some() { LOCK_WAIT_MS } else { LOCK_WAIT_DEAD_MS };
                 if is_exclusive && is_within(limit_ms) {

@@ -201,21 +201,26 @@ fn a_mapped_device_is_followed_to_the_disk_and_the_file_below_it() {
     let device = |minor| DeviceNumber { major: 253, minor };
     let image = key_of_path(&world.folder.path().join("image")).expect("a key");
     let block = |major, minor| IdentityKey::BlockDevice { device: DeviceNumber { major, minor } };
-    let layers = crate::below::layers(device(3), &world.kernel);
+    let layers = crate::lower_layers::layers(device(3), &world.kernel);
     let mut keys: Vec<IdentityKey> = layers.iter().map(|layer| layer.key).collect();
     keys.sort();
     let mut expected = vec![block(7, 7), PARTITION, DISK, image];
     expected.sort();
     assert_eq!(keys, expected);
-    assert_eq!(crate::below::layers(device(4), &world.kernel), [], "there is no such device");
+    assert_eq!(
+        crate::lower_layers::layers(device(4), &world.kernel),
+        [],
+        "there is no such device"
+    );
 }
 
 #[test]
 fn a_writer_below_a_mapped_device_keeps_it_from_being_opened() {
     let world = stacked();
     let device = DeviceNumber { major: 253, minor: 3 };
-    let hold =
-        |access| crate::below::hold(Path::new("/dev/mapper/tank"), device, access, &world.kernel);
+    let hold = |access| {
+        crate::lower_layers::hold(Path::new("/dev/mapper/tank"), device, access, &world.kernel)
+    };
     let image = world.folder.path().join("image");
     let locked = fs::File::open(&image).expect("open");
     assert_eq!(
@@ -240,7 +245,8 @@ fn two_loop_devices_where_one_is_used_are_told_with_the_user() {
     world.write("sys/block/loop8/loop/backing_file", &format!("{}\n", image.display()));
     let hold = |access| {
         let device = DeviceNumber { major: 7, minor: 7 };
-        crate::below::hold(Path::new("/dev/loop7"), device, access, &world.kernel).map(|_| ())
+        crate::lower_layers::hold(Path::new("/dev/loop7"), device, access, &world.kernel)
+            .map(|_| ())
     };
     let refused = hold(Access::ReadWrite).expect_err("the same bytes").to_string();
     assert!(refused.ends_with("it is the contents of loop8"), "{refused}");

@@ -27,14 +27,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::kernel::{Attached, Kernel, key_of};
+use crate::kernel::{Kernel, LoopAttachment, key_of};
 use crate::limits::LAYERS_MAX;
 use crate::lock::{self, Sharing};
 use crate::{Access, DeviceNumber, Holder, IdentityKey, OpenError};
 
-/// How one device is made of another.
+/// How a layer carries the device above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum LayerKind {
     Partition,
     Loop,
     /// Device-mapper, md, bcache: all that sysfs lists as slaves.
@@ -51,7 +51,7 @@ pub(crate) struct Layer {
     is_exact: bool,
     /// The member covers all of it.
     is_whole: bool,
-    way: Way,
+    kind: LayerKind,
     /// The kernel's name of the device above.
     above: String,
     /// The step down: "loop3 is a loop device over /x/a.img".
@@ -89,7 +89,7 @@ fn step(device: DeviceNumber, bytes: &Range<u64>, kernel: &Kernel) -> Vec<Layer>
             bytes: within(bytes, &part),
             is_exact: true,
             is_whole: false,
-            way: Way::Partition,
+            kind: LayerKind::Partition,
             above,
             words,
         }];
@@ -102,7 +102,7 @@ fn step(device: DeviceNumber, bytes: &Range<u64>, kernel: &Kernel) -> Vec<Layer>
             is_exact: true,
             is_whole: attached.bytes == (0..u64::MAX),
             path: attached.path,
-            way: Way::Loop,
+            kind: LayerKind::Loop,
             above,
             words,
         }];
@@ -110,13 +110,13 @@ fn step(device: DeviceNumber, bytes: &Range<u64>, kernel: &Kernel) -> Vec<Layer>
     let slaves = kernel.slaves_of(device);
     let is_alone = slaves.len() == 1;
     let size = |device| kernel.size_of(device);
-    let layer = |slave: crate::kernel::Named| Layer {
+    let layer = |slave: crate::kernel::NamedDevice| Layer {
         key: IdentityKey::BlockDevice { device: slave.number },
         path: kernel.node_of(&slave.name),
         bytes: 0..u64::MAX,
         is_exact: false,
         is_whole: is_alone && size(device).is_some() && size(device) == size(slave.number),
-        way: Way::Slaves,
+        kind: LayerKind::Slaves,
         words: format!("{above} is made of {}", slave.name),
         above: above.clone(),
     };
@@ -143,12 +143,12 @@ pub(crate) fn hold(
 ) -> Result<Vec<File>, OpenError> {
     let mut locks = Vec::new();
     for layer in layers(device, kernel) {
-        let held = match layer.way {
-            Way::Loop => {
+        let held = match layer.kind {
+            LayerKind::Loop => {
                 twin(&layer, access, kernel).or_else(|| kernel.holder_beside_loops(layer.key))
             }
             // The kernel's holder of that layer is the device above, which is ours.
-            Way::Partition | Way::Slaves => None,
+            LayerKind::Partition | LayerKind::Slaves => None,
         };
         let held = match held {
             Some(holder) => Err(holder),
@@ -184,7 +184,7 @@ pub(crate) fn locked_by(path: &Path, key: IdentityKey, kernel: &Kernel) -> Optio
 
 /// Another loop device over the same bytes, if one of the two may write.
 fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
-    let is_twin = |other: &Attached| {
+    let is_twin = |other: &LoopAttachment| {
         let may_write = access == Access::ReadWrite || !other.is_read_only;
         other.over == layer.key && overlap(&other.bytes, &layer.bytes) && may_write
     };
@@ -243,7 +243,7 @@ pub fn opened_beside(path: &Path) -> Vec<PathBuf> {
     let key = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata));
     let Some(IdentityKey::BlockDevice { device }) = key else { return Vec::new() };
     let layers = layers(device, &kernel);
-    let is_loop = layers.iter().any(|layer| layer.way == Way::Loop);
+    let is_loop = layers.iter().any(|layer| layer.kind == LayerKind::Loop);
     let loops = is_loop.then(|| kernel.loops()).into_iter().flatten();
     let nodes = loops.map(|one| kernel.node_of(&one.name)).collect::<Vec<_>>();
     layers.into_iter().map(|layer| layer.path).chain(nodes).collect()
@@ -251,11 +251,11 @@ pub fn opened_beside(path: &Path) -> Vec<PathBuf> {
 
 /// The bytes that a path leads to, by each of their names.
 #[derive(Debug, Clone)]
-pub struct Reach(Vec<Place>);
+pub struct Reach(Vec<DeviceRange>);
 
 /// Bytes by one of their names, and the last step there.
 #[derive(Debug, Clone)]
-struct Place {
+struct DeviceRange {
     key: IdentityKey,
     bytes: Range<u64>,
     step: Option<String>,
@@ -268,16 +268,14 @@ impl Reach {
         let Some(key) = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata)) else {
             return Self(Vec::new());
         };
-        let mut places = vec![Place { key, bytes: 0..u64::MAX, step: None }];
+        let mut ranges = vec![DeviceRange { key, bytes: 0..u64::MAX, step: None }];
         if let IdentityKey::BlockDevice { device } = key {
             let layers = layers(device, &Kernel::running());
-            places.extend(layers.into_iter().filter(|layer| layer.is_exact).map(|layer| Place {
-                key: layer.key,
-                bytes: layer.bytes,
-                step: Some(layer.words),
+            ranges.extend(layers.into_iter().filter(|layer| layer.is_exact).map(|layer| {
+                DeviceRange { key: layer.key, bytes: layer.bytes, step: Some(layer.words) }
             }));
         }
-        Self(places)
+        Self(ranges)
     }
 
     /// The steps by which both lead to common bytes; `None` if they share none.
@@ -285,7 +283,7 @@ impl Reach {
     pub fn shared_with(&self, other: &Self) -> Option<String> {
         self.0.iter().find_map(|one| {
             let is_same =
-                |other: &&Place| one.key == other.key && overlap(&one.bytes, &other.bytes);
+                |other: &&DeviceRange| one.key == other.key && overlap(&one.bytes, &other.bytes);
             let other = other.0.iter().find(is_same)?;
             let steps = [&one.step, &other.step].into_iter().flatten();
             let steps: Vec<&str> = steps.map(String::as_str).collect();
