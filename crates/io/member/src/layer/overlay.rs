@@ -57,7 +57,7 @@ const GROUP_BLOCKS: u64 = 64;
 
 const GROUP_LENGTH: usize = 64;
 const _: () = assert!(GROUP_LENGTH as u64 == GROUP_BLOCKS);
-type Group = [Kept; GROUP_LENGTH];
+type Group = [StoredBlock; GROUP_LENGTH];
 /// A log with this many bytes more than necessary is rewritten at the next open.
 const LOG_WASTE_BYTES: u64 = 1 << 20;
 /// Runs not yet in the log, at most: some 5 MB of memory.
@@ -102,7 +102,7 @@ pub enum OverlayError {
 
 /// A block's slot, and the checksum of its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Kept {
+struct StoredBlock {
     /// 0 for none: the head is there.
     slot: u32,
     checksum: u32,
@@ -110,10 +110,10 @@ struct Kept {
 
 /// Where the bytes of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum BlockLocation {
     Member,
     Zeroes,
-    Slot(Kept),
+    Slot(StoredBlock),
 }
 
 /// The blocks in slots, by groups with at least one of them, and the blocks of zeroes.
@@ -124,23 +124,23 @@ struct Map {
 }
 
 impl Map {
-    fn place(&self, block: u64) -> Place {
-        let kept = self.groups.get(&(block / GROUP_BLOCKS)).map(|group| group[within(block)]);
-        match kept {
-            Some(kept) if kept.slot != 0 => Place::Slot(kept),
-            _ if self.zeroes.contains(&block) => Place::Zeroes,
-            _ => Place::Member,
+    fn location(&self, block: u64) -> BlockLocation {
+        let stored = self.groups.get(&(block / GROUP_BLOCKS)).map(|group| group[within(block)]);
+        match stored {
+            Some(stored) if stored.slot != 0 => BlockLocation::Slot(stored),
+            _ if self.zeroes.contains(&block) => BlockLocation::Zeroes,
+            _ => BlockLocation::Member,
         }
     }
 
-    /// The place of `block`, and how many blocks before `end` follow it there.
-    fn run_at(&self, block: u64, end: u64) -> (Place, u64) {
-        let first = self.place(block);
-        let is_next = |next: u64| match (first, self.place(next)) {
-            (Place::Slot(first), Place::Slot(one)) => {
+    /// The location of `block`, and how many blocks before `end` follow it there.
+    fn run_at(&self, block: u64, end: u64) -> (BlockLocation, u64) {
+        let first = self.location(block);
+        let is_next = |next: u64| match (first, self.location(next)) {
+            (BlockLocation::Slot(first), BlockLocation::Slot(one)) => {
                 u64::from(one.slot) == u64::from(first.slot) + next - block
             }
-            (first, place) => first == place,
+            (first, location) => first == location,
         };
         (first, (block + 1..end).find(|next| !is_next(*next)).unwrap_or(end))
     }
@@ -149,9 +149,9 @@ impl Map {
     fn set(&mut self, run: &Run, freed: &mut Vec<u32>) {
         let (first, last) = (run.block, run.blocks().end - 1);
         for (number, group) in self.groups.range_mut(first / GROUP_BLOCKS..=last / GROUP_BLOCKS) {
-            for (block, kept) in (number * GROUP_BLOCKS..).zip(group.iter_mut()) {
+            for (block, stored) in (number * GROUP_BLOCKS..).zip(group.iter_mut()) {
                 if (first..=last).contains(&block) {
-                    let old = std::mem::take(kept);
+                    let old = std::mem::take(stored);
                     freed.extend(Some(old.slot).filter(|slot| *slot != 0));
                 }
             }
@@ -162,17 +162,18 @@ impl Map {
                 self.zeroes.remove(run.blocks());
                 for ((block, checksum), slot) in run.blocks().zip(&run.checksums).zip(first..) {
                     let group = self.groups.entry(block / GROUP_BLOCKS);
-                    let group = group.or_insert_with(|| Box::new([Kept::default(); GROUP_LENGTH]));
-                    group[within(block)] = Kept { slot, checksum: *checksum };
+                    let group =
+                        group.or_insert_with(|| Box::new([StoredBlock::default(); GROUP_LENGTH]));
+                    group[within(block)] = StoredBlock { slot, checksum: *checksum };
                 }
             }
         }
     }
 
     /// Blocks in slots, in order.
-    fn kept(&self) -> impl Iterator<Item = (u64, Kept)> {
+    fn stored_blocks(&self) -> impl Iterator<Item = (u64, StoredBlock)> {
         self.groups.iter().flat_map(|(number, group)| {
-            (number * GROUP_BLOCKS..).zip(**group).filter(|(_, kept)| kept.slot != 0)
+            (number * GROUP_BLOCKS..).zip(**group).filter(|(_, stored)| stored.slot != 0)
         })
     }
 
@@ -180,16 +181,16 @@ impl Map {
         let zeroes = |range: &Range<u64>| Run::zeroes(range.clone());
         let mut runs: Vec<Run> = self.zeroes.iter().flat_map(zeroes).collect();
         let mut last: Option<Run> = None;
-        for (block, kept) in self.kept() {
+        for (block, stored) in self.stored_blocks() {
             match last.as_mut().filter(|run| {
-                run.block + u64::from(run.count) == block && run.slot + run.count == kept.slot
+                run.block + u64::from(run.count) == block && run.slot + run.count == stored.slot
             }) {
                 Some(run) => {
                     run.count += 1;
-                    run.checksums.push(kept.checksum);
+                    run.checksums.push(stored.checksum);
                 }
                 None => {
-                    let (slot, checksums) = (kept.slot, vec![kept.checksum]);
+                    let (slot, checksums) = (stored.slot, vec![stored.checksum]);
                     runs.extend(last.replace(Run { block, count: 1, slot, checksums }));
                 }
             }
@@ -450,9 +451,9 @@ impl<M: Member> Overlay<M> {
         let map = read_map(&file, &head, length.div_ceil(BLOCK_BYTES)).map_err(system(&map_path))?.ok_or_else(|| {
             damaged(&map_path, "is not as it was written: it was cut or changed, or blocks that it names are gone")
         })?;
-        let next = map.kept().map(|(_, kept)| kept.slot + 1).max().unwrap_or(1);
+        let next = map.stored_blocks().map(|(_, stored)| stored.slot + 1).max().unwrap_or(1);
         let mut is_free = vec![true; next as usize];
-        map.kept().for_each(|(_, kept)| is_free[kept.slot as usize] = false);
+        map.stored_blocks().for_each(|(_, stored)| is_free[stored.slot as usize] = false);
         let free = (1..next).filter(|slot| is_free[*slot as usize]).collect();
         let writer = Writer {
             head,
@@ -473,7 +474,7 @@ impl<M: Member> Overlay<M> {
     fn shorten(&mut self, map_path: &Path) -> Result<(), OverlayError> {
         let head = self.writer().head;
         // The minimum: a checksum for each block.
-        let least = self.map().kept().count() as u64 * 4;
+        let least = self.map().stored_blocks().count() as u64 * 4;
         if head.log_bytes <= 2 * least + LOG_WASTE_BYTES {
             return Ok(());
         }
@@ -545,10 +546,10 @@ impl<M: Member> Overlay<M> {
         let mut changed = RangeSet::new();
         let map = self.map();
         let mut buffer = vec![0; small(BLOCK_BYTES)];
-        for (block, kept) in map.kept() {
+        for (block, stored) in map.stored_blocks() {
             let bytes = &mut buffer[..self.length_of(block)];
-            match self.data.read_exact_at(bytes, slot_start(kept.slot)) {
-                Ok(()) if crc32c(bytes) == kept.checksum => {}
+            match self.data.read_exact_at(bytes, slot_start(stored.slot)) {
+                Ok(()) if crc32c(bytes) == stored.checksum => {}
                 Err(error)
                     if error.kind() != io::ErrorKind::UnexpectedEof
                         && error.raw_os_error() != Some(Errno::IO.raw_os_error()) =>
@@ -597,22 +598,22 @@ impl<M: Member> Overlay<M> {
             // A free slot is reused, so a block that was written meanwhile has another slot.
             let mut tried = None;
             loop {
-                let place = self.map().place(block);
-                let Place::Slot(kept) = place else {
+                let location = self.map().location(block);
+                let BlockLocation::Slot(stored) = location else {
                     bytes.fill(0);
                     break;
                 };
-                if tried.is_none() && read.is_ok() && crc32c(bytes) == kept.checksum {
+                if tried.is_none() && read.is_ok() && crc32c(bytes) == stored.checksum {
                     break;
                 }
-                if tried == Some(kept) {
+                if tried == Some(stored) {
                     return Err(MemberError::Media { errno: Errno::BADMSG.raw_os_error() });
                 }
-                self.data.read_exact_at(bytes, slot_start(kept.slot)).map_err(changed_below)?;
-                if crc32c(bytes) == kept.checksum {
+                self.data.read_exact_at(bytes, slot_start(stored.slot)).map_err(changed_below)?;
+                if crc32c(bytes) == stored.checksum {
                     break;
                 }
-                tried = Some(kept);
+                tried = Some(stored);
             }
         }
         Ok(buffer)
@@ -858,14 +859,14 @@ impl<M: Member> Member for Overlay<M> {
         let mut at = offset_bytes;
         while at < end {
             let block = at / BLOCK_BYTES;
-            let (place, next) = self.map().run_at(block, end.div_ceil(BLOCK_BYTES));
+            let (location, next) = self.map().run_at(block, end.div_ceil(BLOCK_BYTES));
             let until = (next * BLOCK_BYTES).min(end);
             let part = &mut buffer[small(at - offset_bytes)..small(until - offset_bytes)];
-            match place {
-                Place::Member => self.inner.read_at(part, at)?,
-                Place::Zeroes => part.fill(0),
-                Place::Slot(kept) => {
-                    let bytes = self.read_slots(block..next, kept.slot)?;
+            match location {
+                BlockLocation::Member => self.inner.read_at(part, at)?,
+                BlockLocation::Zeroes => part.fill(0),
+                BlockLocation::Slot(stored) => {
+                    let bytes = self.read_slots(block..next, stored.slot)?;
                     let from = small(at - block * BLOCK_BYTES);
                     part.copy_from_slice(&bytes[from..from + part.len()]);
                 }
