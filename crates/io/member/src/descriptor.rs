@@ -25,7 +25,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2, retry_on_intr};
 use crate::direct::{self, DirectError};
 use crate::flushes::Flushes;
 use crate::limits::ZERO_BUFFER_BYTES;
-use crate::zeroing::{Ways, ZeroWay, is_refusal};
+use crate::zeroing::{ZeroMethod, ZeroMethods, is_refusal};
 use crate::{Access, Identity, MemberError, MemberKind, check_bounds};
 
 /// Zeroes, aligned for direct I/O.
@@ -62,7 +62,7 @@ pub(crate) struct Descriptor {
     identity: Identity,
     size_bytes: u64,
     writable: bool,
-    ways: Ways,
+    zero_methods: ZeroMethods,
     /// It had a name when it was opened; a file that never had one has not lost it.
     had_name: bool,
     is_regular: bool,
@@ -85,7 +85,7 @@ impl Descriptor {
         let is_block = identity.kind == MemberKind::BlockDevice;
         let unit_bytes = if is_block { u64::from(identity.logical_block_bytes) } else { 1 };
         Self {
-            ways: Ways::new(unit_bytes),
+            zero_methods: ZeroMethods::new(unit_bytes),
             file,
             shared: OnceLock::new(),
             direct: OnceLock::new(),
@@ -312,8 +312,8 @@ impl Descriptor {
         Ok(())
     }
 
-    pub(crate) fn ways(&self) -> &Ways {
-        &self.ways
+    pub(crate) fn zero_methods(&self) -> &ZeroMethods {
+        &self.zero_methods
     }
 
     pub(crate) fn zero(
@@ -322,11 +322,11 @@ impl Descriptor {
         length_bytes: u64,
         may_punch: bool,
     ) -> Result<(), MemberError> {
-        while let Some(way) = self.ways.next((offset_bytes, length_bytes), may_punch) {
-            if self.allocate_zeroes(offset_bytes, length_bytes, way)? {
+        while let Some(method) = self.zero_methods.next((offset_bytes, length_bytes), may_punch) {
+            if self.allocate_zeroes(offset_bytes, length_bytes, method)? {
                 return Ok(());
             }
-            self.ways.refuse(way);
+            self.zero_methods.refuse(method);
         }
         self.write_zeroes(offset_bytes, length_bytes)
     }
@@ -336,13 +336,13 @@ impl Descriptor {
         &self,
         offset_bytes: u64,
         length_bytes: u64,
-        way: ZeroWay,
+        method: ZeroMethod,
     ) -> Result<bool, MemberError> {
         self.check_write(offset_bytes, length_bytes)?;
         if length_bytes == 0 {
             return Ok(true);
         }
-        match retry_on_intr(|| fallocate(&self.file, way.flags(), offset_bytes, length_bytes)) {
+        match retry_on_intr(|| fallocate(&self.file, method.flags(), offset_bytes, length_bytes)) {
             Ok(()) => Ok(true),
             Err(errno) if is_refusal(errno) => Ok(false),
             Err(errno) => Err(errno.into()),
@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(descriptor.write_at(&[1; 512], 3584, false), truncated);
         assert_eq!(descriptor.write_at(&[1; 512], 0, true), truncated);
         assert_eq!(descriptor.write_zeroes(3584, 512), truncated);
-        let allocated = descriptor.allocate_zeroes(3584, 512, ZeroWay::ZeroRange);
+        let allocated = descriptor.allocate_zeroes(3584, 512, ZeroMethod::ZeroRange);
         assert_eq!(allocated, Err(MemberError::Truncated));
         assert_eq!(handle.metadata().expect("metadata").len(), 2048);
         assert!(descriptor.has_vanished());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::descriptor::Descriptor;
 use crate::direct::DirectError;
 use crate::raw::Raw;
-use crate::zeroing::ZeroWay;
+use crate::zeroing::ZeroMethod;
 use crate::{AnsweredBy, Identity, Member, MemberError};
 
 /// A regular file, locked for as long as this lives.
@@ -18,7 +18,7 @@ pub struct FileMember {
 impl FileMember {
     pub(crate) fn new(descriptor: Descriptor, file_system_punches: bool) -> Self {
         if !file_system_punches {
-            descriptor.ways().refuse(ZeroWay::PunchHole);
+            descriptor.zero_methods().refuse(ZeroMethod::PunchHole);
         }
         Self { descriptor: Arc::new(descriptor) }
     }
@@ -72,7 +72,7 @@ impl Member for FileMember {
     }
 
     fn can_zero_fast(&self) -> bool {
-        self.descriptor.ways().has(ZeroWay::PunchHole)
+        self.descriptor.zero_methods().has(ZeroMethod::PunchHole)
     }
 
     fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::descriptor::{self, Descriptor};
 use crate::direct::is_aligned;
-use crate::zeroing::{ZeroWay, is_refusal};
+use crate::zeroing::{ZeroMethod, is_refusal};
 use crate::{MemberError, check_bounds};
 
 /// An operation on a member.
@@ -92,16 +92,21 @@ impl Raw {
 
     /// The kernel operation that makes zeroes of a range; `None` if [`Self::zeroes`] must be
     /// written. Either counts as a write that is not durable.
-    pub fn way_to_zero(&self, offset_bytes: u64, length: u64, may_punch: bool) -> Option<ZeroWay> {
-        self.0.ways().next((offset_bytes, length), may_punch)
+    pub fn zero_method(
+        &self,
+        offset_bytes: u64,
+        length: u64,
+        may_punch: bool,
+    ) -> Option<ZeroMethod> {
+        self.0.zero_methods().next((offset_bytes, length), may_punch)
     }
 
-    /// Whether an error means that this way of making zeroes is not supported here, so that the
+    /// Whether an error means that this method of making zeroes is not supported here, so that the
     /// caller takes another. The member remembers it.
-    pub fn is_refused(&self, way: ZeroWay, error: &io::Error) -> bool {
+    pub fn is_refused(&self, method: ZeroMethod, error: &io::Error) -> bool {
         let is_refused = Errno::from_io_error(error).is_some_and(is_refusal);
         if is_refused {
-            self.0.ways().refuse(way);
+            self.0.zero_methods().refuse(method);
         }
         is_refused
     }

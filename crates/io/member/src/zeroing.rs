@@ -22,67 +22,67 @@ use rustix::io::Errno;
 
 /// A kernel operation that makes zeroes without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ZeroWay {
+pub enum ZeroMethod {
     /// Gives the space back.
     PunchHole,
     /// Keeps the space allocated.
     ZeroRange,
 }
 
-impl ZeroWay {
+impl ZeroMethod {
     /// The flags of fallocate(2); the file's size stays.
     pub(crate) fn flags(self) -> FallocateFlags {
-        let way = match self {
+        let method = match self {
             Self::PunchHole => FallocateFlags::PUNCH_HOLE,
             Self::ZeroRange => FallocateFlags::ZERO_RANGE,
         };
-        way | FallocateFlags::KEEP_SIZE
+        method | FallocateFlags::KEEP_SIZE
     }
 }
 
 /// Which operations a descriptor supports.
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct ZeroMethods {
     punches: AtomicBool,
     zeroes_ranges: AtomicBool,
     /// Ranges must begin and end at multiples of this.
     unit_bytes: u64,
 }
 
-impl Ways {
+impl ZeroMethods {
     pub(crate) fn new(unit_bytes: u64) -> Self {
         let possible = || AtomicBool::new(true);
         Self { punches: possible(), zeroes_ranges: possible(), unit_bytes }
     }
 
-    fn flag(&self, way: ZeroWay) -> &AtomicBool {
-        match way {
-            ZeroWay::PunchHole => &self.punches,
-            ZeroWay::ZeroRange => &self.zeroes_ranges,
+    fn flag(&self, method: ZeroMethod) -> &AtomicBool {
+        match method {
+            ZeroMethod::PunchHole => &self.punches,
+            ZeroMethod::ZeroRange => &self.zeroes_ranges,
         }
     }
 
-    pub(crate) fn has(&self, way: ZeroWay) -> bool {
-        self.flag(way).load(Ordering::Relaxed)
+    pub(crate) fn has(&self, method: ZeroMethod) -> bool {
+        self.flag(method).load(Ordering::Relaxed)
     }
 
-    /// Remembers that a way is not supported.
-    pub(crate) fn refuse(&self, way: ZeroWay) {
-        self.flag(way).store(false, Ordering::Relaxed);
+    /// Remembers that a method is not supported.
+    pub(crate) fn refuse(&self, method: ZeroMethod) {
+        self.flag(method).store(false, Ordering::Relaxed);
     }
 
-    /// The way to try next; `None` if zeroes must be written.
-    pub(crate) fn next(&self, (start, length): (u64, u64), may_punch: bool) -> Option<ZeroWay> {
+    /// The method to try next; `None` if zeroes must be written.
+    pub(crate) fn next(&self, (start, length): (u64, u64), may_punch: bool) -> Option<ZeroMethod> {
         if !(start | length).is_multiple_of(self.unit_bytes) {
             return None;
         }
-        let punches = may_punch && self.has(ZeroWay::PunchHole);
-        let zeroes = || self.has(ZeroWay::ZeroRange).then_some(ZeroWay::ZeroRange);
-        punches.then_some(ZeroWay::PunchHole).or_else(zeroes)
+        let punches = may_punch && self.has(ZeroMethod::PunchHole);
+        let zeroes = || self.has(ZeroMethod::ZeroRange).then_some(ZeroMethod::ZeroRange);
+        punches.then_some(ZeroMethod::PunchHole).or_else(zeroes)
     }
 }
 
-/// Whether an error means that this way is not supported here, and that nothing has changed.
+/// Whether an error means that this method is not supported here, and that nothing has changed.
 pub(crate) fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
 }
@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_not_tried_again() {
-        let (ways, range) = (Ways::new(4096), (8192, 4096));
-        assert_eq!(ways.next(range, true), Some(ZeroWay::PunchHole));
-        assert_eq!(ways.next(range, false), Some(ZeroWay::ZeroRange));
-        assert_eq!(ways.next((8192, 512), true), None, "less than a unit");
-        assert_eq!(ways.next((512, 4096), true), None);
-        ways.refuse(ZeroWay::PunchHole);
-        assert_eq!(ways.next(range, true), Some(ZeroWay::ZeroRange));
-        ways.refuse(ZeroWay::ZeroRange);
-        assert_eq!((ways.next(range, true), ways.next(range, false)), (None, None));
+        let (methods, range) = (ZeroMethods::new(4096), (8192, 4096));
+        assert_eq!(methods.next(range, true), Some(ZeroMethod::PunchHole));
+        assert_eq!(methods.next(range, false), Some(ZeroMethod::ZeroRange));
+        assert_eq!(methods.next((8192, 512), true), None, "less than a unit");
+        assert_eq!(methods.next((512, 4096), true), None);
+        methods.refuse(ZeroMethod::PunchHole);
+        assert_eq!(methods.next(range, true), Some(ZeroMethod::ZeroRange));
+        methods.refuse(ZeroMethod::ZeroRange);
+        assert_eq!((methods.next(range, true), methods.next(range, false)), (None, None));
     }
 }

@@ -1,14 +1,14 @@
 //! Zeroing on a ring: one operation after the other, until all is zeroed.
 //!
 //! ```text
-//!   punch ──refused──▶ zero the range ──refused──▶ write zeroes     (`braid_member::Raw::way_to_zero`)
+//!   punch ──refused──▶ zero the range ──refused──▶ write zeroes     (`braid_member::Raw::zero_method`)
 //!     └──────────────────────┴──────────────────────────┴──▶ sync, if it is to be durable ──▶ answer
 //! ```
 //!
 //! Place in the flow: the steps of [`super::ring`] for the one member operation that needs several
 //! ring operations. If one operation cannot carry all zeroes to write, the member's threads take
 //! over. [`braid_member::Member::zero`] then takes the same steps, in the order of
-//! [`Raw::way_to_zero`].
+//! [`Raw::zero_method`].
 //!
 //! Invariant: the request is answered once, when the last operation has ended, with the answer that
 //! [`super::threads::perform`] would give (`tests/threads.rs`, `tests/ring.rs`).
@@ -16,8 +16,8 @@
 use std::io;
 
 use braid_engine::effect::{MemberIo, MemberOperation};
-use braid_member::{Deed, MemberError, Raw, ZeroWay};
-use braid_ring::{Memory, Operation, Segment, Segments, Zeroing as Way};
+use braid_member::{Deed, MemberError, Raw, ZeroMethod};
+use braid_ring::{Memory, Operation, Segment, Segments, Zeroing};
 
 use crate::members::handle::MemberHandle;
 use crate::members::operation::deed;
@@ -41,9 +41,9 @@ pub(super) fn begin(raw: &Raw, member: &MemberHandle, io: &MemberIo) -> Step {
         Ok(file) => file,
         Err(error) => return Step::Answer(Err(error)),
     };
-    let how = match raw.way_to_zero(offset, length, may_punch) {
-        Some(ZeroWay::PunchHole) => Way::PunchHole,
-        Some(ZeroWay::ZeroRange) => Way::ZeroRange,
+    let how = match raw.zero_method(offset, length, may_punch) {
+        Some(ZeroMethod::PunchHole) => Zeroing::PunchHole,
+        Some(ZeroMethod::ZeroRange) => Zeroing::ZeroRange,
         None => {
             let memory = zeroes(length);
             return memory.map_or(Step::Leave, |memory| {
@@ -80,7 +80,7 @@ pub(super) fn after(
         (Operation::Sync { .. }, result) => {
             Step::Answer(result.map(drop).map_err(|error| raw.fault(Deed::Flush, error)))
         }
-        (Operation::Zero { how, .. }, Err(error)) if raw.is_refused(way(*how), &error) => {
+        (Operation::Zero { how, .. }, Err(error)) if raw.is_refused(method_of(*how), &error) => {
             begin(raw, member, io)
         }
         (_, Err(error)) => Step::Answer(Err(raw.fault(deed(io), error))),
@@ -100,10 +100,10 @@ pub(super) fn after(
     }
 }
 
-fn way(how: Way) -> ZeroWay {
+fn method_of(how: Zeroing) -> ZeroMethod {
     match how {
-        Way::PunchHole => ZeroWay::PunchHole,
-        Way::ZeroRange => ZeroWay::ZeroRange,
+        Zeroing::PunchHole => ZeroMethod::PunchHole,
+        Zeroing::ZeroRange => ZeroMethod::ZeroRange,
     }
 }
 
