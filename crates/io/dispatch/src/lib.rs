@@ -78,4 +78,4 @@ pub use combiner::{Carry, Combiner};
 pub use counters::{Counters, DRAINED_SIZES};
 pub use scheduler::{Device, Request, Scheduler, State, Ticket, Vector};
 
-pub use braid_elevator::{Allowed, Class, Depth, Operation, Place, Policy, Settings, Turn};
+pub use braid_elevator::{Allowed, Class, Depth, Operation, Policy, QueuePosition, Settings, Turn};

@@ -28,8 +28,8 @@
 //! entry allocates [check: steady_state_allocates_nothing].
 
 use braid_elevator::{
-    Allowed, Busy, Class, Dispatch, Elevator, Entry, EntryId, Operation, Place, Policy, Settings,
-    Tag, Turn,
+    Allowed, Busy, Class, Dispatch, Elevator, Entry, EntryId, Operation, Policy, QueuePosition,
+    Settings, Tag, Turn,
 };
 
 use crate::combiner::{Carry, Combiner};
@@ -53,7 +53,7 @@ pub struct Request {
     /// Its priority.
     pub class: Class,
     /// Among the other entries, or before them.
-    pub place: Place,
+    pub position: QueuePosition,
     /// First sector of the member.
     pub start: u64,
     /// Sectors; at least 1.
@@ -499,9 +499,9 @@ impl<T> Dispatcher<T> {
             self.items.len() - 1
         });
         self.items[index] = Some(item);
-        let Request { operation, class, place, start, sectors } = request;
+        let Request { operation, class, position, start, sectors } = request;
         let entry = Entry { id: EntryId(index as u64), operation, class, start, sectors };
-        self.elevator.handle_insert(now_ns, entry, place);
+        self.elevator.handle_insert(now_ns, entry, position);
     }
 
     fn done(&mut self, device: &impl Device<T>, now_ns: u64, ticket: &Ticket) {

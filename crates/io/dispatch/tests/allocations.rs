@@ -5,7 +5,7 @@ use std::alloc::System;
 use std::cell::{Cell, RefCell};
 
 use braid_dispatch::{
-    Class, Depth, Device, Operation, Place, Request, Scheduler, Settings, Ticket, Vector,
+    Class, Depth, Device, Operation, QueuePosition, Request, Scheduler, Settings, Ticket, Vector,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -47,8 +47,8 @@ fn entry(number: u64) -> (Request, u64) {
         0 => Operation::Write { durable: false },
         _ => Operation::Read,
     };
-    let (class, place) = (Class::BestEffort, Place::Sorted);
-    (Request { operation, class, place, start, sectors: 8 }, number)
+    let (class, position) = (Class::BestEffort, QueuePosition::Sorted);
+    (Request { operation, class, position, start, sectors: 8 }, number)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use braid_sim_hooks::{Bug, spoiled};
 
 use crate::counters::Counters;
 use crate::depth::Out;
-use crate::entry::{Allowed, Class, Direction, Dispatch, Entry, Place, Tag};
+use crate::entry::{Allowed, Class, Direction, Dispatch, Entry, QueuePosition, Tag};
 use crate::nodes::{Node, Nodes, Parts};
 use crate::queue::Queue;
 use crate::settings::{Policy, Settings};
@@ -133,7 +133,7 @@ impl Elevator {
     ///
     /// # Panics
     /// If it has no sectors.
-    pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, place: Place) {
+    pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, position: QueuePosition) {
         assert!(entry.sectors > 0, "an entry has sectors");
         self.counters.inserted += 1;
         self.waiting[entry.operation.direction() as usize] += 1;
@@ -142,9 +142,9 @@ impl Elevator {
             return;
         }
         let waiting = &mut self.classes[entry.class.index()];
-        match place {
-            Place::Head => waiting.head.push_back(self.nodes.add(entry, now_ns)),
-            Place::Sorted => {
+        match position {
+            QueuePosition::Head => waiting.head.push_back(self.nodes.add(entry, now_ns)),
+            QueuePosition::Sorted => {
                 let queue = &mut waiting.queues[entry.operation.direction() as usize];
                 let came = (entry, now_ns);
                 queue.insert(&mut self.nodes, came, &self.settings, &mut self.counters);

@@ -93,12 +93,12 @@ impl Allowed {
     }
 }
 
-/// An entry's place in the queue.
+/// An entry's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum QueuePosition {
     /// Among the others of its class, by sector and by age.
     Sorted,
-    /// Before all others of its class, behind earlier ones with this place.
+    /// Before all others of its class, behind earlier ones with this position.
     Head,
 }
 

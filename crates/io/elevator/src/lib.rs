@@ -84,7 +84,7 @@ pub use busy::Busy;
 pub use counters::Counters;
 pub use depth::Depth;
 pub use elevator::Elevator;
-pub use entry::{Allowed, Class, Dispatch, Entry, EntryId, Operation, Place, Tag};
+pub use entry::{Allowed, Class, Dispatch, Entry, EntryId, Operation, QueuePosition, Tag};
 pub use multiplexer::{Demand, Multiplexer, MultiplexerSettings, Slice, Turn};
 pub use nodes::Parts;
 pub use settings::{Policy, Settings};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_elevator::{
-    Allowed, Busy, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag,
+    Allowed, Busy, Class, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
 };
 
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
@@ -77,7 +77,7 @@ impl Member {
         };
         self.came.insert(request.id, (now, whose));
         self.held_since[side(operation)].get_or_insert(now);
-        self.elevator.handle_insert(now, entry, Place::Sorted);
+        self.elevator.handle_insert(now, entry, QueuePosition::Sorted);
     }
 
     pub(crate) fn waits_for(&self) -> Allowed {

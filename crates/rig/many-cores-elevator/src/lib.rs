@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub use braid_elevator::{
-    Allowed, Busy, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Parts, Place,
-    Policy, Settings, Tag, Turn,
+    Allowed, Busy, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Parts, Policy,
+    QueuePosition, Settings, Tag, Turn,
 };
 use braid_many_cores::{Content, Cost, own_line, own_state, work};
 
@@ -66,10 +66,10 @@ impl Elevator {
     }
 
     /// Queues an entry.
-    pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, place: Place) {
+    pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, position: QueuePosition) {
         self.come(Some(entry.id));
         work(Cost::Insert);
-        self.0.handle_insert(now_ns, entry, place);
+        self.0.handle_insert(now_ns, entry, position);
     }
 
     /// The member's next dispatch.

@@ -5,7 +5,7 @@ use std::sync::Mutex as Notes;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use braid_concurrency::models::explore;
-use braid_elevator::{Class, Depth, Operation, Place, Policy, Settings};
+use braid_elevator::{Class, Depth, Operation, Policy, QueuePosition, Settings};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -266,7 +266,7 @@ fn request(item: u32) -> Request {
     Request {
         operation: Operation::Read,
         class: Class::BestEffort,
-        place: Place::Sorted,
+        position: QueuePosition::Sorted,
         start: u64::from(item) * 100,
         sectors: 8,
     }

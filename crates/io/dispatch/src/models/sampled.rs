@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use braid_concurrency::models::sample;
-use braid_elevator::{Class, Depth, Operation, Place, Settings, Turn};
+use braid_elevator::{Class, Depth, Operation, QueuePosition, Settings, Turn};
 use shuttle::thread;
 
 use crate::flaw::{Flaw, choose};
@@ -45,8 +45,8 @@ fn request(item: u32) -> Request {
         0 => Operation::Read,
         _ => Operation::Write { durable: false },
     };
-    let (class, place) = (Class::BestEffort, Place::Sorted);
-    Request { operation, class, place, start: u64::from(item) * 8, sectors: 8 }
+    let (class, position) = (Class::BestEffort, QueuePosition::Sorted);
+    Request { operation, class, position, start: u64::from(item) * 8, sectors: 8 }
 }
 
 /// Three threads insert, one ends vectors, one switches the policy, one releases reads.

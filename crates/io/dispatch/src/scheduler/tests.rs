@@ -13,7 +13,7 @@ fn read(start: u64) -> Request {
     Request {
         operation: Operation::Read,
         class: Class::BestEffort,
-        place: Place::Sorted,
+        position: QueuePosition::Sorted,
         start,
         sectors: 8,
     }
@@ -164,7 +164,7 @@ fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
 fn a_head_goes_before_what_waits() {
     let (device, scheduler) = (Slow::default(), Scheduler::new(depth(1)));
     (0..3).for_each(|item| scheduler.insert(&device, read(u64::from(item) * 100), item));
-    scheduler.insert(&device, Request { place: Place::Head, ..read(9000) }, 9);
+    scheduler.insert(&device, Request { position: QueuePosition::Head, ..read(9000) }, 9);
     (0..3).for_each(|_| device.end_first(&scheduler));
     assert_eq!(device.given(), [vec![2]]);
     let order = scheduler.counters(&device).elevator.dispatched;

@@ -28,10 +28,10 @@ fn starts(elevator: &mut Elevator, now_ns: u64) -> Vec<u64> {
 fn a_batch_goes_upwards_and_then_from_the_lowest() {
     let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..wide() });
     for (id, start) in [500, 100, 900, 300].into_iter().enumerate() {
-        elevator.handle_insert(0, entry(id as u64, Operation::Read, start), Place::Sorted);
+        elevator.handle_insert(0, entry(id as u64, Operation::Read, start), QueuePosition::Sorted);
     }
     assert_eq!(elevator.poll_dispatch(0, Allowed::ALL).expect("one waits").start, 100);
-    elevator.handle_insert(0, entry(9, Operation::Read, 50), Place::Sorted);
+    elevator.handle_insert(0, entry(9, Operation::Read, 50), QueuePosition::Sorted);
     assert_eq!(starts(&mut elevator, 0), [300, 500, 900, 50]);
 }
 
@@ -39,9 +39,9 @@ fn a_batch_goes_upwards_and_then_from_the_lowest() {
 fn expired_request_overtakes_sorted_order() {
     let settings = Settings { batch: 1, ..wide() };
     let mut elevator = Elevator::new(settings);
-    elevator.handle_insert(0, entry(0, Operation::Read, 9000), Place::Sorted);
-    elevator.handle_insert(400 * MS, entry(1, Operation::Read, 100), Place::Sorted);
-    elevator.handle_insert(400 * MS, entry(2, Operation::Read, 200), Place::Sorted);
+    elevator.handle_insert(0, entry(0, Operation::Read, 9000), QueuePosition::Sorted);
+    elevator.handle_insert(400 * MS, entry(1, Operation::Read, 100), QueuePosition::Sorted);
+    elevator.handle_insert(400 * MS, entry(2, Operation::Read, 200), QueuePosition::Sorted);
     assert_eq!(starts(&mut elevator, 500 * MS), [9000, 100, 200]);
     assert_eq!(elevator.counters().expired, 1);
 }
@@ -51,10 +51,10 @@ fn expired_request_overtakes_sorted_order() {
 fn who_is_held_goes_in_the_end() {
     let mut elevator = Elevator::new(wide());
     let reads = Allowed { reads: true, writes: false };
-    elevator.handle_insert(0, entry(0, WRITE, 0), Place::Sorted);
+    elevator.handle_insert(0, entry(0, WRITE, 0), QueuePosition::Sorted);
     assert_eq!(elevator.poll_dispatch(MS, reads), None);
     assert_eq!(elevator.poll_dispatch(400 * MS, reads), None);
-    elevator.handle_insert(401 * MS, entry(1, WRITE, 5000), Place::Sorted);
+    elevator.handle_insert(401 * MS, entry(1, WRITE, 5000), QueuePosition::Sorted);
     assert_eq!(elevator.poll_dispatch(401 * MS, reads).expect("held for long").start, 0);
     assert_eq!(elevator.poll_dispatch(401 * MS, reads), None, "one by one");
 }
@@ -66,9 +66,9 @@ fn who_has_aged_goes_by_age() {
     let mut elevator = Elevator::new(settings);
     let entry = |id, class| Entry { class, ..entry(id, Operation::Read, 5000 - 16 * id) };
     for (id, class) in [Class::Idle, Class::BestEffort, Class::RealTime].into_iter().enumerate() {
-        elevator.handle_insert(id as u64, entry(id as u64, class), Place::Sorted);
+        elevator.handle_insert(id as u64, entry(id as u64, class), QueuePosition::Sorted);
     }
-    elevator.handle_insert(3, entry(3, Class::BestEffort), Place::Head);
+    elevator.handle_insert(3, entry(3, Class::BestEffort), QueuePosition::Head);
     assert_eq!(starts(&mut elevator, 200 * MS), [5000, 4984, 4968, 4952]);
 }
 
@@ -77,8 +77,8 @@ fn writes_are_passed_over_so_often_and_no_more() {
     let settings = Settings { batch: 2, writes_starved: 2, merge_sectors_max: 0, ..wide() };
     let mut elevator = Elevator::new(settings);
     for id in 0..10 {
-        elevator.handle_insert(0, entry(id, Operation::Read, 100 * id), Place::Sorted);
-        elevator.handle_insert(0, entry(100 + id, WRITE, 100 * id), Place::Sorted);
+        elevator.handle_insert(0, entry(id, Operation::Read, 100 * id), QueuePosition::Sorted);
+        elevator.handle_insert(0, entry(100 + id, WRITE, 100 * id), QueuePosition::Sorted);
     }
     let order: Vec<bool> = std::iter::from_fn(|| elevator.poll_dispatch(0, Allowed::ALL))
         .map(|dispatch| dispatch.operation == Operation::Read)
@@ -95,11 +95,11 @@ fn writes_are_passed_over_so_often_and_no_more() {
 fn adjacent_writes_become_one_vector_front_back_and_between() {
     let mut elevator = Elevator::new(wide());
     for (id, start) in [(0, 16), (1, 0), (2, 8), (3, 24), (4, 100)] {
-        elevator.handle_insert(0, entry(id, WRITE, start), Place::Sorted);
+        elevator.handle_insert(0, entry(id, WRITE, start), QueuePosition::Sorted);
     }
     let durable = Operation::Write { durable: true };
-    elevator.handle_insert(0, entry(5, durable, 32), Place::Sorted);
-    elevator.handle_insert(0, entry(6, Operation::Other, 108), Place::Sorted);
+    elevator.handle_insert(0, entry(5, durable, 32), QueuePosition::Sorted);
+    elevator.handle_insert(0, entry(6, Operation::Other, 108), QueuePosition::Sorted);
     let first = elevator.poll_dispatch(0, Allowed::ALL).expect("it waits");
     assert_eq!((first.start, first.sectors, first.parts), (0, 32, 4));
     let ids: Vec<u64> = elevator.parts(first.tag).map(|entry| entry.id.0).collect();
@@ -112,11 +112,11 @@ fn adjacent_writes_become_one_vector_front_back_and_between() {
 #[test]
 fn a_merged_group_is_as_old_as_its_oldest_part() {
     let mut elevator = Elevator::new(Settings { batch: 1, ..wide() });
-    elevator.handle_insert(0, entry(0, Operation::Read, 1000), Place::Sorted);
-    elevator.handle_insert(1, entry(1, Operation::Read, 10), Place::Sorted);
+    elevator.handle_insert(0, entry(0, Operation::Read, 1000), QueuePosition::Sorted);
+    elevator.handle_insert(1, entry(1, Operation::Read, 10), QueuePosition::Sorted);
     // Both join the old one, from both ends, although they are young.
-    elevator.handle_insert(499 * MS, entry(2, Operation::Read, 992), Place::Sorted);
-    elevator.handle_insert(499 * MS, entry(3, Operation::Read, 1008), Place::Sorted);
+    elevator.handle_insert(499 * MS, entry(2, Operation::Read, 992), QueuePosition::Sorted);
+    elevator.handle_insert(499 * MS, entry(3, Operation::Read, 1008), QueuePosition::Sorted);
     let first = elevator.poll_dispatch(500 * MS, Allowed::ALL).expect("it waits");
     assert_eq!((first.start, first.sectors), (992, 24));
 }
@@ -125,13 +125,13 @@ fn a_merged_group_is_as_old_as_its_oldest_part() {
 fn classes_go_in_order_and_what_has_aged_goes_first() {
     let mut elevator = Elevator::new(wide());
     let of = |id, class, start| Entry { class, ..entry(id, Operation::Read, start) };
-    elevator.handle_insert(0, of(0, Class::Idle, 0), Place::Sorted);
-    elevator.handle_insert(0, of(1, Class::BestEffort, 100), Place::Sorted);
-    elevator.handle_insert(0, of(2, Class::RealTime, 200), Place::Sorted);
-    elevator.handle_insert(0, of(3, Class::BestEffort, 300), Place::Head);
+    elevator.handle_insert(0, of(0, Class::Idle, 0), QueuePosition::Sorted);
+    elevator.handle_insert(0, of(1, Class::BestEffort, 100), QueuePosition::Sorted);
+    elevator.handle_insert(0, of(2, Class::RealTime, 200), QueuePosition::Sorted);
+    elevator.handle_insert(0, of(3, Class::BestEffort, 300), QueuePosition::Head);
     assert_eq!(starts(&mut elevator, 0), [200, 300, 100, 0]);
-    elevator.handle_insert(0, of(4, Class::Idle, 0), Place::Sorted);
-    elevator.handle_insert(9_999 * MS, of(5, Class::RealTime, 200), Place::Sorted);
+    elevator.handle_insert(0, of(4, Class::Idle, 0), QueuePosition::Sorted);
+    elevator.handle_insert(9_999 * MS, of(5, Class::RealTime, 200), QueuePosition::Sorted);
     assert_eq!(starts(&mut elevator, 10_000 * MS), [0, 200]);
 }
 
@@ -140,7 +140,7 @@ fn without_a_policy_nothing_is_ordered_merged_or_held() {
     let narrow = Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 };
     let mut elevator = Elevator::new(Settings::straight().with_depth(narrow));
     for (id, start) in [500, 100, 108, 300].into_iter().enumerate() {
-        elevator.handle_insert(0, entry(id as u64, WRITE, start), Place::Sorted);
+        elevator.handle_insert(0, entry(id as u64, WRITE, start), QueuePosition::Sorted);
     }
     assert_eq!(starts(&mut elevator, 0), [500, 100, 108, 300]);
 }
@@ -151,10 +151,10 @@ fn without_a_policy_nothing_is_ordered_merged_or_held() {
 fn what_goes_at_once_leaves_the_held_their_time() {
     let mut elevator = Elevator::new(wide());
     let reads = Allowed { reads: true, writes: false };
-    elevator.handle_insert(0, entry(0, WRITE, 500), Place::Sorted);
+    elevator.handle_insert(0, entry(0, WRITE, 500), QueuePosition::Sorted);
     assert_eq!(elevator.poll_dispatch(MS, reads), None);
     elevator.set(Settings::straight());
-    elevator.handle_insert(300 * MS, entry(1, WRITE, 900), Place::Sorted);
+    elevator.handle_insert(300 * MS, entry(1, WRITE, 900), QueuePosition::Sorted);
     assert_eq!(elevator.poll_dispatch(300 * MS, reads).expect("at once").start, 900);
     assert_eq!(elevator.poll_dispatch(402 * MS, reads).expect("held for long").start, 500);
 }
@@ -162,9 +162,9 @@ fn what_goes_at_once_leaves_the_held_their_time() {
 #[test]
 fn the_policy_can_change_while_entries_wait() {
     let mut elevator = Elevator::new(wide());
-    elevator.handle_insert(0, entry(0, WRITE, 500), Place::Sorted);
+    elevator.handle_insert(0, entry(0, WRITE, 500), QueuePosition::Sorted);
     elevator.set(Settings::straight());
-    elevator.handle_insert(0, entry(1, WRITE, 900), Place::Sorted);
+    elevator.handle_insert(0, entry(1, WRITE, 900), QueuePosition::Sorted);
     assert_eq!(starts(&mut elevator, 0), [900, 500]);
 }
 
@@ -173,10 +173,10 @@ fn what_is_held_waits_and_the_other_goes() {
     let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..wide() });
     let (reads, writes) =
         (Allowed { reads: true, writes: false }, Allowed { reads: false, writes: true });
-    elevator.handle_insert(0, entry(0, Operation::Read, 100), Place::Sorted);
-    elevator.handle_insert(0, entry(1, Operation::Read, 200), Place::Sorted);
-    elevator.handle_insert(0, entry(2, WRITE, 300), Place::Sorted);
-    elevator.handle_insert(0, entry(3, Operation::Read, 50), Place::Head);
+    elevator.handle_insert(0, entry(0, Operation::Read, 100), QueuePosition::Sorted);
+    elevator.handle_insert(0, entry(1, Operation::Read, 200), QueuePosition::Sorted);
+    elevator.handle_insert(0, entry(2, WRITE, 300), QueuePosition::Sorted);
+    elevator.handle_insert(0, entry(3, Operation::Read, 50), QueuePosition::Head);
     assert_eq!((elevator.waiting(), elevator.waits()), ((3, 1), Allowed::ALL));
     // A batch of reads runs, an old entry is at the head, and all entries have aged.
     assert_eq!(elevator.poll_dispatch(0, reads).expect("one waits").start, 50);
@@ -201,7 +201,7 @@ fn a_write_that_lies_on_the_way_of_reads_goes_along() {
         let mut elevator = Elevator::new(settings);
         for (operation, place) in [(Operation::Read, [100, 500, 900]), (WRITE, [50, 300, 950])] {
             for start in place {
-                elevator.handle_insert(0, entry(start, operation, start), Place::Sorted);
+                elevator.handle_insert(0, entry(start, operation, start), QueuePosition::Sorted);
             }
         }
         let (along, beyond): (&[u64], &[u64]) = match takes_along {
@@ -209,7 +209,7 @@ fn a_write_that_lies_on_the_way_of_reads_goes_along() {
             false => (&[100, 500, 900], &[20]),
         };
         assert_eq!(starts_of_reads(&mut elevator), along, "950 is on nobody's way");
-        elevator.handle_insert(0, entry(1, Operation::Read, 20), Place::Sorted);
+        elevator.handle_insert(0, entry(1, Operation::Read, 20), QueuePosition::Sorted);
         assert_eq!(starts_of_reads(&mut elevator), beyond, "it is on the way to the lowest");
     }
 }
@@ -219,10 +219,10 @@ fn a_write_that_lies_on_the_way_of_reads_goes_along() {
 fn what_goes_along_does_not_keep_the_sweep_where_it_is() {
     let mut elevator =
         Elevator::new(Settings { takes_along: true, merge_sectors_max: 0, ..wide() });
-    elevator.handle_insert(0, entry(0, Operation::Read, 100), Place::Sorted);
+    elevator.handle_insert(0, entry(0, Operation::Read, 100), QueuePosition::Sorted);
     let reads = Allowed { reads: true, writes: false };
     let went = (1..100).find(|id| {
-        elevator.handle_insert(0, entry(*id, WRITE, 80), Place::Sorted);
+        elevator.handle_insert(0, entry(*id, WRITE, 80), QueuePosition::Sorted);
         let dispatch = elevator.poll_dispatch(0, reads).expect("something may go");
         elevator.handle_done(dispatch.tag);
         dispatch.operation == Operation::Read
@@ -235,15 +235,15 @@ fn reads_that_are_given_a_slice_begin_where_the_arm_is() {
     for (takes_along, order) in [(true, [450, 600, 100, 470]), (false, [100, 450, 470, 600])] {
         let settings = Settings { takes_along, merge_sectors_max: 0, ..wide() };
         let mut elevator = Elevator::new(settings);
-        elevator.handle_insert(0, entry(0, WRITE, 400), Place::Sorted);
+        elevator.handle_insert(0, entry(0, WRITE, 400), QueuePosition::Sorted);
         assert_eq!(starts(&mut elevator, 0), [400]);
         for start in [100, 450, 600] {
-            elevator.handle_insert(0, entry(start, Operation::Read, start), Place::Sorted);
+            elevator.handle_insert(0, entry(start, Operation::Read, start), QueuePosition::Sorted);
         }
         let first = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
         let second = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
         // Behind the reads' arm position, before the writes'.
-        elevator.handle_insert(0, entry(9, Operation::Read, 470), Place::Sorted);
+        elevator.handle_insert(0, entry(9, Operation::Read, 470), QueuePosition::Sorted);
         let rest = starts(&mut elevator, 0);
         assert_eq!([first, second, rest[0], rest[1]], order);
     }
@@ -253,10 +253,10 @@ fn reads_that_are_given_a_slice_begin_where_the_arm_is() {
 fn nothing_is_taken_along_past_one_that_has_expired() {
     let settings = Settings { takes_along: true, merge_sectors_max: 0, ..wide() };
     let mut elevator = Elevator::new(settings);
-    elevator.handle_insert(0, entry(0, WRITE, 400), Place::Sorted);
+    elevator.handle_insert(0, entry(0, WRITE, 400), QueuePosition::Sorted);
     assert_eq!(starts(&mut elevator, 0), [400]);
-    elevator.handle_insert(0, entry(1, Operation::Read, 100), Place::Sorted);
-    elevator.handle_insert(1, entry(2, Operation::Read, 450), Place::Sorted);
+    elevator.handle_insert(0, entry(1, Operation::Read, 100), QueuePosition::Sorted);
+    elevator.handle_insert(1, entry(2, Operation::Read, 450), QueuePosition::Sorted);
     assert_eq!(starts(&mut elevator, 500 * MS), [100, 450]);
 }
 
@@ -276,18 +276,18 @@ fn none_is_passed_over_for_ever() {
     elevator.handle_insert(
         0,
         Entry { class: Class::RealTime, ..entry(99, Operation::Read, 1000) },
-        Place::Sorted,
+        QueuePosition::Sorted,
     );
     let first = elevator.poll_dispatch(0, Allowed::ALL).expect("it waits");
     elevator.handle_done(first.tag);
-    victims.into_iter().for_each(|victim| elevator.handle_insert(0, victim, Place::Sorted));
+    victims.into_iter().for_each(|victim| elevator.handle_insert(0, victim, QueuePosition::Sorted));
     let mut served = BTreeMap::new();
     for tick in 0..12_000 {
         let storm = Entry {
             class: Class::RealTime,
             ..entry(1000 + tick, Operation::Read, 2000 + 16 * tick)
         };
-        elevator.handle_insert(tick * MS, storm, Place::Sorted);
+        elevator.handle_insert(tick * MS, storm, QueuePosition::Sorted);
         let dispatch = elevator.poll_dispatch(tick * MS, Allowed::ALL).expect("the storm goes on");
         for part in elevator.parts(dispatch.tag) {
             if waiting.remove(&part.id) {
@@ -374,8 +374,8 @@ impl Driver {
         };
         self.next += 1;
         self.queued.insert(entry.id, entry);
-        let place = if head { Place::Head } else { Place::Sorted };
-        self.elevator.handle_insert(self.now_ns, entry, place);
+        let position = if head { QueuePosition::Head } else { QueuePosition::Sorted };
+        self.elevator.handle_insert(self.now_ns, entry, position);
     }
 
     fn set(&mut self, depth: u8, merge: u8, batch: u8) {
@@ -475,7 +475,7 @@ proptest! {
         let mut elevator = Elevator::new(settings);
         for (id, is_read) in directions.iter().enumerate() {
             let operation = if *is_read { Operation::Read } else { WRITE };
-            elevator.handle_insert(0, entry(id as u64, operation, id as u64), Place::Sorted);
+            elevator.handle_insert(0, entry(id as u64, operation, id as u64), QueuePosition::Sorted);
         }
         let out: Vec<Dispatch> = std::iter::from_fn(|| elevator.poll_dispatch(0, Allowed::ALL)).collect();
         let reads: u32 = out.iter().map(|one| u32::from(one.operation == Operation::Read)).sum();
@@ -494,14 +494,14 @@ fn who_is_alone_has_the_member_to_itself() {
     let mut fill = |elevator: &mut Elevator, now_ns: u64| {
         while elevator.waiting().1 < 30 {
             id += 1;
-            elevator.handle_insert(now_ns, entry(id, WRITE, id * 100), Place::Sorted);
+            elevator.handle_insert(now_ns, entry(id, WRITE, id * 100), QueuePosition::Sorted);
         }
         let went = std::iter::from_fn(|| elevator.poll_dispatch(now_ns, Allowed::ALL));
         went.collect::<Vec<_>>()
     };
     let mut out = fill(&mut elevator, 0);
     assert_eq!(out.len(), 24, "there are no reads");
-    elevator.handle_insert(1, entry(1 << 40, Operation::Read, 5), Place::Sorted);
+    elevator.handle_insert(1, entry(1 << 40, Operation::Read, 5), QueuePosition::Sorted);
     let read = elevator.poll_dispatch(1, Allowed::ALL).expect("a tag is kept for it");
     assert_eq!(read.operation, Operation::Read);
     out.drain(..20).for_each(|write| elevator.handle_done(write.tag));
@@ -514,10 +514,10 @@ fn who_is_alone_has_the_member_to_itself() {
 #[test]
 fn what_a_write_must_read_goes_when_writes_may() {
     let mut elevator = Elevator::new(wide());
-    elevator.handle_insert(0, entry(0, Operation::PreRead, 300), Place::Sorted);
-    elevator.handle_insert(0, entry(1, Operation::Read, 100), Place::Sorted);
-    elevator.handle_insert(0, entry(2, WRITE, 308), Place::Sorted);
-    elevator.handle_insert(0, entry(3, Operation::PreRead, 292), Place::Sorted);
+    elevator.handle_insert(0, entry(0, Operation::PreRead, 300), QueuePosition::Sorted);
+    elevator.handle_insert(0, entry(1, Operation::Read, 100), QueuePosition::Sorted);
+    elevator.handle_insert(0, entry(2, WRITE, 308), QueuePosition::Sorted);
+    elevator.handle_insert(0, entry(3, Operation::PreRead, 292), QueuePosition::Sorted);
     assert_eq!(elevator.waiting(), (1, 3));
     let flushers = Allowed { reads: false, writes: true };
     let first = elevator.poll_dispatch(0, flushers).expect("pre-reads wait");

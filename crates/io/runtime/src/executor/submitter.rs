@@ -31,7 +31,7 @@
 use std::cell::RefCell;
 
 use braid_dispatch::{
-    Class, Device, Operation as Kind, Place, Request, State, Ticket, Turn, Vector,
+    Class, Device, Operation as Kind, QueuePosition, Request, State, Ticket, Turn, Vector,
 };
 use braid_engine::Instant;
 use braid_engine::cause::{Asked, Cause};
@@ -339,6 +339,6 @@ pub(crate) fn request(io: &MemberIo, purpose: Purpose) -> Request {
             Class::BestEffort
         }
     };
-    let place = Place::Sorted;
-    Request { operation, class, place, start: io.sector.0, sectors: io.sectors }
+    let position = QueuePosition::Sorted;
+    Request { operation, class, position, start: io.sector.0, sectors: io.sectors }
 }

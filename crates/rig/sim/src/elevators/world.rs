@@ -1,6 +1,6 @@
 //! The world's elevators: it fills them, gives disks their dispatches, and checks waits.
 
-use braid_elevator::{Allowed, Demand, Entry, EntryId, Operation, Place, Policy, Tag};
+use braid_elevator::{Allowed, Demand, Entry, EntryId, Operation, Policy, QueuePosition, Tag};
 use braid_engine::array::MemberId;
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberIo, MemberOperation};
@@ -68,7 +68,7 @@ impl World {
         let is_straight = elevator.settings().policy == Policy::None;
         let waiting = QueuedRequest::new((shard, member), &entry, (self.clock.now.0, is_straight));
         elevators.waiting.insert(id, (waiting, io));
-        elevator.handle_insert(self.clock.now.0, entry, Place::Sorted);
+        elevator.handle_insert(self.clock.now.0, entry, QueuePosition::Sorted);
         self.dispatch();
     }
 

@@ -7,7 +7,7 @@
 
 use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::machine::elevator::{
-    Allowed, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag,
+    Allowed, Class, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
 };
 use super::machine::{Content, Moment, Mutex, MutexGuard, TryLockError};
 use super::seats::{Between, Seats};
@@ -99,7 +99,7 @@ impl Between for Single {
         {
             let mut elevator = self.elevator.lock();
             for place in places {
-                elevator.handle_insert(0, entry(seat, *place), Place::Sorted);
+                elevator.handle_insert(0, entry(seat, *place), QueuePosition::Sorted);
             }
         }
         let (mut ended, mut whose) = (None, Vec::new());
@@ -156,7 +156,7 @@ impl Listed {
             let mut elevator = self.elevator.lock();
             let entries = std::mem::take(&mut *self.list.lock());
             for entry in entries {
-                elevator.handle_insert(0, entry, Place::Sorted);
+                elevator.handle_insert(0, entry, QueuePosition::Sorted);
             }
             choose(&mut elevator, ended, whose)
         };

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use braid_dispatch::{
-    Class, Depth, Device, Operation, Place, Policy, Request, Scheduler, Ticket, Vector,
+    Class, Depth, Device, Operation, Policy, QueuePosition, Request, Scheduler, Ticket, Vector,
 };
 use braid_elevator::{Allowed, Elevator, Entry, EntryId, Tag};
 
@@ -124,7 +124,7 @@ impl Between for Single<'_> {
                     start: place % DiskPlan::SATA_2005.sectors(),
                     sectors: 1,
                 };
-                elevator.handle_insert(0, entry, Place::Sorted);
+                elevator.handle_insert(0, entry, QueuePosition::Sorted);
             }
         }
         self.dispatch();
@@ -175,7 +175,7 @@ impl Between for Shipped<'_> {
         let request = |place: &u64| Request {
             operation: Operation::Read,
             class: Class::BestEffort,
-            place: Place::Sorted,
+            position: QueuePosition::Sorted,
             start: place % DiskPlan::SATA_2005.sectors(),
             sectors: 1,
         };

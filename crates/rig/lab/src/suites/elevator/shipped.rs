@@ -3,7 +3,7 @@
 use braid_member::{Member, MemoryMember};
 
 use super::machine::dispatch::{
-    Class, Counters, Device, Operation, Place, Request, Scheduler, Settings, Ticket, Vector,
+    Class, Counters, Device, Operation, QueuePosition, Request, Scheduler, Settings, Ticket, Vector,
 };
 
 use super::seats::{Between, Seats};
@@ -76,7 +76,7 @@ impl Between for Shipped {
 
 fn request(place: u64) -> Request {
     let (operation, class) = (Operation::Read, Class::BestEffort);
-    Request { operation, class, place: Place::Sorted, start: place, sectors: 1 }
+    Request { operation, class, position: QueuePosition::Sorted, start: place, sectors: 1 }
 }
 
 /// The member without an elevator.
