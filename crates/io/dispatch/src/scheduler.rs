@@ -17,7 +17,7 @@
 //! and passes what waits and what is out at this member. A slice that its side does not use here is
 //! given away ([`Turn::allowed_at`]). A flush bypasses the scheduler and keeps the member from all
 //! else, so its caller reports it ([`Scheduler::flush_begins`]). It counts as an operation of the
-//! flusher's that is out, and its time is the flusher's ([`Busy`]). Held entries wait in the
+//! flusher's that is out, and its time is the flusher's ([`BusyTime`]). Held entries wait in the
 //! elevator. When the dispatcher leaves, it reports what waits and, if something is held, until
 //! when ([`Device::leave`]). The implementor then has [`Scheduler::dispatch_held`] called. Under
 //! `none` nothing is asked or held.
@@ -28,7 +28,7 @@
 //! entry allocates [check: steady_state_allocates_nothing].
 
 use braid_elevator::{
-    Allowed, Busy, Class, Dispatch, Elevator, Entry, EntryId, Operation, Policy, QueuePosition,
+    Allowed, BusyTime, Class, Dispatch, Elevator, Entry, EntryId, Operation, Policy, QueuePosition,
     Settings, Tag, Turn,
 };
 
@@ -135,7 +135,7 @@ struct Dispatcher<T> {
     /// By [`EntryId`].
     items: Vec<Option<T>>,
     free: Vec<usize>,
-    busy: Busy,
+    busy: BusyTime,
     /// When the flush that is out began, if the dispatcher has seen it.
     flush_since_ns: Option<u64>,
     /// Vectors written since the last flush.
@@ -201,7 +201,7 @@ impl<T> Scheduler<T> {
             elevator: Elevator::new(settings),
             items: Vec::new(),
             free: Vec::new(),
-            busy: Busy::default(),
+            busy: BusyTime::default(),
             flush_since_ns: None,
             unflushed: 0,
             last_set: 0,

@@ -14,12 +14,12 @@ pub struct Depth {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Out {
+pub(crate) struct InFlight {
     pub(crate) reads: u32,
     pub(crate) writes: u32,
 }
 
-impl Out {
+impl InFlight {
     /// Whether one more may go out. With nothing out, one always may: no setting stops a member. If
     /// the depth shrinks and the other direction has too many out, this one may use its own tags.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn what_was_out_before_the_depth_became_less_blocks_nobody() {
         let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 };
-        let mut out = Out { reads: 0, writes: 24 };
+        let mut out = InFlight { reads: 0, writes: 24 };
         assert!(!out.allows(depth, Direction::Write));
         for _ in 0..2 {
             assert!(out.allows(depth, Direction::Read));
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn neither_direction_can_block_the_other() {
         let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 3 };
-        let mut out = Out::default();
+        let mut out = InFlight::default();
         while out.allows(depth, Direction::Read) {
             out.take(Direction::Read);
         }
@@ -83,7 +83,7 @@ mod tests {
             out.take(Direction::Write);
         }
         assert_eq!((out.reads, out.writes), (5, 3));
-        let mut out = Out::default();
+        let mut out = InFlight::default();
         while out.allows(depth, Direction::Write) {
             out.take(Direction::Write);
         }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_depth_of_nothing_still_lets_one_out() {
         let depth = Depth { total: 0, kept_for_reads: 9, kept_for_writes: 9 };
-        let mut out = Out::default();
+        let mut out = InFlight::default();
         assert!(out.allows(depth, Direction::Read) && out.allows(depth, Direction::Write));
         out.take(Direction::Write);
         assert!(!out.allows(depth, Direction::Read) && !out.allows(depth, Direction::Write));

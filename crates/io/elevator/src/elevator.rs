@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use braid_sim_hooks::{Bug, spoiled};
 
 use crate::counters::Counters;
-use crate::depth::Out;
+use crate::depth::InFlight;
 use crate::entry::{Allowed, Class, Direction, Dispatch, Entry, QueuePosition, Tag};
 use crate::nodes::{Node, Nodes, Parts};
 use crate::queue::Queue;
 use crate::settings::{Policy, Settings};
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct ClassQueues {
     /// By [`Direction`].
     queues: [Queue; 2],
     /// Before all sorted entries.
@@ -21,7 +21,7 @@ struct Waiting {
     passed_over: u32,
 }
 
-impl Waiting {
+impl ClassQueues {
     fn queue(&self, direction: Direction) -> &Queue {
         &self.queues[direction as usize]
     }
@@ -41,13 +41,13 @@ pub struct Elevator {
     settings: Settings,
     nodes: Nodes,
     /// By [`Class`].
-    classes: [Waiting; 3],
+    classes: [ClassQueues; 3],
     /// Entries that wait under [`Policy::None`].
     straight: VecDeque<Node>,
     batch: Option<Batch>,
     /// Whether the last dispatch on its own side's sweep was a write.
     is_at_writes: bool,
-    out: Out,
+    out: InFlight,
     /// Entries that wait, by [`Direction`].
     waiting: [usize; 2],
     /// Since when waiting entries have been held, by [`Direction`].
@@ -68,7 +68,7 @@ impl Elevator {
             straight: VecDeque::new(),
             batch: None,
             is_at_writes: false,
-            out: Out::default(),
+            out: InFlight::default(),
             waiting: [0; 2],
             held_since_ns: [None; 2],
             busy_ns: [None; 2],

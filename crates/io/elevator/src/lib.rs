@@ -70,7 +70,7 @@
 
 #![forbid(unsafe_code)]
 
-mod busy;
+mod busy_time;
 mod counters;
 mod depth;
 mod elevator;
@@ -80,7 +80,7 @@ mod nodes;
 mod queue;
 mod settings;
 
-pub use busy::Busy;
+pub use busy_time::BusyTime;
 pub use counters::Counters;
 pub use depth::Depth;
 pub use elevator::Elevator;

@@ -11,7 +11,7 @@ use crate::entry::Entry;
 pub(crate) type Node = u32;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Linked {
+pub(crate) struct LinkedEntry {
     pub(crate) entry: Entry,
     /// The next part of the group, by sector.
     pub(crate) next_part: Option<Node>,
@@ -27,7 +27,7 @@ pub(crate) struct Linked {
     pub(crate) younger: Option<Node>,
 }
 
-impl Linked {
+impl LinkedEntry {
     pub(crate) const fn end(&self) -> u64 {
         self.entry.start + self.sectors as u64
     }
@@ -35,7 +35,7 @@ impl Linked {
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    all: Vec<Linked>,
+    all: Vec<LinkedEntry>,
     free: Vec<Node>,
 }
 
@@ -45,7 +45,7 @@ impl Nodes {
         let place = self.free.pop();
         let node =
             place.unwrap_or_else(|| Node::try_from(self.all.len()).expect("memory ends before"));
-        let linked = Linked {
+        let linked = LinkedEntry {
             entry,
             next_part: None,
             last_part: node,
@@ -62,17 +62,17 @@ impl Nodes {
         node
     }
 
-    pub(crate) fn get(&self, node: Node) -> &Linked {
+    pub(crate) fn get(&self, node: Node) -> &LinkedEntry {
         &self.all[node as usize]
     }
 
-    pub(crate) fn get_mut(&mut self, node: Node) -> &mut Linked {
+    pub(crate) fn get_mut(&mut self, node: Node) -> &mut LinkedEntry {
         &mut self.all[node as usize]
     }
 
     /// Appends the group `back` to the group `front`, which ends where `back` starts.
     pub(crate) fn chain(&mut self, front: Node, back: Node) {
-        let Linked { last_part, sectors, parts, came_ns, .. } = *self.get(back);
+        let LinkedEntry { last_part, sectors, parts, came_ns, .. } = *self.get(back);
         let joint = self.get(front).last_part;
         debug_assert_eq!(self.get(front).end(), self.get(back).entry.start);
         self.get_mut(joint).next_part = Some(back);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_elevator::{
-    Allowed, Busy, Class, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
+    Allowed, BusyTime, Class, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
 };
 
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
@@ -33,7 +33,7 @@ pub(crate) struct Member {
     /// By number of the disk's request.
     out: BTreeMap<u64, Out>,
     next: u64,
-    busy: Busy,
+    busy: BusyTime,
     /// When the flush that is out began.
     flush_sent: Option<u64>,
     /// Vectors written since the last flush.
@@ -54,7 +54,7 @@ impl Member {
             came: BTreeMap::new(),
             out: BTreeMap::new(),
             next: 0,
-            busy: Busy::default(),
+            busy: BusyTime::default(),
             flush_sent: None,
             unflushed: 0,
             held_since: [None; 2],

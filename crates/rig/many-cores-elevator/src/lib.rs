@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub use braid_elevator::{
-    Allowed, Busy, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Parts, Policy,
+    Allowed, BusyTime, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Parts, Policy,
     QueuePosition, Settings, Tag, Turn,
 };
 use braid_many_cores::{Content, Cost, own_line, own_state, work};

@@ -25,7 +25,7 @@ fn write(start: u64) -> Request {
 
 /// Keeps its vectors until a test ends them.
 #[derive(Default)]
-struct Slow {
+struct ManualDevice {
     now_ns: Cell<u64>,
     turn: Cell<Option<Turn>>,
     out: RefCell<Vec<(Vector, Vec<u32>)>>,
@@ -34,7 +34,7 @@ struct Slow {
     served: RefCell<Vec<(bool, u64)>>,
 }
 
-impl Device<u32> for Slow {
+impl Device<u32> for ManualDevice {
     fn now_ns(&self) -> u64 {
         self.now_ns.get()
     }
@@ -59,7 +59,7 @@ impl Device<u32> for Slow {
     }
 }
 
-impl Slow {
+impl ManualDevice {
     fn given(&self) -> Vec<Vec<u32>> {
         self.out.borrow().iter().map(|(_, parts)| parts.clone()).collect()
     }
@@ -77,7 +77,7 @@ fn depth(total: u32) -> Settings {
 
 #[test]
 fn what_is_left_together_goes_out_sorted_and_merged() {
-    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
+    let (device, scheduler) = (ManualDevice::default(), Scheduler::new(depth(8)));
     let all = [(0, 100), (1, 16), (2, 8), (3, 108)];
     scheduler.insert_all(&device, all.map(|(item, start)| (write(start), item)));
     assert_eq!(device.given(), [vec![2, 1], vec![0, 3]]);
@@ -89,7 +89,7 @@ fn what_is_left_together_goes_out_sorted_and_merged() {
 
 #[test]
 fn tags_are_honoured_and_a_completion_lets_the_next_out() {
-    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(2)));
+    let (device, scheduler) = (ManualDevice::default(), Scheduler::new(depth(2)));
     (0..5).for_each(|item| scheduler.insert(&device, read(u64::from(item) * 100), item));
     assert_eq!(device.given(), [vec![0], vec![1]]);
     device.now_ns.set(10);
@@ -106,7 +106,7 @@ fn tags_are_honoured_and_a_completion_lets_the_next_out() {
 
 #[test]
 fn a_flush_is_the_flushers_while_it_is_out_and_so_is_its_time() {
-    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
+    let (device, scheduler) = (ManualDevice::default(), Scheduler::new(depth(8)));
     for (number, start) in [(0, 0), (1, 500), (2, 900)] {
         scheduler.insert(&device, write(start), number);
     }
@@ -136,7 +136,7 @@ fn a_flush_is_the_flushers_while_it_is_out_and_so_is_its_time() {
 
 #[test]
 fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
-    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
+    let (device, scheduler) = (ManualDevice::default(), Scheduler::new(depth(8)));
     device.turn.set(Some(Turn { reads: false, writes: true, until_ns: 77 }));
     scheduler.insert(&device, write(50), 1);
     scheduler.insert(&device, read(0), 0);
@@ -162,7 +162,7 @@ fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
 
 #[test]
 fn a_head_goes_before_what_waits() {
-    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(1)));
+    let (device, scheduler) = (ManualDevice::default(), Scheduler::new(depth(1)));
     (0..3).for_each(|item| scheduler.insert(&device, read(u64::from(item) * 100), item));
     scheduler.insert(&device, Request { position: QueuePosition::Head, ..read(9000) }, 9);
     (0..3).for_each(|_| device.end_first(&scheduler));
@@ -172,9 +172,9 @@ fn a_head_goes_before_what_waits() {
 }
 
 /// Ends everything before `begin` returns.
-struct Null(AtomicUsize);
+struct NullDevice(AtomicUsize);
 
-impl Device<u32> for Null {
+impl Device<u32> for NullDevice {
     fn now_ns(&self) -> u64 {
         0
     }
@@ -188,19 +188,19 @@ impl Device<u32> for Null {
 /// Each completion called the next one, until the stack was full.
 #[test]
 fn a_device_that_ends_everything_at_once_does_not_recurse() {
-    let (device, scheduler) = (Null(AtomicUsize::new(0)), Scheduler::new(depth(1)));
+    let (device, scheduler) = (NullDevice(AtomicUsize::new(0)), Scheduler::new(depth(1)));
     scheduler.insert_all(&device, (0..20_000).map(|item| (read(u64::from(item) * 100), item)));
     assert_eq!(device.0.load(Ordering::Relaxed), 20_000);
     assert_eq!(scheduler.counters(&device).out, 0);
 }
 
 /// Passes every vector to a thread that ends it.
-struct Busy {
+struct ThreadedDevice {
     out: Mutex<mpsc::Sender<(Vector, Vec<u32>)>>,
     now_ns: AtomicU64,
 }
 
-impl Device<u32> for Busy {
+impl Device<u32> for ThreadedDevice {
     fn now_ns(&self) -> u64 {
         self.now_ns.fetch_add(1, Ordering::SeqCst)
     }
@@ -223,7 +223,7 @@ fn insertions_from_many_threads_are_ended_once_whatever_is_set_meanwhile() {
     const THREADS: u32 = 6;
     const EACH: u32 = 3_000;
     let (sender, receiver) = mpsc::channel::<(Vector, Vec<u32>)>();
-    let device = Busy { out: Mutex::new(sender), now_ns: AtomicU64::new(0) };
+    let device = ThreadedDevice { out: Mutex::new(sender), now_ns: AtomicU64::new(0) };
     let scheduler = Scheduler::new(depth(4));
     let (device, scheduler) = (&device, &scheduler);
     let seen = std::thread::scope(|scope| {

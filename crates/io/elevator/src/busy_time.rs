@@ -25,14 +25,14 @@
 
 /// How much of a member's time has been charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Busy {
+pub struct BusyTime {
     /// Operations that are out.
     out: u32,
     /// All time before this is charged. An operation sent while none is out sets it to its start.
     charged_ns: u64,
 }
 
-impl Busy {
+impl BusyTime {
     /// An operation is sent.
     pub fn handle_sent(&mut self, now_ns: u64) {
         if self.out == 0 {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_write_that_a_cache_takes_costs_a_moment_and_its_flush_the_time_that_it_takes() {
-        let mut busy = Busy::default();
+        let mut busy = BusyTime::default();
         busy.handle_sent(100);
         busy.handle_sent(130);
         assert_eq!(busy.handle_done(131, 130), 1);
@@ -79,7 +79,8 @@ mod tests {
     fn all_time_is_charged_once() {
         // Operations are sent and done in random order, in steps of one.
         for seed in 0..2000_u64 {
-            let (mut busy, mut sent, mut charged, mut was_busy) = (Busy::default(), vec![], 0, 0);
+            let (mut busy, mut sent, mut charged, mut was_busy) =
+                (BusyTime::default(), vec![], 0, 0);
             let mut state = seed;
             let mut draw = |below: u64| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
