@@ -78,4 +78,6 @@ pub use combiner::{Carry, Combiner};
 pub use counters::{Counters, DRAINED_SIZES};
 pub use scheduler::{Device, Request, Scheduler, State, Ticket, Vector};
 
-pub use braid_elevator::{Allowed, Class, Depth, Operation, Policy, QueuePosition, Settings, Turn};
+pub use braid_elevator::{
+    Class, Depth, Directions, Operation, Policy, QueuePosition, Settings, Turn,
+};

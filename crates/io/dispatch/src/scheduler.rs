@@ -28,8 +28,8 @@
 //! entry allocates [check: steady_state_allocates_nothing].
 
 use braid_elevator::{
-    Allowed, BusyTime, Class, Dispatch, Elevator, Entry, EntryId, Operation, Policy, QueuePosition,
-    Settings, Tag, Turn,
+    BusyTime, Class, Directions, Dispatch, Elevator, Entry, EntryId, Operation, Policy,
+    QueuePosition, Settings, Tag, Turn,
 };
 
 use crate::combiner::{Carry, Combiner};
@@ -88,7 +88,7 @@ pub struct Vector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// The kinds that wait in the elevator.
-    pub waits: Allowed,
+    pub waits: Directions,
     /// Dispatches that the member has and has not done: reads, and everything else.
     pub out: (u32, u32),
     /// Waiting entries plus dispatches that are out: reads, and everything else. A flush that is
@@ -472,9 +472,9 @@ impl<T> Dispatcher<T> {
     }
 
     /// The kinds that may go now. A slice that its side does not use at this member is given away.
-    fn allowed(&self, turn: Option<Turn>) -> Allowed {
+    fn allowed(&self, turn: Option<Turn>) -> Directions {
         let allowed = |turn: Turn| turn.allowed_at(self.elevator.waits(), self.elevator.out());
-        turn.map_or(Allowed::ALL, allowed)
+        turn.map_or(Directions::ALL, allowed)
     }
 
     fn state(&self) -> State {
@@ -523,7 +523,7 @@ impl<T> Dispatcher<T> {
     }
 
     /// Adds the next dispatch to a batch, if one may go.
-    fn choose(&mut self, now_ns: u64, allowed: Allowed, batch: &mut Batch<T>) -> bool {
+    fn choose(&mut self, now_ns: u64, allowed: Directions, batch: &mut Batch<T>) -> bool {
         let Some(dispatch) = self.elevator.poll_dispatch(now_ns, allowed) else { return false };
         let Self { elevator, items, free, busy, .. } = self;
         busy.handle_sent(now_ns);

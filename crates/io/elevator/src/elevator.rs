@@ -6,7 +6,7 @@ use braid_sim_hooks::{Bug, spoiled};
 
 use crate::counters::Counters;
 use crate::depth::InFlight;
-use crate::entry::{Allowed, Class, Direction, Dispatch, Entry, QueuePosition, Tag};
+use crate::entry::{Class, Direction, Directions, Dispatch, Entry, QueuePosition, Tag};
 use crate::nodes::{Node, Nodes, Parts};
 use crate::queue::Queue;
 use crate::settings::{Policy, Settings};
@@ -117,9 +117,9 @@ impl Elevator {
     /// The kinds that wait: a multiplexer's demand.
     #[must_use]
     #[inline]
-    pub fn waits(&self) -> Allowed {
+    pub fn waits(&self) -> Directions {
         let [reads, writes] = self.waiting;
-        Allowed { reads: reads > 0, writes: writes > 0 }
+        Directions { reads: reads > 0, writes: writes > 0 }
     }
 
     /// Dispatches that are out: reads, and everything else.
@@ -155,7 +155,7 @@ impl Elevator {
     /// The member's next dispatch, of the kinds that are `allowed`. `None` if no entry of these
     /// kinds waits, or no tag is free. Entries queued under [`Policy::None`] go whatever is
     /// allowed, as without an elevator. A kind held for [`Settings::hold_max_ns`] may go, too.
-    pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
+    pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Directions) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
             // Held entries of its kind stay held, and their hold time goes on.
             return Some(self.send(node));
@@ -187,15 +187,15 @@ impl Elevator {
         let mut left = count_max;
         while left > 0 && self.waiting != [0; 2] {
             let Some((class, direction)) = self.only_kind(now_ns) else {
-                let Some(dispatch) = self.poll_dispatch(now_ns, Allowed::ALL) else { return };
+                let Some(dispatch) = self.poll_dispatch(now_ns, Directions::ALL) else { return };
                 send(dispatch, self.nodes.parts(dispatch.tag.0));
                 left -= 1;
                 continue;
             };
             self.note_busy(now_ns);
-            self.lift(now_ns, Allowed::ALL);
+            self.lift(now_ns, Directions::ALL);
             while left > 0 && self.waiting[direction as usize] > 0 {
-                let Some(node) = self.take_sorted(class, now_ns, Allowed::ALL) else { return };
+                let Some(node) = self.take_sorted(class, now_ns, Directions::ALL) else { return };
                 let dispatch = self.let_go(node);
                 send(dispatch, self.nodes.parts(node));
                 left -= 1;
@@ -234,7 +234,7 @@ impl Elevator {
     }
 
     /// Also allows each kind that has been held for too long.
-    fn lift(&mut self, now_ns: u64, allowed: Allowed) -> Allowed {
+    fn lift(&mut self, now_ns: u64, allowed: Directions) -> Directions {
         let mut lifted = [allowed.reads, allowed.writes];
         for (direction, is_allowed) in lifted.iter_mut().enumerate() {
             let since = &mut self.held_since_ns[direction];
@@ -248,7 +248,7 @@ impl Elevator {
             }
         }
         let [reads, writes] = lifted;
-        Allowed { reads, writes }
+        Directions { reads, writes }
     }
 
     /// Sends an entry whose kind was held; the kind's hold time ends, or starts anew.
@@ -290,13 +290,13 @@ impl Elevator {
         self.out.allows(if is_shared { depth } else { depth_alone }, direction)
     }
 
-    fn may_go(&self, direction: Direction, allowed: Allowed) -> bool {
+    fn may_go(&self, direction: Direction, allowed: Directions) -> bool {
         allowed.has(direction) && self.has_tag(direction)
     }
 
     /// The oldest allowed entry of all classes, if it has aged. Chosen by age only, so that no aged
     /// entry is passed over again.
-    fn take_aged(&mut self, now_ns: u64, allowed: Allowed) -> Option<Node> {
+    fn take_aged(&mut self, now_ns: u64, allowed: Directions) -> Option<Node> {
         let due = now_ns.checked_sub(self.settings.aging_ns)?;
         let mut oldest: Option<(u64, Class, Option<Direction>, Node)> = None;
         for class in Class::ALL {
@@ -330,7 +330,7 @@ impl Elevator {
         self.classes[class.index()].queues[direction as usize].remove(&mut self.nodes, node);
     }
 
-    fn take(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
+    fn take(&mut self, class: Class, now_ns: u64, allowed: Directions) -> Option<Node> {
         let head = self.classes[class.index()].head.front().copied();
         if head.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {
             return self.classes[class.index()].head.pop_front();
@@ -342,7 +342,7 @@ impl Elevator {
     }
 
     /// The next entry of one class in the order of its sweeps.
-    fn take_sorted(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
+    fn take_sorted(&mut self, class: Class, now_ns: u64, allowed: Directions) -> Option<Node> {
         if let Some(node) = self.continue_batch(class, allowed) {
             return Some(node);
         }
@@ -372,7 +372,7 @@ impl Elevator {
 
     /// An entry of the other side that lies on the arm's way, or where the arm is. None while an
     /// older one of its direction has expired.
-    fn take_along(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
+    fn take_along(&mut self, class: Class, now_ns: u64, allowed: Directions) -> Option<Node> {
         if !self.settings.takes_along || !allowed.reads {
             return None;
         }
@@ -400,7 +400,7 @@ impl Elevator {
     }
 
     /// The next entry of the running batch, if the batch is of this class.
-    fn continue_batch(&mut self, class: Class, allowed: Allowed) -> Option<Node> {
+    fn continue_batch(&mut self, class: Class, allowed: Directions) -> Option<Node> {
         let Batch { direction, sent, .. } = self.batch.filter(|batch| batch.class == class)?;
         if sent >= self.settings.batch || !self.may_go(direction, allowed) {
             return None;
@@ -413,7 +413,7 @@ impl Elevator {
     }
 
     /// Reads, unless writes have been passed over often enough; a direction needs a tag.
-    fn choose_direction(&mut self, class: Class, allowed: Allowed) -> Option<Direction> {
+    fn choose_direction(&mut self, class: Class, allowed: Directions) -> Option<Direction> {
         let may_go = |direction| {
             let queue = self.classes[class.index()].queue(direction);
             !queue.is_empty() && self.may_go(direction, allowed)

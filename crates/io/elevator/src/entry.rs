@@ -72,17 +72,18 @@ impl Direction {
     pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
-/// The kinds that may go to the member now: all, unless a [`crate::Multiplexer`] holds one.
+/// Reads, everything else, both or neither: the kinds that may go to the member, or those that
+/// wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowed {
-    /// Reads may.
+pub struct Directions {
+    /// Reads.
     pub reads: bool,
-    /// Everything else may.
+    /// Everything else.
     pub writes: bool,
 }
 
-impl Allowed {
-    /// Nothing is held.
+impl Directions {
+    /// Both kinds.
     pub const ALL: Self = Self { reads: true, writes: true };
 
     pub(crate) const fn has(self, direction: Direction) -> bool {

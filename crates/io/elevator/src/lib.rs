@@ -26,8 +26,8 @@
 //! served twice as often as another. This is the classical deadline elevator; Linux's terms
 //! (`writes_starved`, at head) mean the same here.
 //!
-//! A caller that holds reads or writes passes that when it asks ([`Allowed`]). A kind that has been
-//! held for [`Settings::hold_max_ns`] gets one dispatch all the same.
+//! A caller that holds reads or writes passes the kinds that may go ([`Directions`]). A kind held
+//! for [`Settings::hold_max_ns`] gets one dispatch all the same.
 //!
 //! # Tags
 //!
@@ -38,7 +38,7 @@
 //!
 //! # Held entries
 //!
-//! The caller says which kinds are [`Allowed`]; a [`Multiplexer`] above holds one kind at times.
+//! The caller passes the [`Directions`] that may go; a [`Multiplexer`] above holds one kind at times.
 //! The elevator passes over held entries as if they did not exist, and they age meanwhile; the
 //! multiplexer's clock bounds the hold. [`Elevator::waits`] is its demand.
 //!
@@ -84,7 +84,7 @@ pub use busy_time::BusyTime;
 pub use counters::Counters;
 pub use depth::Depth;
 pub use elevator::Elevator;
-pub use entry::{Allowed, Class, Dispatch, Entry, EntryId, Operation, QueuePosition, Tag};
+pub use entry::{Class, Directions, Dispatch, Entry, EntryId, Operation, QueuePosition, Tag};
 pub use multiplexer::{Demand, Multiplexer, MultiplexerSettings, Slice, Turn};
 pub use nodes::Parts;
 pub use settings::{Policy, Settings};

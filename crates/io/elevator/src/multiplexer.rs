@@ -61,7 +61,7 @@ use std::collections::VecDeque;
 
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
-use crate::entry::Allowed;
+use crate::entry::Directions;
 
 /// Periods kept for the inspector.
 const LOG_MAX: usize = 100;
@@ -137,16 +137,16 @@ pub struct Turn {
 impl Turn {
     /// The kinds as an elevator takes them.
     #[must_use]
-    pub const fn allowed(&self) -> Allowed {
-        Allowed { reads: self.reads, writes: self.writes }
+    pub const fn allowed(&self) -> Directions {
+        Directions { reads: self.reads, writes: self.writes }
     }
 
     /// The same for one member's elevator, with what waits there and how many reads and writes are
     /// out. If the side whose slice it is has nothing there, the other side gets a few dispatches
     /// at a time. Asked before each dispatch.
     #[must_use]
-    pub const fn allowed_at(&self, waits: Allowed, (reads, writes): (u32, u32)) -> Allowed {
-        Allowed {
+    pub const fn allowed_at(&self, waits: Directions, (reads, writes): (u32, u32)) -> Directions {
+        Directions {
             reads: self.reads || (!waits.writes && writes == 0 && reads < GIVEN_AWAY_MAX),
             writes: self.writes || (!waits.reads && reads == 0 && writes < GIVEN_AWAY_MAX),
         }
@@ -453,10 +453,10 @@ mod tests {
     fn a_member_without_work_of_the_slices_side_is_given_away() {
         let flushers = Turn { reads: false, writes: true, until_ns: 1 };
         let readers = Turn { reads: true, writes: false, until_ns: 1 };
-        let waits = |reads, writes| Allowed { reads, writes };
-        assert_eq!(flushers.allowed_at(waits(true, false), (0, 0)), Allowed::ALL);
-        assert_eq!(flushers.allowed_at(waits(true, false), (1, 0)), Allowed::ALL);
-        assert_eq!(readers.allowed_at(waits(false, true), (0, 1)), Allowed::ALL);
+        let waits = |reads, writes| Directions { reads, writes };
+        assert_eq!(flushers.allowed_at(waits(true, false), (0, 0)), Directions::ALL);
+        assert_eq!(flushers.allowed_at(waits(true, false), (1, 0)), Directions::ALL);
+        assert_eq!(readers.allowed_at(waits(false, true), (0, 1)), Directions::ALL);
         for (turn, waits, out) in [
             (flushers, waits(true, true), (0, 0)),
             (flushers, waits(true, false), (0, 1)),

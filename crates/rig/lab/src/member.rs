@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_elevator::{
-    Allowed, BusyTime, Class, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
+    BusyTime, Class, Directions, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
 };
 
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
@@ -80,7 +80,7 @@ impl Member {
         self.elevator.handle_insert(now, entry, QueuePosition::Sorted);
     }
 
-    pub(crate) fn waits_for(&self) -> Allowed {
+    pub(crate) fn waits_for(&self) -> Directions {
         self.elevator.waits()
     }
 
@@ -93,7 +93,11 @@ impl Member {
     }
 
     /// Gives the disk the entries that `allowed` lets go, by what waits and what is out.
-    pub(crate) fn dispatch(&mut self, now: u64, allowed: impl Fn(Allowed, (u32, u32)) -> Allowed) {
+    pub(crate) fn dispatch(
+        &mut self,
+        now: u64,
+        allowed: impl Fn(Directions, (u32, u32)) -> Directions,
+    ) {
         loop {
             let allowed = allowed(self.elevator.waits(), self.elevator.out());
             let Some(dispatch) = self.elevator.poll_dispatch(now, allowed) else { return };

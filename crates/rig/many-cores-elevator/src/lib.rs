@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub use braid_elevator::{
-    Allowed, BusyTime, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Parts, Policy,
-    QueuePosition, Settings, Tag, Turn,
+    BusyTime, Class, Counters, Depth, Directions, Dispatch, Entry, EntryId, Operation, Parts,
+    Policy, QueuePosition, Settings, Tag, Turn,
 };
 use braid_many_cores::{Content, Cost, own_line, own_state, work};
 
@@ -50,7 +50,7 @@ impl Elevator {
 
     /// The kinds with waiting entries.
     #[must_use]
-    pub fn waits(&self) -> Allowed {
+    pub fn waits(&self) -> Directions {
         self.0.waits()
     }
 
@@ -73,7 +73,7 @@ impl Elevator {
     }
 
     /// The member's next dispatch.
-    pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
+    pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Directions) -> Option<Dispatch> {
         self.come(None);
         work(Cost::Choose);
         let dispatch = self.0.poll_dispatch(now_ns, allowed)?;
@@ -92,7 +92,7 @@ impl Elevator {
             if self.waiting() == (0, 0) {
                 return;
             }
-            let Some(dispatch) = self.poll_dispatch(now_ns, Allowed::ALL) else { return };
+            let Some(dispatch) = self.poll_dispatch(now_ns, Directions::ALL) else { return };
             send(dispatch, self.0.parts(dispatch.tag));
         }
     }

@@ -14,7 +14,7 @@
 //! - An urgent side gets more than the least share.
 
 use braid_elevator::{
-    Allowed, Class, Demand, Depth, Elevator, Entry, Multiplexer, MultiplexerSettings, Operation,
+    Class, Demand, Depth, Directions, Elevator, Entry, Multiplexer, MultiplexerSettings, Operation,
     Settings, Turn,
 };
 
@@ -57,7 +57,7 @@ impl QueuedRequest {
         }
     }
 
-    fn may_go(&self, settings: &Settings, (allowed, out): (Allowed, (u32, u32))) -> bool {
+    fn may_go(&self, settings: &Settings, (allowed, out): (Directions, (u32, u32))) -> bool {
         has_tag(settings, out, self.is_read)
             && if self.is_read { allowed.reads } else { allowed.writes }
     }
@@ -205,7 +205,7 @@ impl Patience {
         now_ns: u64,
         member: usize,
         elevator: &Elevator,
-        allowed: Allowed,
+        allowed: Directions,
     ) {
         let waits = elevator.waits();
         let could = |is_read| has_tag(elevator.settings(), elevator.out(), is_read);
@@ -230,9 +230,9 @@ impl Patience {
     pub(crate) fn check_order<'a>(
         &mut self,
         (now_ns, settings): (u64, &Settings),
-        free: (Allowed, (u32, u32)),
-        gone: &[&QueuedRequest],
-        others: impl Iterator<Item = &'a mut QueuedRequest>,
+        free: (Directions, (u32, u32)),
+        gone: &[&Waiting],
+        others: impl Iterator<Item = &'a mut Waiting>,
     ) {
         if gone.iter().any(|one| one.is_straight) {
             return;

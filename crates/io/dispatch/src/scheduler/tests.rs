@@ -29,7 +29,7 @@ struct ManualDevice {
     now_ns: Cell<u64>,
     turn: Cell<Option<Turn>>,
     out: RefCell<Vec<(Vector, Vec<u32>)>>,
-    left: RefCell<Vec<(Allowed, Option<u64>)>>,
+    left: RefCell<Vec<(Directions, Option<u64>)>>,
     queued: Cell<(u32, u32)>,
     served: RefCell<Vec<(bool, u64)>>,
 }
@@ -141,12 +141,12 @@ fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
     scheduler.insert(&device, write(50), 1);
     scheduler.insert(&device, read(0), 0);
     assert_eq!(device.given(), [vec![1]]);
-    let reads = Allowed { reads: true, writes: false };
+    let reads = Directions { reads: true, writes: false };
     assert_eq!(device.left.borrow().last(), Some(&(reads, Some(77))));
     device.turn.set(None);
     scheduler.dispatch_held(&device);
     assert_eq!(device.given(), [vec![1], vec![0]]);
-    let none = Allowed { reads: false, writes: false };
+    let none = Directions { reads: false, writes: false };
     assert_eq!(device.left.borrow().last(), Some(&(none, None)));
     device.turn.set(Some(Turn { reads: false, writes: true, until_ns: 99 }));
     scheduler.insert(&device, read(300), 2);

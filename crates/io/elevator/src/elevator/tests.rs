@@ -19,7 +19,7 @@ fn wide() -> Settings {
 }
 
 fn starts(elevator: &mut Elevator, now_ns: u64) -> Vec<u64> {
-    std::iter::from_fn(|| elevator.poll_dispatch(now_ns, Allowed::ALL))
+    std::iter::from_fn(|| elevator.poll_dispatch(now_ns, Directions::ALL))
         .map(|dispatch| dispatch.start)
         .collect()
 }
@@ -30,7 +30,7 @@ fn a_batch_goes_upwards_and_then_from_the_lowest() {
     for (id, start) in [500, 100, 900, 300].into_iter().enumerate() {
         elevator.handle_insert(0, entry(id as u64, Operation::Read, start), QueuePosition::Sorted);
     }
-    assert_eq!(elevator.poll_dispatch(0, Allowed::ALL).expect("one waits").start, 100);
+    assert_eq!(elevator.poll_dispatch(0, Directions::ALL).expect("one waits").start, 100);
     elevator.handle_insert(0, entry(9, Operation::Read, 50), QueuePosition::Sorted);
     assert_eq!(starts(&mut elevator, 0), [300, 500, 900, 50]);
 }
@@ -50,7 +50,7 @@ fn expired_request_overtakes_sorted_order() {
 #[test]
 fn who_is_held_goes_in_the_end() {
     let mut elevator = Elevator::new(wide());
-    let reads = Allowed { reads: true, writes: false };
+    let reads = Directions { reads: true, writes: false };
     elevator.handle_insert(0, entry(0, WRITE, 0), QueuePosition::Sorted);
     assert_eq!(elevator.poll_dispatch(MS, reads), None);
     assert_eq!(elevator.poll_dispatch(400 * MS, reads), None);
@@ -80,7 +80,7 @@ fn writes_are_passed_over_so_often_and_no_more() {
         elevator.handle_insert(0, entry(id, Operation::Read, 100 * id), QueuePosition::Sorted);
         elevator.handle_insert(0, entry(100 + id, WRITE, 100 * id), QueuePosition::Sorted);
     }
-    let order: Vec<bool> = std::iter::from_fn(|| elevator.poll_dispatch(0, Allowed::ALL))
+    let order: Vec<bool> = std::iter::from_fn(|| elevator.poll_dispatch(0, Directions::ALL))
         .map(|dispatch| dispatch.operation == Operation::Read)
         .collect();
     let (read, write) = (true, false);
@@ -100,7 +100,7 @@ fn adjacent_writes_become_one_vector_front_back_and_between() {
     let durable = Operation::Write { durable: true };
     elevator.handle_insert(0, entry(5, durable, 32), QueuePosition::Sorted);
     elevator.handle_insert(0, entry(6, Operation::Other, 108), QueuePosition::Sorted);
-    let first = elevator.poll_dispatch(0, Allowed::ALL).expect("it waits");
+    let first = elevator.poll_dispatch(0, Directions::ALL).expect("it waits");
     assert_eq!((first.start, first.sectors, first.parts), (0, 32, 4));
     let ids: Vec<u64> = elevator.parts(first.tag).map(|entry| entry.id.0).collect();
     assert_eq!(ids, [1, 2, 0, 3]);
@@ -117,7 +117,7 @@ fn a_merged_group_is_as_old_as_its_oldest_part() {
     // Both join the old one, from both ends, although they are young.
     elevator.handle_insert(499 * MS, entry(2, Operation::Read, 992), QueuePosition::Sorted);
     elevator.handle_insert(499 * MS, entry(3, Operation::Read, 1008), QueuePosition::Sorted);
-    let first = elevator.poll_dispatch(500 * MS, Allowed::ALL).expect("it waits");
+    let first = elevator.poll_dispatch(500 * MS, Directions::ALL).expect("it waits");
     assert_eq!((first.start, first.sectors), (992, 24));
 }
 
@@ -150,7 +150,7 @@ fn without_a_policy_nothing_is_ordered_merged_or_held() {
 #[test]
 fn what_goes_at_once_leaves_the_held_their_time() {
     let mut elevator = Elevator::new(wide());
-    let reads = Allowed { reads: true, writes: false };
+    let reads = Directions { reads: true, writes: false };
     elevator.handle_insert(0, entry(0, WRITE, 500), QueuePosition::Sorted);
     assert_eq!(elevator.poll_dispatch(MS, reads), None);
     elevator.set(Settings::straight());
@@ -172,12 +172,12 @@ fn the_policy_can_change_while_entries_wait() {
 fn what_is_held_waits_and_the_other_goes() {
     let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..wide() });
     let (reads, writes) =
-        (Allowed { reads: true, writes: false }, Allowed { reads: false, writes: true });
+        (Directions { reads: true, writes: false }, Directions { reads: false, writes: true });
     elevator.handle_insert(0, entry(0, Operation::Read, 100), QueuePosition::Sorted);
     elevator.handle_insert(0, entry(1, Operation::Read, 200), QueuePosition::Sorted);
     elevator.handle_insert(0, entry(2, WRITE, 300), QueuePosition::Sorted);
     elevator.handle_insert(0, entry(3, Operation::Read, 50), QueuePosition::Head);
-    assert_eq!((elevator.waiting(), elevator.waits()), ((3, 1), Allowed::ALL));
+    assert_eq!((elevator.waiting(), elevator.waits()), ((3, 1), Directions::ALL));
     // A batch of reads runs, an old entry is at the head, and all entries have aged.
     assert_eq!(elevator.poll_dispatch(0, reads).expect("one waits").start, 50);
     assert_eq!(elevator.poll_dispatch(0, reads).expect("one waits").start, 100);
@@ -190,7 +190,7 @@ fn what_is_held_waits_and_the_other_goes() {
 
 /// The starts of all dispatches while only reads may go.
 fn starts_of_reads(elevator: &mut Elevator) -> Vec<u64> {
-    let reads = Allowed { reads: true, writes: false };
+    let reads = Directions { reads: true, writes: false };
     std::iter::from_fn(|| elevator.poll_dispatch(0, reads)).map(|dispatch| dispatch.start).collect()
 }
 
@@ -220,7 +220,7 @@ fn what_goes_along_does_not_keep_the_sweep_where_it_is() {
     let mut elevator =
         Elevator::new(Settings { takes_along: true, merge_sectors_max: 0, ..wide() });
     elevator.handle_insert(0, entry(0, Operation::Read, 100), QueuePosition::Sorted);
-    let reads = Allowed { reads: true, writes: false };
+    let reads = Directions { reads: true, writes: false };
     let went = (1..100).find(|id| {
         elevator.handle_insert(0, entry(*id, WRITE, 80), QueuePosition::Sorted);
         let dispatch = elevator.poll_dispatch(0, reads).expect("something may go");
@@ -240,8 +240,8 @@ fn reads_that_are_given_a_slice_begin_where_the_arm_is() {
         for start in [100, 450, 600] {
             elevator.handle_insert(0, entry(start, Operation::Read, start), QueuePosition::Sorted);
         }
-        let first = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
-        let second = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
+        let first = elevator.poll_dispatch(0, Directions::ALL).expect("reads wait").start;
+        let second = elevator.poll_dispatch(0, Directions::ALL).expect("reads wait").start;
         // Behind the reads' arm position, before the writes'.
         elevator.handle_insert(0, entry(9, Operation::Read, 470), QueuePosition::Sorted);
         let rest = starts(&mut elevator, 0);
@@ -278,7 +278,7 @@ fn none_is_passed_over_for_ever() {
         Entry { class: Class::RealTime, ..entry(99, Operation::Read, 1000) },
         QueuePosition::Sorted,
     );
-    let first = elevator.poll_dispatch(0, Allowed::ALL).expect("it waits");
+    let first = elevator.poll_dispatch(0, Directions::ALL).expect("it waits");
     elevator.handle_done(first.tag);
     victims.into_iter().for_each(|victim| elevator.handle_insert(0, victim, QueuePosition::Sorted));
     let mut served = BTreeMap::new();
@@ -288,7 +288,8 @@ fn none_is_passed_over_for_ever() {
             ..entry(1000 + tick, Operation::Read, 2000 + 16 * tick)
         };
         elevator.handle_insert(tick * MS, storm, QueuePosition::Sorted);
-        let dispatch = elevator.poll_dispatch(tick * MS, Allowed::ALL).expect("the storm goes on");
+        let dispatch =
+            elevator.poll_dispatch(tick * MS, Directions::ALL).expect("the storm goes on");
         for part in elevator.parts(dispatch.tag) {
             if waiting.remove(&part.id) {
                 served.insert(part.id.0, tick);
@@ -333,7 +334,7 @@ struct Driver {
 
 impl Driver {
     /// Takes the next dispatch and checks its parts; false if there is none.
-    fn poll(&mut self, allowed: Allowed) -> bool {
+    fn poll(&mut self, allowed: Directions) -> bool {
         let Some(dispatch) = self.elevator.poll_dispatch(self.now_ns, allowed) else {
             return false;
         };
@@ -395,7 +396,7 @@ impl Driver {
                 self.insert(operation, class, (start, sectors), head);
             }
             Act::Poll(reads, writes) => {
-                self.poll(Allowed { reads, writes });
+                self.poll(Directions { reads, writes });
             }
             Act::Done(which) if !self.out.is_empty() => {
                 let dispatch = self.out.swap_remove(usize::from(which) % self.out.len());
@@ -414,7 +415,7 @@ impl Driver {
     /// Dispatches and completes everything.
     fn finish(mut self) {
         loop {
-            let more = self.poll(Allowed::ALL);
+            let more = self.poll(Directions::ALL);
             let Some(dispatch) = self.out.pop() else {
                 assert!(!more);
                 break;
@@ -453,7 +454,7 @@ proptest! {
                 let before = one_by_one.out.len();
                 while one_by_one.out.len() < before + count_max
                     && one_by_one.elevator.waiting() != (0, 0)
-                    && one_by_one.poll(Allowed::ALL)
+                    && one_by_one.poll(Directions::ALL)
                 {}
                 in_runs.poll_run(count_max);
             } else {
@@ -477,7 +478,7 @@ proptest! {
             let operation = if *is_read { Operation::Read } else { WRITE };
             elevator.handle_insert(0, entry(id as u64, operation, id as u64), QueuePosition::Sorted);
         }
-        let out: Vec<Dispatch> = std::iter::from_fn(|| elevator.poll_dispatch(0, Allowed::ALL)).collect();
+        let out: Vec<Dispatch> = std::iter::from_fn(|| elevator.poll_dispatch(0, Directions::ALL)).collect();
         let reads: u32 = out.iter().map(|one| u32::from(one.operation == Operation::Read)).sum();
         let writes: u32 = out.iter().map(|one| u32::from(one.operation != Operation::Read)).sum();
         prop_assert!(reads + writes <= total);
@@ -496,13 +497,13 @@ fn who_is_alone_has_the_member_to_itself() {
             id += 1;
             elevator.handle_insert(now_ns, entry(id, WRITE, id * 100), QueuePosition::Sorted);
         }
-        let went = std::iter::from_fn(|| elevator.poll_dispatch(now_ns, Allowed::ALL));
+        let went = std::iter::from_fn(|| elevator.poll_dispatch(now_ns, Directions::ALL));
         went.collect::<Vec<_>>()
     };
     let mut out = fill(&mut elevator, 0);
     assert_eq!(out.len(), 24, "there are no reads");
     elevator.handle_insert(1, entry(1 << 40, Operation::Read, 5), QueuePosition::Sorted);
-    let read = elevator.poll_dispatch(1, Allowed::ALL).expect("a tag is kept for it");
+    let read = elevator.poll_dispatch(1, Directions::ALL).expect("a tag is kept for it");
     assert_eq!(read.operation, Operation::Read);
     out.drain(..20).for_each(|write| elevator.handle_done(write.tag));
     elevator.handle_done(read.tag);
@@ -519,7 +520,7 @@ fn what_a_write_must_read_goes_when_writes_may() {
     elevator.handle_insert(0, entry(2, WRITE, 308), QueuePosition::Sorted);
     elevator.handle_insert(0, entry(3, Operation::PreRead, 292), QueuePosition::Sorted);
     assert_eq!(elevator.waiting(), (1, 3));
-    let flushers = Allowed { reads: false, writes: true };
+    let flushers = Directions { reads: false, writes: true };
     let first = elevator.poll_dispatch(0, flushers).expect("pre-reads wait");
     assert_eq!((first.operation, first.start, first.parts), (Operation::PreRead, 292, 2));
     let second = elevator.poll_dispatch(0, flushers).expect("a write waits");

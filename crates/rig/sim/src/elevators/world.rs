@@ -1,6 +1,6 @@
 //! The world's elevators: it fills them, gives disks their dispatches, and checks waits.
 
-use braid_elevator::{Allowed, Demand, Entry, EntryId, Operation, Policy, QueuePosition, Tag};
+use braid_elevator::{Demand, Directions, Entry, EntryId, Operation, Policy, QueuePosition, Tag};
 use braid_engine::array::MemberId;
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberIo, MemberOperation};
@@ -21,7 +21,7 @@ const FIRST_ORDINAL: u64 = 3000;
 const PERCENT: u64 = 40;
 
 /// Neither side is allowed to go.
-const NONE: Allowed = Allowed { reads: false, writes: false };
+const NONE: Directions = Directions { reads: false, writes: false };
 
 impl World {
     /// Adds changes of the elevators to the plan of a run of about `steps` steps from `now` on.

@@ -7,7 +7,7 @@
 
 use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::machine::elevator::{
-    Allowed, Class, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
+    Class, Directions, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
 };
 use super::machine::{Content, Moment, Mutex, MutexGuard, TryLockError};
 use super::seats::{Between, Seats};
@@ -73,7 +73,7 @@ fn choose(elevator: &mut Elevator, ended: Option<Tag>, whose: &mut Vec<u32>) -> 
     if let Some(tag) = ended {
         elevator.handle_done(tag);
     }
-    let dispatch = elevator.poll_dispatch(0, Allowed::ALL)?;
+    let dispatch = elevator.poll_dispatch(0, Directions::ALL)?;
     let seat = |entry: &Entry| u32::try_from(entry.id.0).expect("a seat");
     whose.extend(elevator.parts(dispatch.tag).map(seat));
     Some(dispatch.tag)

@@ -13,7 +13,7 @@ use std::time::Duration;
 use braid_dispatch::{
     Class, Depth, Device, Operation, Policy, QueuePosition, Request, Scheduler, Ticket, Vector,
 };
-use braid_elevator::{Allowed, Elevator, Entry, EntryId, Tag};
+use braid_elevator::{Directions, Elevator, Entry, EntryId, Tag};
 
 use super::run;
 use super::seats::{Between, Seats};
@@ -103,7 +103,7 @@ impl Single<'_> {
         loop {
             let (dispatch, whose) = {
                 let mut elevator = self.elevator.lock().expect("no holder panics");
-                let Some(dispatch) = elevator.poll_dispatch(0, Allowed::ALL) else { return };
+                let Some(dispatch) = elevator.poll_dispatch(0, Directions::ALL) else { return };
                 let seat = |entry: &Entry| u32::try_from(entry.id.0).expect("a seat");
                 (dispatch, elevator.parts(dispatch.tag).map(seat).collect::<Whose>())
             };

@@ -1,6 +1,6 @@
 //! The compared rules: which side the members serve, and when.
 
-use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Turn};
+use braid_elevator::{Demand, Directions, Multiplexer, MultiplexerSettings, Turn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
@@ -39,13 +39,13 @@ impl Rule {
 /// The kinds that a member may be given.
 pub(super) enum Allows {
     /// The same at every member.
-    All(Allowed),
+    All(Directions),
     /// Decided by the shipped multiplexer for each member.
     Turn(Turn),
 }
 
 impl Allows {
-    pub(super) fn at(&self, waits: Allowed, out: (u32, u32)) -> Allowed {
+    pub(super) fn at(&self, waits: Directions, out: (u32, u32)) -> Directions {
         match self {
             Self::All(allowed) => *allowed,
             Self::Turn(turn) => turn.allowed_at(waits, out),
@@ -81,9 +81,9 @@ impl Gate {
         // The other rules have set points only for comparison.
         let turn = self.multiplexer.turn(now, demand);
         let allowed = match self.rule {
-            Rule::FreeForAll | Rule::HammerBefore | Rule::Hammer => Allowed::ALL,
-            Rule::ReadFirst => Allowed { reads: true, writes: !demand.reads },
-            Rule::WriteFirst => Allowed { reads: !demand.writes, writes: true },
+            Rule::FreeForAll | Rule::HammerBefore | Rule::Hammer => Directions::ALL,
+            Rule::ReadFirst => Directions { reads: true, writes: !demand.reads },
+            Rule::WriteFirst => Directions { reads: !demand.writes, writes: true },
             Rule::Braid => return (Allows::Turn(turn), Some(turn.until_ns)),
         };
         (Allows::All(allowed), None)

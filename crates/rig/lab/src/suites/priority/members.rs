@@ -1,6 +1,6 @@
 //! The members of this suite's worlds: bare disks, or disks behind the shipped elevator.
 
-use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Operation, Settings};
+use braid_elevator::{Demand, Directions, Multiplexer, MultiplexerSettings, Operation, Settings};
 
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
 use crate::member::Member;
@@ -128,7 +128,7 @@ impl Members {
         let turn = multiplexer.as_mut().map(|multiplexer| multiplexer.turn(now, demand));
         for member in members {
             member.dispatch(now, |waits, out| {
-                turn.map_or(Allowed::ALL, |turn| turn.allowed_at(waits, out))
+                turn.map_or(Directions::ALL, |turn| turn.allowed_at(waits, out))
             });
         }
         let is_wanted = reads || writes_queued > 0;
