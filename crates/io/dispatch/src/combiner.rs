@@ -16,7 +16,7 @@ use braid_concurrency::{TryMutex, TryMutexGuard};
 #[derive(Debug)]
 pub struct Combiner<M, E> {
     inbox: Inbox<E>,
-    machine: TryMutex<Owned<M, E>>,
+    machine: TryMutex<OwnedState<M, E>>,
     owner_misses: Count,
 }
 
@@ -36,7 +36,7 @@ pub struct Carry<D, A, L> {
 }
 
 #[derive(Debug)]
-struct Owned<M, E> {
+struct OwnedState<M, E> {
     machine: M,
     /// The drained events; reused for its capacity.
     batch: Vec<E>,
@@ -57,7 +57,7 @@ impl<M, E> Combiner<M, E> {
     pub(crate) fn with_lists(machine: M, lists: usize) -> Self {
         Self {
             inbox: Inbox::new(lists),
-            machine: TryMutex::new(Owned { machine, batch: Vec::new() }),
+            machine: TryMutex::new(OwnedState { machine, batch: Vec::new() }),
             owner_misses: Count::new(),
         }
     }
@@ -155,7 +155,7 @@ impl<M, E> Combiner<M, E> {
     /// One turn as owner. Returns whether events were left, and whether it carries effects.
     fn turn<C, D, A, L>(
         &self,
-        mut owned: TryMutexGuard<'_, Owned<M, E>>,
+        mut owned: TryMutexGuard<'_, OwnedState<M, E>>,
         events: impl IntoIterator<Item = E>,
         carries: bool,
         carried: &mut C,
@@ -165,7 +165,7 @@ impl<M, E> Combiner<M, E> {
         D: FnMut(&mut M, &mut Vec<E>, &mut C),
         A: FnMut(&mut C) -> bool,
     {
-        let Owned { machine, batch } = &mut *owned;
+        let OwnedState { machine, batch } = &mut *owned;
         self.inbox.drain(batch);
         batch.extend(events);
         // Another owner may have drained the inbox first.
@@ -211,7 +211,7 @@ impl<M, E> Combiner<M, E> {
         seen
     }
 
-    fn try_own(&self) -> Option<TryMutexGuard<'_, Owned<M, E>>> {
+    fn try_own(&self) -> Option<TryMutexGuard<'_, OwnedState<M, E>>> {
         match self.machine.try_lock() {
             Ok(machine) => Some(machine),
             Err(TryLockError::WouldBlock) => {

@@ -16,14 +16,14 @@ type Own = Scheduler<u64>;
 
 /// Keeps dispatches that are out in a preallocated vector. While the owner asks it for the time,
 /// further insertions arrive, as many as `come` allows.
-struct Kept<'a> {
+struct PreallocatedDevice<'a> {
     out: RefCell<Vec<Ticket>>,
     scheduler: &'a Own,
     coming: Cell<u64>,
     come: Cell<u64>,
 }
 
-impl Device<u64> for Kept<'_> {
+impl Device<u64> for PreallocatedDevice<'_> {
     fn now_ns(&self) -> u64 {
         let coming = self.coming.take();
         if coming > 0 {
@@ -55,7 +55,7 @@ fn entry(number: u64) -> (Request, u64) {
 fn steady_state_allocates_nothing() {
     let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 };
     let scheduler = Scheduler::new(Settings { depth, ..Settings::default() });
-    let device = Kept {
+    let device = PreallocatedDevice {
         out: RefCell::new(Vec::with_capacity(64)),
         scheduler: &scheduler,
         coming: Cell::new(0),

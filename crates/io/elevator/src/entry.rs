@@ -72,8 +72,7 @@ impl Direction {
     pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
-/// Reads, everything else, both or neither: the kinds that may go to the member, or those that
-/// wait.
+/// A set of the two kinds of entries: the allowed ones, or those with waiting entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directions {
     /// Reads.

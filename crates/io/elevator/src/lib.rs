@@ -38,9 +38,9 @@
 //!
 //! # Held entries
 //!
-//! The caller passes the [`Directions`] that may go; a [`Multiplexer`] above holds one kind at times.
-//! The elevator passes over held entries as if they did not exist, and they age meanwhile; the
-//! multiplexer's clock bounds the hold. [`Elevator::waits`] is its demand.
+//! The caller passes the [`Directions`] that may go; a [`Multiplexer`] above holds one kind at
+//! times. The elevator passes over held entries as if they did not exist, and they age meanwhile;
+//! the multiplexer's clock bounds the hold. [`Elevator::waits`] is its demand.
 //!
 //! With [`Settings::takes_along`] both sides share one sweep, of the side whose turn it is. While
 //! writes are held, a write between the last read and the next goes before that read: it costs half

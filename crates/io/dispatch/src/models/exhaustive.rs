@@ -222,12 +222,12 @@ fn a_look_that_leaves_events_behind_is_caught() {
 
 /// Records its vectors. Ends each at once, or keeps the ticket for the thread that ends it.
 #[derive(Default)]
-struct Given {
+struct RecordingDevice {
     items: Notes<Vec<u32>>,
     tickets: Option<Notes<Vec<Ticket>>>,
 }
 
-impl Device<u32> for Given {
+impl Device<u32> for RecordingDevice {
     fn now_ns(&self) -> u64 {
         0
     }
@@ -244,7 +244,7 @@ impl Device<u32> for Given {
     }
 }
 
-impl Given {
+impl RecordingDevice {
     /// Ends all vectors that are out, as a device does some time later.
     fn end(&self, scheduler: &Scheduler<u32>) {
         let tickets = self.tickets.as_ref().expect("it keeps tickets");
@@ -281,7 +281,7 @@ fn narrow() -> Settings {
 fn insert_and_end_at_once(name: &'static str, preemptions: usize, each: u32) {
     explore(name, preemptions, move || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
-        let device = Shared::new(Given::default());
+        let device = Shared::new(RecordingDevice::default());
         let (theirs, given) = (Arc::clone(&scheduler), Shared::clone(&device));
         let other = thread::spawn(move || {
             (0..each).for_each(|item| theirs.insert(&*given, request(item), item));
@@ -304,7 +304,8 @@ fn a_full_batch_that_leaves_the_rest_is_caught() {
     // With tags for all, only the batch's own bound leaves entries behind.
     explore("flawed", 2, || {
         let scheduler = Scheduler::with_lists(Settings::default(), 1);
-        let device = Given { tickets: Some(Notes::default()), ..Given::default() };
+        let device =
+            RecordingDevice { tickets: Some(Notes::default()), ..RecordingDevice::default() };
         scheduler.insert_all(&device, (0..3).map(|item| (request(item), item)));
         assert_eq!(device.all(), [0, 1, 2], "each is dispatched, once");
     });
@@ -314,7 +315,10 @@ fn a_full_batch_that_leaves_the_rest_is_caught() {
 fn insert_and_end_later() {
     explore("dispatcher: a tag is freed while another inserts", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
-        let device = Shared::new(Given { tickets: Some(Notes::default()), ..Given::default() });
+        let device = Shared::new(RecordingDevice {
+            tickets: Some(Notes::default()),
+            ..RecordingDevice::default()
+        });
         scheduler.insert(&*device, request(0), 0);
         let (theirs, given) = (Arc::clone(&scheduler), Shared::clone(&device));
         let other = thread::spawn(move || given.end(&theirs));
@@ -341,7 +345,7 @@ fn a_completion_that_lets_nobody_out_is_caught() {
 fn switch_while_inserting(name: &'static str, preemptions: usize) {
     explore(name, preemptions, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
-        let device = Shared::new(Given::default());
+        let device = Shared::new(RecordingDevice::default());
         let (theirs, given) = (Arc::clone(&scheduler), Shared::clone(&device));
         let other = thread::spawn(move || {
             theirs.set(&*given, Settings::straight());
@@ -367,7 +371,7 @@ fn a_switch_of_policy_loses_nothing() {
 fn set_one_after_the_other() {
     explore("dispatcher: two set it, one after the other", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
-        let device = Shared::new(Given::default());
+        let device = Shared::new(RecordingDevice::default());
         // Lists are dealt out in the order of first use. Of the two setters, the later one has the
         // list that is drained first.
         let _ = braid_concurrency::thread_number();

@@ -12,13 +12,13 @@ use crate::{Device, Request, Scheduler, State, Ticket, Vector};
 const SCHEDULES: usize = 1_500;
 
 /// Passes vectors to threads that end them, and holds reads until `reads` is set.
-struct Held {
+struct HoldingDevice {
     out: shuttle::sync::mpsc::Sender<Vector>,
     seen: Mutex<Vec<u32>>,
     reads: shuttle::sync::atomic::AtomicBool,
 }
 
-impl Device<u32> for Held {
+impl Device<u32> for HoldingDevice {
     fn now_ns(&self) -> u64 {
         0
     }
@@ -58,20 +58,20 @@ fn everything_at_once() {
         let scheduler = Arc::new(Scheduler::with_lists(settings, 2));
         let (out, ended) = shuttle::sync::mpsc::channel();
         let (seen, reads) = (Mutex::default(), shuttle::sync::atomic::AtomicBool::new(false));
-        let device = Arc::new(Held { out, seen, reads });
-        let with = |work: fn(&Scheduler<u32>, &Held, u32), first: u32| {
+        let device = Arc::new(HoldingDevice { out, seen, reads });
+        let with = |work: fn(&Scheduler<u32>, &HoldingDevice, u32), first: u32| {
             let (scheduler, device) = (Arc::clone(&scheduler), Arc::clone(&device));
             thread::spawn(move || work(&scheduler, &device, first))
         };
-        let insert = |scheduler: &Scheduler<u32>, device: &Held, first: u32| {
+        let insert = |scheduler: &Scheduler<u32>, device: &HoldingDevice, first: u32| {
             (first..first + 2).for_each(|item| scheduler.insert(device, request(item), item));
         };
-        let switch = |scheduler: &Scheduler<u32>, device: &Held, _: u32| {
+        let switch = |scheduler: &Scheduler<u32>, device: &HoldingDevice, _: u32| {
             let before = scheduler.settings(device);
             scheduler.set(device, Settings::straight());
             scheduler.set(device, before);
         };
-        let let_go = |scheduler: &Scheduler<u32>, device: &Held, _: u32| {
+        let let_go = |scheduler: &Scheduler<u32>, device: &HoldingDevice, _: u32| {
             device.reads.store(true, shuttle::sync::atomic::Ordering::SeqCst);
             scheduler.dispatch_held(device);
         };

@@ -478,7 +478,8 @@ proptest! {
             let operation = if *is_read { Operation::Read } else { WRITE };
             elevator.handle_insert(0, entry(id as u64, operation, id as u64), QueuePosition::Sorted);
         }
-        let out: Vec<Dispatch> = std::iter::from_fn(|| elevator.poll_dispatch(0, Directions::ALL)).collect();
+        let dispatches = std::iter::from_fn(|| elevator.poll_dispatch(0, Directions::ALL));
+        let out: Vec<Dispatch> = dispatches.collect();
         let reads: u32 = out.iter().map(|one| u32::from(one.operation == Operation::Read)).sum();
         let writes: u32 = out.iter().map(|one| u32::from(one.operation != Operation::Read)).sum();
         prop_assert!(reads + writes <= total);
