@@ -113,9 +113,9 @@ pub trait Receiver: Send + Sync {
 }
 
 /// A receiver that is a function, for one request.
-struct Once<F>(Mutex<Option<F>>);
+struct FunctionReceiver<F>(Mutex<Option<F>>);
 
-impl<F: FnOnce(Outcome) + Send> Receiver for Once<F> {
+impl<F: FnOnce(Outcome) + Send> Receiver for FunctionReceiver<F> {
     fn receive(self: Arc<Self>, _: Token, outcome: Outcome) {
         let function = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         function.expect("a request ends once")(outcome);
@@ -138,7 +138,7 @@ impl Completion {
     /// For a function as the receiver; allocates for each request.
     #[must_use]
     pub fn from_fn(function: impl FnOnce(Outcome) + Send + 'static) -> Self {
-        Self::new(Arc::new(Once(Mutex::new(Some(function)))), Token::default())
+        Self::new(Arc::new(FunctionReceiver(Mutex::new(Some(function)))), Token::default())
     }
 
     /// Ends the request.

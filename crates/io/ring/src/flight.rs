@@ -43,12 +43,12 @@ const BUSY_MAX: u32 = 1000;
 
 /// One operation, and the structures beside its memory to which its entry points.
 struct Slot {
-    pending: Option<Pending>,
+    pending: Option<PendingOperation>,
     vectors: SmallVec<[libc::iovec; 4]>,
     header: libc::msghdr,
 }
 
-struct Pending {
+struct PendingOperation {
     operation: Operation,
     handler: Arc<dyn Handler>,
     token: u64,
@@ -59,7 +59,7 @@ struct Pending {
     is_cancelled: bool,
 }
 
-pub(crate) struct Ended {
+pub(crate) struct EndedOperation {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) completion: Completion,
 }
@@ -122,7 +122,7 @@ impl Flight {
             self.slots.push(Box::new(Slot::new()));
             u32::try_from(self.slots.len() - 1).expect("fewer operations than that fit in memory")
         });
-        self.slots[index as usize].pending = Some(Pending {
+        self.slots[index as usize].pending = Some(PendingOperation {
             operation,
             handler,
             token,
@@ -277,7 +277,7 @@ impl Flight {
 
     /// Takes all completions; those that end an operation are added to `ended`. Returns whether the
     /// bell must be watched anew.
-    pub(crate) fn reap(&mut self, ended: &mut Vec<Ended>) -> bool {
+    pub(crate) fn reap(&mut self, ended: &mut Vec<EndedOperation>) -> bool {
         let mut reaped = std::mem::take(&mut self.reaped);
         reaped.extend(self.ring.completion().map(|entry| {
             (entry.user_data(), entry.result(), io_uring::cqueue::more(entry.flags()))
@@ -295,7 +295,7 @@ impl Flight {
         is_bell_silent
     }
 
-    fn settle(&mut self, name: u64, result: i32) -> Option<Ended> {
+    fn settle(&mut self, name: u64, result: i32) -> Option<EndedOperation> {
         let index = u32::try_from(name).expect("the kernel returns our own names");
         let slot = &mut self.slots[index as usize];
         let pending = slot.pending.as_mut().expect("an operation completes once");
@@ -308,9 +308,12 @@ impl Flight {
                 return None;
             }
         };
-        let Pending { operation, handler, token, .. } = slot.pending.take()?;
+        let PendingOperation { operation, handler, token, .. } = slot.pending.take()?;
         self.free.push(index);
-        Some(Ended { handler, completion: Completion { token, result, accepted, operation } })
+        Some(EndedOperation {
+            handler,
+            completion: Completion { token, result, accepted, operation },
+        })
     }
 }
 
@@ -323,7 +326,7 @@ impl Drop for Flight {
     }
 }
 
-impl Pending {
+impl PendingOperation {
     #[allow(unsafe_code)]
     fn accepted(&self, result: i32) -> Option<OwnedFd> {
         let is_socket = matches!(self.operation, Operation::Accept { .. }) && result >= 0;

@@ -52,7 +52,7 @@ const MAPPED_BYTES_MIN: usize = 256 << 10;
 const MAPPED_BYTES_STEP: usize = 64 << 10;
 
 /// Memory kept beside the arena's, altogether: two of the longest requests of common clients.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+const POOL_BYTES_MAX: usize = 64 << 20;
 
 /// Debug builds fill a recycled payload with it.
 const UNWRITTEN: u8 = 0xa5;
@@ -84,18 +84,19 @@ unsafe impl Send for Payload {}
 unsafe impl Sync for Payload {}
 
 /// Unused memory with initialised bytes.
-struct Spare {
+struct SpareMemory {
     start: NonNull<u8>,
     capacity_bytes: usize,
 }
 
 // SAFETY: there is one copy of the pointer; its holder owns the memory.
 #[allow(unsafe_code)]
-unsafe impl Send for Spare {}
+unsafe impl Send for SpareMemory {}
 
-struct Kept {
-    classes: [Mutex<Vec<Spare>>; CLASSES],
-    mappings: Mutex<Vec<Spare>>,
+/// The unused memory for payloads of this process.
+struct PayloadPool {
+    classes: [Mutex<Vec<SpareMemory>>; CLASSES],
+    mappings: Mutex<Vec<SpareMemory>>,
     /// Bytes kept, without the arena's.
     bytes: AtomicUsize,
     /// Bytes kept, and bytes of payloads, without the arena's.
@@ -104,7 +105,7 @@ struct Kept {
     taken_bytes_max: AtomicUsize,
 }
 
-static KEPT: Kept = Kept {
+static POOL: PayloadPool = PayloadPool {
     classes: [const { Mutex::new(Vec::new()) }; CLASSES],
     mappings: Mutex::new(Vec::new()),
     bytes: AtomicUsize::new(0),
@@ -118,9 +119,9 @@ static KEPT: Kept = Kept {
 /// before the first payload is taken, which reserves the arena's addresses.
 pub fn set_payload_memory(bytes: usize) {
     arena::set_bytes_max(bytes / 3);
-    KEPT.taken_bytes_max.store(bytes - bytes / 3, Ordering::Relaxed);
-    if KEPT.taken_bytes.load(Ordering::Relaxed) > bytes - bytes / 3 {
-        KEPT.empty();
+    POOL.taken_bytes_max.store(bytes - bytes / 3, Ordering::Relaxed);
+    if POOL.taken_bytes.load(Ordering::Relaxed) > bytes - bytes / 3 {
+        POOL.empty();
     }
 }
 
@@ -135,7 +136,7 @@ fn capacity_of(class: usize) -> usize {
     PAYLOAD_ALIGNMENT_BYTES << class
 }
 
-impl Spare {
+impl SpareMemory {
     /// Whether it is the arena's, which is never freed.
     fn is_carved(&self) -> bool {
         Arena::of_process().is_some_and(|arena| arena.holds(self.start.as_ptr()))
@@ -161,14 +162,14 @@ impl Spare {
             if start == libc::MAP_FAILED { std::ptr::null_mut() } else { start.cast() }
         };
         let start = NonNull::new(start)?;
-        KEPT.taken_bytes.fetch_add(capacity_bytes, Ordering::Relaxed);
+        POOL.taken_bytes.fetch_add(capacity_bytes, Ordering::Relaxed);
         Some(Self { start, capacity_bytes })
     }
 
     /// Returns it to the allocator or the system; not for the arena's memory.
     #[allow(unsafe_code)]
     fn free(self) {
-        KEPT.taken_bytes.fetch_sub(self.capacity_bytes, Ordering::Relaxed);
+        POOL.taken_bytes.fetch_sub(self.capacity_bytes, Ordering::Relaxed);
         if self.capacity_bytes < MAPPED_BYTES_MIN {
             // SAFETY: allocated by `new` with the layout of this very capacity, and owned by us.
             return unsafe { dealloc(self.start.as_ptr(), layout(self.capacity_bytes)) };
@@ -193,29 +194,30 @@ impl Spare {
         if start == libc::MAP_FAILED {
             return Err(self);
         }
-        KEPT.taken_bytes.fetch_add(capacity_bytes - before, Ordering::Relaxed);
+        POOL.taken_bytes.fetch_add(capacity_bytes - before, Ordering::Relaxed);
         let start = NonNull::new(start.cast()).expect("a mapping is never at address zero");
         Ok(Self { start, capacity_bytes })
     }
 }
 
-impl Kept {
-    fn class(&self, class: usize) -> MutexGuard<'_, Vec<Spare>> {
+impl PayloadPool {
+    fn class(&self, class: usize) -> MutexGuard<'_, Vec<SpareMemory>> {
         self.classes[class].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn mappings(&self) -> MutexGuard<'_, Vec<Spare>> {
+    fn mappings(&self) -> MutexGuard<'_, Vec<SpareMemory>> {
         self.mappings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, capacity_bytes: usize) -> Option<Spare> {
+    fn take(&self, capacity_bytes: usize) -> Option<SpareMemory> {
         let spare = match class_of(capacity_bytes) {
             Some(class) => self.class(class).pop()?,
             None => {
                 let mut mappings = self.mappings();
                 // A somewhat longer one will do: that client's next request fits it again.
                 let most = capacity_bytes + capacity_bytes / 8;
-                let fits = |spare: &Spare| (capacity_bytes..=most).contains(&spare.capacity_bytes);
+                let fits =
+                    |spare: &SpareMemory| (capacity_bytes..=most).contains(&spare.capacity_bytes);
                 let found = mappings.iter().rposition(fits)?;
                 mappings.swap_remove(found)
             }
@@ -227,12 +229,12 @@ impl Kept {
     }
 
     /// Keeps `spare`, or frees it if enough is kept.
-    fn give(&self, spare: Spare) {
+    fn give(&self, spare: SpareMemory) {
         if !spare.is_carved() {
             let (bytes, most) =
                 (spare.capacity_bytes, self.taken_bytes_max.load(Ordering::Relaxed));
             let is_much = self.taken_bytes.load(Ordering::Relaxed) > most;
-            if is_much || self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > KEPT_BYTES_MAX {
+            if is_much || self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > POOL_BYTES_MAX {
                 if !is_much {
                     self.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 }
@@ -246,20 +248,20 @@ impl Kept {
     }
 
     /// New memory; if memory is short, kept memory is freed first.
-    fn take_new(&self, capacity_bytes: usize) -> Option<Spare> {
+    fn take_new(&self, capacity_bytes: usize) -> Option<SpareMemory> {
         let sum = self.taken_bytes.load(Ordering::Relaxed).saturating_add(capacity_bytes);
         if sum > self.taken_bytes_max.load(Ordering::Relaxed) {
             self.empty();
         }
-        Spare::new(capacity_bytes).or_else(|| {
+        SpareMemory::new(capacity_bytes).or_else(|| {
             self.empty();
-            Spare::new(capacity_bytes)
+            SpareMemory::new(capacity_bytes)
         })
     }
 
     /// Frees all kept memory but the arena's.
     fn empty(&self) {
-        let freed = |list: &mut Vec<Spare>| {
+        let freed = |list: &mut Vec<SpareMemory>| {
             for spare in list.extract_if(.., |spare| !spare.is_carved()) {
                 self.bytes.fetch_sub(spare.capacity_bytes, Ordering::Relaxed);
                 spare.free();
@@ -344,7 +346,7 @@ impl Payload {
         if capacity_bytes > isize::MAX.cast_unsigned() {
             return Err(NoMemory { bytes: length_bytes });
         }
-        if let Some(Spare { start, capacity_bytes }) = KEPT.take(capacity_bytes) {
+        if let Some(SpareMemory { start, capacity_bytes }) = POOL.take(capacity_bytes) {
             return Ok((Self::of(start, length_bytes, capacity_bytes), false));
         }
         let is_carved = (NAMED_BYTES_MIN..=SLAB_BYTES).contains(&capacity_bytes);
@@ -352,7 +354,7 @@ impl Payload {
         if let Some(start) = arena.and_then(|arena| arena.carve(capacity_bytes)) {
             return Ok((Self::of(start, length_bytes, capacity_bytes), true));
         }
-        let spare = KEPT.take_new(capacity_bytes).ok_or(NoMemory { bytes: length_bytes })?;
+        let spare = POOL.take_new(capacity_bytes).ok_or(NoMemory { bytes: length_bytes })?;
         Ok((Self::of(spare.start, length_bytes, spare.capacity_bytes), true))
     }
 
@@ -360,11 +362,11 @@ impl Payload {
         Self { start, skip_bytes: 0, length_bytes, capacity_bytes }
     }
 
-    fn take_memory(&mut self) -> Option<Spare> {
+    fn take_memory(&mut self) -> Option<SpareMemory> {
         let empty = Self::of(NonNull::dangling(), 0, 0);
         let Self { start, capacity_bytes, .. } =
             *std::mem::ManuallyDrop::new(std::mem::replace(self, empty));
-        (capacity_bytes > 0).then_some(Spare { start, capacity_bytes })
+        (capacity_bytes > 0).then_some(SpareMemory { start, capacity_bytes })
     }
 
     /// Makes it longer. Its first `used_bytes` bytes stay; the taker promises to write the others,
@@ -437,7 +439,7 @@ impl Payload {
 impl Drop for Payload {
     fn drop(&mut self) {
         if self.capacity_bytes > 0 {
-            KEPT.give(Spare { start: self.start, capacity_bytes: self.capacity_bytes });
+            POOL.give(SpareMemory { start: self.start, capacity_bytes: self.capacity_bytes });
         }
     }
 }

@@ -43,7 +43,7 @@ fn what_is_kept_is_bounded() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let many: Vec<Payload> = (0..6).map(|_| Payload::zeroed(32 << 20)).collect();
     drop(many);
-    assert!(KEPT.bytes.load(Ordering::Relaxed) <= KEPT_BYTES_MAX);
+    assert!(POOL.bytes.load(Ordering::Relaxed) <= POOL_BYTES_MAX);
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn nothing_is_kept_beyond_what_is_set() {
     let many: Vec<Payload> = (0..3).map(|_| Payload::zeroed(8 << 20)).collect();
     set_payload_memory(3 << 20);
     drop(many);
-    assert_eq!(KEPT.mappings().len(), 0, "they went back to the system");
+    assert_eq!(POOL.mappings().len(), 0, "they went back to the system");
     set_payload_memory(PAYLOAD_MEMORY_BYTES);
     drop(Payload::zeroed(8 << 20));
-    assert_eq!(KEPT.mappings().len(), 1);
+    assert_eq!(POOL.mappings().len(), 1);
 }
 
 #[test]

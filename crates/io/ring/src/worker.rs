@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::add;
 use crate::files::Descriptor;
-use crate::flight::{Ended, Flight};
+use crate::flight::{EndedOperation, Flight};
 use crate::operation::{Handler, Operation, Wake};
 use crate::timers::Timers;
 use crate::workers::{Item, Mailbox, Shared};
@@ -156,7 +156,7 @@ impl Worker {
         forgotten.for_each(|(sleeper, token)| sleeper.forgotten(token));
     }
 
-    fn tell(&self, ended: &mut Vec<Ended>) {
+    fn tell(&self, ended: &mut Vec<EndedOperation>) {
         let mut flight = self.flight.borrow_mut();
         if flight.reap(ended) {
             flight.watch(self.mailbox().bell.as_fd());
@@ -165,7 +165,7 @@ impl Worker {
         if !ended.is_empty() {
             self.batch.set(BATCHES.fetch_add(1, Ordering::Relaxed) + 1);
         }
-        for Ended { handler, completion } in ended.drain(..) {
+        for EndedOperation { handler, completion } in ended.drain(..) {
             handler.complete(self, completion);
         }
     }
