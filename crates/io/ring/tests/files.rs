@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use crate::common::{ear, file, workers};
+use crate::common::{event_channel, file, workers};
 use braid_ring::{Completion, Memory, Operation, Payload, Segment, Segments, Zeroing};
 
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn bytes_of(completion: Completion) -> Vec<u8> {
 
 #[test]
 fn what_is_written_is_read_back_from_several_segments() {
-    let (workers, file, (ear, heard)) = (workers(2, 8), file(1 << 20), ear());
+    let (workers, file, (sender, receiver)) = (workers(2, 8), file(1 << 20), event_channel());
     for (round, durable) in [(0_u8, false), (1, true)] {
         let content = pattern(100_000, round);
         let segments: Segments = [
@@ -35,22 +35,22 @@ fn what_is_written_is_read_back_from_several_segments() {
         .collect();
         let write =
             Operation::Write { file: Arc::clone(&file), offset: 4321, memory: segments, durable };
-        workers.submit(round.into(), write, ear.clone(), 1).expect("running");
-        assert_eq!(heard.next().result.expect("written"), 100_000);
+        workers.submit(round.into(), write, sender.clone(), 1).expect("running");
+        assert_eq!(receiver.next().result.expect("written"), 100_000);
         let memory = [Payload::zeroed(1).into(), vec![0; 99_999].into()].into_iter().collect();
         let read = Operation::Read { file: Arc::clone(&file), offset: 4321, memory };
-        workers.submit(round.into(), read, ear.clone(), 2).expect("running");
-        let completion = heard.next();
+        workers.submit(round.into(), read, sender.clone(), 2).expect("running");
+        let completion = receiver.next();
         assert_eq!((completion.token, completion.result.as_ref().ok()), (2, Some(&100_000)));
         assert_eq!(bytes_of(completion), content);
     }
-    workers.submit(0, Operation::Sync { file }, ear, 3).expect("running");
-    assert!(heard.next().result.is_ok());
+    workers.submit(0, Operation::Sync { file }, sender, 3).expect("running");
+    assert!(receiver.next().result.is_ok());
 }
 
 #[test]
 fn registered_memory_is_read_and_written_by_name() {
-    let (workers, file, (ear, heard)) = (workers(2, 8), file(8 << 20), ear());
+    let (workers, file, (sender, receiver)) = (workers(2, 8), file(8 << 20), event_channel());
     let mut by_name = 0;
     for round in 0..3_u8 {
         for length in [4096, 64 << 10, 100_000, 2 << 20, (2 << 20) + 4096] {
@@ -61,12 +61,12 @@ fn registered_memory_is_read_and_written_by_name() {
                 memory: Segments::from_iter([Payload::from(content.as_slice()).into()]),
                 durable: round == 1,
             };
-            workers.submit(worker, write, ear.clone(), 1).expect("running");
-            assert_eq!(heard.next().result.expect("written"), length);
+            workers.submit(worker, write, sender.clone(), 1).expect("running");
+            assert_eq!(receiver.next().result.expect("written"), length);
             let memory = Segments::from_iter([Payload::zeroed(length).into()]);
             let read = Operation::Read { file: Arc::clone(&file), offset: 8192, memory };
-            workers.submit(worker, read, ear.clone(), 2).expect("running");
-            let completion = heard.next();
+            workers.submit(worker, read, sender.clone(), 2).expect("running");
+            let completion = receiver.next();
             assert_eq!(completion.result.as_ref().expect("read"), &length);
             assert_eq!(bytes_of(completion), content, "{length} bytes in round {round}");
             by_name += if (8192..=2 << 20).contains(&length) { 2 } else { 0 };
@@ -82,60 +82,60 @@ fn registered_memory_is_read_and_written_by_name() {
 
 #[test]
 fn reading_past_the_end_is_an_error_and_not_a_short_read() {
-    let (workers, file, (ear, heard)) = (workers(1, 8), file(5000), ear());
+    let (workers, file, (sender, receiver)) = (workers(1, 8), file(5000), event_channel());
     let memory = Segments::from_iter([Payload::zeroed(4096).into()]);
     let read = Operation::Read { file, offset: 4096, memory };
-    workers.submit(0, read, ear, 0).expect("running");
-    assert_eq!(heard.next().result.expect_err("too short").kind(), ErrorKind::UnexpectedEof);
+    workers.submit(0, read, sender, 0).expect("running");
+    assert_eq!(receiver.next().result.expect_err("too short").kind(), ErrorKind::UnexpectedEof);
 }
 
 #[test]
 fn nothing_to_move_is_moved_at_once() {
-    let (workers, file, (ear, heard)) = (workers(1, 8), file(5000), ear());
+    let (workers, file, (sender, receiver)) = (workers(1, 8), file(5000), event_channel());
     let read = Operation::Read { file, offset: 0, memory: Segments::new() };
-    workers.submit(0, read, ear, 0).expect("running");
-    assert_eq!(heard.next().result.expect("nothing to do"), 0);
+    workers.submit(0, read, sender, 0).expect("running");
+    assert_eq!(receiver.next().result.expect("nothing to do"), 0);
 }
 
 #[test]
 fn ranges_are_zeroed_both_ways() {
-    let (workers, file, (ear, heard)) = (workers(1, 8), file(1 << 16), ear());
+    let (workers, file, (sender, receiver)) = (workers(1, 8), file(1 << 16), event_channel());
     for how in [Zeroing::PunchHole, Zeroing::ZeroRange] {
         let content = pattern(1 << 16, 3);
         let memory = Segments::from_iter([content.clone().into()]);
         let write = Operation::Write { file: Arc::clone(&file), offset: 0, memory, durable: false };
-        workers.submit(0, write, ear.clone(), 0).expect("running");
-        assert!(heard.next().result.is_ok());
+        workers.submit(0, write, sender.clone(), 0).expect("running");
+        assert!(receiver.next().result.is_ok());
         let zero = Operation::Zero { file: Arc::clone(&file), offset: 5000, length: 9000, how };
-        workers.submit(0, zero, ear.clone(), 0).expect("running");
-        assert!(heard.next().result.is_ok());
+        workers.submit(0, zero, sender.clone(), 0).expect("running");
+        assert!(receiver.next().result.is_ok());
         let memory = Segments::from_iter([vec![1; 1 << 16].into()]);
         let read = Operation::Read { file: Arc::clone(&file), offset: 0, memory };
-        workers.submit(0, read, ear.clone(), 0).expect("running");
+        workers.submit(0, read, sender.clone(), 0).expect("running");
         let mut expected = content;
         expected[5000..14_000].fill(0);
-        assert_eq!(bytes_of(heard.next()), expected);
+        assert_eq!(bytes_of(receiver.next()), expected);
     }
 }
 
 #[test]
 fn more_than_the_ring_holds() {
-    let (workers, file, (ear, heard)) = (workers(1, 2), file(1 << 20), ear());
+    let (workers, file, (sender, receiver)) = (workers(1, 2), file(1 << 20), event_channel());
     let batch = {
-        let (file, ear) = (Arc::clone(&file), Arc::clone(&ear));
+        let (file, sender) = (Arc::clone(&file), Arc::clone(&sender));
         move |worker: &braid_ring::Worker| {
             for token in 0..200_u64 {
                 let memory = Segments::from_iter([pattern(4096, token.to_le_bytes()[0]).into()]);
                 let (file, offset) = (Arc::clone(&file), token * 4096);
                 let write = Operation::Write { file, offset, memory, durable: false };
-                worker.submit(write, ear.clone(), token);
+                worker.submit(write, sender.clone(), token);
             }
         }
     };
     workers.post(0, Box::new(batch)).expect("running");
     let mut tokens: Vec<u64> = (0..200)
         .map(|_| {
-            let completion = heard.next();
+            let completion = receiver.next();
             assert_eq!(completion.result.expect("written"), 4096);
             completion.token
         })
@@ -145,44 +145,44 @@ fn more_than_the_ring_holds() {
     assert!(workers.counters().overflowed > 0, "the ring was too small for them");
     let memory = Segments::from_iter([vec![0; 4096].into()]);
     let read = Operation::Read { file, offset: 199 * 4096, memory };
-    workers.submit(0, read, ear, 0).expect("running");
-    assert_eq!(bytes_of(heard.next()), pattern(4096, 199));
+    workers.submit(0, read, sender, 0).expect("running");
+    assert_eq!(bytes_of(receiver.next()), pattern(4096, 199));
 }
 
 #[test]
 fn constant_memory_is_written_from() {
     static TEXT: &[u8] = b"constant";
-    let (workers, file, (ear, heard)) = (workers(1, 4), file(100), ear());
+    let (workers, file, (sender, receiver)) = (workers(1, 4), file(100), event_channel());
     let memory = Segments::from_iter([Segment::whole(Memory::Constant(TEXT))]);
     let write = Operation::Write { file: Arc::clone(&file), offset: 10, memory, durable: false };
-    workers.submit(0, write, ear.clone(), 0).expect("running");
-    assert_eq!(heard.next().result.expect("written"), TEXT.len());
+    workers.submit(0, write, sender.clone(), 0).expect("running");
+    assert_eq!(receiver.next().result.expect("written"), TEXT.len());
     let read = Operation::Read {
         file,
         offset: 10,
         memory: Segments::from_iter([vec![0; TEXT.len()].into()]),
     };
-    workers.submit(0, read, ear, 0).expect("running");
-    assert_eq!(bytes_of(heard.next()), TEXT);
+    workers.submit(0, read, sender, 0).expect("running");
+    assert_eq!(bytes_of(receiver.next()), TEXT);
 }
 
 #[test]
 fn one_submission_carries_many_operations() {
-    let (workers, file, (ear, heard)) = (workers(1, 64), file(1 << 20), ear());
+    let (workers, file, (sender, receiver)) = (workers(1, 64), file(1 << 20), event_channel());
     let batch = move |worker: &braid_ring::Worker| {
         for token in 0..50 {
             let memory = Segments::from_iter([vec![1; 4096].into()]);
             let (file, offset) = (Arc::clone(&file), token * 4096);
             worker.submit(
                 Operation::Write { file, offset, memory, durable: false },
-                ear.clone(),
+                sender.clone(),
                 token,
             );
         }
     };
     let before = workers.counters();
     workers.post(0, Box::new(batch)).expect("running");
-    (0..50).for_each(|_| drop(heard.next()));
+    (0..50).for_each(|_| drop(receiver.next()));
     let after = workers.counters();
     assert!(after.entries - before.entries >= 50);
     // The worker may return to sleep once for each operation: only calls that submit count.
@@ -191,7 +191,7 @@ fn one_submission_carries_many_operations() {
 
 #[test]
 fn registered_files_are_used_like_others() {
-    let (workers, file, (ear, heard)) = (workers(2, 8), file(1 << 16), ear());
+    let (workers, file, (sender, receiver)) = (workers(2, 8), file(1 << 16), event_channel());
     let before = workers.counters().numbered;
     workers.register(&file);
     workers.register(&file);
@@ -199,21 +199,21 @@ fn registered_files_are_used_like_others() {
         let (content, on) = (pattern(5000, round), usize::from(round));
         let memory = Segments::from_iter([content.clone().into()]);
         let write = Operation::Write { file: Arc::clone(&file), offset: 7, memory, durable: true };
-        workers.submit(on, write, ear.clone(), 0).expect("running");
-        assert_eq!(heard.next().result.expect("written"), 5000);
+        workers.submit(on, write, sender.clone(), 0).expect("running");
+        assert_eq!(receiver.next().result.expect("written"), 5000);
         let how = Zeroing::PunchHole;
         let zero = Operation::Zero { file: Arc::clone(&file), offset: 100, length: 50, how };
-        workers.submit(on + 1, zero, ear.clone(), 0).expect("running");
-        heard.next().result.expect("zeroed");
+        workers.submit(on + 1, zero, sender.clone(), 0).expect("running");
+        receiver.next().result.expect("zeroed");
         let sync = Operation::Sync { file: Arc::clone(&file) };
-        workers.submit(on, sync, ear.clone(), 0).expect("running");
-        heard.next().result.expect("durable");
+        workers.submit(on, sync, sender.clone(), 0).expect("running");
+        receiver.next().result.expect("durable");
         let memory = Segments::from_iter([vec![1; 5000].into()]);
         let read = Operation::Read { file: Arc::clone(&file), offset: 7, memory };
-        workers.submit(on, read, ear.clone(), 0).expect("running");
+        workers.submit(on, read, sender.clone(), 0).expect("running");
         let mut expected = content;
         expected[93..143].fill(0);
-        assert_eq!(bytes_of(heard.next()), expected);
+        assert_eq!(bytes_of(receiver.next()), expected);
         if round == 1 {
             workers.unregister(&file);
         }

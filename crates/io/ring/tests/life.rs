@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{FORGOTTEN, ear, file, workers};
+use crate::common::{FORGOTTEN, event_channel, file, workers};
 use braid_ring::{
     Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Settings, Wake, Worker,
     Workers,
@@ -13,11 +13,11 @@ use braid_ring::{
 
 #[test]
 fn tasks_run_on_the_worker_they_are_meant_for() {
-    let (workers, (ear, heard)) = (workers(3, 8), ear());
+    let (workers, (sender, receiver)) = (workers(3, 8), event_channel());
     assert!(workers.current().is_none());
     for on in 0..7 {
-        workers.wake(on, ear.clone(), 9).expect("running");
-        assert_eq!(heard.next_wake(), (on % 3, 9));
+        workers.wake(on, sender.clone(), 9).expect("running");
+        assert_eq!(receiver.next_wake(), (on % 3, 9));
     }
 }
 
@@ -26,7 +26,7 @@ fn afterwards_comes_after_everything_of_the_turn() {
     /// Counts completions, and records their number at its wake-up.
     struct Batch {
         completed: AtomicU64,
-        ear: Arc<crate::common::Ear>,
+        sender: Arc<crate::common::EventSender>,
     }
     impl Handler for Batch {
         fn complete(self: Arc<Self>, worker: &Worker, _: Completion) {
@@ -38,11 +38,11 @@ fn afterwards_comes_after_everything_of_the_turn() {
     impl Wake for Batch {
         fn wake(self: Arc<Self>, worker: &Worker, _: u64) {
             let count = self.completed.load(Ordering::SeqCst);
-            Arc::clone(&self.ear).wake(worker, count);
+            Arc::clone(&self.sender).wake(worker, count);
         }
     }
-    let (workers, (ear, heard)) = (workers(1, 64), ear());
-    let batch = Arc::new(Batch { completed: AtomicU64::new(0), ear });
+    let (workers, (sender, receiver)) = (workers(1, 64), event_channel());
+    let batch = Arc::new(Batch { completed: AtomicU64::new(0), sender });
     // Empty reads: all have completed when the submission returns.
     let submit = move |worker: &Worker| {
         let file = file(100);
@@ -53,51 +53,51 @@ fn afterwards_comes_after_everything_of_the_turn() {
         }
     };
     workers.post(0, Box::new(submit)).expect("running");
-    assert_eq!(heard.next_wake(), (0, 20));
+    assert_eq!(receiver.next_wake(), (0, 20));
 }
 
 #[test]
 fn stop_waits_for_what_is_in_flight() {
-    let (workers, file, (ear, heard)) = (workers(2, 4), file(64 << 20), ear());
+    let (workers, file, (sender, receiver)) = (workers(2, 4), file(64 << 20), event_channel());
     for token in 0..64 {
         let memory = Segments::from_iter([Payload::from(vec![1; 1 << 20]).into()]);
         let (file, offset) = (Arc::clone(&file), token << 20);
         let write = Operation::Write { file, offset, memory, durable: token % 8 == 0 };
         workers
-            .submit(usize::try_from(token).expect("small"), write, ear.clone(), token)
+            .submit(usize::try_from(token).expect("small"), write, sender.clone(), token)
             .expect("running");
     }
     workers.stop();
-    let completions: Vec<Completion> = heard.completions.try_iter().collect();
+    let completions: Vec<Completion> = receiver.completions.try_iter().collect();
     assert_eq!(completions.len(), 64, "all have ended when stop returns");
     assert!(completions.iter().all(|completion| completion.result.is_ok()));
     let read = Operation::Read { file, offset: 0, memory: Segments::new() };
-    assert_eq!(workers.submit(0, read, ear.clone(), 0), Err(Refused));
-    assert_eq!(workers.wake(1, ear, 0), Err(Refused));
+    assert_eq!(workers.submit(0, read, sender.clone(), 0), Err(Refused));
+    assert_eq!(workers.wake(1, sender, 0), Err(Refused));
 }
 
 #[test]
 fn stop_ends_what_waits_for_peers() {
-    let (workers, (ear, heard)) = (workers(2, 8), ear());
+    let (workers, (sender, receiver)) = (workers(2, 8), event_channel());
     let (ours, _theirs) = UnixStream::pair().expect("a socket pair");
     let socket: Descriptor = Arc::new(ours.into());
     for token in 0..2 {
         let memory = Segments::from_iter([vec![0; 10].into()]);
         let receive = Operation::Receive { socket: Arc::clone(&socket), memory, whole: true };
         workers
-            .submit(usize::try_from(token).expect("small"), receive, ear.clone(), token)
+            .submit(usize::try_from(token).expect("small"), receive, sender.clone(), token)
             .expect("running");
     }
-    workers.wake_at(0, Instant::now() + Duration::from_secs(600), ear, 7).expect("running");
+    workers.wake_at(0, Instant::now() + Duration::from_secs(600), sender, 7).expect("running");
     let start = Instant::now();
     workers.stop();
     assert!(start.elapsed() < Duration::from_secs(10));
-    for completion in [heard.next(), heard.next()] {
+    for completion in [receiver.next(), receiver.next()] {
         let error = completion.result.expect_err("cancelled");
         assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
     }
     assert_eq!(
-        heard.next_wake(),
+        receiver.next_wake(),
         (FORGOTTEN, 7),
         "who waits for a moment is told that it does not come"
     );
@@ -156,19 +156,19 @@ fn a_stop_under_load_loses_nothing() {
 fn sleepers_are_woken_from_many_threads() {
     const THREADS: u64 = 4;
     const EACH: u64 = 5_000;
-    let (workers, (ear, heard)) = (workers(2, 8), ear());
+    let (workers, (sender, receiver)) = (workers(2, 8), event_channel());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (workers, ear) = (&workers, &ear);
+            let (workers, sender) = (&workers, &sender);
             scope.spawn(move || {
                 for count in 0..EACH {
                     let on = usize::try_from(thread + count).expect("small");
-                    workers.wake(on, Arc::clone(ear) as Arc<dyn Wake>, 1).expect("running");
+                    workers.wake(on, Arc::clone(sender) as Arc<dyn Wake>, 1).expect("running");
                 }
             });
         }
     });
-    let sum: u64 = (0..THREADS * EACH).map(|_| heard.next_wake().1).sum();
+    let sum: u64 = (0..THREADS * EACH).map(|_| receiver.next_wake().1).sum();
     assert_eq!(sum, THREADS * EACH);
     let counters = workers.counters();
     assert_eq!(counters.posted, THREADS * EACH);
@@ -213,21 +213,21 @@ fn polling(busy_poll: Duration) -> Workers {
 
 #[test]
 fn one_that_looks_need_not_be_woken() {
-    let (workers, (ear, heard)) = (polling(Duration::from_secs(60)), ear());
+    let (workers, (sender, receiver)) = (polling(Duration::from_secs(60)), event_channel());
     for token in 0..20 {
-        workers.wake(0, ear.clone(), token).expect("running");
-        assert_eq!(heard.next_wake(), (0, token));
+        workers.wake(0, sender.clone(), token).expect("running");
+        assert_eq!(receiver.next_wake(), (0, token));
     }
     let soon = Instant::now() + Duration::from_millis(20);
-    workers.wake_at(0, soon, ear.clone(), 20).expect("running");
-    assert_eq!(heard.next_wake(), (0, 20));
+    workers.wake_at(0, soon, sender.clone(), 20).expect("running");
+    assert_eq!(receiver.next_wake(), (0, 20));
     assert!(Instant::now() >= soon, "moments come, and not early");
     let submit = {
-        let ear = ear.clone();
-        move |worker: &Worker| worker.submit(Operation::Sync { file: file(100) }, ear, 21)
+        let sender = sender.clone();
+        move |worker: &Worker| worker.submit(Operation::Sync { file: file(100) }, sender, 21)
     };
     workers.post(0, Box::new(submit)).expect("running");
-    assert_eq!(heard.next().token, 21);
+    assert_eq!(receiver.next().token, 21);
     let counters = workers.counters();
     assert_eq!((counters.sleeps, counters.wakes), (0, 0), "{counters:?}");
     let start = Instant::now();
@@ -237,12 +237,12 @@ fn one_that_looks_need_not_be_woken() {
 
 #[test]
 fn one_that_has_looked_long_enough_sleeps() {
-    let (workers, (ear, heard)) = (polling(Duration::from_millis(1)), ear());
+    let (workers, (sender, receiver)) = (polling(Duration::from_millis(1)), event_channel());
     let start = Instant::now();
     while workers.counters().sleeps == 0 {
         assert!(start.elapsed() < Duration::from_secs(20), "it never sleeps");
         std::thread::yield_now();
     }
-    workers.wake(0, ear, 7).expect("running");
-    assert_eq!(heard.next_wake(), (0, 7), "and is woken");
+    workers.wake(0, sender, 7).expect("running");
+    assert_eq!(receiver.next_wake(), (0, 7), "and is woken");
 }

@@ -11,32 +11,32 @@ use braid_ring::{Completion, Descriptor, Handler, Settings, Wake, Worker, Worker
 pub const FORGOTTEN: usize = usize::MAX;
 
 /// Sends completions and wake-ups to the test's thread.
-pub struct Ear {
+pub struct EventSender {
     completions: Mutex<Sender<Completion>>,
     wakes: Mutex<Sender<(usize, u64)>>,
 }
 
 /// The other end.
-pub struct Heard {
+pub struct EventReceiver {
     pub completions: Receiver<Completion>,
     pub wakes: Receiver<(usize, u64)>,
 }
 
-pub fn ear() -> (Arc<Ear>, Heard) {
-    let (completions, heard) = channel();
+pub fn event_channel() -> (Arc<EventSender>, EventReceiver) {
+    let (completions, completed) = channel();
     let (wakes, woken) = channel();
-    let ear = Ear { completions: Mutex::new(completions), wakes: Mutex::new(wakes) };
-    (Arc::new(ear), Heard { completions: heard, wakes: woken })
+    let sender = EventSender { completions: Mutex::new(completions), wakes: Mutex::new(wakes) };
+    (Arc::new(sender), EventReceiver { completions: completed, wakes: woken })
 }
 
-impl Handler for Ear {
+impl Handler for EventSender {
     fn complete(self: Arc<Self>, _: &Worker, completion: Completion) {
         // A test may end while one of its operations is being cancelled.
         let _ = self.completions.lock().expect("no panic").send(completion);
     }
 }
 
-impl Wake for Ear {
+impl Wake for EventSender {
     fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
         let _ = self.wakes.lock().expect("no panic").send((worker.index(), token));
     }
@@ -46,7 +46,7 @@ impl Wake for Ear {
     }
 }
 
-impl Heard {
+impl EventReceiver {
     /// The next completion; none after some seconds is a failure.
     pub fn next(&self) -> Completion {
         self.completions.recv_timeout(Duration::from_secs(20)).expect("a completion")
