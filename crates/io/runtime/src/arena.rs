@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use crate::requests::{Request, Requests, Shadow};
 use crate::shared_bytes::SharedBytes;
 use crate::sync::Arc;
-use crate::sync::witness::{Seen, Witness};
+use crate::sync::witness::{AccessGuard, Witness};
 
 /// Runs lent at once, on the stack: more than a step of work names on most arrays.
 type Few<T> = SmallVec<[T; 16]>;
@@ -99,7 +99,7 @@ impl ShardMemory {
     #[allow(unsafe_code)]
     pub(crate) fn read<R>(&self, span: Span, write: impl FnOnce(&[u8]) -> R) -> R {
         let place = self.place(span.buffer);
-        let _seen = self.see(&place, span.length_bytes, Witness::read);
+        let _guard = self.see(&place, span.length_bytes, Witness::read);
         // SAFETY: the engine has handed out an effect that reads this run, so none that writes it
         // is in flight. The client has lent its payload until every piece is answered and released.
         write(unsafe { self.bytes(&place, span.length_bytes) })
@@ -109,7 +109,7 @@ impl ShardMemory {
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let place = self.find_target(span)?;
-        let _seen = self.see(&place, span.length_bytes, Witness::write);
+        let _guard = self.see(&place, span.length_bytes, Witness::write);
         // SAFETY: the engine has handed out an effect that writes this run, so no other effect on
         // it is in flight. An abandoned read keeps its run until the place is released.
         Some(fill(unsafe { self.bytes_mut(&place, span.length_bytes) }))
@@ -163,8 +163,8 @@ impl ShardMemory {
         &self,
         place: &Place,
         length: usize,
-        how: impl Fn(&Witness, usize, usize) -> Seen,
-    ) -> Seen {
+        how: impl Fn(&Witness, usize, usize) -> AccessGuard,
+    ) -> AccessGuard {
         let (memory, offset) = self.memory_of(place);
         how(memory.witness(), offset, length)
     }
@@ -186,7 +186,7 @@ pub(crate) fn read_all<R>(
 ) -> R {
     let places = places(spans);
     let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::read);
-    let _seen: Few<Seen> = places.iter().map(see).collect();
+    let _guard: Few<AccessGuard> = places.iter().map(see).collect();
     let mut buffers: Few<IoSlice<'_>> = places
         .iter()
         // SAFETY: as for `ShardMemory::read`, for each of the effects.
@@ -207,7 +207,7 @@ pub(crate) fn write_all<'a, R>(
     };
     let places = spans.iter().map(place).collect::<Option<Few<Placed<'a>>>>()?;
     let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::write);
-    let _seen: Few<Seen> = places.iter().map(see).collect();
+    let _guard: Few<AccessGuard> = places.iter().map(see).collect();
     let mut buffers: Few<IoSliceMut<'_>> = places
         .iter()
         // SAFETY: as for `ShardMemory::write`, for each of the effects; each has bytes of its own,
@@ -243,7 +243,7 @@ impl Memory for ShardMemory {
         let sources: Few<(Place, usize)> = sources.iter().map(place).collect();
         let writes = targets.iter().map(|(place, length)| self.see(place, *length, Witness::write));
         let reads = sources.iter().map(|(place, length)| self.see(place, *length, Witness::read));
-        let _seen: Few<Seen> = writes.chain(reads).collect();
+        let _guard: Few<AccessGuard> = writes.chain(reads).collect();
         let mut targets: Few<&mut [u8]> = targets
             .iter()
             // SAFETY: a computation's targets are its own (no member request on them is in flight)

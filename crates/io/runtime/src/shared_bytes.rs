@@ -52,7 +52,7 @@ impl SharedBytes {
 
     /// The payload, after its last use. Panics if the bytes were never a payload.
     pub(crate) fn into_payload(self) -> Payload {
-        let _seen = self.witness.write(0, self.length_bytes);
+        let _guard = self.witness.write(0, self.length_bytes);
         match self.owner {
             Owner::Payload(payload) => payload,
             Owner::Region(_) => panic!("a shard's blocks are no payload"),
@@ -75,7 +75,7 @@ impl SharedBytes {
 
     /// Copies bytes that no effect writes any more.
     pub(crate) fn copy_to(&self, offset: usize, target: &mut [u8]) {
-        let _seen = self.witness.read(offset, target.len());
+        let _guard = self.witness.read(offset, target.len());
         // SAFETY: the request is answered, and this run was not left to an abandoned read, so the
         // effects that wrote it have ended.
         target.copy_from_slice(unsafe { self.bytes(offset, target.len()) });

@@ -63,7 +63,7 @@ pub(crate) enum Route {
 
 /// Findings of the last look at a member.
 #[derive(Debug, Default)]
-struct Seen {
+struct LastLook {
     was_out: bool,
     ended: u64,
     calm_looks: u32,
@@ -94,7 +94,7 @@ pub(crate) struct RingAdmission<W> {
     /// Requests in line, so that no thread takes the lock for an empty line.
     kept: AtomicUsize,
     line: Mutex<VecDeque<W>>,
-    seen: Mutex<Seen>,
+    last_look: Mutex<LastLook>,
 }
 
 impl<W> RingAdmission<W> {
@@ -110,7 +110,7 @@ impl<W> RingAdmission<W> {
             reasons: AtomicU8::new(if is_outside { OUTSIDE } else { 0 }),
             kept: AtomicUsize::new(0),
             line: Mutex::new(VecDeque::new()),
-            seen: Mutex::default(),
+            last_look: Mutex::default(),
         }
     }
 
@@ -230,8 +230,8 @@ impl<W> RingAdmission<W> {
     /// Looks in a row, up to the last, without an ended operation: while an operation other than a
     /// flush was in flight, and while any was.
     pub(crate) fn silent_looks(&self) -> (u32, u32) {
-        let seen = self.seen.lock().expect("looking does not panic");
-        (seen.silent_looks, seen.silent_flush_looks)
+        let last = self.last_look.lock().expect("looking does not panic");
+        (last.silent_looks, last.silent_flush_looks)
     }
 
     fn set(&self, reason: u8, holds: bool) {
@@ -247,18 +247,18 @@ impl<W> RingAdmission<W> {
     /// flushes.
     pub(crate) fn look(&self, flushes: u64) {
         let (is_busy, ended) = (self.is_busy(), self.ended());
-        let mut seen = self.seen.lock().expect("looking does not panic");
-        let is_stuck = is_busy && seen.was_out && ended == seen.ended;
-        let calm_looks = if is_stuck { 0 } else { seen.calm_looks.saturating_add(1) };
+        let mut last = self.last_look.lock().expect("looking does not panic");
+        let is_stuck = is_busy && last.was_out && ended == last.ended;
+        let calm_looks = if is_stuck { 0 } else { last.calm_looks.saturating_add(1) };
         let was_out_beside_flush = self.out() > flushes;
-        let silent_looks = if is_stuck && seen.was_out_beside_flush && was_out_beside_flush {
-            seen.silent_looks.saturating_add(1)
+        let silent_looks = if is_stuck && last.was_out_beside_flush && was_out_beside_flush {
+            last.silent_looks.saturating_add(1)
         } else {
             0
         };
         let silent_flush_looks =
-            if is_stuck { seen.silent_flush_looks.saturating_add(1) } else { 0 };
-        *seen = Seen {
+            if is_stuck { last.silent_flush_looks.saturating_add(1) } else { 0 };
+        *last = LastLook {
             was_out: is_busy,
             ended,
             calm_looks,

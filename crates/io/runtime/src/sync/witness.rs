@@ -11,19 +11,19 @@ mod product {
     pub(crate) struct Witness;
 
     /// Held as long as an access lasts; nothing in the product.
-    pub(crate) struct Seen;
+    pub(crate) struct AccessGuard;
 
     impl Witness {
         pub(crate) const fn new(_length_bytes: usize) -> Self {
             Self
         }
 
-        pub(crate) const fn read(&self, _offset: usize, _length: usize) -> Seen {
-            Seen
+        pub(crate) const fn read(&self, _offset: usize, _length: usize) -> AccessGuard {
+            AccessGuard
         }
 
-        pub(crate) const fn write(&self, _offset: usize, _length: usize) -> Seen {
-            Seen
+        pub(crate) const fn write(&self, _offset: usize, _length: usize) -> AccessGuard {
+            AccessGuard
         }
     }
 }
@@ -46,7 +46,7 @@ mod with_shuttle {
     #[derive(Debug)]
     pub(crate) struct Witness(Arc<Mutex<Vec<i32>>>);
 
-    pub(crate) struct Seen {
+    pub(crate) struct AccessGuard {
         marks: Arc<Mutex<Vec<i32>>>,
         range: std::ops::Range<usize>,
         change: i32,
@@ -57,7 +57,7 @@ mod with_shuttle {
             Self(Arc::new(Mutex::new(vec![0; length_bytes.div_ceil(super::MARK_BYTES)])))
         }
 
-        fn enter(&self, range: std::ops::Range<usize>, change: i32) -> Seen {
+        fn enter(&self, range: std::ops::Range<usize>, change: i32) -> AccessGuard {
             {
                 let mut marks = self.0.lock().expect("marking does not panic");
                 let is_free = |mark: &i32| if change > 0 { *mark >= 0 } else { *mark == 0 };
@@ -68,19 +68,19 @@ mod with_shuttle {
                 drop(marks);
                 assert!(all_free, "two accesses to one sector at once, and one of them writes");
             }
-            Seen { marks: Arc::clone(&self.0), range, change }
+            AccessGuard { marks: Arc::clone(&self.0), range, change }
         }
 
-        pub(crate) fn read(&self, offset: usize, length: usize) -> Seen {
+        pub(crate) fn read(&self, offset: usize, length: usize) -> AccessGuard {
             self.enter(super::marks(offset, length), 1)
         }
 
-        pub(crate) fn write(&self, offset: usize, length: usize) -> Seen {
+        pub(crate) fn write(&self, offset: usize, length: usize) -> AccessGuard {
             self.enter(super::marks(offset, length), -1)
         }
     }
 
-    impl Drop for Seen {
+    impl Drop for AccessGuard {
         fn drop(&mut self) {
             let mut marks = self.marks.lock().expect("marking does not panic");
             marks[self.range.clone()].iter_mut().for_each(|mark| *mark -= self.change);
@@ -105,7 +105,7 @@ mod with_loom {
     #[derive(Debug)]
     pub(crate) struct Witness(Vec<UnsafeCell<()>>);
 
-    pub(crate) struct Seen {
+    pub(crate) struct AccessGuard {
         _reads: Vec<ConstPtr<()>>,
         _writes: Vec<MutPtr<()>>,
     }
@@ -116,14 +116,14 @@ mod with_loom {
             Self((0..count).map(|_| UnsafeCell::new(())).collect())
         }
 
-        pub(crate) fn read(&self, offset: usize, length: usize) -> Seen {
+        pub(crate) fn read(&self, offset: usize, length: usize) -> AccessGuard {
             let cells = &self.0[super::marks(offset, length)];
-            Seen { _reads: cells.iter().map(UnsafeCell::get).collect(), _writes: Vec::new() }
+            AccessGuard { _reads: cells.iter().map(UnsafeCell::get).collect(), _writes: Vec::new() }
         }
 
-        pub(crate) fn write(&self, offset: usize, length: usize) -> Seen {
+        pub(crate) fn write(&self, offset: usize, length: usize) -> AccessGuard {
             let cells = &self.0[super::marks(offset, length)];
-            Seen { _reads: Vec::new(), _writes: cells.iter().map(UnsafeCell::get_mut).collect() }
+            AccessGuard { _reads: Vec::new(), _writes: cells.iter().map(UnsafeCell::get_mut).collect() }
         }
     }
 }
