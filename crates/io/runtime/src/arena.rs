@@ -40,7 +40,7 @@ pub(crate) struct ShardMemory {
 }
 
 /// A resolved buffer: its memory, and the offset in it.
-enum Place {
+enum ResolvedBuffer {
     Block(usize),
     Payload(Arc<Request>, usize),
     Shadow(Arc<Shadow>, usize),
@@ -64,23 +64,25 @@ impl ShardMemory {
         Ok(Self { blocks: Arc::new(blocks), block_bytes, requests })
     }
 
-    fn place(&self, buffer: Buffer) -> Place {
+    fn resolve(&self, buffer: Buffer) -> ResolvedBuffer {
         self.find(buffer).expect("a request in flight")
     }
 
     /// `None` if the request is over.
-    fn find(&self, buffer: Buffer) -> Option<Place> {
+    fn find(&self, buffer: Buffer) -> Option<ResolvedBuffer> {
         Some(match buffer {
             Buffer::Block { block, offset_sectors } => {
                 let index = usize::try_from(block.0).expect("addresses have 64 bits here");
-                Place::Block(index * self.block_bytes + to_bytes(offset_sectors))
+                ResolvedBuffer::Block(index * self.block_bytes + to_bytes(offset_sectors))
             }
             Buffer::Payload { request, offset_sectors } => {
                 let request = self.requests.find(request)?;
                 match payload_buffer_of(offset_sectors) {
-                    (PayloadBuffer::Client, sectors) => Place::Payload(request, to_bytes(sectors)),
+                    (PayloadBuffer::Client, sectors) => {
+                        ResolvedBuffer::Payload(request, to_bytes(sectors))
+                    }
                     (PayloadBuffer::Shadow, sectors) => {
-                        Place::Shadow(request.shadow(), to_bytes(sectors))
+                        ResolvedBuffer::Shadow(request.shadow(), to_bytes(sectors))
                     }
                 }
             }
@@ -88,31 +90,31 @@ impl ShardMemory {
     }
 
     /// As `find`, for bytes that are about to be written.
-    fn find_target(&self, span: Span) -> Option<Place> {
-        let place = self.find(span.buffer)?;
-        if let Place::Shadow(shadow, offset) = &place {
+    fn find_target(&self, span: Span) -> Option<ResolvedBuffer> {
+        let buffer = self.find(span.buffer)?;
+        if let ResolvedBuffer::Shadow(shadow, offset) = &buffer {
             shadow.note_made(*offset, span.length_bytes);
         }
-        Some(place)
+        Some(buffer)
     }
 
     #[allow(unsafe_code)]
     pub(crate) fn read<R>(&self, span: Span, write: impl FnOnce(&[u8]) -> R) -> R {
-        let place = self.place(span.buffer);
-        let _guard = self.see(&place, span.length_bytes, Witness::read);
+        let buffer = self.resolve(span.buffer);
+        let _guard = self.see(&buffer, span.length_bytes, Witness::read);
         // SAFETY: the engine has handed out an effect that reads this run, so none that writes it
         // is in flight. The client has lent its payload until every piece is answered and released.
-        write(unsafe { self.bytes(&place, span.length_bytes) })
+        write(unsafe { self.bytes(&buffer, span.length_bytes) })
     }
 
     /// Lends a member read's bytes to `fill`; `None` if it was abandoned and its request is over.
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
-        let place = self.find_target(span)?;
-        let _guard = self.see(&place, span.length_bytes, Witness::write);
+        let buffer = self.find_target(span)?;
+        let _guard = self.see(&buffer, span.length_bytes, Witness::write);
         // SAFETY: the engine has handed out an effect that writes this run, so no other effect on
         // it is in flight. An abandoned read keeps its run until the place is released.
-        Some(fill(unsafe { self.bytes_mut(&place, span.length_bytes) }))
+        Some(fill(unsafe { self.bytes_mut(&buffer, span.length_bytes) }))
     }
 
     /// Leases the bytes of an effect in flight until the effect has ended; `None` for an abandoned
@@ -120,8 +122,8 @@ impl ShardMemory {
     #[cfg(not(loom))]
     #[allow(unsafe_code)]
     pub(crate) fn lease(&self, span: Span, fills: bool) -> Option<Lease> {
-        let place = if fills { self.find_target(span)? } else { self.place(span.buffer) };
-        let (memory, offset) = self.memory_of(&place);
+        let buffer = if fills { self.find_target(span)? } else { self.resolve(span.buffer) };
+        let (memory, offset) = self.memory_of(&buffer);
         memory.check(offset, span.length_bytes);
         let length_bytes = span.length_bytes;
         // SAFETY: the run is inside the memory (checked) and initialised since the memory was made.
@@ -130,13 +132,13 @@ impl ShardMemory {
         // or not. The thread that ends the effect drops the lease first.
         unsafe {
             let start = memory.start().add(offset);
-            Some(match place {
-                Place::Block(_) => {
+            Some(match buffer {
+                ResolvedBuffer::Block(_) => {
                     let blocks = Arc::clone(&self.blocks);
                     Lease::new(start, length_bytes, blocks)
                 }
-                Place::Payload(request, _) => Lease::new(start, length_bytes, request),
-                Place::Shadow(shadow, _) => Lease::new(start, length_bytes, shadow),
+                ResolvedBuffer::Payload(request, _) => Lease::new(start, length_bytes, request),
+                ResolvedBuffer::Shadow(shadow, _) => Lease::new(start, length_bytes, shadow),
             })
         }
     }
@@ -144,8 +146,8 @@ impl ShardMemory {
     /// # Safety
     /// As [`SharedBytes::bytes`].
     #[allow(unsafe_code)]
-    unsafe fn bytes<'a>(&'a self, place: &'a Place, length: usize) -> &'a [u8] {
-        let (memory, offset) = self.memory_of(place);
+    unsafe fn bytes<'a>(&'a self, buffer: &'a ResolvedBuffer, length: usize) -> &'a [u8] {
+        let (memory, offset) = self.memory_of(buffer);
         // SAFETY: the caller's promise, passed on.
         unsafe { memory.bytes(offset, length) }
     }
@@ -153,27 +155,27 @@ impl ShardMemory {
     /// # Safety
     /// As [`SharedBytes::bytes_mut`].
     #[allow(unsafe_code, clippy::mut_from_ref)]
-    unsafe fn bytes_mut<'a>(&'a self, place: &'a Place, length: usize) -> &'a mut [u8] {
-        let (memory, offset) = self.memory_of(place);
+    unsafe fn bytes_mut<'a>(&'a self, buffer: &'a ResolvedBuffer, length: usize) -> &'a mut [u8] {
+        let (memory, offset) = self.memory_of(buffer);
         // SAFETY: the caller's promise, passed on.
         unsafe { memory.bytes_mut(offset, length) }
     }
 
     fn see(
         &self,
-        place: &Place,
+        buffer: &ResolvedBuffer,
         length: usize,
         how: impl Fn(&Witness, usize, usize) -> AccessGuard,
     ) -> AccessGuard {
-        let (memory, offset) = self.memory_of(place);
+        let (memory, offset) = self.memory_of(buffer);
         how(memory.witness(), offset, length)
     }
 
-    fn memory_of<'a>(&'a self, place: &'a Place) -> (&'a SharedBytes, usize) {
-        match place {
-            Place::Block(offset) => (&self.blocks, *offset),
-            Place::Payload(request, offset) => (request.payload(), *offset),
-            Place::Shadow(shadow, offset) => (shadow.bytes(), *offset),
+    fn memory_of<'a>(&'a self, buffer: &'a ResolvedBuffer) -> (&'a SharedBytes, usize) {
+        match buffer {
+            ResolvedBuffer::Block(offset) => (&self.blocks, *offset),
+            ResolvedBuffer::Payload(request, offset) => (request.payload(), *offset),
+            ResolvedBuffer::Shadow(shadow, offset) => (shadow.bytes(), *offset),
         }
     }
 }
@@ -184,13 +186,14 @@ pub(crate) fn read_all<R>(
     spans: &[(&ShardMemory, Span)],
     write: impl FnOnce(&mut [IoSlice<'_>]) -> R,
 ) -> R {
-    let places = places(spans);
-    let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::read);
-    let _guard: Few<AccessGuard> = places.iter().map(see).collect();
-    let mut buffers: Few<IoSlice<'_>> = places
+    let resolved = resolve_all(spans);
+    let see =
+        |(memory, buffer, length): &ResolvedSpan<'_>| memory.see(buffer, *length, Witness::read);
+    let _guard: Few<AccessGuard> = resolved.iter().map(see).collect();
+    let mut buffers: Few<IoSlice<'_>> = resolved
         .iter()
         // SAFETY: as for `ShardMemory::read`, for each of the effects.
-        .map(|(memory, place, length)| IoSlice::new(unsafe { memory.bytes(place, *length) }))
+        .map(|(memory, run, length)| IoSlice::new(unsafe { memory.bytes(run, *length) }))
         .collect();
     write(&mut buffers)
 }
@@ -202,29 +205,30 @@ pub(crate) fn write_all<'a, R>(
     spans: &[(&'a ShardMemory, Span)],
     fill: impl FnOnce(&mut [IoSliceMut<'_>]) -> R,
 ) -> Option<R> {
-    let place = |(memory, span): &(&'a ShardMemory, Span)| -> Option<Placed<'a>> {
+    let resolve = |(memory, span): &(&'a ShardMemory, Span)| -> Option<ResolvedSpan<'a>> {
         Some((*memory, memory.find_target(*span)?, span.length_bytes))
     };
-    let places = spans.iter().map(place).collect::<Option<Few<Placed<'a>>>>()?;
-    let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::write);
-    let _guard: Few<AccessGuard> = places.iter().map(see).collect();
-    let mut buffers: Few<IoSliceMut<'_>> = places
+    let resolved = spans.iter().map(resolve).collect::<Option<Few<ResolvedSpan<'a>>>>()?;
+    let see =
+        |(memory, buffer, length): &ResolvedSpan<'_>| memory.see(buffer, *length, Witness::write);
+    let _guard: Few<AccessGuard> = resolved.iter().map(see).collect();
+    let mut buffers: Few<IoSliceMut<'_>> = resolved
         .iter()
         // SAFETY: as for `ShardMemory::write`, for each of the effects; each has bytes of its own,
         // so no two of these overlap either.
-        .map(|(memory, place, length)| IoSliceMut::new(unsafe { memory.bytes_mut(place, *length) }))
+        .map(|(memory, run, length)| IoSliceMut::new(unsafe { memory.bytes_mut(run, *length) }))
         .collect();
     Some(fill(&mut buffers))
 }
 
-/// Resolved bytes: memory, place and length.
-type Placed<'a> = (&'a ShardMemory, Place, usize);
+/// Resolved bytes: memory, buffer and length.
+type ResolvedSpan<'a> = (&'a ShardMemory, ResolvedBuffer, usize);
 
-fn places<'a>(spans: &[(&'a ShardMemory, Span)]) -> Few<Placed<'a>> {
-    let place = |(memory, span): &(&'a ShardMemory, Span)| {
-        (*memory, memory.place(span.buffer), span.length_bytes)
+fn resolve_all<'a>(spans: &[(&'a ShardMemory, Span)]) -> Few<ResolvedSpan<'a>> {
+    let resolve = |(memory, span): &(&'a ShardMemory, Span)| {
+        (*memory, memory.resolve(span.buffer), span.length_bytes)
     };
-    spans.iter().map(place).collect()
+    spans.iter().map(resolve).collect()
 }
 
 impl Memory for ShardMemory {
@@ -234,26 +238,27 @@ impl Memory for ShardMemory {
             targets_are_alone(targets, sources),
             "a computation's targets overlap nothing"
         );
-        let place = |span: &Span| (self.place(span.buffer), span.length_bytes);
+        let source = |span: &Span| (self.resolve(span.buffer), span.length_bytes);
         let target = |span: &Span| {
-            let place = self.find_target(*span).expect("a request in flight");
-            (place, span.length_bytes)
+            let buffer = self.find_target(*span).expect("a request in flight");
+            (buffer, span.length_bytes)
         };
-        let targets: Few<(Place, usize)> = targets.iter().map(target).collect();
-        let sources: Few<(Place, usize)> = sources.iter().map(place).collect();
-        let writes = targets.iter().map(|(place, length)| self.see(place, *length, Witness::write));
-        let reads = sources.iter().map(|(place, length)| self.see(place, *length, Witness::read));
+        let targets: Few<(ResolvedBuffer, usize)> = targets.iter().map(target).collect();
+        let sources: Few<(ResolvedBuffer, usize)> = sources.iter().map(source).collect();
+        let writes =
+            targets.iter().map(|(buffer, length)| self.see(buffer, *length, Witness::write));
+        let reads = sources.iter().map(|(buffer, length)| self.see(buffer, *length, Witness::read));
         let _guard: Few<AccessGuard> = writes.chain(reads).collect();
         let mut targets: Few<&mut [u8]> = targets
             .iter()
             // SAFETY: a computation's targets are its own (no member request on them is in flight)
             // and overlap neither each other nor its sources.
-            .map(|(place, length)| unsafe { self.bytes_mut(place, *length) })
+            .map(|(buffer, length)| unsafe { self.bytes_mut(buffer, *length) })
             .collect();
         let sources: Few<&[u8]> = sources
             .iter()
             // SAFETY: no effect that writes a computation's sources is in flight while it runs.
-            .map(|(place, length)| unsafe { self.bytes(place, *length) })
+            .map(|(buffer, length)| unsafe { self.bytes(buffer, *length) })
             .collect();
         work(&mut targets, &sources);
     }

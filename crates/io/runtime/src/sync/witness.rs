@@ -123,7 +123,10 @@ mod with_loom {
 
         pub(crate) fn write(&self, offset: usize, length: usize) -> AccessGuard {
             let cells = &self.0[super::marks(offset, length)];
-            AccessGuard { _reads: Vec::new(), _writes: cells.iter().map(UnsafeCell::get_mut).collect() }
+            AccessGuard {
+                _reads: Vec::new(),
+                _writes: cells.iter().map(UnsafeCell::get_mut).collect(),
+            }
         }
     }
 }
