@@ -16,7 +16,6 @@ use braid_ondisk::{BitmapFile, BitmapPlace, BitmapSuperblock};
 
 use crate::events::{ArrayEvent, Machine};
 use crate::log;
-use crate::members::handle::Place;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
@@ -201,8 +200,7 @@ impl Volume {
         if let Some(device) = device {
             let newest = self.core().template().ok_or(BitmapRefusal::Degraded)?;
             let stand_in = newest.for_bitmap_file(device.size_bytes());
-            let place = Place { slot: None };
-            let registered = core.register_member(file, (device, stand_in), place);
+            let registered = core.register_member(file, (device, stand_in), None);
             registered.map_err(|error| BitmapError::Thread(error.kind()))?;
             core.schedule_again();
         }

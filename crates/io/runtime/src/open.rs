@@ -23,7 +23,7 @@ use crate::hand_over::HandOver;
 use crate::log;
 use crate::looks::Looks;
 use crate::members::Members;
-use crate::members::handle::{self, Place};
+use crate::members::handle;
 use crate::options::{Direct, Options};
 use crate::pacing::Pacing;
 use crate::requests::Requests;
@@ -308,7 +308,7 @@ fn names(opening: &Opening, not_recorded: Vec<NotRecorded>) -> Vec<(MemberId, No
 struct Joining {
     id: MemberId,
     open: OpenMember,
-    place: Place,
+    slot: Option<u16>,
 }
 
 fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joining> {
@@ -317,8 +317,7 @@ fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joini
         let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);
         let slot = (0..).zip(&opening.setup.slots).find(|(_, setup)| is_it(setup));
         let slot = slot.map(|(slot, _)| slot);
-        let place = Place { slot };
-        Joining { id: MemberId(id), open, place }
+        Joining { id: MemberId(id), open, slot }
     };
     (0..).zip(&opening.members).map(join).collect()
 }
@@ -326,8 +325,8 @@ fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joini
 /// Takes the members in and begins to keep the time. If a thread cannot be started, the running
 /// threads end and their devices close.
 fn begin(core: &Arc<Core>, joining: Vec<Joining>) -> std::io::Result<()> {
-    let begun = joining.into_iter().try_for_each(|Joining { id, open, place }| {
-        core.register_member(id, (open.device, open.superblock), place)
+    let begun = joining.into_iter().try_for_each(|Joining { id, open, slot }| {
+        core.register_member(id, (open.device, open.superblock), slot)
     });
     begun.and_then(|()| core.keep_time()).inspect_err(|_| {
         core.members.stop();

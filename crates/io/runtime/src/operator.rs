@@ -16,7 +16,7 @@ use braid_ondisk::{JoinError, LogPlace, Superblock};
 
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, MemberChange};
-use crate::members::handle::{MemberHandle, Place};
+use crate::members::handle::MemberHandle;
 use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
@@ -104,8 +104,7 @@ impl Volume {
         let (tears, parity_log) = (can_tear(&superblock), core.parity_log_of(&superblock)?);
         let returns = found.and_then(|found| core.returns(found));
         let id = core.members.load().next_id();
-        core.register_member(id, (device, superblock), Place { slot: None })
-            .map_err(AddError::Thread)?;
+        core.register_member(id, (device, superblock), None).map_err(AddError::Thread)?;
         core.schedule_again();
         named(id);
         let newcomer =

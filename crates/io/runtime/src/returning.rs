@@ -21,7 +21,6 @@ use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, MemberChange};
 use crate::executor::submitter::Submitter;
 use crate::log;
-use crate::members::handle::Place;
 use crate::members::operation::Operation;
 use crate::members::rejoining::Next;
 use crate::operator::AddError;
@@ -113,8 +112,7 @@ impl Core {
             returns: self.returns(found),
             parity_log: self.parity_log_of(&superblock).map_err(AddError::from)?,
         };
-        let place = Place { slot: None };
-        let registered = self.register_member(newcomer.id, (device, superblock), place);
+        let registered = self.register_member(newcomer.id, (device, superblock), None);
         registered.map_err(ReturnError::Thread)?;
         if let Some(member) = self.members.load().get(newcomer.id) {
             member.rejoining.has_come_back(returns);

@@ -14,7 +14,6 @@ use braid_member::Member;
 use braid_ondisk::{JoinError, JournalArea, Superblock};
 
 use crate::events::{ArrayEvent, Machine};
-use crate::members::handle::Place;
 use crate::operator::PATIENCE;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
@@ -95,8 +94,7 @@ impl Volume {
         let _one = core.membership.lock().expect("changing members does not panic");
         let (superblock, device_number, area) = self.journal_on(device.size_bytes(), uuid)?;
         let member = core.members.load().next_id();
-        core.register_member(member, (device, superblock), Place { slot: None })
-            .map_err(JournalError::Thread)?;
+        core.register_member(member, (device, superblock), None).map_err(JournalError::Thread)?;
         core.schedule_again();
         named(member);
         let (end_sectors, end_sequence, is_used) = (0, u64::from(sequence), false);

@@ -62,7 +62,8 @@ pub(crate) struct MemberHandle {
     pub(crate) part_lists: PartLists,
     pub(crate) traffic: Traffic,
     data_offset_bytes: u64,
-    place: Mutex<Place>,
+    /// In the last view that had the member.
+    slot: Mutex<Option<u16>>,
     superblock: Mutex<Superblock>,
 }
 
@@ -74,18 +75,12 @@ pub(crate) struct Ports {
     pub(crate) rest: Arc<dyn Handler>,
 }
 
-/// The member's place in the last view that had it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) slot: Option<u16>,
-}
-
 impl MemberHandle {
     pub(crate) fn new(
         id: MemberId,
         device: Box<dyn Member>,
         superblock: Superblock,
-        place: Place,
+        slot: Option<u16>,
         threads_max: usize,
     ) -> Self {
         let identity = device.identity();
@@ -110,7 +105,7 @@ impl MemberHandle {
             raw: device.raw(),
             device,
             data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,
-            place: Mutex::new(place),
+            slot: Mutex::new(slot),
             superblock: Mutex::new(superblock),
         }
     }
@@ -130,7 +125,7 @@ impl MemberHandle {
 
     /// Its slot, or its last one.
     pub(crate) fn slot(&self) -> Option<u16> {
-        self.place().slot
+        *self.slot.lock().expect("noting does not panic")
     }
 
     /// Whether it is a bitmap file: no member, with a stand-in for a superblock.
@@ -138,13 +133,8 @@ impl MemberHandle {
         self.superblock.lock().expect("writing does not panic").is_of_bitmap_file()
     }
 
-    fn place(&self) -> Place {
-        *self.place.lock().expect("noting does not panic")
-    }
-
     pub(crate) fn note_view(&self, slot: u16) {
-        let place = Place { slot: Some(slot) };
-        *self.place.lock().expect("noting does not panic") = place;
+        *self.slot.lock().expect("noting does not panic") = Some(slot);
     }
 
     /// Whether the device is rotational, if it reports that.

@@ -20,7 +20,7 @@ use crate::completions;
 use crate::core::Core;
 use crate::executor::ring;
 use crate::executor::submitter::Submitter;
-use crate::members::handle::{MemberHandle, Place};
+use crate::members::handle::MemberHandle;
 use crate::sync::Arc;
 
 /// Interval of looks whether a member being taken out is idle. It is rare enough to cost nothing,
@@ -34,10 +34,10 @@ impl Core {
         self: &Arc<Self>,
         id: MemberId,
         (device, superblock): (Box<dyn Member>, Superblock),
-        place: Place,
+        slot: Option<u16>,
     ) -> io::Result<()> {
         let threads_max = self.members.threads_max;
-        let member = Arc::new(MemberHandle::new(id, device, superblock, place, threads_max));
+        let member = Arc::new(MemberHandle::new(id, device, superblock, slot, threads_max));
         completions::connect(self, &member);
         let is_on_ring =
             self.workers.is_some() && member.raw().is_some() && !member.admission.is_suspect();

@@ -12,7 +12,6 @@ use braid_engine::array::MemberId;
 use braid_geometry::Level;
 use braid_member::{Access, Member, create_file, open};
 
-use crate::members::handle::Place;
 use crate::{
     Cache, ClientRequest, Elevator, Io, Notice, OpenMember, Options, Payload, Scheduling, Volume,
 };
@@ -106,8 +105,7 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
             assert!(is_free(&files.path(1)), "{io:?}, round {round}");
             assert!(!is_free(&files.path(0)), "the other one stays");
             let OpenMember { device, superblock } = files.member(1, Access::ReadOnly).1;
-            let place = Place { slot: Some(1) };
-            let registered = core.register_member(MemberId(1), (device, superblock), place);
+            let registered = core.register_member(MemberId(1), (device, superblock), Some(1));
             registered.expect("threads, if any");
             core.schedule_again();
             assert!(read(&volume, 0, size) == content, "{io:?}, round {round}");
@@ -128,8 +126,7 @@ fn a_member_of_a_new_name_is_looked_after_like_the_others() {
         let volume = files.open(2, &Options { io, ..Options::default() }, |_| {});
         let core = volume.core();
         let OpenMember { device, superblock } = more.member(1, Access::ReadWrite).1;
-        let place = Place { slot: None };
-        let registered = core.register_member(MemberId(7), (device, superblock), place);
+        let registered = core.register_member(MemberId(7), (device, superblock), None);
         registered.expect("threads, if any");
         core.schedule_again();
         assert_eq!(volume.elevators().len(), 3, "{io:?}");
