@@ -32,7 +32,7 @@ use crate::events::{ArrayEvent, Machine, MemberChange, ShardEvent};
 use crate::executor::fault;
 use crate::executor::submitter::{Heard, Submitter, follows, request};
 use crate::log;
-use crate::members::left::AskedForArray;
+use crate::members::array_operations::ArrayOperation;
 use crate::members::operation::Operation;
 use crate::scratch::{ArrayEffects, DriveScratch, ShardEffects};
 use crate::sync::Arc;
@@ -477,12 +477,12 @@ impl Core {
     /// Starts an operation of the array at a member; the caller looks at the array again anyway.
     fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
         let members = self.members.load();
-        let asked = AskedForArray::of(&operation).expect("the array asks for nothing else");
+        let kind = ArrayOperation::of(&operation).expect("the array asks for nothing else");
         let Some(member) = members.open_to_new(id) else {
-            return self.fail_for_array(id, asked, |asked| fault::gone(id, asked));
+            return self.fail_for_array(id, kind, |asked| fault::gone(id, asked));
         };
-        if !member.for_array.begin(asked) {
-            return self.fail_for_array(id, asked, |_| fault::left(id));
+        if !member.array_operations.begin(kind) {
+            return self.fail_for_array(id, kind, |_| fault::left(id));
         }
         let submitter = Submitter::new(self, member);
         submitter.submit(operation);
@@ -494,8 +494,8 @@ impl Core {
     fn member_leaves(&self, id: MemberId) {
         let members = self.members.load();
         let Some(member) = members.get(id) else { return };
-        for asked in member.for_array.leave() {
-            self.fail_for_array(id, asked, |_| fault::left(id));
+        for kind in member.array_operations.leave() {
+            self.fail_for_array(id, kind, |_| fault::left(id));
         }
     }
 
@@ -503,12 +503,12 @@ impl Core {
     fn fail_for_array(
         &self,
         id: MemberId,
-        asked: AskedForArray,
+        kind: ArrayOperation,
         of: impl FnOnce(Asked) -> MemberFault,
     ) {
-        self.array.push(match asked {
-            AskedForArray::Flush => ArrayEvent::Flushed(id, Err(of(Asked::Flush).cause)),
-            AskedForArray::Metadata(area) => {
+        self.array.push(match kind {
+            ArrayOperation::Flush => ArrayEvent::Flushed(id, Err(of(Asked::Flush).cause)),
+            ArrayOperation::Metadata(area) => {
                 ArrayEvent::MetadataWritten(id, area, Err(of(fault::asked_of(area))))
             }
         });

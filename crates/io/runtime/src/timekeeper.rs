@@ -63,7 +63,7 @@ impl Core {
     /// Whether no member has operations in flight, and none is watched for how it answers.
     fn are_members_idle(&self) -> bool {
         let is_well = |member: &Arc<MemberHandle>| {
-            let is_back = !member.for_array.has_left() || !member.rejoining.is_waiting();
+            let is_back = !member.array_operations.has_left() || !member.rejoining.is_waiting();
             member.is_idle() && !member.admission.is_suspect() && is_back
         };
         self.members.load().iter().all(is_well)
@@ -132,7 +132,7 @@ impl Core {
         let (mut heard, mut silent, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for member in members.iter() {
             member.look();
-            match member.for_array.has_left() {
+            match member.array_operations.has_left() {
                 true => left.extend(member.rejoining.is_waiting().then(|| member.id())),
                 false => silent.extend(member.silent_ms().map(|ms| (member.id(), ms))),
             }
@@ -140,7 +140,7 @@ impl Core {
             // A member that is being removed gets no new operation: it may have no thread left to
             // answer. A member that has left gets none either: its return shows whether it exists.
             let is_open = members.open_to_new(member.id()).is_some();
-            submitter.look(is_open && !member.for_array.has_left());
+            submitter.look(is_open && !member.array_operations.has_left());
             heard.extend(submitter.into_heard());
         }
         // A change of the table waits for its readers.

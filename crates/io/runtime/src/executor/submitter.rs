@@ -44,8 +44,8 @@ use smallvec::SmallVec;
 use super::{fault, ring, threads};
 use crate::core::{AbortOnPanic, Core};
 use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::members::array_operations::ArrayOperation;
 use crate::members::handle::MemberHandle;
-use crate::members::left::AskedForArray;
 use crate::members::operation::{Flight, Item, Operation, Parts};
 use crate::members::ring_admission::Route;
 use crate::workers::Drivers;
@@ -174,14 +174,14 @@ impl<'a> Submitter<'a> {
             Operation::Apart(flight) => self.land_first(flight, result),
             Operation::Flush => {
                 self.member.scheduler.flush_ends(self);
-                if !self.member.for_array.end(AskedForArray::Flush) {
+                if !self.member.array_operations.end(ArrayOperation::Flush) {
                     return;
                 }
                 let cause = |error| fault::cause(self.member, Asked::Flush, (0, 0), error);
                 self.tell_array(ArrayEvent::Flushed(id, result.map_err(cause)));
             }
             Operation::Metadata { area, bytes, offset_bytes } => {
-                if !self.member.for_array.end(AskedForArray::Metadata(area)) {
+                if !self.member.array_operations.end(ArrayOperation::Metadata(area)) {
                     return;
                 }
                 let range = (offset_bytes, bytes.len() as u64);

@@ -22,8 +22,8 @@ use braid_ondisk::{JournalPiece, JournalRecord, Superblock, Timestamp};
 use braid_ring::Handler;
 use slab::Slab;
 
+use super::array_operations::ArrayOperations;
 use super::crew::Crew;
-use super::left::ForArray;
 use super::operation::{Item, Operation, PartLists};
 use super::rejoining::Rejoining;
 use super::ring_admission::RingAdmission;
@@ -55,7 +55,7 @@ pub(crate) struct MemberHandle {
     /// Where those operations end.
     pub(crate) ports: OnceLock<Ports>,
     pub(crate) crew: Crew,
-    pub(crate) for_array: ForArray,
+    pub(crate) array_operations: ArrayOperations,
     /// Its return, if it is away.
     pub(crate) rejoining: Rejoining,
     pub(crate) since: Instant,
@@ -97,7 +97,7 @@ impl MemberHandle {
             out: Mutex::default(),
             ports: OnceLock::new(),
             crew: Crew::new(threads_max),
-            for_array: ForArray::default(),
+            array_operations: ArrayOperations::default(),
             rejoining: Rejoining::new(id),
             since: Instant::now(),
             part_lists: PartLists::default(),
@@ -192,7 +192,7 @@ impl MemberHandle {
 
     /// Looks whether an operation has ended since the last look.
     pub(crate) fn look(&self) {
-        self.admission.look(self.for_array.flushes());
+        self.admission.look(self.array_operations.flushes());
     }
 
     /// How often its device has come back lately, counting a return now.

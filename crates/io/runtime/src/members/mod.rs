@@ -15,9 +15,9 @@
 //! every reader has dropped the old one. From then on every thread sees the new table, and no
 //! thread that saw the old one is on its way to a back end.
 
+pub(crate) mod array_operations;
 pub(crate) mod crew;
 pub(crate) mod handle;
-pub(crate) mod left;
 pub(crate) mod operation;
 pub(crate) mod rejoining;
 pub(crate) mod ring_admission;

@@ -104,8 +104,9 @@ impl Members {
 
     /// Joins these threads, except those of a member that has left and may never answer.
     pub(crate) fn join(&self) {
-        let is_awaited =
-            |member: &&Arc<MemberHandle>| !member.for_array.has_left() || !member.is_unanswered();
+        let is_awaited = |member: &&Arc<MemberHandle>| {
+            !member.array_operations.has_left() || !member.is_unanswered()
+        };
         self.load().iter().filter(is_awaited).for_each(|member| member.crew.join());
     }
 }

@@ -12,12 +12,12 @@ use crate::sync::Mutex;
 
 /// An operation that the array asks of a member: one of each kind at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AskedForArray {
+pub(crate) enum ArrayOperation {
     Flush,
     Metadata(MetadataArea),
 }
 
-impl AskedForArray {
+impl ArrayOperation {
     /// Whether it includes a flush: a bad-block log comes after a flush.
     fn flushes(self) -> bool {
         matches!(self, Self::Flush | Self::Metadata(MetadataArea::BadBlocks))
@@ -35,33 +35,33 @@ impl AskedForArray {
 
 /// The operations in flight for the array, or that the member has left it.
 #[derive(Default)]
-pub(crate) struct ForArray(Mutex<State>);
+pub(crate) struct ArrayOperations(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    under_way: SmallVec<[AskedForArray; 2]>,
+    under_way: SmallVec<[ArrayOperation; 2]>,
     has_left: bool,
 }
 
-impl ForArray {
+impl ArrayOperations {
     /// An operation begins. False if the member has left: then it has failed.
-    pub(crate) fn begin(&self, asked: AskedForArray) -> bool {
+    pub(crate) fn begin(&self, kind: ArrayOperation) -> bool {
         let mut state = self.0.lock().expect("noting does not panic");
         if !state.has_left {
-            state.under_way.push(asked);
+            state.under_way.push(kind);
         }
         !state.has_left
     }
 
     /// An operation has ended at the device. False if the array no longer waits for it.
-    pub(crate) fn end(&self, asked: AskedForArray) -> bool {
+    pub(crate) fn end(&self, kind: ArrayOperation) -> bool {
         let mut state = self.0.lock().expect("noting does not panic");
-        let place = state.under_way.iter().position(|one| *one == asked);
+        let place = state.under_way.iter().position(|one| *one == kind);
         place.map(|place| state.under_way.swap_remove(place)).is_some()
     }
 
     /// The member leaves the array. Returns the operations that fail by that.
-    pub(crate) fn leave(&self) -> SmallVec<[AskedForArray; 2]> {
+    pub(crate) fn leave(&self) -> SmallVec<[ArrayOperation; 2]> {
         let mut state = self.0.lock().expect("noting does not panic");
         state.has_left = true;
         std::mem::take(&mut state.under_way)
@@ -70,7 +70,7 @@ impl ForArray {
     /// Operations in flight that include a flush.
     pub(crate) fn flushes(&self) -> u64 {
         let state = self.0.lock().expect("noting does not panic");
-        state.under_way.iter().filter(|asked| asked.flushes()).count() as u64
+        state.under_way.iter().filter(|kind| kind.flushes()).count() as u64
     }
 
     pub(crate) fn has_left(&self) -> bool {
@@ -85,13 +85,13 @@ mod tests {
 
     #[test]
     fn what_a_member_was_asked_fails_once_when_it_leaves() {
-        let superblock = AskedForArray::Metadata(MetadataArea::Superblock);
-        let asked = ForArray::default();
-        assert!(asked.begin(AskedForArray::Flush) && asked.begin(superblock));
-        assert!(asked.end(AskedForArray::Flush), "the array hears of it");
-        assert_eq!(asked.leave().as_slice(), [superblock]);
-        assert!(!asked.end(superblock), "it has failed already");
-        assert!(!asked.begin(superblock) && asked.has_left());
-        assert!(asked.leave().is_empty());
+        let superblock = ArrayOperation::Metadata(MetadataArea::Superblock);
+        let operations = ArrayOperations::default();
+        assert!(operations.begin(ArrayOperation::Flush) && operations.begin(superblock));
+        assert!(operations.end(ArrayOperation::Flush), "the array hears of it");
+        assert_eq!(operations.leave().as_slice(), [superblock]);
+        assert!(!operations.end(superblock), "it has failed already");
+        assert!(!operations.begin(superblock) && operations.has_left());
+        assert!(operations.leave().is_empty());
     }
 }
