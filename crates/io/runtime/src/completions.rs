@@ -92,7 +92,7 @@ impl Handler for Port {
             }
         }
         submitter.begin_kept();
-        core.drive_heard(submitter.into_heard(), Some(worker));
+        core.drive_notified(submitter.into_notified(), Some(worker));
     }
 }
 
@@ -118,7 +118,7 @@ fn run(core: &Weak<Core>, member: &MemberHandle) {
             member.admission.begin_aside();
         }
         submitter.perform(operation);
-        core.drive_heard(submitter.into_heard(), None);
+        core.drive_notified(submitter.into_notified(), None);
         if is_request {
             member.admission.end_aside();
         }

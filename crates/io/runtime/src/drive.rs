@@ -30,7 +30,7 @@ use braid_ring::{Wake, Worker};
 use crate::core::{AbortOnPanic, Core};
 use crate::events::{ArrayEvent, Machine, MemberChange, ShardEvent};
 use crate::executor::fault;
-use crate::executor::submitter::{Heard, Submitter, follows, request};
+use crate::executor::submitter::{NotifiedMachines, Submitter, follows, request};
 use crate::log;
 use crate::members::array_operations::ArrayOperation;
 use crate::members::operation::Operation;
@@ -81,8 +81,12 @@ impl Core {
 
     /// Drives the machines that received events. A worker with completions waits for the turn's
     /// others.
-    pub(crate) fn drive_heard(self: &Arc<Self>, heard: Heard, worker: Option<&Worker>) {
-        for machine in heard {
+    pub(crate) fn drive_notified(
+        self: &Arc<Self>,
+        notified: NotifiedMachines,
+        worker: Option<&Worker>,
+    ) {
+        for machine in notified {
             match (worker, &self.workers) {
                 (Some(worker), Some(drivers)) => drivers.put_off(worker, self, machine),
                 _ => self.drive(machine),
@@ -249,7 +253,7 @@ impl Core {
             } else {
                 member.scheduler.insert(&submitter, request(&io, purpose), (index, io));
             }
-            machines.extend(submitter.into_heard());
+            machines.extend(submitter.into_notified());
         }
         while let Some((first, _)) = ordered.first() {
             let id = first.member;
@@ -258,7 +262,7 @@ impl Core {
             let own = ordered.extract_if(.., |(io, _)| io.member == id);
             let requests = own.map(|(io, purpose)| (request(&io, purpose), (index, io)));
             member.scheduler.insert_all(&submitter, requests);
-            machines.extend(submitter.into_heard());
+            machines.extend(submitter.into_notified());
         }
     }
 
@@ -486,8 +490,11 @@ impl Core {
         }
         let submitter = Submitter::new(self, member);
         submitter.submit(operation);
-        let heard = submitter.into_heard();
-        debug_assert!(heard.iter().all(|machine| *machine == Machine::Array), "for the array only");
+        let notified = submitter.into_notified();
+        debug_assert!(
+            notified.iter().all(|machine| *machine == Machine::Array),
+            "for the array only"
+        );
     }
 
     /// A member leaves the array: its pending operations fail.

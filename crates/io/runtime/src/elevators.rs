@@ -32,7 +32,7 @@ impl Core {
             let settings = chosen.settings_of(member.slot(), member.turns(), turns.is_on);
             settings.policy == Policy::Deadline
         });
-        let mut heard = self.tune(|tuning| tuning.expects_flushes = !seeks);
+        let mut notified = self.tune(|tuning| tuning.expects_flushes = !seeks);
         for member in members.iter() {
             let submitter = Submitter::new(self, member);
             member
@@ -40,7 +40,7 @@ impl Core {
                 .set(&submitter, chosen.settings_of(member.slot(), member.turns(), turns.is_on));
             // The new settings may release held requests.
             member.scheduler.dispatch_held(&submitter);
-            heard.extend(submitter.into_heard());
+            notified.extend(submitter.into_notified());
         }
         drop(members);
         let settings = *self.sit_out.lock().expect("setting does not panic");
@@ -48,7 +48,7 @@ impl Core {
         self.array.push(ArrayEvent::SitOut(settings));
         drop(chosen);
         self.drive(Machine::Array);
-        heard.into_iter().for_each(|machine| self.drive(machine));
+        notified.into_iter().for_each(|machine| self.drive(machine));
     }
 
     /// Applies the settings again, since another setting has changed.
@@ -63,6 +63,6 @@ impl Core {
         let Some(member) = members.get(member) else { return };
         let submitter = Submitter::new(self, member);
         member.scheduler.dispatch_held(&submitter);
-        self.drive_heard(submitter.into_heard(), None);
+        self.drive_notified(submitter.into_notified(), None);
     }
 }

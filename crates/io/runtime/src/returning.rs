@@ -66,9 +66,9 @@ impl Core {
             member.rejoining.begins();
             let submitter = Submitter::new(self, member);
             submitter.submit(Operation::Rejoin);
-            let heard = submitter.into_heard();
+            let notified = submitter.into_notified();
             drop(members);
-            self.drive_heard(heard, None);
+            self.drive_notified(notified, None);
         }
     }
 

@@ -129,7 +129,7 @@ impl Core {
     /// again. A member with work for which no thread could be started gets one now, if possible.
     fn look_at_members(self: &Arc<Self>) {
         let members = self.members.load();
-        let (mut heard, mut silent, mut left) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut notified, mut silent, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for member in members.iter() {
             member.look();
             match member.array_operations.has_left() {
@@ -141,11 +141,11 @@ impl Core {
             // answer. A member that has left gets none either: its return shows whether it exists.
             let is_open = members.open_to_new(member.id()).is_some();
             submitter.look(is_open && !member.array_operations.has_left());
-            heard.extend(submitter.into_heard());
+            notified.extend(submitter.into_notified());
         }
         // A change of the table waits for its readers.
         drop(members);
-        heard.into_iter().for_each(|machine| self.drive(machine));
+        notified.into_iter().for_each(|machine| self.drive(machine));
         self.note_silence(silent);
         for id in left {
             let is_idle = |member: &Arc<MemberHandle>| self.is_idle(member);

@@ -424,7 +424,7 @@ impl Volume {
                 counters: member.scheduler.counters(&submitter),
                 traffic: member.traffic.counts(),
             };
-            core.drive_heard(submitter.into_heard(), None);
+            core.drive_notified(submitter.into_notified(), None);
             state
         };
         core.members.load().iter().map(state).collect()

@@ -2,7 +2,7 @@
 //!
 //! Place in the flow: between the loop that drives the machines ([`crate::drive`]) and the back
 //! ends ([`super::ring`], [`super::threads`]). It drives nothing: the caller learns which machines
-//! have received events ([`Submitter::into_heard`]).
+//! have received events ([`Submitter::into_notified`]).
 //!
 //! ```text
 //!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ──────────────────┐
@@ -51,7 +51,7 @@ use crate::members::ring_admission::Route;
 use crate::workers::Drivers;
 
 /// Machines that received events, each once; on the stack with a usual number of shards.
-pub(crate) type Heard = SmallVec<[Machine; 16]>;
+pub(crate) type NotifiedMachines = SmallVec<[Machine; 16]>;
 
 pub(crate) struct Submitter<'a> {
     core: &'a Core,
@@ -59,12 +59,12 @@ pub(crate) struct Submitter<'a> {
     /// The shard whose effects this thread carries out, and its ended operations.
     home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
     /// Other machines that received an event here, and must be driven.
-    heard: RefCell<Heard>,
+    notified: RefCell<NotifiedMachines>,
 }
 
 impl<'a> Submitter<'a> {
     pub(crate) fn new(core: &'a Core, member: &'a MemberHandle) -> Self {
-        Self { core, member, home: None, heard: RefCell::default() }
+        Self { core, member, home: None, notified: RefCell::default() }
     }
 
     /// A submitter while the effects of a shard are carried out.
@@ -77,8 +77,8 @@ impl<'a> Submitter<'a> {
     }
 
     /// Machines that must be driven now, each once.
-    pub(crate) fn into_heard(self) -> Heard {
-        self.heard.into_inner()
+    pub(crate) fn into_notified(self) -> NotifiedMachines {
+        self.notified.into_inner()
     }
 
     /// Carries out an operation: here at once, on a ring with room, or by the member's threads.
@@ -223,9 +223,9 @@ impl<'a> Submitter<'a> {
     }
 
     fn note(&self, machine: Machine) {
-        let mut heard = self.heard.borrow_mut();
-        if !heard.contains(&machine) {
-            heard.push(machine);
+        let mut notified = self.notified.borrow_mut();
+        if !notified.contains(&machine) {
+            notified.push(machine);
         }
     }
 

@@ -76,7 +76,7 @@ impl Core {
     pub(crate) fn is_idle(self: &Arc<Self>, member: &MemberHandle) -> bool {
         let submitter = Submitter::new(self, member);
         let counters = member.scheduler.counters(&submitter);
-        self.drive_heard(submitter.into_heard(), None);
+        self.drive_notified(submitter.into_notified(), None);
         counters.waiting_reads + counters.waiting_writes + counters.out == 0 && member.is_idle()
     }
 
