@@ -85,7 +85,7 @@ pub(crate) struct Arm {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slept {
+pub(crate) enum SleepEnd {
     Stopped,
     /// A moment of this place has come.
     Until(usize),
@@ -95,7 +95,7 @@ pub(crate) enum Slept {
 
 /// The machine or member that a moment wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Woken {
+pub(crate) enum WakeTarget {
     Due(Machine),
     /// The slice of operations held at this member may have come.
     Held(MemberId),
@@ -105,8 +105,8 @@ pub(crate) enum Woken {
 
 /// Result when a moment of a sleeper has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rang {
-    Woken(Woken),
+pub(crate) enum AlarmOutcome {
+    Wake(WakeTarget),
     /// The moment was put off to this one.
     Later(Arm),
     /// The moment no longer counts.
@@ -215,24 +215,24 @@ impl Alarm {
 
     /// The machine or member to wake at a place. It clears the shard's copy before the shard looks,
     /// so that a new moment of the shard counts.
-    fn wake_up(&self, place: usize) -> Woken {
+    fn wake_up(&self, place: usize) -> WakeTarget {
         let Some(shard) = place.checked_sub(SHARDS) else {
-            return if place == LOOK { Woken::Look } else { Woken::Due(Machine::Array) };
+            return if place == LOOK { WakeTarget::Look } else { WakeTarget::Due(Machine::Array) };
         };
         if let Some(known) = self.shards.get(shard) {
             known.store(0, Ordering::Release);
             let index = u16::try_from(shard).expect("made from a u16");
-            return Woken::Due(Machine::Shard(ShardIndex(index)));
+            return WakeTarget::Due(Machine::Shard(ShardIndex(index)));
         }
         let member = u16::try_from(shard - self.shards.len()).expect("members have 16-bit names");
-        Woken::Held(MemberId(member))
+        WakeTarget::Held(MemberId(member))
     }
 
     /// The thread's sleep: once, or not at all if a moment is due.
-    pub(crate) fn sleep(&self, clock: &Clock) -> Slept {
+    pub(crate) fn sleep(&self, clock: &Clock) -> SleepEnd {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped {
-            return Slept::Stopped;
+            return SleepEnd::Stopped;
         }
         let with_thread = state.with_thread.as_mut().expect("there is a thread");
         let first = with_thread.peek().map(|Reverse(first)| *first);
@@ -243,33 +243,33 @@ impl Alarm {
             if !flaw::has(Flaw::AlarmRingsOn) {
                 with_thread.pop();
             }
-            return Slept::Until(place);
+            return SleepEnd::Until(place);
         }
         sync::sleep(&self.changed, state, left.min(SLEEP_MAX));
-        Slept::Disturbed
+        SleepEnd::Disturbed
     }
 
     /// A moment of `place` that a sleeper had has come. Armed moments up to `now` are over.
-    pub(crate) fn rang(&self, place: usize, now: Instant) -> Rang {
+    pub(crate) fn rang(&self, place: usize, now: Instant) -> AlarmOutcome {
         let mut state = self.state.lock().expect("setting does not panic");
         // The sleeper was late, and another one answered for both moments.
         if state.stopped || state.armed[place].last().is_none_or(|armed| *armed > now) {
-            return Rang::Nothing;
+            return AlarmOutcome::Nothing;
         }
         if flaw::has(Flaw::AlarmRingsOn) {
-            return Rang::Woken(self.wake_up(place));
+            return AlarmOutcome::Wake(self.wake_up(place));
         }
         if !flaw::has(Flaw::ArmedStays) {
             state.armed[place].retain(|armed| *armed > now);
         }
         match state.due[place] {
-            None => Rang::Nothing,
+            None => AlarmOutcome::Nothing,
             Some(at) if at > now => {
-                state.arm(place, &self.changed).map_or(Rang::Nothing, Rang::Later)
+                state.arm(place, &self.changed).map_or(AlarmOutcome::Nothing, AlarmOutcome::Later)
             }
             Some(_) => {
                 state.due[place] = None;
-                Rang::Woken(self.wake_up(place))
+                AlarmOutcome::Wake(self.wake_up(place))
             }
         }
     }
@@ -329,15 +329,15 @@ mod tests {
     }
 
     /// The machine or member that is woken next; `None` if the thread would sleep.
-    fn next(alarm: &Alarm, clock: &Clock) -> Option<Woken> {
+    fn next(alarm: &Alarm, clock: &Clock) -> Option<WakeTarget> {
         loop {
             match alarm.sleep(clock) {
-                Slept::Until(place) => {
-                    if let Rang::Woken(woken) = alarm.rang(place, clock.now()) {
+                SleepEnd::Until(place) => {
+                    if let AlarmOutcome::Wake(woken) = alarm.rang(place, clock.now()) {
                         return Some(woken);
                     }
                 }
-                Slept::Stopped | Slept::Disturbed => return None,
+                SleepEnd::Stopped | SleepEnd::Disturbed => return None,
             }
         }
     }
@@ -347,10 +347,10 @@ mod tests {
     fn an_alarm_that_rang_is_silent() {
         let (alarm, clock) = (with_thread(1), Clock::new());
         assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None);
-        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
+        assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Array)));
         assert_eq!(next(&alarm, &clock), None);
         assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None);
-        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
+        assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Array)));
     }
 
     #[test]
@@ -360,7 +360,7 @@ mod tests {
             assert_eq!(alarm.bring_forward(shard, Some(Instant(u64::MAX))), None);
             assert_eq!(alarm.bring_forward(shard, Some(Instant(0))), None);
             assert_eq!(alarm.bring_forward(shard, Some(Instant(5))), None);
-            assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Shard(shard))));
+            assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Shard(shard))));
             assert_eq!(next(&alarm, &clock), None, "a later moment was not set");
         }
     }
@@ -370,8 +370,8 @@ mod tests {
         let (alarm, clock, member) = (with_thread(2), Clock::new(), MemberId(2));
         assert_eq!(alarm.set_held(member, Instant(0)), None);
         assert_eq!(alarm.set(Machine::Array, Some(Instant(1))), None);
-        assert_eq!(next(&alarm, &clock), Some(Woken::Held(member)));
-        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
+        assert_eq!(next(&alarm, &clock), Some(WakeTarget::Held(member)));
+        assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Array)));
         assert_eq!(next(&alarm, &clock), None);
     }
 
@@ -397,10 +397,10 @@ mod tests {
                 let Arm { place, at } = self.armed.swap_remove(next);
                 self.wakes += 1;
                 match self.alarm.rang(place, at) {
-                    Rang::Nothing => {}
-                    Rang::Later(arm) => self.armed.push(arm),
-                    Rang::Woken(what) => {
-                        assert_eq!(what, Woken::Due(Machine::Array));
+                    AlarmOutcome::Nothing => {}
+                    AlarmOutcome::Later(arm) => self.armed.push(arm),
+                    AlarmOutcome::Wake(what) => {
+                        assert_eq!(what, WakeTarget::Due(Machine::Array));
                         woken += 1;
                     }
                 }
@@ -464,8 +464,8 @@ mod tests {
         // The thread that starts now knows all moments.
         assert!(alarm.hand_over());
         let clock = Clock::new();
-        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Shard(shard))));
-        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
+        assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Shard(shard))));
+        assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Array)));
     }
 
     #[test]
@@ -473,14 +473,21 @@ mod tests {
         let alarm = Alarm::new(1);
         let arm = alarm.bring_forward(ShardIndex(0), Some(Instant(5))).expect("armed");
         let look = alarm.set_place(LOOK, Some(Instant(7))).expect("armed");
-        assert_eq!(alarm.rang(look.place, Instant(7)), Rang::Woken(Woken::Look));
+        assert_eq!(alarm.rang(look.place, Instant(7)), AlarmOutcome::Wake(WakeTarget::Look));
         assert!(alarm.hand_over() && !alarm.hand_over(), "once");
-        assert_eq!(next(&alarm, &Clock::new()), Some(Woken::Due(Machine::Shard(ShardIndex(0)))));
-        assert_eq!(alarm.rang(arm.place, Instant(5)), Rang::Nothing, "a worker that was late");
+        assert_eq!(
+            next(&alarm, &Clock::new()),
+            Some(WakeTarget::Due(Machine::Shard(ShardIndex(0))))
+        );
+        assert_eq!(
+            alarm.rang(arm.place, Instant(5)),
+            AlarmOutcome::Nothing,
+            "a worker that was late"
+        );
         let ended = Alarm::new(1);
         let arm = ended.set_held(MemberId(0), Instant(5)).expect("armed");
         ended.stop();
-        assert_eq!(ended.rang(arm.place, Instant(5)), Rang::Nothing);
+        assert_eq!(ended.rang(arm.place, Instant(5)), AlarmOutcome::Nothing);
         assert!(!ended.hand_over(), "no thread has to");
     }
 }

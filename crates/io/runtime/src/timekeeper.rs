@@ -9,7 +9,7 @@ use braid_engine::array::MemberId;
 use braid_member::{Sentinel, Word};
 use braid_ring::{Wake, Worker};
 
-use crate::alarm::{Rang, Slept, Start, Woken};
+use crate::alarm::{AlarmOutcome, SleepEnd, Start, WakeTarget};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::executor::submitter::Submitter;
@@ -35,22 +35,22 @@ impl Core {
     /// A moment of a sleeper has come.
     fn rang(self: &Arc<Self>, place: usize) {
         match self.alarm.rang(place, self.clock.now()) {
-            Rang::Nothing => {}
-            Rang::Later(arm) => self.arm(Some(arm)),
-            Rang::Woken(woken) => self.wake_up(woken),
+            AlarmOutcome::Nothing => {}
+            AlarmOutcome::Later(arm) => self.arm(Some(arm)),
+            AlarmOutcome::Wake(target) => self.wake_up(target),
         }
     }
 
-    fn wake_up(self: &Arc<Self>, woken: Woken) {
-        match woken {
-            Woken::Held(member) => self.dispatch_held(member),
-            Woken::Look => {
+    fn wake_up(self: &Arc<Self>, target: WakeTarget) {
+        match target {
+            WakeTarget::Held(member) => self.dispatch_held(member),
+            WakeTarget::Look => {
                 // Read this first: the look itself may be work of a member's threads.
                 let are_idle = self.are_members_idle();
                 self.look_at_members();
                 self.look_again_or_rest(are_idle);
             }
-            Woken::Due(machine) => {
+            WakeTarget::Due(machine) => {
                 match machine {
                     Machine::Array => self.array.push(ArrayEvent::Timeout),
                     Machine::Shard(index) => self.shard(index).combiner.push(ShardEvent::Timeout),
@@ -181,9 +181,9 @@ fn start_of(core: Weak<Core>) -> Start {
 fn run(core: &Weak<Core>) {
     while let Some(core) = core.upgrade() {
         match core.alarm.sleep(&core.clock) {
-            Slept::Stopped => return,
-            Slept::Until(place) => core.rang(place),
-            Slept::Disturbed => {}
+            SleepEnd::Stopped => return,
+            SleepEnd::Until(place) => core.rang(place),
+            SleepEnd::Disturbed => {}
         }
     }
 }

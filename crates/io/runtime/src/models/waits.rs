@@ -14,7 +14,7 @@ use braid_member::AnsweredBy;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
-use crate::alarm::{Alarm, Arm, Rang, Slept, Woken};
+use crate::alarm::{Alarm, AlarmOutcome, Arm, SleepEnd, WakeTarget};
 use crate::clock::Clock;
 use crate::core::End;
 use crate::events::Machine;
@@ -203,12 +203,13 @@ fn set_a_nearer_moment() {
             let mut rings = 0;
             loop {
                 match sleeper.sleep(&clock) {
-                    Slept::Stopped => return rings,
-                    Slept::Until(place) => {
+                    SleepEnd::Stopped => return rings,
+                    SleepEnd::Until(place) => {
                         let rang = sleeper.rang(place, clock.now());
-                        rings += usize::from(matches!(rang, Rang::Woken(Woken::Due(_))));
+                        rings +=
+                            usize::from(matches!(rang, AlarmOutcome::Wake(WakeTarget::Due(_))));
                     }
-                    Slept::Disturbed => {}
+                    SleepEnd::Disturbed => {}
                 }
             }
         });
@@ -237,7 +238,7 @@ fn wait_for_a_nearer_moment() {
         let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
         assert!(alarm.hand_over(), "a thread sleeps for it");
         let sleeper = Arc::clone(&alarm);
-        let thread = thread::spawn(move || while sleeper.sleep(&clock) == Slept::Disturbed {});
+        let thread = thread::spawn(move || while sleeper.sleep(&clock) == SleepEnd::Disturbed {});
         assert_eq!(
             alarm.set(Machine::Array, Some(Instant(u64::MAX))),
             None,
@@ -313,12 +314,12 @@ fn keep_moments_with_a_worker() {
                     continue;
                 }
                 match alarm.rang(place, at) {
-                    Rang::Woken(Woken::Due(Machine::Shard(shard))) => {
+                    AlarmOutcome::Wake(WakeTarget::Due(Machine::Shard(shard))) => {
                         woken[usize::from(shard.0)] += 1;
                     }
-                    Rang::Woken(other) => panic!("{other:?}"),
-                    Rang::Later(arm) => inbox.leave(Some(arm)),
-                    Rang::Nothing => {}
+                    AlarmOutcome::Wake(other) => panic!("{other:?}"),
+                    AlarmOutcome::Later(arm) => inbox.leave(Some(arm)),
+                    AlarmOutcome::Nothing => {}
                 }
             }
             assert!(woken.iter().all(|count| *count <= 1), "a moment is told once");
