@@ -155,9 +155,9 @@ pub use parity_logs::{LogError, LogKind};
 #[cfg(not(loom))]
 pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
 #[cfg(not(loom))]
-pub use updates::{Recorded, RecordedMember};
+pub use updates::{RecordedMember, RecordedUpdate};
 #[cfg(not(loom))]
-pub use volume::{Stopped, Volume};
+pub use volume::{StopResult, Volume};
 #[cfg(not(loom))]
 pub use write_journal::JournalError;
 

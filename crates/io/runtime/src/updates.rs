@@ -15,7 +15,7 @@ use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// An update that all members of the array have, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedUpdate {
     /// Its events.
     pub events: u64,
     /// Its time.
@@ -37,15 +37,15 @@ pub struct RecordedMember {
 
 /// The times of updates, and the last recorded one.
 pub(crate) struct Updates {
-    last: Mutex<Last>,
+    last: Mutex<LatestUpdate>,
     keeper: Mutex<Option<Keeper>>,
 }
 
 #[derive(Debug)]
-struct Last {
+struct LatestUpdate {
     times: UpdateTimes,
     state: Option<Arc<SuperblockState>>,
-    recorded: Option<Recorded>,
+    recorded: Option<RecordedUpdate>,
 }
 
 /// Receives the count of an update that must be kept before the array relies on it.
@@ -54,7 +54,7 @@ pub(crate) type Keeper = Box<dyn Fn(u64) + Send>;
 impl Updates {
     pub(crate) fn new(newest: &Superblock) -> Self {
         let times = UpdateTimes::after(newest);
-        let last = Mutex::new(Last { times, state: None, recorded: None });
+        let last = Mutex::new(LatestUpdate { times, state: None, recorded: None });
         Self { last, keeper: Mutex::new(None) }
     }
 
@@ -83,18 +83,18 @@ impl Updates {
         let update_time = last.times.of(state.events, time_of_day());
         let in_slots = state.roles.iter().filter_map(|role| Some((role.member, role.slot?.0)));
         let members = in_slots.filter_map(|(id, slot)| member(id, slot)).collect();
-        last.recorded = Some(Recorded { events: state.events, update_time, members });
+        last.recorded = Some(RecordedUpdate { events: state.events, update_time, members });
     }
 
     pub(crate) fn state(&self) -> Option<Arc<SuperblockState>> {
         self.lock().state.clone()
     }
 
-    pub(crate) fn recorded(&self) -> Option<Recorded> {
+    pub(crate) fn recorded(&self) -> Option<RecordedUpdate> {
         self.lock().recorded.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Last> {
+    fn lock(&self) -> MutexGuard<'_, LatestUpdate> {
         self.last.lock().expect("noting does not panic")
     }
 }

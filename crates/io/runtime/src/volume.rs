@@ -28,13 +28,13 @@ use crate::scratch::DriveScratch;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
-use crate::updates::Recorded;
+use crate::updates::RecordedUpdate;
 use crate::waiter;
 use braid_ring::client::{ClientRequest, Completion, Outcome, RequestError};
 
 /// How an array stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped {
+pub struct StopResult {
     /// Whether the superblocks are clean: then the next start needs no resync.
     pub clean: bool,
 }
@@ -300,7 +300,7 @@ impl Volume {
     /// The last update of superblocks in this run that all members have, durably
     /// ([`crate::Notice::Recorded`] announces it).
     #[must_use]
-    pub fn recorded(&self) -> Option<Recorded> {
+    pub fn recorded(&self) -> Option<RecordedUpdate> {
         self.core.updates.recorded()
     }
 
@@ -494,7 +494,7 @@ impl Volume {
 
     /// Refuses new requests, waits for those in flight, flushes, and leaves the superblocks clean
     /// if possible. A second call waits for the first.
-    pub fn stop(&self) -> Stopped {
+    pub fn stop(&self) -> StopResult {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             log::stopping();
         }
@@ -515,7 +515,7 @@ impl Volume {
         self.core.unregister_members();
         self.core.workers.as_ref().inspect(|drivers| drivers.stop());
         self.core.watch.end();
-        Stopped { clean }
+        StopResult { clean }
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use braid_assembly::{AssembledArray, ProbedMember, RecordedState, StateMember};
 use braid_ondisk::{Timestamp, format_uuid};
-use braid_runtime::{OpenMember, Recorded, Volume};
+use braid_runtime::{OpenMember, RecordedUpdate, Volume};
 use serde_json::{Value, json};
 
 use braid_console::regular::read_text;
@@ -302,7 +302,7 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
     }
 }
 
-fn after(known: &RecordedState, recorded: Recorded) -> RecordedState {
+fn after(known: &Known, recorded: RecordedUpdate) -> Known {
     let members = recorded.members.into_iter();
     let members =
         members.map(|one| StateMember { slot: one.slot, number: one.number, uuid: one.uuid });

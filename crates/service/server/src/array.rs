@@ -25,7 +25,7 @@ use braid_events::sockets::InheritedSockets;
 use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{Settings, limits};
 use braid_ring::{Room, Workers};
-use braid_runtime::{Options, Stopped, Volume};
+use braid_runtime::{Options, StopResult, Volume};
 
 use super::address::{check_export, control_error, own_control};
 use super::answered_writes::AnsweredWrites;
@@ -334,7 +334,7 @@ struct ServingArray {
 impl ServingArray {
     /// Stops clients, then the array, then its records. The control socket goes last, since one of
     /// its clients may wait for the end.
-    fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<Stopped, CliError> {
+    fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<StopResult, CliError> {
         let Self { volume, keeper, answered, server, doors, .. } = self;
         let Self { sampler, checks, board, answers, control, delivery, .. } = self;
         answers.note_stopping();

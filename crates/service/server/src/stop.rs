@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use braid_runtime::{Stopped, Volume};
+use braid_runtime::{StopResult, Volume};
 
 use super::report::Reporter;
 use braid_console::error::code::Code;
@@ -23,7 +23,7 @@ pub(super) fn stop(
     volume: &Arc<Volume>,
     reporter: &Reporter,
     patience: Duration,
-) -> Result<Stopped, CliError> {
+) -> Result<StopResult, CliError> {
     reporter.stopping(volume);
     let (done, stopped) = channel();
     let stopping = Arc::clone(volume);
