@@ -81,14 +81,14 @@ pub enum CacheFileError {
 #[derive(Debug)]
 pub struct CacheFile {
     file: File,
-    stamped: Mutex<Stamped>,
+    stamped: Mutex<StampState>,
     shards: Vec<Mutex<ShardFile>>,
     blocks: u32,
 }
 
 /// Where updates of superblocks are stamped, and the last stamp.
 #[derive(Debug)]
-struct Stamped {
+struct StampState {
     stamp: CacheStamp,
     number: u64,
     /// The file of the process before, until all of its content is on the members.
@@ -131,7 +131,7 @@ impl CacheFile {
             Ok(Mutex::new(ShardFile { memory, blocks, free, of_writes: Vec::new() }))
         };
         let shards = (0..shards).map(shard).collect::<io::Result<_>>()?;
-        let stamped = Stamped { stamp: CacheStamp::default(), number: 0, found: None };
+        let stamped = StampState { stamp: CacheStamp::default(), number: 0, found: None };
         Ok(Self { file, stamped: Mutex::new(stamped), shards, blocks })
     }
 
@@ -190,7 +190,7 @@ impl CacheFile {
             .try_for_each(|found| write_stamp(found, u64::MAX / 2 + number, &stamped.stamp))
     }
 
-    fn stamped(&self) -> MutexGuard<'_, Stamped> {
+    fn stamped(&self) -> MutexGuard<'_, StampState> {
         self.stamped.lock().expect("noting does not panic")
     }
 

@@ -192,10 +192,10 @@ impl Volume {
 
 /// A member whose superblock could not be written, by its index in the input of assembly, with
 /// offset, length and error of the write.
-type NotRecorded = (usize, (u64, u64), MemberError);
+type UnrecordedMember = (usize, (u64, u64), MemberError);
 
 /// A member whose superblock could not be written is lost from the start.
-fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &NotRecorded) {
+fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &UnrecordedMember) {
     let members = core.members.load();
     let member = members.get(id).expect("it was just taken in");
     let cause = fault::cause(member, Asked::Superblock, *range, *error);
@@ -208,7 +208,7 @@ fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &NotRecorded) {
 const WARM_SECTORS_MAX: usize = 512;
 
 fn cell(
-    (shard, members): (Shard, &[Joining]),
+    (shard, members): (Shard, &[JoiningMember]),
     requests: &Arc<Requests>,
 ) -> Result<ShardCell, OpenError> {
     let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
@@ -228,7 +228,7 @@ fn bring_level(
     assembled: &AssembledArray,
     members: &mut [Option<OpenMember>],
     options: &Options,
-) -> Result<Vec<NotRecorded>, OpenError> {
+) -> Result<Vec<UnrecordedMember>, OpenError> {
     if options.read_only {
         return Ok(Vec::new());
     }
@@ -244,8 +244,9 @@ fn bring_level(
     for levelled in levelling(assembled, of).into_iter().flatten() {
         let index = levelled.0;
         let member = members[index].as_mut().expect("its superblock was just looked at");
-        let is_known =
-            |not_recorded: &[NotRecorded]| not_recorded.iter().any(|(other, ..)| *other == index);
+        let is_known = |not_recorded: &[UnrecordedMember]| {
+            not_recorded.iter().any(|(other, ..)| *other == index)
+        };
         if !is_known(&not_recorded)
             && let Err((range, source)) = bring_one_level(member, &levelled)
         {
@@ -296,36 +297,39 @@ fn go_direct<'a>(
 }
 
 /// The names of the members that could not be brought level.
-fn names(opening: &Opening, not_recorded: Vec<NotRecorded>) -> Vec<(MemberId, NotRecorded)> {
+fn names(
+    opening: &Opening,
+    not_recorded: Vec<UnrecordedMember>,
+) -> Vec<(MemberId, UnrecordedMember)> {
     let joined = |index: usize| opening.members.iter().position(|one| one.index == index);
-    let name = |not_recorded: NotRecorded| {
+    let name = |not_recorded: UnrecordedMember| {
         let place = u16::try_from(joined(not_recorded.0)?).expect("members have 16-bit names");
         Some((MemberId(place), not_recorded))
     };
     not_recorded.into_iter().filter_map(name).collect()
 }
 
-struct Joining {
+struct JoiningMember {
     id: MemberId,
     open: OpenMember,
     slot: Option<u16>,
 }
 
-fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joining> {
+fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<JoiningMember> {
     let join = |(id, joined): (u16, &Joined)| {
         let open = members[joined.index].take().expect("its superblock was just looked at");
         let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);
         let slot = (0..).zip(&opening.setup.slots).find(|(_, setup)| is_it(setup));
         let slot = slot.map(|(slot, _)| slot);
-        Joining { id: MemberId(id), open, slot }
+        JoiningMember { id: MemberId(id), open, slot }
     };
     (0..).zip(&opening.members).map(join).collect()
 }
 
 /// Takes the members in and begins to keep the time. If a thread cannot be started, the running
 /// threads end and their devices close.
-fn begin(core: &Arc<Core>, joining: Vec<Joining>) -> std::io::Result<()> {
-    let begun = joining.into_iter().try_for_each(|Joining { id, open, slot }| {
+fn begin(core: &Arc<Core>, joining: Vec<JoiningMember>) -> std::io::Result<()> {
+    let begun = joining.into_iter().try_for_each(|JoiningMember { id, open, slot }| {
         core.register_member(id, (open.device, open.superblock), slot)
     });
     begun.and_then(|()| core.keep_time()).inspect_err(|_| {

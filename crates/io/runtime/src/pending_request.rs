@@ -14,7 +14,7 @@ use crate::sync::Arc;
 use crate::waiter::Waiter;
 
 /// The receiver of a request's outcome, called once.
-pub(crate) enum Asker {
+pub(crate) enum OutcomeReceiver {
     /// A completion of a door, or a function.
     Completion(Completion),
     /// A caller that waits, and is woken.
@@ -22,7 +22,7 @@ pub(crate) enum Asker {
 }
 
 pub(crate) struct Client {
-    pub(crate) asker: Asker,
+    pub(crate) receiver: OutcomeReceiver,
     /// Its request waits for the members.
     pub(crate) is_urgent: bool,
     /// When the request began, if it is timed ([`crate::pacing`]).
@@ -31,9 +31,9 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn tell(self, outcome: Outcome) {
-        match self.asker {
-            Asker::Completion(completion) => completion.complete(outcome),
-            Asker::Caller(waiter) => waiter.tell(outcome),
+        match self.receiver {
+            OutcomeReceiver::Completion(completion) => completion.complete(outcome),
+            OutcomeReceiver::Caller(waiter) => waiter.tell(outcome),
         }
     }
 }

@@ -46,7 +46,7 @@ fn pack(state: State) -> u64 {
 
 /// The backlog that a shard reported last.
 #[derive(Default)]
-struct Behind {
+struct Backlog {
     dirty_sectors: AtomicU64,
     waiting: AtomicU64,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Turns {
     multiplexer: Mutex<Multiplexer>,
     /// The sum over all members.
     at_members: AtomicU64,
-    behind: Vec<Behind>,
+    backlogs: Vec<Backlog>,
     dirty_sectors_max: AtomicU64,
     /// Whether writes are acknowledged before the members have them.
     answers_early: AtomicBool,
@@ -70,7 +70,7 @@ impl Turns {
             is_on: AtomicBool::new(settings.is_on),
             multiplexer: Mutex::new(Multiplexer::new(settings, 0)),
             at_members: AtomicU64::new(0),
-            behind: (0..shards).map(|_| Behind::default()).collect(),
+            backlogs: (0..shards).map(|_| Backlog::default()).collect(),
             dirty_sectors_max: AtomicU64::new(0),
             answers_early: AtomicBool::new(false),
             urgent: AtomicUsize::new(0),
@@ -98,9 +98,9 @@ impl Turns {
 
     /// Notes a shard's dirty sectors, and its stripes that wait for memory.
     pub(crate) fn note(&self, shard: ShardIndex, dirty_sectors: u64, waiting: usize) {
-        let behind = &self.behind[usize::from(shard.0)];
-        behind.dirty_sectors.store(dirty_sectors, Ordering::Relaxed);
-        behind.waiting.store(waiting as u64, Ordering::Relaxed);
+        let backlog = &self.backlogs[usize::from(shard.0)];
+        backlog.dirty_sectors.store(dirty_sectors, Ordering::Relaxed);
+        backlog.waiting.store(waiting as u64, Ordering::Relaxed);
     }
 
     /// A client waits for the flusher from now on.
@@ -137,12 +137,12 @@ impl Turns {
 
     fn demand(&self) -> Demand {
         // Each shard has a share of the limit, and a shard at its share makes its writers wait.
-        let dirty = self.behind.iter().map(|one| one.dirty_sectors.load(Ordering::Relaxed));
+        let dirty = self.backlogs.iter().map(|one| one.dirty_sectors.load(Ordering::Relaxed));
         let dirtiest = dirty.max().unwrap_or(0);
-        let each = self.dirty_sectors_max.load(Ordering::Relaxed) / self.behind.len() as u64;
+        let each = self.dirty_sectors_max.load(Ordering::Relaxed) / self.backlogs.len() as u64;
         let each = each.max(1);
         // A piece that waits for a stripe waits for the flusher to write one.
-        let is_full = self.behind.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
+        let is_full = self.backlogs.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
         let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
         let at_members = self.at_members.load(Ordering::Relaxed);
         let part = |from: u32| u32::try_from(at_members >> from & 0xff_ffff).expect("24 bits");

@@ -22,7 +22,7 @@ use crate::executor::submitter::Submitter;
 use crate::log;
 use crate::members::handle::MemberHandle;
 use crate::options::Options;
-use crate::pending_request::{Asker, Client, Resumption};
+use crate::pending_request::{Client, OutcomeReceiver, Resumption};
 use crate::scheduling::{ElevatorState, Scheduling};
 use crate::scratch::DriveScratch;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -441,22 +441,22 @@ impl Volume {
     /// Never waits. A write that does not begin and end at a sector has the array to itself: it
     /// begins when earlier changes have ended, and later changes begin when it has ended.
     pub fn submit(&self, operation: ClientRequest, completion: Completion) {
-        self.ask(operation, Asker::Completion(completion));
+        self.ask(operation, OutcomeReceiver::Completion(completion));
     }
 
     /// As [`Self::submit`], but waits for the outcome on this thread. Meanwhile this thread drives
     /// the array where no other thread does. Allocates nothing in the steady state.
     pub fn call(&self, operation: ClientRequest) -> Outcome {
-        waiter::wait_for(|waiter| self.ask(operation, Asker::Caller(waiter)))
+        waiter::wait_for(|waiter| self.ask(operation, OutcomeReceiver::Caller(waiter)))
     }
 
-    fn ask(&self, operation: ClientRequest, asker: Asker) {
+    fn ask(&self, operation: ClientRequest, receiver: OutcomeReceiver) {
         let core = &self.core;
         let was_running =
             flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
         let under_way = core.clients.in_flight.enter();
         let began = if is_timed(&operation) { core.pacing.begins(&core.clock) } else { None };
-        let client = Client { asker, is_urgent: is_waited_for(&operation), began };
+        let client = Client { receiver, is_urgent: is_waited_for(&operation), began };
         if client.is_urgent {
             core.turns.urge();
         }
