@@ -192,12 +192,12 @@ fn a_submitted_request_allocates_its_closure() {
 }
 
 /// Counts log events of requests, without formatting.
-struct Ears {
+struct CountingSubscriber {
     level: LevelFilter,
     requests: Arc<AtomicUsize>,
 }
 
-impl Subscriber for Ears {
+impl Subscriber for CountingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= self.level
     }
@@ -230,7 +230,7 @@ fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
         let mut client = Client { volume: &volume, row_bytes: 3 * 4096, payload: None };
         for (level, hears) in [(LevelFilter::DEBUG, false), (LevelFilter::TRACE, true)] {
             let requests = Arc::new(AtomicUsize::new(0));
-            let ears = Ears { level, requests: Arc::clone(&requests) };
+            let ears = CountingSubscriber { level, requests: Arc::clone(&requests) };
             let calls = tracing::subscriber::with_default(ears, || {
                 fewest(|index| match index % 2 {
                     0 => client.read(index, 4096),

@@ -19,13 +19,13 @@ use braid_runtime::{
 };
 
 /// A slow member that counts the requests in it.
-struct Busy {
+struct CountingMember {
     device: Faulty<Arc<MemoryMember>>,
-    seen: Arc<Seen>,
+    counters: Arc<MemberCounters>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct MemberCounters {
     now: AtomicUsize,
     most: AtomicUsize,
     /// Written vectors with several parts.
@@ -34,21 +34,21 @@ struct Seen {
     is_stopped: Mutex<()>,
 }
 
-impl Busy {
+impl CountingMember {
     fn during<R>(&self, call: impl FnOnce() -> R) -> R {
-        let now = self.seen.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.seen.most.fetch_max(now, Ordering::SeqCst);
-        if self.seen.is_slow.load(Ordering::SeqCst) {
+        let now = self.counters.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.counters.most.fetch_max(now, Ordering::SeqCst);
+        if self.counters.is_slow.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        drop(self.seen.is_stopped.lock().expect("unpoisoned"));
+        drop(self.counters.is_stopped.lock().expect("unpoisoned"));
         let result = call();
-        self.seen.now.fetch_sub(1, Ordering::SeqCst);
+        self.counters.now.fetch_sub(1, Ordering::SeqCst);
         result
     }
 }
 
-impl Member for Busy {
+impl Member for CountingMember {
     fn size_bytes(&self) -> u64 {
         self.device.size_bytes()
     }
@@ -67,7 +67,7 @@ impl Member for Busy {
         offset_bytes: u64,
         durable: bool,
     ) -> Result<(), MemberError> {
-        self.seen.vectors.fetch_add(usize::from(buffers.len() > 1), Ordering::SeqCst);
+        self.counters.vectors.fetch_add(usize::from(buffers.len() > 1), Ordering::SeqCst);
         self.during(|| self.device.write_vectored_at(buffers, offset_bytes, durable))
     }
     fn flush(&self) -> Result<(), MemberError> {
@@ -82,7 +82,11 @@ impl Member for Busy {
 }
 
 /// A volume on such members, by threads; their counts; their faults.
-fn busy(level: Level, slots: u16, scheduling: Scheduling) -> (Volume, Arc<Seen>, Vec<Faults>) {
+fn busy(
+    level: Level,
+    slots: u16,
+    scheduling: Scheduling,
+) -> (Volume, Arc<MemberCounters>, Vec<Faults>) {
     busy_with(level, slots, (scheduling, CacheMode::WriteThrough))
 }
 
@@ -90,8 +94,8 @@ fn busy_with(
     level: Level,
     slots: u16,
     (scheduling, mode): (Scheduling, CacheMode),
-) -> (Volume, Arc<Seen>, Vec<Faults>) {
-    let seen = Arc::new(Seen::default());
+) -> (Volume, Arc<MemberCounters>, Vec<Faults>) {
+    let counters = Arc::new(MemberCounters::default());
     let (mut devices, mut faults) = (Vec::new(), Vec::new());
     for superblock in superblocks(level, slots, 128, MEMBER_BYTES) {
         let memory = Arc::new(MemoryMember::new(MEMBER_BYTES));
@@ -99,7 +103,7 @@ fn busy_with(
         memory.write_at(&bytes, superblock.offset_bytes(), true).expect("memory takes writes");
         let device = Faulty::new(memory);
         faults.push(device.faults());
-        devices.push(Busy { device, seen: Arc::clone(&seen) });
+        devices.push(CountingMember { device, counters: Arc::clone(&counters) });
     }
     let probed: Vec<ProbedMember> = (0..).zip(&devices).map(|(i, d)| probed(i, d)).collect();
     let array = assemble(&probed, &braid_assembly::Options::default()).array.expect("an array");
@@ -116,7 +120,7 @@ fn busy_with(
         ..Options::default()
     };
     let volume = Volume::open(&array, members.collect(), &options, |_| {}).expect("it opens");
-    (volume, seen, faults)
+    (volume, counters, faults)
 }
 
 fn deadline(total: u32) -> Scheduling {
@@ -146,14 +150,14 @@ fn fill(volume: &Volume, blocks: u8) {
 
 #[test]
 fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
-    let (volume, seen, faults) = busy(Level::Raid0, 2, deadline(1));
+    let (volume, counters, faults) = busy(Level::Raid0, 2, deadline(1));
     // One chunk, hence one member.
     fill(&volume, 16);
     let data = data_offset_bytes();
     faults.iter().for_each(|faults| {
         faults.insert(Fault::on(Operation::Read, data + 9 * 4096..data + 9 * 4096 + 512));
     });
-    let stopped = seen.is_stopped.lock().expect("unpoisoned");
+    let stopped = counters.is_stopped.lock().expect("unpoisoned");
     let outcomes = read_all(&volume, 0, 16);
     // All others queue behind the first, which is in the device.
     std::thread::sleep(Duration::from_millis(50));
@@ -177,7 +181,7 @@ fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
 fn writes_side_by_side_are_one_vector_without_an_elevator() {
     for is_faulty in [false, true] {
         let none = Scheduling { elevator: Elevator::None, ..Scheduling::default() };
-        let (volume, seen, faults) = busy_with(Level::Raid5, 4, (none, CacheMode::WriteBack));
+        let (volume, counters, faults) = busy_with(Level::Raid5, 4, (none, CacheMode::WriteBack));
         if is_faulty {
             let bad = data_offset_bytes() + 9 * 4096;
             faults[0].insert(Fault::on(Operation::Write, bad..bad + 512));
@@ -187,7 +191,10 @@ fn writes_side_by_side_are_one_vector_without_an_elevator() {
             write(&volume, block * 4096, bytes, false);
         }
         volume.call(ClientRequest::Flush).result.expect("one member may go");
-        assert!(seen.vectors.load(Ordering::SeqCst) > 0, "48 blocks fill a row of three chunks");
+        assert!(
+            counters.vectors.load(Ordering::SeqCst) > 0,
+            "48 blocks fill a row of three chunks"
+        );
         assert_eq!(volume.missing_count(), usize::from(is_faulty));
         assert_eq!(read(&volume, 0, 48 * 4096), blocks.concat(), "{is_faulty}");
         assert!(volume.stop().clean);
@@ -200,8 +207,8 @@ fn data_offset_bytes() -> u64 {
 
 #[test]
 fn a_member_never_has_more_than_its_tags() {
-    let (volume, seen, _) = busy(Level::Raid0, 2, deadline(2));
-    seen.is_slow.store(true, Ordering::SeqCst);
+    let (volume, counters, _) = busy(Level::Raid0, 2, deadline(2));
+    counters.is_slow.store(true, Ordering::SeqCst);
     // Far apart, so that none merge; every other chunk, so that one member has them all.
     let (sender, outcomes) = mpsc::channel();
     for block in 0..40_u64 {
@@ -215,7 +222,7 @@ fn a_member_never_has_more_than_its_tags() {
     }
     drop(sender);
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
-    assert_eq!(seen.most.load(Ordering::SeqCst), 2, "two tags, and eight threads");
+    assert_eq!(counters.most.load(Ordering::SeqCst), 2, "two tags, and eight threads");
     assert!(volume.stop().clean);
 }
 
@@ -223,8 +230,8 @@ fn a_member_never_has_more_than_its_tags() {
 fn what_is_held_goes_when_its_slice_comes() {
     let turns = MultiplexerSettings { period_ns: 20_000_000, ..MultiplexerSettings::default() };
     let scheduling = Scheduling { multiplex: Multiplex::On, turns, ..deadline(4) };
-    let (volume, seen, _) = busy(Level::Raid0, 2, scheduling);
-    seen.is_slow.store(true, Ordering::SeqCst);
+    let (volume, counters, _) = busy(Level::Raid0, 2, scheduling);
+    counters.is_slow.store(true, Ordering::SeqCst);
     assert!(volume.is_multiplexed());
     let over = Instant::now() + Duration::from_millis(400);
     let longest = Mutex::new(Duration::ZERO);
@@ -261,9 +268,9 @@ fn what_is_held_goes_when_its_slice_comes() {
 /// A member dies with queued entries: each is answered.
 #[test]
 fn what_waits_for_a_member_that_is_lost_is_answered() {
-    let (volume, seen, faults) = busy(Level::Raid5, 3, deadline(1));
+    let (volume, counters, faults) = busy(Level::Raid5, 3, deadline(1));
     fill(&volume, 32);
-    let stopped = seen.is_stopped.lock().expect("unpoisoned");
+    let stopped = counters.is_stopped.lock().expect("unpoisoned");
     let outcomes = read_all(&volume, 0, 32);
     std::thread::sleep(Duration::from_millis(30));
     faults[1].kill();

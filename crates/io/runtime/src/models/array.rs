@@ -14,7 +14,7 @@ use crate::{Cache, CacheMode, Notice, OpenMember, Options, Scheduling, Volume};
 mod kit;
 
 /// A member whose every access takes long enough for others to run.
-struct Slow {
+struct SlowMember {
     device: Arc<MemoryMember>,
     shared: Arc<Shared>,
     is_fragile: bool,
@@ -26,7 +26,7 @@ struct Shared {
     closed: AtomicBool,
 }
 
-impl Slow {
+impl SlowMember {
     fn pause(&self) -> Result<(), MemberError> {
         shuttle::thread::yield_now();
         assert!(!self.shared.closed.load(Ordering::SeqCst), "a member is used after the stop");
@@ -35,7 +35,7 @@ impl Slow {
     }
 }
 
-impl Member for Slow {
+impl Member for SlowMember {
     fn size_bytes(&self) -> u64 {
         self.device.size_bytes()
     }
@@ -100,7 +100,7 @@ impl Array {
         let members = self.kit.devices.iter().zip(&probed).enumerate().map(|(index, pair)| {
             let (device, shared) = (Arc::clone(pair.0), Arc::clone(&self.shared));
             let superblock = pair.1.probe.newest().expect("a member").clone();
-            let device = Box::new(Slow { device, shared, is_fragile: index >= sturdy });
+            let device = Box::new(SlowMember { device, shared, is_fragile: index >= sturdy });
             Some(OpenMember { device, superblock })
         });
         let options = Options {
