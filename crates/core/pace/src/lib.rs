@@ -22,4 +22,4 @@ mod words;
 
 pub use governor::{Allowance, Class, Governor, GovernorSettings, Look, Phase};
 pub use latencies::Latencies;
-pub use progress::{Estimate, Left, Progress};
+pub use progress::{Estimate, Progress, RemainingTime};

@@ -68,7 +68,7 @@ const PARTS: u32 = 64;
 
 /// The remaining time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum RemainingTime {
     /// So many seconds.
     Seconds(u64),
     /// More than a hundred days.
@@ -82,8 +82,8 @@ pub enum Left {
 pub struct Estimate {
     /// Recent bytes for each second.
     pub bytes_per_second: u64,
-    /// The remaining time.
-    pub left: Left,
+    /// Until it is done.
+    pub remaining: RemainingTime,
 }
 
 /// A job's progress at a time, without pauses.
@@ -159,22 +159,25 @@ impl Progress {
         let now = self.last;
         let left_bytes = self.total_bytes.saturating_sub(now.bytes);
         if left_bytes == 0 {
-            return Some(Estimate { bytes_per_second: self.rate_now(), left: Left::Seconds(0) });
+            return Some(Estimate {
+                bytes_per_second: self.rate_now(),
+                remaining: RemainingTime::Seconds(0),
+            });
         }
         if self.advances < ADVANCES_MIN || now.active_ns < ACTIVE_MIN_NS {
             return None;
         }
         let still_ns = now.active_ns - self.advanced_ns;
         if still_ns >= STILL_NS.max(now.active_ns / 4) {
-            return Some(Estimate { bytes_per_second: 0, left: Left::Unknown });
+            return Some(Estimate { bytes_per_second: 0, remaining: RemainingTime::Unknown });
         }
         let seconds = self.seconds_left(left_bytes);
-        let left = if seconds.is_finite() && seconds < LEFT_MAX_SECONDS as f64 {
-            Left::Seconds(whole(seconds))
+        let remaining = if seconds.is_finite() && seconds < LEFT_MAX_SECONDS as f64 {
+            RemainingTime::Seconds(whole(seconds))
         } else {
-            Left::Long
+            RemainingTime::Long
         };
-        Some(Estimate { bytes_per_second: self.rate_now(), left })
+        Some(Estimate { bytes_per_second: self.rate_now(), remaining })
     }
 
     fn advance(&mut self, now_ns: u64) {

@@ -1,8 +1,8 @@
 //! Time left, in words: one wording for the command, the status page and the log.
 //!
-//! It formats a [`Left`]. Two units at most, the larger one first, cut and never rounded up: so
-//! "2m" never stands for a job that takes one minute. The time of day is UTC, as everywhere in
-//! braid; it appears for a job that ends within a day and takes long enough to come back for.
+//! Where it stands: on [`RemainingTime`]. Two units at most, the larger one first, cut and never
+//! rounded up. The time of day is UTC, as everywhere in braid. It is given for an end within a day
+//! and at least a minute away.
 //!
 //! ```text
 //!   40s left
@@ -14,30 +14,34 @@
 
 use std::fmt;
 
-use crate::progress::Left;
+use crate::progress::RemainingTime;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
 const DAY: u64 = 86_400;
 
+/// A remaining time, with the time of day at which it is said.
 struct Words {
-    left: Left,
+    remaining: RemainingTime,
     utc_seconds: u64,
 }
 
-impl Left {
-    /// In words; `utc_seconds` are the present seconds since 1970.
+impl RemainingTime {
+    /// In words; `utc_seconds` are those since 1970 now.
     #[must_use]
     pub fn words(self, utc_seconds: u64) -> impl fmt::Display {
-        Words { left: self, utc_seconds }
+        Words { remaining: self, utc_seconds }
     }
 }
 
 impl fmt::Display for Words {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Left::Seconds(seconds) = self.left else {
-            let text =
-                if self.left == Left::Long { "more than 100 days left" } else { "stands still" };
+        let RemainingTime::Seconds(seconds) = self.remaining else {
+            let text = if self.remaining == RemainingTime::Long {
+                "more than 100 days left"
+            } else {
+                "stands still"
+            };
             return formatter.write_str(text);
         };
         let (days, hours) = (seconds / DAY, seconds % DAY / HOUR);
@@ -65,19 +69,19 @@ mod tests {
         // 2026-11-20 15:48:00 UTC.
         let now = 1_795_189_680;
         for (left, text) in [
-            (Left::Seconds(0), "0s left"),
-            (Left::Seconds(59), "59s left"),
-            (Left::Seconds(60), "1m 00s left (done about 15:49 UTC)"),
-            (Left::Seconds(119), "1m 59s left (done about 15:49 UTC)"),
-            (Left::Seconds(6720), "1h 52m left (done about 17:40 UTC)"),
-            (Left::Seconds(86_399), "23h 59m left (done about 15:47 UTC)"),
-            (Left::Seconds(86_400), "1d 00h left"),
-            (Left::Seconds(99 * 86_400 + 5 * 3600), "99d 05h left"),
-            (Left::Long, "more than 100 days left"),
-            (Left::Unknown, "stands still"),
+            (RemainingTime::Seconds(0), "0s left"),
+            (RemainingTime::Seconds(59), "59s left"),
+            (RemainingTime::Seconds(60), "1m 00s left (done about 15:49 UTC)"),
+            (RemainingTime::Seconds(119), "1m 59s left (done about 15:49 UTC)"),
+            (RemainingTime::Seconds(6720), "1h 52m left (done about 17:40 UTC)"),
+            (RemainingTime::Seconds(86_399), "23h 59m left (done about 15:47 UTC)"),
+            (RemainingTime::Seconds(86_400), "1d 00h left"),
+            (RemainingTime::Seconds(99 * 86_400 + 5 * 3600), "99d 05h left"),
+            (RemainingTime::Long, "more than 100 days left"),
+            (RemainingTime::Unknown, "stands still"),
         ] {
             assert_eq!(left.words(now).to_string(), text);
         }
-        assert!(Left::Seconds(u64::MAX).words(u64::MAX).to_string().ends_with("left"));
+        assert!(RemainingTime::Seconds(u64::MAX).words(u64::MAX).to_string().ends_with("left"));
     }
 }

@@ -1,6 +1,6 @@
 //! Time left of simulated rebuilds whose speed changes; and no figure while it is unknown.
 
-use braid_pace::{Estimate, Left, Progress};
+use braid_pace::{Estimate, Progress, RemainingTime};
 
 const SECOND: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
@@ -100,7 +100,7 @@ fn ratios(speed: Speed, total: u64, seed: u64) -> [f64; 3] {
         progress.handle_done(seconds * SECOND, whole(done).min(total));
         if done >= total as f64 * 0.25 * (said.len() + 1) as f64 && said.len() < 3 {
             let estimate = progress.estimate(seconds * SECOND).expect("a quarter is done");
-            let Left::Seconds(left) = estimate.left else { panic!("{estimate:?}") };
+            let RemainingTime::Seconds(left) = estimate.remaining else { panic!("{estimate:?}") };
             said.push((seconds, left));
         }
     }
@@ -165,7 +165,7 @@ fn nothing_is_said_that_is_not_known() {
     let mut progress = Progress::new(0, 0, u64::MAX);
     (1..100).for_each(|second| progress.handle_done(second * SECOND, second));
     let estimate = progress.estimate(100 * SECOND);
-    assert_eq!(estimate, Some(Estimate { bytes_per_second: 1, left: Left::Long }));
+    assert_eq!(estimate, Some(Estimate { bytes_per_second: 1, remaining: RemainingTime::Long }));
 
     // It stops, and stands still.
     let mut progress = Progress::new(0, 0, 1000 * GIB);
@@ -173,17 +173,20 @@ fn nothing_is_said_that_is_not_known() {
     for (second, is_known) in
         [(1000, true), (1100, true), (1250, true), (1500, false), (u64::MAX / SECOND, false)]
     {
-        let left = progress.estimate(second * SECOND).map(|estimate| estimate.left);
+        let left = progress.estimate(second * SECOND).map(|estimate| estimate.remaining);
         let left = left.expect("it has been known");
-        assert_eq!(left != Left::Unknown, is_known, "{left:?} at {second}");
+        assert_eq!(left != RemainingTime::Unknown, is_known, "{left:?} at {second}");
     }
 
     // The job is done at once, or reports more than its total.
     for done in [1000 * GIB, u64::MAX] {
         let mut progress = Progress::new(0, 0, 1000 * GIB);
         progress.handle_done(1, done);
-        let left = progress.estimate(1).map(|estimate| estimate.left);
-        assert_eq!((left, progress.bytes()), (Some(Left::Seconds(0)), (1000 * GIB, 1000 * GIB)));
+        let left = progress.estimate(1).map(|estimate| estimate.remaining);
+        assert_eq!(
+            (left, progress.bytes()),
+            (Some(RemainingTime::Seconds(0)), (1000 * GIB, 1000 * GIB))
+        );
     }
 
     // It goes back, the clock too.
@@ -209,7 +212,9 @@ fn odd_progress_does_no_harm() {
                 0 => progress.set_paused(now, any(2) == 0),
                 _ => progress.handle_done(now, done),
             }
-            if let Some(Estimate { left: Left::Seconds(left), .. }) = progress.estimate(now) {
+            if let Some(Estimate { remaining: RemainingTime::Seconds(left), .. }) =
+                progress.estimate(now)
+            {
                 assert!(left < 100 * 86_400, "{left}");
             }
         }
@@ -228,7 +233,10 @@ fn a_pause_is_no_time() {
         (1..=100).for_each(|second| progress.handle_done(later(second), (500 + second) * GIB));
         progress.estimate(later(100))
     };
-    assert_eq!(run(0), Some(Estimate { bytes_per_second: GIB, left: Left::Seconds(400) }));
+    assert_eq!(
+        run(0),
+        Some(Estimate { bytes_per_second: GIB, remaining: RemainingTime::Seconds(400) })
+    );
     assert_eq!(run(86_400), run(0));
 }
 
@@ -238,5 +246,8 @@ fn what_was_done_before_is_no_speed() {
     let mut progress = Progress::new(0, 500 * GIB, 1000 * GIB);
     (1..=100).for_each(|second| progress.handle_done(second * SECOND, (500 + second) * GIB));
     let estimate = progress.estimate(100 * SECOND);
-    assert_eq!(estimate, Some(Estimate { bytes_per_second: GIB, left: Left::Seconds(400) }));
+    assert_eq!(
+        estimate,
+        Some(Estimate { bytes_per_second: GIB, remaining: RemainingTime::Seconds(400) })
+    );
 }

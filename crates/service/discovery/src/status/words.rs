@@ -4,7 +4,7 @@ use braid_control::model::{
     Array, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobState, LastJob, Slot, State,
 };
 use braid_geometry::SECTOR_BYTES;
-use braid_pace::Left;
+use braid_pace::RemainingTime;
 
 use braid_ondisk::ByteOrder;
 
@@ -49,9 +49,9 @@ pub fn progress_words(job: &Job, manner: Manner) -> String {
         text.push_str(&format!("  {}/s", format_size(rate)));
     }
     let left = match (job.seconds_left, job.bytes_per_second) {
-        (Some(seconds), _) => Some(Left::Seconds(seconds)),
-        (None, Some(0)) => Some(Left::Unknown),
-        (None, Some(_)) => Some(Left::Long),
+        (Some(seconds), _) => Some(RemainingTime::Seconds(seconds)),
+        (None, Some(0)) => Some(RemainingTime::Unknown),
+        (None, Some(_)) => Some(RemainingTime::Long),
         (None, None) => None,
     };
     if let Some(left) = left {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use braid_control::model::{Found, FoundRun, Job, JobKind, JobState, LastJob};
 use braid_engine::array::MemberId;
 use braid_geometry::SECTOR_BYTES;
-use braid_pace::{Left, Progress};
+use braid_pace::{Progress, RemainingTime};
 use braid_runtime::{JobEnd, JobProgress, JobRequest, Notice, Volume};
 
 use super::saved_jobs::SavedJobs;
@@ -349,9 +349,9 @@ impl BoardState {
         let is_paused = self.is_paused;
         let under_way = self.under_way.as_mut().expect("it was seen just now");
         let estimate = under_way.pace.estimate(now_ns);
-        let seconds_left = estimate.and_then(|estimate| match estimate.left {
-            Left::Seconds(seconds) => Some(seconds),
-            Left::Long | Left::Unknown => None,
+        let seconds_left = estimate.and_then(|estimate| match estimate.remaining {
+            RemainingTime::Seconds(seconds) => Some(seconds),
+            RemainingTime::Long | RemainingTime::Unknown => None,
         });
         Job {
             kind: under_way.kind,
