@@ -14,15 +14,16 @@ mod isal;
 mod measure;
 
 use measure::{
-    Arena, Contender, PLACES, Place, SHAPES, Series, Shape, memcpy, processor, race, ratios, spread,
+    Arena, Contender, FOOTPRINTS, Footprint, SHAPES, Series, Shape, memcpy, processor, race,
+    ratios, spread,
 };
 
 const BAR: f64 = 0.90;
 
-fn braid(kernel: &'static Kernel, shape: Shape, place: Place) -> Contender<'static> {
+fn braid(kernel: &'static Kernel, shape: Shape, footprint: Footprint) -> Contender<'static> {
     Contender {
         name: kernel.name(),
-        bytes_read: shape.data * place.block_bytes,
+        bytes_read: shape.data * footprint.block_bytes,
         work: Box::new(move |stripe| match stripe.parity.as_mut_slice() {
             [p] => kernel.xor(p, &stripe.data),
             [p, q] => kernel.pq(&stripe.columns, p, q),
@@ -31,10 +32,10 @@ fn braid(kernel: &'static Kernel, shape: Shape, place: Place) -> Contender<'stat
     }
 }
 
-fn isa_l(shape: Shape, place: Place) -> Contender<'static> {
+fn isa_l(shape: Shape, footprint: Footprint) -> Contender<'static> {
     Contender {
         name: "ISA-L",
-        bytes_read: shape.data * place.block_bytes,
+        bytes_read: shape.data * footprint.block_bytes,
         work: Box::new(|stripe| isal::generate(&stripe.data, &mut stripe.parity)),
     }
 }
@@ -42,14 +43,14 @@ fn isa_l(shape: Shape, place: Place) -> Contender<'static> {
 /// Every shape and block length: ISA-L, our kernel and the definition write the same bytes.
 fn cross_check(kernel: &'static Kernel) {
     for shape in SHAPES {
-        for place in PLACES.map(Place::quick) {
-            let mut arena = Arena::new(shape, place);
+        for footprint in FOOTPRINTS.map(Footprint::quick) {
+            let mut arena = Arena::new(shape, footprint);
             let mut stripes = arena.stripes();
             let stripe = &mut stripes[0];
-            let mut expected = [vec![0; place.block_bytes], vec![0; place.block_bytes]];
+            let mut expected = [vec![0; footprint.block_bytes], vec![0; footprint.block_bytes]];
             let [p, q] = &mut expected;
             definition::pq(&stripe.columns, p, q);
-            for contender in [braid(kernel, shape, place), isa_l(shape, place)] {
+            for contender in [braid(kernel, shape, footprint), isa_l(shape, footprint)] {
                 stripe.parity.iter_mut().for_each(|block| block.fill(0x55));
                 (contender.work)(stripe);
                 for (found, expected) in stripe.parity.iter().zip(&expected) {
@@ -61,7 +62,7 @@ fn cross_check(kernel: &'static Kernel) {
 }
 
 /// Prints one cell; returns whether it meets the bar.
-fn print_cell(shape: Shape, place: Place, series: &[Series]) -> bool {
+fn print_cell(shape: Shape, footprint: Footprint, series: &[Series]) -> bool {
     let [braid, isa_l, memcpy] = series else { unreachable!("three contenders") };
     let ratio = spread(&ratios(braid, isa_l));
     let cell = |one: &Series| {
@@ -70,7 +71,7 @@ fn print_cell(shape: Shape, place: Place, series: &[Series]) -> bool {
     };
     println!(
         "{:<20} {}+{}  {:<24}{:<24}{:<24}{:.2} ({:.2}..{:.2}) {}",
-        place.name,
+        footprint.name,
         shape.data,
         shape.parity,
         cell(braid),
@@ -102,13 +103,16 @@ fn main() -> ExitCode {
         "", "", "  braid", "  ISA-L", "  memcpy"
     );
     let mut met = true;
-    for place in PLACES.map(|place| if quick { place.quick() } else { place }) {
+    for footprint in FOOTPRINTS.map(|footprint| if quick { footprint.quick() } else { footprint }) {
         for shape in SHAPES {
-            let mut arena = Arena::new(shape, place);
-            let contenders =
-                [braid(kernel, shape, place), isa_l(shape, place), memcpy(shape, place)];
-            let series = race(&contenders, &mut arena.stripes(), place.sample_bytes, rounds);
-            met &= print_cell(shape, place, &series);
+            let mut arena = Arena::new(shape, footprint);
+            let contenders = [
+                braid(kernel, shape, footprint),
+                isa_l(shape, footprint),
+                memcpy(shape, footprint),
+            ];
+            let series = race(&contenders, &mut arena.stripes(), footprint.sample_bytes, rounds);
+            met &= print_cell(shape, footprint, &series);
         }
     }
     if met || quick { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -14,7 +14,7 @@ fn every_cell_has_a_line() {
     let mut out = Vec::new();
     body::print(&mut out, true).unwrap();
     let text = String::from_utf8(out).unwrap();
-    let cells = measure::PLACES.len() * measure::SHAPES.len();
+    let cells = measure::FOOTPRINTS.len() * measure::SHAPES.len();
     let lines: Vec<_> = text.lines().skip(2).collect();
     assert_eq!(lines.len(), cells * (kernels().len() + 1), "{text}");
     for line in lines {
@@ -29,12 +29,12 @@ fn every_cell_has_a_line() {
 /// which the compiler makes vectors of by itself, twice.
 #[test]
 fn no_vector_kernel_is_slower_than_scalar() {
-    let place = measure::PLACES[0].quick();
+    let footprint = measure::FOOTPRINTS[0].quick();
     for shape in measure::SHAPES {
-        let mut arena = measure::Arena::new(shape, place);
+        let mut arena = measure::Arena::new(shape, footprint);
         let contenders: Vec<_> =
-            kernels().iter().map(|kernel| body::contender(kernel, shape, place)).collect();
-        let series = measure::race(&contenders, &mut arena.stripes(), place.sample_bytes, 5);
+            kernels().iter().map(|kernel| body::contender(kernel, shape, footprint)).collect();
+        let series = measure::race(&contenders, &mut arena.stripes(), footprint.sample_bytes, 5);
         let best: Vec<f64> = series.iter().map(|one| measure::spread(&one.rates).highest).collect();
         let scalar = best[best.len() - 1];
         let slack = if shape.parity == 1 { 4.0 } else { 1.0 };

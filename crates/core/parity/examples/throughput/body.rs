@@ -1,18 +1,22 @@
-//! The benchmark's body: every kernel, every shape, every place, beside memcpy.
+//! The benchmark's body: every kernel, every shape, every footprint, beside memcpy.
 
 use std::io::{self, Write};
 
 use braid_parity::{Kernel, kernels};
 
 use crate::measure::{
-    Arena, Contender, PLACES, Place, SHAPES, Shape, memcpy, processor, race, spread,
+    Arena, Contender, FOOTPRINTS, Footprint, SHAPES, Shape, memcpy, processor, race, spread,
 };
 
 /// P alone, or P and Q, by one kernel.
-pub(crate) fn contender(kernel: &'static Kernel, shape: Shape, place: Place) -> Contender<'static> {
+pub(crate) fn contender(
+    kernel: &'static Kernel,
+    shape: Shape,
+    footprint: Footprint,
+) -> Contender<'static> {
     Contender {
         name: kernel.name(),
-        bytes_read: shape.data * place.block_bytes,
+        bytes_read: shape.data * footprint.block_bytes,
         work: Box::new(move |stripe| match stripe.parity.as_mut_slice() {
             [p] => kernel.xor(p, &stripe.data),
             [p, q] => kernel.pq(&stripe.columns, p, q),
@@ -26,20 +30,20 @@ pub(crate) fn print(out: &mut impl Write, quick: bool) -> io::Result<()> {
     let rounds = if quick { 1 } else { 9 };
     writeln!(out, "processor: {}; GB/s of data read, one thread, {rounds} rounds", processor())?;
     writeln!(out, "{:<20} {:<5} {:<12} {:>8}   lowest..highest", "", "", "", "median")?;
-    for place in PLACES {
-        let place = if quick { place.quick() } else { place };
+    for footprint in FOOTPRINTS {
+        let footprint = if quick { footprint.quick() } else { footprint };
         for shape in SHAPES {
-            let mut arena = Arena::new(shape, place);
+            let mut arena = Arena::new(shape, footprint);
             let mut contenders: Vec<_> =
-                kernels().iter().map(|kernel| contender(kernel, shape, place)).collect();
-            contenders.push(memcpy(shape, place));
-            let series = race(&contenders, &mut arena.stripes(), place.sample_bytes, rounds);
+                kernels().iter().map(|kernel| contender(kernel, shape, footprint)).collect();
+            contenders.push(memcpy(shape, footprint));
+            let series = race(&contenders, &mut arena.stripes(), footprint.sample_bytes, rounds);
             for one in series {
                 let rate = spread(&one.rates);
                 writeln!(
                     out,
                     "{:<20} {:<5} {:<12} {:>8.1}   {:.1}..{:.1}",
-                    place.name,
+                    footprint.name,
                     format!("{}+{}", shape.data, shape.parity),
                     one.name,
                     rate.median,

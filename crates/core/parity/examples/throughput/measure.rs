@@ -19,9 +19,10 @@ pub struct Shape {
 pub const SHAPES: [Shape; 3] =
     [Shape { data: 4, parity: 1 }, Shape { data: 4, parity: 2 }, Shape { data: 8, parity: 2 }];
 
-/// The stripes' place: one small stripe again and again, or long blocks far beyond the caches.
+/// The memory of the stripes: one small stripe again and again, or long blocks far beyond the
+/// caches, in a cycle.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct Footprint {
     pub name: &'static str,
     pub block_bytes: usize,
     /// The stripes together are at least this big, and at least one.
@@ -30,14 +31,14 @@ pub struct Place {
     pub sample_bytes: usize,
 }
 
-pub const PLACES: [Place; 2] = [
-    Place {
+pub const FOOTPRINTS: [Footprint; 2] = [
+    Footprint {
         name: "4 KiB in cache",
         block_bytes: 4 << 10,
         working_set_bytes: 0,
         sample_bytes: 64 << 20,
     },
-    Place {
+    Footprint {
         name: "64 KiB out of cache",
         block_bytes: 64 << 10,
         working_set_bytes: 512 << 20,
@@ -45,10 +46,10 @@ pub const PLACES: [Place; 2] = [
     },
 ];
 
-impl Place {
-    /// The same place, small enough for a test; its figures mean nothing.
-    pub fn quick(self) -> Place {
-        Place {
+impl Footprint {
+    /// The same footprint, small enough for a test; its results mean nothing.
+    pub fn quick(self) -> Footprint {
+        Footprint {
             working_set_bytes: self.working_set_bytes.min(2 << 20),
             sample_bytes: 1 << 20,
             ..self
@@ -74,10 +75,10 @@ pub struct Contender<'a> {
 }
 
 /// The yardstick: copies as many blocks as there is parity.
-pub fn memcpy(shape: Shape, place: Place) -> Contender<'static> {
+pub fn memcpy(shape: Shape, footprint: Footprint) -> Contender<'static> {
     Contender {
         name: "memcpy",
-        bytes_read: shape.parity * place.block_bytes,
+        bytes_read: shape.parity * footprint.block_bytes,
         work: Box::new(|stripe| {
             for (to, from) in stripe.parity.iter_mut().zip(&stripe.data) {
                 to.copy_from_slice(from);
@@ -86,7 +87,7 @@ pub fn memcpy(shape: Shape, place: Place) -> Contender<'static> {
     }
 }
 
-/// Memory for the stripes of one shape in one place, page-aligned and touched.
+/// Memory for the stripes of one shape and footprint, page-aligned and touched.
 pub struct Arena {
     memory: Vec<u8>,
     start: usize,
@@ -97,9 +98,9 @@ pub struct Arena {
 const PAGE_BYTES: usize = 4 << 10;
 
 impl Arena {
-    pub fn new(shape: Shape, place: Place) -> Arena {
-        let stripe_bytes = (shape.data + shape.parity) * place.block_bytes;
-        let stripes = place.working_set_bytes.div_ceil(stripe_bytes).max(1);
+    pub fn new(shape: Shape, footprint: Footprint) -> Arena {
+        let stripe_bytes = (shape.data + shape.parity) * footprint.block_bytes;
+        let stripes = footprint.working_set_bytes.div_ceil(stripe_bytes).max(1);
         let mut state = 1u64;
         let memory: Vec<u8> = (0..stripes * stripe_bytes + PAGE_BYTES)
             .map(|_| {
@@ -108,7 +109,7 @@ impl Arena {
             })
             .collect();
         let start = memory.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
-        Arena { memory, start, shape, block_bytes: place.block_bytes }
+        Arena { memory, start, shape, block_bytes: footprint.block_bytes }
     }
 
     pub fn stripes(&mut self) -> Vec<Stripe<'_>> {

@@ -8,7 +8,7 @@ use braid_parity::{Kernel, kernels};
 #[path = "../../../../core/parity/examples/throughput/measure.rs"]
 mod measure;
 
-use measure::{Arena, PLACES, Place, SHAPES, Shape, Stripe};
+use measure::{Arena, FOOTPRINTS, Footprint, SHAPES, Shape, Stripe};
 
 use crate::frame::{Contender, Metric, Report, Settings, Suite, race};
 
@@ -19,27 +19,32 @@ const METRICS: [Metric; 1] = [Metric::more("data read", "GB/s")];
 
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
-    for place in PLACES {
-        let place = if settings.small { place.quick() } else { place };
+    for footprint in FOOTPRINTS {
+        let footprint = if settings.small { footprint.quick() } else { footprint };
         for shape in SHAPES {
-            let name = format!("{}+{}, {}", shape.data, shape.parity, place.name);
-            report.add(cell(settings, &name, shape, place));
+            let name = format!("{}+{}, {}", shape.data, shape.parity, footprint.name);
+            report.add(cell(settings, &name, shape, footprint));
         }
     }
     report.note("one thread; bytes of data read per second, parity written is not counted; memcpy is the yardstick");
     report
 }
 
-fn cell(settings: &Settings, name: &str, shape: Shape, place: Place) -> Option<crate::frame::Case> {
-    let mut arena = Arena::new(shape, place);
+fn cell(
+    settings: &Settings,
+    name: &str,
+    shape: Shape,
+    footprint: Footprint,
+) -> Option<crate::frame::Case> {
+    let mut arena = Arena::new(shape, footprint);
     let stripes = std::cell::RefCell::new((arena.stripes(), 0));
     let turn = |one: &measure::Contender<'_>| {
         let (stripes, cursor) = &mut *stripes.borrow_mut();
-        vec![rate(one, stripes, cursor, place.sample_bytes)]
+        vec![rate(one, stripes, cursor, footprint.sample_bytes)]
     };
-    let copy = measure::memcpy(shape, place);
+    let copy = measure::memcpy(shape, footprint);
     let generators: Vec<_> =
-        kernels().iter().rev().map(|kernel| generator(kernel, shape, place)).collect();
+        kernels().iter().rev().map(|kernel| generator(kernel, shape, footprint)).collect();
     let mut contenders = vec![Contender::new("memcpy", || turn(&copy))];
     for one in &generators {
         contenders.push(Contender::new(one.name, || turn(one)));
@@ -47,10 +52,14 @@ fn cell(settings: &Settings, name: &str, shape: Shape, place: Place) -> Option<c
     race(settings, name, &METRICS, contenders)
 }
 
-fn generator(kernel: &'static Kernel, shape: Shape, place: Place) -> measure::Contender<'static> {
+fn generator(
+    kernel: &'static Kernel,
+    shape: Shape,
+    footprint: Footprint,
+) -> measure::Contender<'static> {
     measure::Contender {
         name: kernel.name(),
-        bytes_read: shape.data * place.block_bytes,
+        bytes_read: shape.data * footprint.block_bytes,
         work: Box::new(move |stripe| match stripe.parity.as_mut_slice() {
             [p] => kernel.xor(p, &stripe.data),
             [p, q] => kernel.pq(&stripe.columns, p, q),
