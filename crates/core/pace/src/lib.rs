@@ -20,6 +20,6 @@ mod latencies;
 mod progress;
 mod words;
 
-pub use governor::{Allowance, Class, Governor, GovernorSettings, Look, Phase};
+pub use governor::{Allowance, Class, Governor, GovernorSettings, GovernorState, Phase};
 pub use latencies::Latencies;
 pub use progress::{Estimate, Progress, RemainingTime};

@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicUsize;
 use braid_engine::Instant;
 use braid_engine::array::{Array, JobAllowance, JobFlow, Passed};
 use braid_geometry::SECTOR_BYTES;
-use braid_pace::{Class, Governor, GovernorSettings, Latencies, Look, Phase};
+use braid_pace::{Class, Governor, GovernorSettings, GovernorState, Latencies, Phase};
 
 use crate::clock::Clock;
 use crate::sync::Mutex;
@@ -116,7 +116,7 @@ impl Pacing {
     }
 
     /// The governor's state; `None` without a job.
-    pub(crate) fn look(&self) -> Option<Look> {
+    pub(crate) fn look(&self) -> Option<GovernorState> {
         self.pacer.lock().expect("looking does not panic").governor.as_ref().map(Governor::look)
     }
 

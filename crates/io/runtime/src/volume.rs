@@ -12,7 +12,7 @@ use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, S
 use braid_engine::{Counters, Patience, ReadErrorLimit, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
-use braid_pace::{GovernorSettings, Look};
+use braid_pace::{GovernorSettings, GovernorState};
 use braid_ring::Payload;
 
 use crate::cache::Cache;
@@ -205,7 +205,7 @@ impl Volume {
 
     /// The state of the job governor; `None` without a job.
     #[must_use]
-    pub fn job_look(&self) -> Option<Look> {
+    pub fn job_look(&self) -> Option<GovernorState> {
         self.core.pacing.look()
     }
 

@@ -27,12 +27,12 @@ const WELL_KNOWN: u64 = 200;
 const SAME: (Ordering, Ordering) = (Ordering::Equal, Ordering::Equal);
 
 #[derive(Clone, Debug, Default)]
-struct Lot {
+struct LatencySample {
     latencies: Latencies,
     ns: u64,
 }
 
-impl Lot {
+impl LatencySample {
     fn add(&mut self, latencies: &Latencies, ns: u64) {
         self.latencies.add(latencies);
         self.ns = self.ns.saturating_add(ns);
@@ -49,11 +49,12 @@ impl Lot {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Baseline {
-    gathered: Lot,
-    now: Lot,
-    before: Lot,
-    /// Slices that look like another load, until the next confirm it.
-    doubted: Option<Lot>,
+    /// Gathered and not yet weighed.
+    gathered: LatencySample,
+    now: LatencySample,
+    before: LatencySample,
+    /// What looks like another load, until the next does so as well.
+    doubted: Option<LatencySample>,
     /// Of both generations.
     p99_ns: Option<u64>,
     median_ns: u64,
@@ -87,7 +88,7 @@ impl Baseline {
             && before.as_ref().is_some_and(|doubted| self.differs(doubted) == differs);
         if is_other {
             // The first of the two may be of both loads.
-            (self.now, self.before) = (Lot::default(), Lot::default());
+            (self.now, self.before) = (LatencySample::default(), LatencySample::default());
         } else if let Some(doubted) = before {
             // It was the same load after all.
             self.now.add(&doubted.latencies, doubted.ns);
@@ -109,8 +110,8 @@ impl Baseline {
         is_other
     }
 
-    /// How requests differ from the baseline: by their median, and by their rate.
-    fn differs(&self, lot: &Lot) -> (Ordering, Ordering) {
+    /// How requests are other than those that are known: by their median, by how many there are.
+    fn differs(&self, lot: &LatencySample) -> (Ordering, Ordering) {
         let (new, known) = (u128::from(lot.median_ns()), u128::from(self.median_ns));
         let by_median = match new.cmp(&known) {
             Ordering::Less if 2 * new < known => Ordering::Less,

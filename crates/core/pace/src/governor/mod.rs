@@ -238,10 +238,10 @@ pub enum Phase {
     Probe,
 }
 
-/// The governor's state, for displays.
+/// The state of a governor, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// The phase.
+pub struct GovernorState {
+    /// What it does.
     pub phase: Phase,
     /// Bytes that may be in flight on average beside clients.
     pub allowance_bytes: u64,
@@ -469,8 +469,8 @@ impl Governor {
 
     /// The current state.
     #[must_use]
-    pub fn look(&self) -> Look {
-        Look {
+    pub fn look(&self) -> GovernorState {
+        GovernorState {
             phase: self.phase(),
             allowance_bytes: self.share.allowance_bytes(),
             in_flight_bytes: self.flight.bytes(),

@@ -2,7 +2,7 @@
 
 use braid_control::model::{self, FoundFate, FoundKind, FoundRun};
 use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{Fate, Found, JobEnd, JobKind, Look, MemberId, Phase, RotKind};
+use braid_runtime::{Fate, Found, GovernorState, JobEnd, JobKind, MemberId, Phase, RotKind};
 
 pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
     match kind {
@@ -24,7 +24,7 @@ pub(crate) fn result(end: JobEnd) -> model::JobResult {
 }
 
 /// A job's pace against clients, in the API's type.
-pub(crate) fn pace(look: &Look) -> model::JobPace {
+pub(crate) fn pace(look: &GovernorState) -> model::JobPace {
     model::JobPace {
         phase: match look.phase {
             Phase::Idle => model::PacePhase::Idle,
