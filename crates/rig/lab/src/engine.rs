@@ -16,8 +16,9 @@ use braid_geometry::{ChunkRow, Geometry, LogicalSector, Role, Slot};
 
 use crate::disk::{DiskRequest, Whose};
 
+/// A request of the engine to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct MemberRequest {
     pub(crate) slot: usize,
     pub(crate) disk: DiskRequest,
     /// A read into a stripe is a pre-read: no member is missing here.
@@ -27,7 +28,7 @@ pub(crate) struct Asked {
 /// Its requests and answers since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) member_requests: Vec<MemberRequest>,
     pub(crate) answers: Vec<u64>,
     pub(crate) written_back: Vec<u64>,
 }
@@ -36,8 +37,8 @@ pub(crate) struct Engine {
     shard: Shard,
     geometry: Geometry,
     regions: Regions,
-    /// Unanswered pieces of each request.
-    pieces: BTreeMap<u64, u32>,
+    /// By request.
+    unanswered_pieces: BTreeMap<u64, u32>,
     effects: Effects,
     rounds: u64,
 }
@@ -69,7 +70,7 @@ impl Engine {
             shard: Shard::new(cache, Arc::new(view)),
             geometry: geometry.clone(),
             regions: Regions::new(geometry, 1),
-            pieces: BTreeMap::new(),
+            unanswered_pieces: BTreeMap::new(),
             effects: Effects::default(),
             rounds: 0,
         }
@@ -85,7 +86,7 @@ impl Engine {
     ) {
         let whole = Request { id: RequestId(id), operation, start: LogicalSector(start), sectors };
         for (_, piece) in self.regions.split(&whole) {
-            *self.pieces.entry(id).or_default() += 1;
+            *self.unanswered_pieces.entry(id).or_default() += 1;
             self.shard.handle_piece(Instant(now), piece);
         }
         self.poll(now);
@@ -119,7 +120,7 @@ impl Engine {
     }
 
     pub(crate) fn has_answered_all(&self) -> bool {
-        self.pieces.is_empty()
+        self.unanswered_pieces.is_empty()
     }
 
     /// Sectors acknowledged and not on the members.
@@ -152,14 +153,19 @@ impl Engine {
                     _ if self.is_parity(io.slot, io.sector.0) => Whose::Parity,
                     _ => Whose::Data,
                 };
-                self.effects.asked.push(Asked { slot: usize::from(io.slot.0), disk, whose });
+                self.effects.member_requests.push(MemberRequest {
+                    slot: usize::from(io.slot.0),
+                    disk,
+                    whose,
+                });
             }
             while let Some(reply) = self.shard.poll_reply() {
                 assert!(reply.result.is_ok(), "no member fails here");
-                let pieces = self.pieces.get_mut(&reply.request.0).expect("it was asked");
+                let pieces =
+                    self.unanswered_pieces.get_mut(&reply.request.0).expect("it was asked");
                 *pieces -= 1;
                 if *pieces == 0 {
-                    self.pieces.remove(&reply.request.0);
+                    self.unanswered_pieces.remove(&reply.request.0);
                     self.effects.answers.push(reply.request.0);
                 }
             }

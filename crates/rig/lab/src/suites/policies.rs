@@ -41,20 +41,21 @@ const BIT_BYTES: u32 = 1 << 20;
 const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 
+/// Requests to members other than data writes.
 #[derive(Debug, Default)]
-struct Asked {
+struct RequestCounts {
     metadata: AtomicU64,
     flushes: AtomicU64,
 }
 
 /// A member that counts, and is slow if it models a disk.
-struct Counted {
+struct CountingMember {
     inner: Arc<MemoryMember>,
-    asked: Arc<Asked>,
+    requests: Arc<RequestCounts>,
     is_disk: bool,
 }
 
-impl Counted {
+impl CountingMember {
     fn take(&self, time: Duration) {
         if self.is_disk {
             std::thread::sleep(time);
@@ -62,7 +63,7 @@ impl Counted {
     }
 }
 
-impl Member for Counted {
+impl Member for CountingMember {
     fn size_bytes(&self) -> u64 {
         self.inner.size_bytes()
     }
@@ -78,13 +79,13 @@ impl Member for Counted {
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
         // Clients request nothing durable here, so durable writes are metadata.
-        self.asked.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
+        self.requests.metadata.fetch_add(u64::from(durable), Ordering::Relaxed);
         self.take(if durable { REQUEST + DURABLE } else { REQUEST });
         self.inner.write_at(buffer, offset_bytes, durable)
     }
 
     fn flush(&self) -> Result<(), MemberError> {
-        self.asked.flushes.fetch_add(1, Ordering::Relaxed);
+        self.requests.flushes.fetch_add(1, Ordering::Relaxed);
         self.take(DURABLE);
         self.inner.flush()
     }
@@ -155,17 +156,17 @@ fn case(
 
 struct Array {
     volume: Volume,
-    asked: Arc<Asked>,
+    requests: Arc<RequestCounts>,
 }
 
 impl Array {
     fn open(plan: Plan, is_disk: bool) -> Self {
-        let asked: Arc<Asked> = Arc::default();
+        let requests: Arc<RequestCounts> = Arc::default();
         let mut options = Options::default();
         options.cache.mode = CacheMode::WriteThrough;
-        let counted = |inner| Counted { inner, asked: Arc::clone(&asked), is_disk };
+        let counted = |inner| CountingMember { inner, requests: Arc::clone(&requests), is_disk };
         let volume = array::open(plan, &options, counted);
-        Self { volume, asked }
+        Self { volume, requests }
     }
 
     /// Writes a second, and the counts for each thousand writes.
@@ -196,7 +197,7 @@ impl Array {
     }
 
     fn counts(&self) -> (u64, u64) {
-        let Asked { metadata, flushes } = &*self.asked;
+        let RequestCounts { metadata, flushes } = &*self.requests;
         (metadata.load(Ordering::Relaxed), flushes.load(Ordering::Relaxed))
     }
 }

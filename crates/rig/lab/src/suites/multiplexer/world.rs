@@ -305,14 +305,14 @@ impl World {
 
     fn carry_out(&mut self) {
         let effects = self.engine.take();
-        for asked in effects.asked {
-            let is_flushers = asked.whose == Whose::PreRead && self.plan.rule == Rule::Braid;
-            let operation = match asked.disk.is_write {
+        for request in effects.member_requests {
+            let is_flushers = request.whose == Whose::PreRead && self.plan.rule == Rule::Braid;
+            let operation = match request.disk.is_write {
                 true => MemberOperation::Write { durable: false },
                 false if is_flushers => MemberOperation::PreRead,
                 false => MemberOperation::Read,
             };
-            self.members[asked.slot].insert(self.now, (asked.disk, asked.whose), operation);
+            self.members[request.slot].insert(self.now, (request.disk, request.whose), operation);
         }
         for id in effects.answers {
             let pending = self.pending.remove(&id).expect("it was asked");

@@ -56,14 +56,15 @@ impl Backend for Braid {
 
     fn take(&mut self) -> Effects {
         let effects = self.engine.take();
-        let pre_reads = effects.asked.iter().filter(|asked| asked.whose == Whose::PreRead);
-        self.pre_read_sectors += pre_reads.map(|asked| asked.disk.sectors).sum::<u64>();
+        let pre_reads =
+            effects.member_requests.iter().filter(|request| request.whose == Whose::PreRead);
+        self.pre_read_sectors += pre_reads.map(|request| request.disk.sectors).sum::<u64>();
         self.rounds_over += effects.written_back.len() as u64;
         Effects {
             disks: effects
-                .asked
+                .member_requests
                 .iter()
-                .map(|asked| (asked.slot, asked.disk, asked.whose))
+                .map(|request| (request.slot, request.disk, request.whose))
                 .collect(),
             answers: effects.answers,
         }
