@@ -54,7 +54,7 @@ pub use lower_layers::{Reach, opened_beside};
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Deed, Raw};
-pub use sentinel::{Sentinel, Word};
+pub use sentinel::{Sentinel, SentinelEvent};
 pub use zeroing::ZeroMethod;
 
 /// One device that holds a part of an array.

@@ -17,7 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 /// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum SentinelEvent {
     /// A watched file may have lost its name.
     Look,
     /// [`Sentinel::end`] was called.
@@ -56,7 +56,7 @@ impl Sentinel {
     ///
     /// # Errors
     /// The kernel cannot wait.
-    pub fn wait(&self) -> io::Result<Word> {
+    pub fn wait(&self) -> io::Result<SentinelEvent> {
         let mut polled =
             [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&self.watches, PollFlags::IN)];
         loop {
@@ -67,13 +67,13 @@ impl Sentinel {
             }
         }
         if !polled[0].revents().is_empty() {
-            return Ok(Word::End);
+            return Ok(SentinelEvent::End);
         }
         // All pending events make one report.
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.watches, &mut buffer);
         while reader.next().is_ok() {}
-        Ok(Word::Look)
+        Ok(SentinelEvent::Look)
     }
 
     /// Ends all waits, present and future.
@@ -104,10 +104,14 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(50));
             assert!(!waiting.is_finished(), "a write is no word");
             std::fs::remove_file(&path).expect("it is deleted");
-            assert_eq!(waiting.join().expect("it ends"), Word::Look);
+            assert_eq!(waiting.join().expect("it ends"), SentinelEvent::Look);
         });
         sentinel.end();
-        assert_eq!(sentinel.wait().expect("it waits"), Word::End);
-        assert_eq!(sentinel.wait().expect("it waits"), Word::End, "and so do all that come");
+        assert_eq!(sentinel.wait().expect("it waits"), SentinelEvent::End);
+        assert_eq!(
+            sentinel.wait().expect("it waits"),
+            SentinelEvent::End,
+            "and so do all that come"
+        );
     }
 }

@@ -6,7 +6,7 @@
 use std::io;
 
 use braid_engine::array::MemberId;
-use braid_member::{Sentinel, Word};
+use braid_member::{Sentinel, SentinelEvent};
 use braid_ring::{Wake, Worker};
 
 use crate::alarm::{AlarmOutcome, SleepEnd, Start, WakeTarget};
@@ -109,7 +109,7 @@ impl Core {
         let sentinel = Arc::new(Sentinel::new()?);
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
-            while hearing.wait().is_ok_and(|word| word == Word::Look) {
+            while hearing.wait().is_ok_and(|event| event == SentinelEvent::Look) {
                 // Counts as a request. The current look may have passed this member, so another
                 // must follow.
                 core.note_asked();
