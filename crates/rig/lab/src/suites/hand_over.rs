@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::nbd::fill;
-use super::nbd::fio::{Job, Length, Target as Place, missing};
+use super::nbd::fio::{FioTarget, Job, Length, missing};
 use super::nbd::servers::{self, Server};
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
 
@@ -102,7 +102,7 @@ impl Servers {
     fn case(&self, settings: &Settings, report: &mut Report, load: &Load) {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(1) };
         let failed = std::cell::RefCell::new(None);
-        let turn = |server: &Server| match load.job.run(&Place::Export(server.uri()), length) {
+        let turn = |server: &Server| match load.job.run(&FioTarget::Export(server.uri()), length) {
             Ok(reached) => vec![reached.gigabytes_per_second],
             Err(why) => {
                 failed.borrow_mut().get_or_insert(why);

@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 
 use super::cost::process::Used;
-use super::nbd::fio::{self, Durability, Job, Length, Target as Place};
+use super::nbd::fio::{self, Durability, FioTarget, Job, Length};
 use super::nbd::servers;
 use super::nbd::{SKIP_BYTES, fill};
 use crate::frame::{Case, Contender, Failed, Metric, Report, Settings, Suite, Target, race};
@@ -197,11 +197,11 @@ impl Arrays {
 
     fn bound(&self, settings: &Settings, work: &Work) -> Result<f64, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(1) };
-        let rate = |job: Job, place: &Place| -> Result<f64, String> {
-            Ok(job.run(place, length)?.requests_per_second)
+        let rate = |job: Job, target: &FioTarget| -> Result<f64, String> {
+            Ok(job.run(target, length)?.requests_per_second)
         };
-        let one = Place::Files { paths: self.raw[..1].to_vec(), skip_bytes: SKIP_BYTES };
-        let all = Place::Files { paths: self.raw.clone(), skip_bytes: SKIP_BYTES };
+        let one = FioTarget::Files { paths: self.raw[..1].to_vec(), skip_bytes: SKIP_BYTES };
+        let all = FioTarget::Files { paths: self.raw.clone(), skip_bytes: SKIP_BYTES };
         if let Bound::Shared(share) = work.bound {
             let members = u32::try_from(MEMBERS).expect("few");
             let reads_percent = if share > 1.0 { 68 } else { 50 };
@@ -213,7 +213,7 @@ impl Arrays {
         let mut steps = vec![
             rate(Job::full("randread", 4, 1), &one)?,
             rate(work.job, &one)?,
-            rate(work.job, &Place::Export(self.nothing.uri()))?,
+            rate(work.job, &FioTarget::Export(self.nothing.uri()))?,
         ];
         if self.policy == "log" {
             steps.push(rate(Job { durability: Durability::Durable, ..small }, &one)?);
@@ -229,7 +229,7 @@ impl Build {
         let words = ["--direct", "on", "--cache", cache];
         let server = servers::serve_braid(&self.braid, &self.folder, &self.members, &words)?;
         let before = Used::by(server.pid())?;
-        let reached = job.run(&Place::Export(server.uri()), length)?;
+        let reached = job.run(&FioTarget::Export(server.uri()), length)?;
         let used = Used::by(server.pid())?;
         // The job's result has only the writes.
         let share =

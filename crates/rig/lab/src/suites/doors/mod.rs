@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::nbd::fill;
-use super::nbd::fio::{self, Job, Length, Target as Place};
+use super::nbd::fio::{self, FioTarget, Job, Length};
 use super::nbd::servers::{self, Server};
 use crate::frame::{
     Case, Contender, Failed, Figure, Metric, Report, Series, Settings, Suite, race,
@@ -91,7 +91,7 @@ fn run(settings: &Settings) -> Report {
     report.note(format!(
         "RAID-5 of four files in {}, chunk 64 KiB; fio, one connection or one job; members: four files alike, and one of them \
          where one request is under way at a time; for sequential writes three quarters of what all four take",
-        place().display()
+        members_folder().display()
     ));
     report.note(
         "share of the door: 1 less what the door did over what the same runtime did in this process, called by as many threads as \
@@ -103,14 +103,14 @@ fn run(settings: &Settings) -> Report {
     report
 }
 
-fn place() -> PathBuf {
+fn members_folder() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from)
 }
 
 /// One server with all of its doors, and its references.
 struct Doors {
-    /// Each door's name, and fio's options for it.
-    ways: Vec<(&'static str, Place)>,
+    /// Each door by its name.
+    targets: Vec<(&'static str, FioTarget)>,
     raw_members: Vec<String>,
     inside: Inside,
     _server: Server,
@@ -118,17 +118,17 @@ struct Doors {
     _folder: tempfile::TempDir,
 }
 
-/// The options of `serve` for a door beside the Unix socket, which is always open.
-struct Way {
+/// A door beside the Unix socket, which is always open, with its options of `serve`.
+struct Door {
     name: &'static str,
     words: Vec<String>,
-    place: Place,
+    target: FioTarget,
 }
 
 impl Doors {
     fn open(settings: &Settings, report: &mut Report) -> Result<Self, String> {
         let braid = servers::braid()?;
-        let folder = tempfile::tempdir_in(place()).map_err(|error| error.to_string())?;
+        let folder = tempfile::tempdir_in(members_folder()).map_err(|error| error.to_string())?;
         let member_mib = if settings.small { 16 } else { 256 };
         let files = |kind: &str| -> Result<Vec<String>, String> {
             let path = |n| folder.path().join(format!("{n}.{kind}")).display().to_string();
@@ -138,24 +138,26 @@ impl Doors {
         };
         let (members, raw_members, inside) = (files("member")?, files("raw")?, files("inside")?);
         servers::create_braid(&braid, folder.path(), &members)?;
-        let mut ways = Vec::new();
-        for way in [tcp(), tls(folder.path()), fuse(folder.path()), ublk(&braid)] {
-            match way {
-                Ok(way) => ways.push(way),
+        let mut doors = Vec::new();
+        for door in [tcp(), tls(folder.path()), fuse(folder.path()), ublk(&braid)] {
+            match door {
+                Ok(door) => doors.push(door),
                 Err(why) => report.note(format!("doors: without {why}")),
             }
         }
-        let words: Vec<&str> = ways.iter().flat_map(|way| &way.words).map(String::as_str).collect();
+        let words: Vec<&str> =
+            doors.iter().flat_map(|door| &door.words).map(String::as_str).collect();
         let server = servers::serve_braid(&braid, folder.path(), &members, &words)?;
-        for way in &ways {
-            if let Place::Files { paths, .. } = &way.place {
+        for door in &doors {
+            if let FioTarget::Files { paths, .. } = &door.target {
                 paths.iter().try_for_each(|path| servers::wait_for(Path::new(path)))?;
             }
         }
-        let unix = ("NBD, Unix", Place::Export(server.uri()));
-        let ways = [unix].into_iter().chain(ways.into_iter().map(|way| (way.name, way.place)));
+        let unix = ("NBD, Unix", FioTarget::Export(server.uri()));
+        let targets =
+            [unix].into_iter().chain(doors.into_iter().map(|door| (door.name, door.target)));
         Ok(Self {
-            ways: ways.collect(),
+            targets: targets.collect(),
             raw_members,
             inside: Inside::open(&inside)?,
             _server: server,
@@ -163,10 +165,10 @@ impl Doors {
         })
     }
 
-    /// fio's place on the raw files for this work: a single file for work one by one.
-    fn raw(&self, work: &Work) -> Place {
+    /// fio's target on the raw files for this work: a single file for work one by one.
+    fn raw(&self, work: &Work) -> FioTarget {
         let count = if work.job.depth == 1 { 1 } else { MEMBERS };
-        Place::Files { paths: self.raw_members[..count].to_vec(), skip_bytes: 0 }
+        FioTarget::Files { paths: self.raw_members[..count].to_vec(), skip_bytes: 0 }
     }
 
     fn case(&self, settings: &Settings, work: &Work) -> Result<Option<Case>, String> {
@@ -174,8 +176,8 @@ impl Doors {
         let failed = Failed::default();
         let figure =
             |rate: f64, gigabytes: f64| vec![if work.metric == RATE { rate } else { gigabytes }];
-        let turn = |place: &Place, share: f64| {
-            let values = work.job.run(place, length).map(|reached| {
+        let turn = |target: &FioTarget, share: f64| {
+            let values = work.job.run(target, length).map(|reached| {
                 figure(reached.requests_per_second * share, reached.gigabytes_per_second * share)
             });
             failed.or_zeroes(values, 1)
@@ -189,35 +191,35 @@ impl Doors {
             Contender::new("members", || turn(&raw, work.raw_share())),
             Contender::new(IN_PROCESS, inside),
         ];
-        for (name, place) in &self.ways {
-            contenders.push(Contender::new(name, || turn(place, 1.0)));
+        for (name, target) in &self.targets {
+            contenders.push(Contender::new(name, || turn(target, 1.0)));
         }
         let case = race(settings, work.name, &[work.metric], contenders);
         failed.or_case(case.map(with_shares))
     }
 }
 
-fn tcp() -> Result<Way, String> {
+fn tcp() -> Result<Door, String> {
     let uri =
         format!("nbd://127.0.0.1:{}/", servers::free_port().map_err(|why| format!("TCP, {why}"))?);
     let words = vec!["--nbd".to_owned(), uri.clone()];
-    Ok(Way { name: "NBD, TCP", words, place: Place::Export(uri) })
+    Ok(Door { name: "NBD, TCP", words, target: FioTarget::Export(uri) })
 }
 
 /// fio has no option for certificates, so it skips that check, which costs a request nothing.
-fn tls(folder: &Path) -> Result<Way, String> {
+fn tls(folder: &Path) -> Result<Door, String> {
     let port = servers::free_port().and_then(|port| servers::certify(folder).map(|()| port));
     let uri = format!("nbds://127.0.0.1:{}/", port.map_err(|why| format!("TLS, {why}"))?);
     let words = ["--nbd", &uri, "--tls", &folder.display().to_string(), "--tls-clients", "any"];
     let words = words.map(str::to_owned).to_vec();
-    Ok(Way {
+    Ok(Door {
         name: "NBD, TLS",
         words,
-        place: Place::Export(format!("{uri}?tls-verify-peer=false")),
+        target: FioTarget::Export(format!("{uri}?tls-verify-peer=false")),
     })
 }
 
-fn fuse(folder: &Path) -> Result<Way, String> {
+fn fuse(folder: &Path) -> Result<Door, String> {
     if !Path::new("/dev/fuse").exists() {
         return Err("FUSE, /dev/fuse is not there".to_owned());
     }
@@ -226,10 +228,10 @@ fn fuse(folder: &Path) -> Result<Way, String> {
     }
     let file = folder.join("file").display().to_string();
     let words = vec!["--fuse".to_owned(), file.clone()];
-    Ok(Way { name: "FUSE", words, place: Place::Files { paths: vec![file], skip_bytes: 0 } })
+    Ok(Door { name: "FUSE", words, target: FioTarget::Files { paths: vec![file], skip_bytes: 0 } })
 }
 
-fn ublk(braid: &Path) -> Result<Way, String> {
+fn ublk(braid: &Path) -> Result<Door, String> {
     if !Path::new("/dev/ublk-control").exists() {
         return Err("ublk, this kernel has no /dev/ublk-control".to_owned());
     }
@@ -243,7 +245,11 @@ fn ublk(braid: &Path) -> Result<Way, String> {
         .find(|(_, device)| !Path::new(device).exists());
     let (id, device) = device.ok_or("ublk, all of its devices are there already")?;
     let words = vec![format!("--ublk={id}")];
-    Ok(Way { name: "ublk", words, place: Place::Files { paths: vec![device], skip_bytes: 0 } })
+    Ok(Door {
+        name: "ublk",
+        words,
+        target: FioTarget::Files { paths: vec![device], skip_bytes: 0 },
+    })
 }
 
 /// Adds the door's part of a request's time, round by round.

@@ -37,7 +37,7 @@ pub(in crate::suites) enum Length {
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::suites) enum Target {
+pub(in crate::suites) enum FioTarget {
     Export(String),
     /// Files with O_DIRECT, each a job of its own, without their first `skip_bytes`.
     Files {
@@ -77,7 +77,7 @@ impl Job {
     /// Runs the job; returns the sum of all its files. Of reads and writes, the writes count.
     pub(in crate::suites) fn run(
         &self,
-        target: &Target,
+        target: &FioTarget,
         length: Length,
     ) -> Result<Reached, String> {
         let mut fio = Command::new("fio");
@@ -108,11 +108,11 @@ impl Job {
             fio.arg(format!("--rate_iops={rate}"));
         }
         match target {
-            Target::Export(uri) => {
+            FioTarget::Export(uri) => {
                 fio.arg("--ioengine=nbd").arg(format!("--uri={uri}"));
                 fio.arg(format!("--iodepth={}", self.depth)).arg("--name=export");
             }
-            Target::Files { paths, skip_bytes } => {
+            FioTarget::Files { paths, skip_bytes } => {
                 let count = u32::try_from(paths.len()).expect("few files");
                 fio.args(["--ioengine=libaio", "--direct=1"]);
                 fio.arg(format!("--iodepth={}", (self.depth / count).max(1)));
@@ -122,7 +122,7 @@ impl Job {
                     fio.arg(format!("--filename={path}"));
                 }
             }
-            Target::Durably { folder, writers } => {
+            FioTarget::Durably { folder, writers } => {
                 fio.args(["--ioengine=psync", "--fsync=1", "--size=1M", "--name=writer"]);
                 fio.arg(format!("--directory={folder}")).arg(format!("--numjobs={writers}"));
             }

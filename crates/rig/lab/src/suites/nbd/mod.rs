@@ -173,7 +173,7 @@ impl Through {
     fn run(&self, settings: &Settings, exports: &Exports) -> Result<Option<Case>, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(2) };
         let failed = Failed::default();
-        let turn = |target: &fio::Target, share: f64| {
+        let turn = |target: &fio::FioTarget, share: f64| {
             let forgotten = if settings.small { Ok(()) } else { forget(&exports.files) };
             let reached = forgotten.and_then(|()| self.job.run(target, length));
             let values = reached.map(|reached| {
@@ -182,13 +182,13 @@ impl Through {
             failed.or_zeroes(values, METRICS.len())
         };
         let members =
-            fio::Target::Files { paths: exports.raw_members.clone(), skip_bytes: SKIP_BYTES };
-        let braid = fio::Target::Export(exports.braid.uri());
+            fio::FioTarget::Files { paths: exports.raw_members.clone(), skip_bytes: SKIP_BYTES };
+        let braid = fio::FioTarget::Export(exports.braid.uri());
         let peers: Vec<_> = exports
             .peers
             .iter()
             .filter(|_| self.has_peers)
-            .map(|(name, server)| (*name, fio::Target::Export(server.uri())))
+            .map(|(name, server)| (*name, fio::FioTarget::Export(server.uri())))
             .collect();
         let mut contenders = vec![Contender::new("members", || turn(&members, self.raw_share))];
         for (name, target) in &peers {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::super::nbd::fio::{Job, Length, Target};
+use super::super::nbd::fio::{FioTarget, Job, Length};
 use super::mounted::{Mounted, READ_FILE, output};
 use crate::frame::Metric;
 
@@ -87,7 +87,7 @@ impl Work {
     pub(super) fn run(&self, mounted: &mut Mounted, small: bool) -> Result<f64, String> {
         let folder = mounted.folder().to_owned();
         let length = if small { Length::Mebibytes(1) } else { Length::Seconds(1) };
-        let fio = |job: Job, target: &Target| {
+        let fio = |job: Job, target: &FioTarget| {
             job.run(target, length).map(|reached| reached.requests_per_second)
         };
         match self.doing {
@@ -100,14 +100,14 @@ impl Work {
             Doing::WriteDurably { writers } => {
                 let folder = folder.join(format!("writers-{writers}"));
                 std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-                let target = Target::Durably { folder: folder.display().to_string(), writers };
+                let target = FioTarget::Durably { folder: folder.display().to_string(), writers };
                 // Each writer writes as much as its job says; 64 MiB are too much for a small run.
                 let job = Job::full("randwrite", if small { 64 } else { 4 }, 1);
                 fio(job, &target)
             }
             Doing::ReadDegraded => {
                 let paths = vec![folder.join(READ_FILE).display().to_string()];
-                fio(Job::full("randread", 4, 32), &Target::Files { paths, skip_bytes: 0 })
+                fio(Job::full("randread", 4, 32), &FioTarget::Files { paths, skip_bytes: 0 })
             }
             Doing::Rebuild => {
                 mounted.degrade()?;
