@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 )]
 struct Args {
     #[command(subcommand)]
-    other: Option<Other>,
+    command: Option<Command>,
     /// Suites to run, or "all".
     suites: Vec<String>,
     /// Name the suites and what each shows.
@@ -49,7 +49,7 @@ struct Args {
 
 /// Commands other than a suite.
 #[derive(Subcommand)]
-enum Other {
+enum Command {
     /// Make one page of what runs wrote with --json, and the same as Markdown.
     Report(benchmarks::Args),
     /// Do the work of these cases of the suite "ledger", for callgrind to count.
@@ -68,9 +68,9 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let done = match &args.other {
-        Some(Other::Report(args)) => benchmarks::run(args),
-        Some(Other::LedgerLoad { cases }) => ledger::work(cases),
+    let done = match &args.command {
+        Some(Command::Report(args)) => benchmarks::run(args),
+        Some(Command::LedgerLoad { cases }) => ledger::work(cases),
         None => run(&args),
     };
     match done {

@@ -18,7 +18,7 @@ pub(crate) struct Waits {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Out {
+struct SentRequest {
     tag: Tag,
     side: usize,
     sent: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Member {
     /// Arrival and owner of each entry.
     came: BTreeMap<u64, (u64, Whose)>,
     /// By number of the disk's request.
-    out: BTreeMap<u64, Out>,
+    out: BTreeMap<u64, SentRequest>,
     next: u64,
     busy: BusyTime,
     /// When the flush that is out began.
@@ -117,7 +117,8 @@ impl Member {
             }
             self.busy.handle_sent(now);
             let is_write = dispatch.operation.is_write();
-            self.out.insert(self.next, Out { tag: dispatch.tag, side, sent: now, is_write });
+            self.out
+                .insert(self.next, SentRequest { tag: dispatch.tag, side, sent: now, is_write });
             let (sector, sectors) = (dispatch.start, u64::from(dispatch.sectors));
             let request = DiskRequest { id: self.next, sector, sectors, is_write };
             self.disk.push_for(now, request, first.expect("a dispatch has parts"));
@@ -147,12 +148,12 @@ impl Member {
     }
 
     /// Returns the entries and flushes done by `now`, by number, and the busy time of each side.
-    pub(crate) fn advance(&mut self, now: u64) -> Done {
+    pub(crate) fn advance(&mut self, now: u64) -> Completions {
         let mut ids = Vec::new();
         while self.disk.next().is_some_and(|at| at <= now) {
             self.disk.advance(now, |id| ids.push(id));
         }
-        let mut done = Done::default();
+        let mut done = Completions::default();
         for id in ids {
             if id & FLUSH != 0 {
                 done.flushes.push(id & !FLUSH);
@@ -162,7 +163,8 @@ impl Member {
                 done.served[FLUSHER] = true;
                 continue;
             }
-            let Out { tag, side, sent, is_write } = self.out.remove(&id).expect("it is out");
+            let SentRequest { tag, side, sent, is_write } =
+                self.out.remove(&id).expect("it is out");
             done.entries.extend(self.elevator.parts(tag).map(|part| part.id.0));
             self.elevator.handle_done(tag);
             self.unflushed += u32::from(is_write);
@@ -174,7 +176,7 @@ impl Member {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct Completions {
     pub(crate) entries: Vec<u64>,
     pub(crate) flushes: Vec<u64>,
     pub(crate) busy_ns: [u64; 2],

@@ -14,7 +14,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cost::process::Used;
+use super::cost::process::ProcessUsage;
 use super::nbd::fio::{self, Durability, FioTarget, Job, Length};
 use super::nbd::servers;
 use super::nbd::{SKIP_BYTES, fill};
@@ -228,9 +228,9 @@ impl Build {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(3) };
         let words = ["--direct", "on", "--cache", cache];
         let server = servers::serve_braid(&self.braid, &self.folder, &self.members, &words)?;
-        let before = Used::by(server.pid())?;
+        let before = ProcessUsage::by(server.pid())?;
         let reached = job.run(&FioTarget::Export(server.uri()), length)?;
-        let used = Used::by(server.pid())?;
+        let used = ProcessUsage::by(server.pid())?;
         // The job's result has only the writes.
         let share =
             if job.rw == "randrw" { f64::from(100 - job.reads_percent) / 100.0 } else { 1.0 };

@@ -35,7 +35,7 @@ pub(super) struct Peer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Reached {
+pub(super) struct BdevperfResult {
     pub(super) requests_per_second: f64,
 }
 
@@ -58,7 +58,7 @@ impl Peer {
     }
 
     /// One run of the load on an array like that of the plan.
-    pub(super) fn run(&self, plan: &Plan, load: &Load) -> Result<Reached, String> {
+    pub(super) fn run(&self, plan: &Plan, load: &Load) -> Result<BdevperfResult, String> {
         self.run_for(plan, load, (SECONDS, None))
     }
 
@@ -88,7 +88,7 @@ impl Peer {
         plan: &Plan,
         load: &Load,
         (seconds, rate): (u32, Option<u32>),
-    ) -> Result<Reached, String> {
+    ) -> Result<BdevperfResult, String> {
         let wanted_mib = config::members_mib(plan) + OWN_MIB;
         if self.free_mib < wanted_mib {
             let pages = wanted_mib.div_ceil(2);
@@ -108,7 +108,7 @@ impl Peer {
             return Err(output::why(&said, &told, &output.status.to_string()));
         }
         let requests_per_second = output::rate(&said, load.sectors)?;
-        Ok(Reached { requests_per_second })
+        Ok(BdevperfResult { requests_per_second })
     }
 
     fn command(&self, file: &Path, (memory_mib, seconds): (u64, u32), load: &Load) -> Command {
@@ -185,11 +185,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let peer = fake(folder.path(), "works");
         let reached = peer.run(&plan(Kind::Memory, None), &load(READ, Pattern::Random, 8));
-        assert_eq!(reached, Ok(Reached { requests_per_second: 970_123.5 }));
+        assert_eq!(reached, Ok(BdevperfResult { requests_per_second: 970_123.5 }));
         let reached = peer.run(&plan(Kind::Null, None), &load(WRITE, Pattern::Sequential, 384));
-        assert_eq!(reached, Ok(Reached { requests_per_second: 92_000.25 }));
+        assert_eq!(reached, Ok(BdevperfResult { requests_per_second: 92_000.25 }));
         let reached = peer.run(&plan(Kind::Memory, Some(1)), &load(READ, Pattern::Random, 8));
-        assert_eq!(reached, Ok(Reached { requests_per_second: 610_000.0 }));
+        assert_eq!(reached, Ok(BdevperfResult { requests_per_second: 610_000.0 }));
     }
 
     #[test]

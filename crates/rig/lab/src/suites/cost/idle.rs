@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::nbd::fio::{Job, Length, Target as To};
+use super::super::nbd::fio::{FioTarget, Job, Length};
 use super::super::nbd::servers::Server;
 use super::float;
-use super::process::{Switches, Used};
+use super::process::{ProcessUsage, Switches};
 use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Target};
 
 const WAKE_UPS: &str = "wake-ups of an idle server";
@@ -33,7 +33,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report, servers: &[(&'static
     if settings.wants(after_writes) {
         let job = Job::full("randwrite", 4, 8);
         for (name, server) in servers {
-            if let Err(why) = job.run(&To::Export(server.uri()), Length::Mebibytes(2)) {
+            if let Err(why) = job.run(&FioTarget::Export(server.uri()), Length::Mebibytes(2)) {
                 report.note(format!("{after_writes}: {name} was not written to, {why}"));
             }
         }
@@ -79,10 +79,10 @@ fn case(
         (SETTLE, Duration::from_secs(60))
     };
     std::thread::sleep(settle);
-    let look = || servers.iter().map(|(_, server)| Used::by(server.pid())).collect();
-    let before: Result<Vec<Used>, String> = look();
+    let look = || servers.iter().map(|(_, server)| ProcessUsage::by(server.pid())).collect();
+    let before: Result<Vec<ProcessUsage>, String> = look();
     std::thread::sleep(minute);
-    let after: Result<Vec<Used>, String> = look();
+    let after: Result<Vec<ProcessUsage>, String> = look();
     let in_a_minute = 60.0 / minute.as_secs_f64();
     let (mut own, mut helpers) = (Vec::new(), Vec::new());
     for (((variant, _), before), after) in servers.iter().zip(before?).zip(after?) {

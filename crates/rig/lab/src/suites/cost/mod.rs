@@ -21,13 +21,13 @@ use braid_engine::Tuning;
 use braid_engine::request::Operation;
 
 use super::bdevperf::Peer;
-use super::nbd::fio::{self, Job, Length, Reached, Target as To};
+use super::nbd::fio::{self, FioResult, FioTarget, Job, Length};
 use super::nbd::servers::{self, Server};
 use crate::driver::{Kind, Load, Pattern, Plan};
 use crate::frame::{
     Case, Contender, Figure, Metric, Report, Series, Settings, Suite, Target, race,
 };
-use process::Used;
+use process::ProcessUsage;
 
 pub(super) const SUITE: Suite = Suite {
     name: "cost",
@@ -215,9 +215,9 @@ impl Servers {
 
 /// A process's use during `window`: nanoseconds, sleeps, switches.
 fn used(process: u32, window: Duration) -> Result<Vec<f64>, String> {
-    let before = Used::by(process)?;
+    let before = ProcessUsage::by(process)?;
     std::thread::sleep(window);
-    let after = Used::by(process)?;
+    let after = ProcessUsage::by(process)?;
     let switches = after.sum_since(&before);
     let nanoseconds = after.processor_ns - before.processor_ns;
     Ok(vec![float(nanoseconds), float(switches.voluntary), float(switches.involuntary)])
@@ -239,14 +239,14 @@ impl Fixed {
         };
         let job = Job { rate: Some(self.rate), ..Job::full(self.rw, BLOCK_KIB, DEPTH) };
         let (counted, took, reached) = std::thread::scope(|scope| {
-            let loading = scope.spawn(|| job.run(&To::Export(server.uri()), length));
+            let loading = scope.spawn(|| job.run(&FioTarget::Export(server.uri()), length));
             std::thread::sleep(begin);
             let start = std::time::Instant::now();
             let counted = look(server.pid(), window);
             let took = start.elapsed();
             (counted, took, loading.join().expect("it does not panic"))
         });
-        let Reached { requests_per_second, .. } = reached?;
+        let FioResult { requests_per_second, .. } = reached?;
         let requests = requests_per_second * took.as_secs_f64();
         let each: Vec<f64> = counted?.into_iter().map(|count| count / requests.max(1.0)).collect();
         Ok(match each[..] {

@@ -16,14 +16,14 @@ pub(in crate::suites) struct Switches {
 
 /// A process's use so far.
 #[derive(Clone, Debug, Default)]
-pub(in crate::suites) struct Used {
+pub(in crate::suites) struct ProcessUsage {
     /// Of all threads, ended ones included.
     pub(in crate::suites) processor_ns: u64,
     /// By name and number of the threads that are alive.
     threads: BTreeMap<(String, u32), Switches>,
 }
 
-impl Used {
+impl ProcessUsage {
     pub(in crate::suites) fn by(process: u32) -> Result<Self, String> {
         let pid = Pid::from_raw(i32::try_from(process).map_err(|error| error.to_string())?);
         let clock = ClockId::pid_cpu_clock_id(pid).and_then(clock_gettime);
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_and_works_is_seen_to() {
         let this = std::process::id();
-        let before = Used::by(this).expect("this process runs");
+        let before = ProcessUsage::by(this).expect("this process runs");
         let (told, tell) = std::sync::mpsc::channel::<()>();
         let sleeper = std::thread::Builder::new().name("lab-sleeper".into()).spawn(move || {
             for _ in 0..20 {
@@ -104,7 +104,7 @@ mod tests {
         while start.elapsed().as_millis() < 60 {
             std::hint::spin_loop();
         }
-        let after = Used::by(this).expect("this process runs");
+        let after = ProcessUsage::by(this).expect("this process runs");
         let slept: u64 = after
             .since(&before)
             .iter()
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_is_no_status_is_none() {
         assert_eq!(thread("Name:\tx\n"), None);
-        assert!(Used::by(u32::MAX).is_err());
+        assert!(ProcessUsage::by(u32::MAX).is_err());
         let status =
             "Name:\tbraid-worker\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
         let switches = Switches { voluntary: 7, involuntary: 3 };

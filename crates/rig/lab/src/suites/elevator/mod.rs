@@ -13,7 +13,7 @@ use braid_member::MemoryMember;
 
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
 use locked::{Listed, Single};
-use run::Took;
+use run::RunResult;
 use shipped::{Shipped, Straight};
 
 pub(super) const SUITE: Suite = Suite {
@@ -78,7 +78,7 @@ fn contended(settings: &Settings, report: &mut Report, name: &str, threads: usiz
     let (single, listed) = (Single::new(), Listed::new());
     let shipped = Shipped::new(braid_elevator::Settings::default());
     let counters = RefCell::new(report);
-    let turn = |run: &dyn Fn() -> Took, lost: &dyn Fn() -> [u64; 3]| {
+    let turn = |run: &dyn Fn() -> RunResult, lost: &dyn Fn() -> [u64; 3]| {
         let before = lost();
         let took = run();
         let after = lost();
@@ -127,7 +127,7 @@ fn straight(settings: &Settings, report: &mut Report, threads: usize, is_memory:
     let memory = || is_memory.then(|| MemoryMember::new(1 << 40));
     let nothing = Straight(memory());
     let shipped = Shipped::new(braid_elevator::Settings::straight()).over(memory());
-    let rate = |took: &Took| vec![per(took, 1.0)];
+    let rate = |took: &RunResult| vec![per(took, 1.0)];
     let contenders = vec![
         Contender::new("no elevator", || rate(&run::run(&nothing, threads, rounds))),
         Contender::new("braid", || rate(&run::run(&shipped, threads, rounds))),
@@ -138,12 +138,12 @@ fn straight(settings: &Settings, report: &mut Report, threads: usize, is_memory:
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn per(took: &Took, factor: f64) -> f64 {
+fn per(took: &RunResult, factor: f64) -> f64 {
     took.requests as f64 * factor / took.seconds
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn values(took: &Took, [attempts, failed, waited_ns]: [u64; 3], threads: usize) -> Vec<f64> {
+fn values(took: &RunResult, [attempts, failed, waited_ns]: [u64; 3], threads: usize) -> Vec<f64> {
     let thousands = took.requests as f64 / 1000.0;
     vec![
         per(took, 1.0),

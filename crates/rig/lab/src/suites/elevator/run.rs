@@ -9,19 +9,19 @@ use super::seats::{Between, DEPTH, Seats};
 use crate::frame::Usage;
 use crate::random::Random;
 
-pub(super) struct Took {
+pub(super) struct RunResult {
     pub(super) seconds: f64,
     pub(super) usage: Usage,
     pub(super) requests: u64,
 }
 
 /// Runs `rounds` rounds of [`DEPTH`] random reads on every thread.
-pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> Took {
+pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> RunResult {
     run_on(between, &Seats::new(threads), rounds)
 }
 
 /// As `run`, on seats that are used once.
-pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took {
+pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> RunResult {
     let threads = seats.count();
     let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
     let mut took = None;
@@ -52,5 +52,5 @@ pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took
         took = Some((end.duration_since(start).as_secs_f64(), Usage::now() - before));
     });
     let (seconds, usage) = took.expect("it ran");
-    Took { seconds, usage, requests: threads as u64 * rounds * u64::from(DEPTH) }
+    RunResult { seconds, usage, requests: threads as u64 * rounds * u64::from(DEPTH) }
 }

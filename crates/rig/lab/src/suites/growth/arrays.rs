@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use braid_geometry::Level;
 use braid_runtime::{ClientRequest, Options, Payload, Volume};
 
-use super::super::cost::process::{Used, resident_bytes};
+use super::super::cost::process::{ProcessUsage, resident_bytes};
 use super::{Along, Axis, Turn};
 use crate::array::{self, Plan, Policy};
 use crate::frame::{Metric, Report, Settings, Usage};
@@ -112,9 +112,9 @@ fn rest(settings: &Settings, report: &mut Report, all: &[(&'static str, Arrays)]
         (REST, Duration::from_secs(10))
     };
     std::thread::sleep(settle);
-    let before = Used::by(std::process::id());
+    let before = ProcessUsage::by(std::process::id());
     std::thread::sleep(look);
-    let after = Used::by(std::process::id());
+    let after = ProcessUsage::by(std::process::id());
     let (Ok(before), Ok(after)) = (before, after) else {
         return report.note(format!("{WAKES}: the kernel does not say"));
     };

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::super::cost::process::{Used, resident_bytes};
+use super::super::cost::process::{ProcessUsage, resident_bytes};
 use super::super::nbd::servers::{self, Server};
 use braid_nbd_client::{Client, Command as Request};
 
@@ -99,7 +99,7 @@ impl Served {
         let places = clients[0].info().size_bytes / u64::from(READ_BYTES);
         let mut random = Random::new(9);
         let mut bytes = vec![0; READ_BYTES as usize];
-        let before = Used::by(self.server.pid())?;
+        let before = ProcessUsage::by(self.server.pid())?;
         let mut done = 0;
         while done < reads {
             for group in clients.chunks_mut(at_once) {
@@ -118,7 +118,7 @@ impl Served {
                 }
             }
         }
-        let used = Used::by(self.server.pid())?.processor_ns - before.processor_ns;
+        let used = ProcessUsage::by(self.server.pid())?.processor_ns - before.processor_ns;
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let reads = done as f64;
         Ok(float(used) / reads)

@@ -52,7 +52,7 @@ pub(in crate::suites) enum FioTarget {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::suites) struct Reached {
+pub(in crate::suites) struct FioResult {
     pub(in crate::suites) requests: f64,
     pub(in crate::suites) requests_per_second: f64,
     pub(in crate::suites) gigabytes_per_second: f64,
@@ -79,7 +79,7 @@ impl Job {
         &self,
         target: &FioTarget,
         length: Length,
-    ) -> Result<Reached, String> {
+    ) -> Result<FioResult, String> {
         let mut fio = Command::new("fio");
         fio.args(["--output-format=json", "--group_reporting", "--end_fsync=1", "--thread"]);
         fio.arg(format!("--rw={}", self.rw)).arg(format!("--bs={}k", self.block_kib));
@@ -133,7 +133,7 @@ impl Job {
             let jobs = report["jobs"].as_array().into_iter().flatten();
             jobs.filter_map(|job| job[side][key].as_f64()).sum()
         };
-        Ok(Reached {
+        Ok(FioResult {
             requests: sum("total_ios"),
             requests_per_second: sum("iops"),
             gigabytes_per_second: sum("bw_bytes") / 1e9,

@@ -29,7 +29,7 @@ pub(super) const SKIP_BYTES: u64 = 8 << 20;
 const ROWS_KIB: u32 = 4 * 192;
 
 #[derive(Clone, Copy)]
-pub(super) struct Through {
+pub(super) struct NbdCase {
     pub(super) name: &'static str,
     pub(super) job: Job,
     /// The part of the raw members' common rate that counts.
@@ -38,15 +38,15 @@ pub(super) struct Through {
     pub(super) targets: &'static [Target],
 }
 
-pub(super) const READS: &[Through] = &[
-    Through {
+pub(super) const READS: &[NbdCase] = &[
+    NbdCase {
         name: "NBD: sequential read",
         job: Job::full("read", ROWS_KIB, 8),
         raw_share: 1.0,
         has_peers: true,
         targets: &[Target::ratio(BYTES, "braid", "members", 0.9)],
     },
-    Through {
+    NbdCase {
         name: "NBD: 4 KiB random read, depth 32",
         job: Job::full("randread", 4, 32),
         raw_share: 1.0,
@@ -59,15 +59,15 @@ pub(super) const READS: &[Through] = &[
     },
 ];
 
-pub(super) const WRITES: &[Through] = &[
-    Through {
+pub(super) const WRITES: &[NbdCase] = &[
+    NbdCase {
         name: "NBD: full-stripe write",
         job: Job::full("write", ROWS_KIB, 8),
         raw_share: 0.75,
         has_peers: true,
         targets: &[Target::ratio(BYTES, "braid", "members", 0.85)],
     },
-    Through {
+    NbdCase {
         name: "NBD: 4 KiB random write, depth 32",
         job: Job::full("randwrite", 4, 32),
         raw_share: 1.0,
@@ -87,7 +87,7 @@ struct Exports {
 }
 
 /// Runs the cases; adds a note if that is impossible.
-pub(super) fn run(settings: &Settings, report: &mut Report, cases: &[Through]) {
+pub(super) fn run(settings: &Settings, report: &mut Report, cases: &[NbdCase]) {
     if !cases.iter().any(|case| settings.wants(case.name)) {
         return;
     }
@@ -169,7 +169,7 @@ pub(super) fn fill(path: &Path, mebibytes: usize) -> Result<(), String> {
     write().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-impl Through {
+impl NbdCase {
     fn run(&self, settings: &Settings, exports: &Exports) -> Result<Option<Case>, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(2) };
         let failed = Failed::default();

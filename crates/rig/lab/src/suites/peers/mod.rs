@@ -13,7 +13,7 @@ pub(super) mod mounted;
 mod work;
 
 use super::nbd::fio::Job;
-use super::nbd::{self, Through};
+use super::nbd::{self, NbdCase};
 use crate::frame::{Case, Contender, Failed, Report, Settings, Suite, race};
 use mounted::{Mounted, Raid, Stack};
 use work::Work;
@@ -24,12 +24,12 @@ pub(super) const SUITE: Suite = Suite {
     run,
 };
 
-const fn through(name: &'static str, job: Job, raw_share: f64) -> Through {
-    Through { name, job, raw_share, has_peers: true, targets: &[] }
+const fn through(name: &'static str, job: Job, raw_share: f64) -> NbdCase {
+    NbdCase { name, job, raw_share, has_peers: true, targets: &[] }
 }
 
 /// Cases beyond those of the suites `read` and `write`.
-const NBD: &[Through] = &[
+const NBD: &[NbdCase] = &[
     through("NBD: 4 KiB random read, depth 1", Job::full("randread", 4, 1), 1.0),
     through("NBD: 4 KiB random write, depth 1", Job::full("randwrite", 4, 1), 1.0),
     through("NBD: 128 KiB sequential read, depth 8", Job::full("read", 128, 8), 1.0),

@@ -19,7 +19,7 @@ use below::{Bare, Below, Engine};
 use model::Model;
 use stripes::Rule;
 use volume::Braid;
-use work::{ROWS_PER_FILE, Took};
+use work::{ROWS_PER_FILE, WriteResult};
 
 pub(super) const SUITE: Suite =
     Suite { name: "wait", about: "256, 64, 8 and 1 writers wait for 256 stripes", run };
@@ -116,7 +116,7 @@ fn contender<'a, B: Below + Send + 'static>(
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn values(took: Took, woken: u64) -> Vec<f64> {
+fn values(took: WriteResult, woken: u64) -> Vec<f64> {
     let gibibytes = took.mebibytes / 1024.0;
     vec![
         took.files / took.seconds,

@@ -28,14 +28,14 @@ pub(super) trait Files: Sync {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Took {
+pub(super) struct WriteResult {
     pub(super) seconds: f64,
     pub(super) usage: Usage,
     pub(super) files: f64,
     pub(super) mebibytes: f64,
 }
 
-pub(super) fn write(target: &impl Files, writers: u64, files: u64) -> Took {
+pub(super) fn write(target: &impl Files, writers: u64, files: u64) -> WriteResult {
     let start = Barrier::new(usize::try_from(writers).expect("few writers") + 1);
     let mut begun = None;
     let size = usize::try_from(FILE_BYTES).expect("4 MiB");
@@ -60,5 +60,5 @@ pub(super) fn write(target: &impl Files, writers: u64, files: u64) -> Took {
     let files = (writers * files) as f64;
     #[allow(clippy::cast_precision_loss, reason = "4 MiB")]
     let mebibytes = files * FILE_BYTES as f64 / f64::from(1 << 20);
-    Took { seconds, usage: Usage::now() - usage, files, mebibytes }
+    WriteResult { seconds, usage: Usage::now() - usage, files, mebibytes }
 }
