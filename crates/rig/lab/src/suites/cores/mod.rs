@@ -10,11 +10,11 @@ mod run;
 
 // The same files as in the suite `elevator`; here they resolve `machine` to the modelled one.
 #[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
+#[path = "../elevator/client_threads.rs"]
+mod client_threads;
+#[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
 #[path = "../elevator/locked.rs"]
 mod locked;
-#[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
-#[path = "../elevator/seats.rs"]
-mod seats;
 #[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
 #[path = "../elevator/shipped.rs"]
 mod shipped;

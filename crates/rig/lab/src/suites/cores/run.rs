@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use braid_many_cores::{Cost, Costs, now_ns, work_ps};
 
+use super::client_threads::{ClientThreads, DEPTH, RequestPath};
 use super::locked::{Listed, Single};
-use super::seats::{Between, DEPTH, Seats};
 use super::shipped::Shipped;
 use crate::random::Random;
 
@@ -71,26 +71,26 @@ pub(super) fn run(costs: Costs, threads: usize, variant: Variant, small: bool) -
     }
 }
 
-fn run_of<B: Between>(
+fn run_of<B: RequestPath>(
     costs: Costs,
     threads: usize,
     small: bool,
-    between: B,
+    path: B,
     contention: fn(&B) -> [u64; 3],
 ) -> Outcome {
-    let between = Placed(between);
+    let path = Placed(path);
     let counted_ns = if small { SMALL_NS } else { COUNTED_NS };
     let (from_ns, to_ns) = (WARM_NS.min(counted_ns), WARM_NS.min(counted_ns) + counted_ns);
-    let (seats, requests) = (Seats::new(threads), AtomicU64::new(0));
+    let (clients, requests) = (ClientThreads::new(threads), AtomicU64::new(0));
     braid_many_cores::run(costs, threads, |thread| {
-        let seat = u32::try_from(thread).expect("few");
-        seats.sit(seat);
-        let mut random = Random::new(u64::from(seat) + 1);
+        let client = u32::try_from(thread).expect("few");
+        clients.register(client);
+        let mut random = Random::new(u64::from(client) + 1);
         while now_ns() < to_ns {
             // From half the mean to one and a half, so that threads do not march in step.
             let mean_ps = costs.ps(Cost::Client) * u64::from(DEPTH);
             work_ps(mean_ps / 2 + random.below(mean_ps + 1));
-            seats.round(&between.0, seat, &mut random);
+            clients.round(&path.0, client, &mut random);
             if (from_ns..to_ns).contains(&now_ns()) {
                 requests.fetch_add(u64::from(DEPTH), Ordering::Relaxed);
             }
@@ -99,7 +99,7 @@ fn run_of<B: Between>(
     Outcome {
         requests: requests.into_inner(),
         counted_ns,
-        contention: contention(&between.0),
+        contention: contention(&path.0),
         thread_ns: to_ns * threads as u64,
     }
 }

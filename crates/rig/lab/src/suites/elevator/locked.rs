@@ -5,15 +5,15 @@
 //! Simpler than the originals in their own favour. A request's end takes no ownership of its own,
 //! but goes along with the next choice. Neither checks before insertion for a merge.
 
+use super::client_threads::{ClientThreads, RequestPath};
 use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::machine::elevator::{
     Class, Directions, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
 };
 use super::machine::{Content, Moment, Mutex, MutexGuard, TryLockError};
-use super::seats::{Between, Seats};
 
 /// A lock that counts contended attempts, and their waiting time.
-struct Counted<T: Content> {
+struct CountingLock<T: Content> {
     lock: Mutex<T>,
     contention: Contention,
 }
@@ -33,7 +33,7 @@ impl Contention {
     }
 }
 
-impl<T: Content> Counted<T> {
+impl<T: Content> CountingLock<T> {
     fn new(value: T) -> Self {
         Self { lock: Mutex::new(value), contention: Contention::default() }
     }
@@ -58,9 +58,9 @@ impl<T: Content> Counted<T> {
     }
 }
 
-fn entry(seat: u32, place: u64) -> Entry {
+fn entry(client: u32, place: u64) -> Entry {
     Entry {
-        id: EntryId(u64::from(seat)),
+        id: EntryId(u64::from(client)),
         operation: Operation::Read,
         class: Class::BestEffort,
         start: place,
@@ -68,25 +68,25 @@ fn entry(seat: u32, place: u64) -> Entry {
     }
 }
 
-/// The next vector's tag; the seats of its parts go to `whose`.
-fn choose(elevator: &mut Elevator, ended: Option<Tag>, whose: &mut Vec<u32>) -> Option<Tag> {
+/// The next vector's tag; the clients of its parts go to `owners`.
+fn choose(elevator: &mut Elevator, ended: Option<Tag>, owners: &mut Vec<u32>) -> Option<Tag> {
     if let Some(tag) = ended {
         elevator.handle_done(tag);
     }
     let dispatch = elevator.poll_dispatch(0, Directions::ALL)?;
-    let seat = |entry: &Entry| u32::try_from(entry.id.0).expect("a seat");
-    whose.extend(elevator.parts(dispatch.tag).map(seat));
+    let client = |entry: &Entry| u32::try_from(entry.id.0).expect("a client");
+    owners.extend(elevator.parts(dispatch.tag).map(client));
     Some(dispatch.tag)
 }
 
 /// One lock around everything.
 pub(super) struct Single {
-    elevator: Counted<Elevator>,
+    elevator: CountingLock<Elevator>,
 }
 
 impl Single {
     pub(super) fn new() -> Self {
-        Self { elevator: Counted::new(Elevator::new(Settings::default())) }
+        Self { elevator: CountingLock::new(Elevator::new(Settings::default())) }
     }
 
     pub(super) fn contention(&self) -> [u64; 3] {
@@ -94,18 +94,18 @@ impl Single {
     }
 }
 
-impl Between for Single {
-    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
+impl RequestPath for Single {
+    fn submit(&self, clients: &ClientThreads, client: u32, places: &[u64]) {
         {
             let mut elevator = self.elevator.lock();
             for place in places {
-                elevator.handle_insert(0, entry(seat, *place), QueuePosition::Sorted);
+                elevator.handle_insert(0, entry(client, *place), QueuePosition::Sorted);
             }
         }
-        let (mut ended, mut whose) = (None, Vec::new());
+        let (mut ended, mut owners) = (None, Vec::new());
         loop {
-            ended = choose(&mut self.elevator.lock(), ended, &mut whose);
-            whose.drain(..).for_each(|seat| seats.answer(seat));
+            ended = choose(&mut self.elevator.lock(), ended, &mut owners);
+            owners.drain(..).for_each(|client| clients.answer(client));
             if ended.is_none() {
                 return;
             }
@@ -115,10 +115,10 @@ impl Between for Single {
 
 /// The seed's fix.
 pub(super) struct Listed {
-    list: Counted<Vec<Entry>>,
+    list: CountingLock<Vec<Entry>>,
     /// Whether a thread dispatches; a thread that finds it set leaves.
     is_dispatching: AtomicBool,
-    elevator: Counted<Elevator>,
+    elevator: CountingLock<Elevator>,
     attempts: AtomicU64,
     misses: AtomicU64,
 }
@@ -126,9 +126,9 @@ pub(super) struct Listed {
 impl Listed {
     pub(super) fn new() -> Self {
         Self {
-            list: Counted::new(Vec::new()),
+            list: CountingLock::new(Vec::new()),
             is_dispatching: AtomicBool::new(false),
-            elevator: Counted::new(Elevator::new(Settings::default())),
+            elevator: CountingLock::new(Elevator::new(Settings::default())),
             attempts: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -145,7 +145,7 @@ impl Listed {
     fn dispatch(
         &self,
         ended: Option<Tag>,
-        whose: &mut Vec<u32>,
+        owners: &mut Vec<u32>,
     ) -> Result<Option<Tag>, Option<Tag>> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         if self.is_dispatching.swap(true, Ordering::SeqCst) {
@@ -158,7 +158,7 @@ impl Listed {
             for entry in entries {
                 elevator.handle_insert(0, entry, QueuePosition::Sorted);
             }
-            choose(&mut elevator, ended, whose)
+            choose(&mut elevator, ended, owners)
         };
         self.is_dispatching.store(false, Ordering::SeqCst);
         Ok(chosen)
@@ -169,15 +169,15 @@ impl Listed {
     }
 }
 
-impl Between for Listed {
-    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
-        self.list.lock().extend(places.iter().map(|place| entry(seat, *place)));
-        let (mut ended, mut whose) = (None, Vec::new());
+impl RequestPath for Listed {
+    fn submit(&self, clients: &ClientThreads, client: u32, places: &[u64]) {
+        self.list.lock().extend(places.iter().map(|place| entry(client, *place)));
+        let (mut ended, mut owners) = (None, Vec::new());
         loop {
-            match self.dispatch(ended, &mut whose) {
+            match self.dispatch(ended, &mut owners) {
                 Ok(chosen) => {
                     ended = chosen;
-                    whose.drain(..).for_each(|seat| seats.answer(seat));
+                    owners.drain(..).for_each(|client| clients.answer(client));
                     // Another thread may have left an entry and seen this one dispatching.
                     if ended.is_none() && !self.has_work() {
                         return;

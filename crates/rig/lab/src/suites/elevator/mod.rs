@@ -1,10 +1,10 @@
 //! Suite `elevator`: many threads, one member; how long they wait for each other to submit.
 
+mod client_threads;
 mod locked;
 mod machine;
 mod order;
 mod run;
-mod seats;
 mod shipped;
 
 use std::cell::RefCell;

@@ -15,8 +15,8 @@ use braid_dispatch::{
 };
 use braid_elevator::{Directions, Elevator, Entry, EntryId, Tag};
 
+use super::client_threads::{ClientThreads, RequestPath};
 use super::run;
-use super::seats::{Between, Seats};
 use crate::disk::DiskPlan;
 use crate::frame::{Contender, Metric, Report, Settings, Target, race};
 
@@ -89,36 +89,36 @@ impl<E> Arm<E> {
     }
 }
 
-/// The seats whose entries are in a vector.
-type Whose = Vec<u32>;
+/// The clients with entries in a vector.
+type Owners = Vec<u32>;
 
 /// One lock, one choice for each ownership.
 struct Single<'a> {
     elevator: Mutex<Elevator>,
-    arm: &'a Arm<(Tag, Whose)>,
+    arm: &'a Arm<(Tag, Owners)>,
 }
 
 impl Single<'_> {
     fn dispatch(&self) {
         loop {
-            let (dispatch, whose) = {
+            let (dispatch, owners) = {
                 let mut elevator = self.elevator.lock().expect("no holder panics");
                 let Some(dispatch) = elevator.poll_dispatch(0, Directions::ALL) else { return };
-                let seat = |entry: &Entry| u32::try_from(entry.id.0).expect("a seat");
-                (dispatch, elevator.parts(dispatch.tag).map(seat).collect::<Whose>())
+                let client = |entry: &Entry| u32::try_from(entry.id.0).expect("a client");
+                (dispatch, elevator.parts(dispatch.tag).map(client).collect::<Owners>())
             };
-            self.arm.begin(dispatch.start, (dispatch.tag, whose));
+            self.arm.begin(dispatch.start, (dispatch.tag, owners));
         }
     }
 }
 
-impl Between for Single<'_> {
-    fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
+impl RequestPath for Single<'_> {
+    fn submit(&self, _: &ClientThreads, client: u32, places: &[u64]) {
         {
             let mut elevator = self.elevator.lock().expect("no holder panics");
             for place in places {
                 let entry = Entry {
-                    id: EntryId(u64::from(seat)),
+                    id: EntryId(u64::from(client)),
                     operation: Operation::Read,
                     class: Class::BestEffort,
                     start: place % DiskPlan::SATA_2005.sectors(),
@@ -135,26 +135,26 @@ fn single(rounds: u64) -> Vec<u64> {
     let (arm, ended) = Arm::new();
     let elevator = Mutex::new(Elevator::new(settings_of_both()));
     let single = Single { elevator, arm: &arm };
-    let seats = Seats::new(THREADS);
+    let clients = ClientThreads::new(THREADS);
     thread::scope(|scope| {
-        let (single, seats) = (&single, &seats);
+        let (single, clients) = (&single, &clients);
         scope.spawn(move || {
-            for (tag, whose) in ended {
+            for (tag, owners) in ended {
                 thread::sleep(SERVICE);
                 single.elevator.lock().expect("no holder panics").handle_done(tag);
                 single.dispatch();
-                whose.into_iter().for_each(|seat| seats.answer(seat));
+                owners.into_iter().for_each(|client| clients.answer(client));
             }
         });
-        run::run_on(single, seats, rounds);
+        run::run_on(single, clients, rounds);
         arm.close()
     })
 }
 
 /// The shipped scheduler's member.
-struct Recorded<'a>(&'a Arm<(Option<Ticket>, Whose)>);
+struct RecordingMember<'a>(&'a Arm<(Option<Ticket>, Owners)>);
 
-impl Device<u32> for Recorded<'_> {
+impl Device<u32> for RecordingMember<'_> {
     fn now_ns(&self) -> u64 {
         0
     }
@@ -167,11 +167,11 @@ impl Device<u32> for Recorded<'_> {
 
 struct Shipped<'a> {
     scheduler: Scheduler<u32>,
-    member: Recorded<'a>,
+    member: RecordingMember<'a>,
 }
 
-impl Between for Shipped<'_> {
-    fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
+impl RequestPath for Shipped<'_> {
+    fn submit(&self, _: &ClientThreads, client: u32, places: &[u64]) {
         let request = |place: &u64| Request {
             operation: Operation::Read,
             class: Class::BestEffort,
@@ -179,25 +179,26 @@ impl Between for Shipped<'_> {
             start: place % DiskPlan::SATA_2005.sectors(),
             sectors: 1,
         };
-        let requests = places.iter().map(|place| (request(place), seat));
+        let requests = places.iter().map(|place| (request(place), client));
         self.scheduler.insert_all(&self.member, requests);
     }
 }
 
 fn shipped(rounds: u64) -> Vec<u64> {
     let (arm, ended) = Arm::new();
-    let shipped = Shipped { scheduler: Scheduler::new(settings_of_both()), member: Recorded(&arm) };
-    let seats = Seats::new(THREADS);
+    let shipped =
+        Shipped { scheduler: Scheduler::new(settings_of_both()), member: RecordingMember(&arm) };
+    let clients = ClientThreads::new(THREADS);
     thread::scope(|scope| {
-        let (shipped, seats) = (&shipped, &seats);
+        let (shipped, clients) = (&shipped, &clients);
         scope.spawn(move || {
-            for (ticket, whose) in ended {
+            for (ticket, owners) in ended {
                 thread::sleep(SERVICE);
                 shipped.scheduler.done(&shipped.member, ticket);
-                whose.into_iter().for_each(|seat| seats.answer(seat));
+                owners.into_iter().for_each(|client| clients.answer(client));
             }
         });
-        run::run_on(shipped, seats, rounds);
+        run::run_on(shipped, clients, rounds);
         arm.close()
     })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::seats::{Between, DEPTH, Seats};
+use super::client_threads::{ClientThreads, DEPTH, RequestPath};
 use crate::frame::Usage;
 use crate::random::Random;
 
@@ -16,31 +16,31 @@ pub(super) struct RunResult {
 }
 
 /// Runs `rounds` rounds of [`DEPTH`] random reads on every thread.
-pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> RunResult {
-    run_on(between, &Seats::new(threads), rounds)
+pub(super) fn run(path: &impl RequestPath, threads: usize, rounds: u64) -> RunResult {
+    run_on(path, &ClientThreads::new(threads), rounds)
 }
 
-/// As `run`, on seats that are used once.
-pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> RunResult {
-    let threads = seats.count();
+/// As `run`, on clients that are used once.
+pub(super) fn run_on(path: &impl RequestPath, clients: &ClientThreads, rounds: u64) -> RunResult {
+    let threads = clients.count();
     let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
     let mut took = None;
     thread::scope(|scope| {
-        let go = |seat: u32| {
+        let go = |client: u32| {
             let (barrier, ready) = (&barrier, &ready);
             move || {
-                seats.sit(seat);
-                let mut random = Random::new(u64::from(seat) + 1);
+                clients.register(client);
+                let mut random = Random::new(u64::from(client) + 1);
                 ready.fetch_add(1, Ordering::Release);
                 barrier.wait();
                 for _ in 0..rounds {
-                    seats.round(between, seat, &mut random);
+                    clients.round(path, client, &mut random);
                 }
                 Instant::now()
             }
         };
         let count = u32::try_from(threads).expect("few");
-        let all: Vec<_> = (0..count).map(|seat| scope.spawn(go(seat))).collect();
+        let all: Vec<_> = (0..count).map(|client| scope.spawn(go(client))).collect();
         while ready.load(Ordering::Acquire) < threads {
             thread::sleep(Duration::from_micros(100));
         }

@@ -6,11 +6,11 @@ use super::machine::dispatch::{
     Class, Counters, Device, Operation, QueuePosition, Request, Scheduler, Settings, Ticket, Vector,
 };
 
-use super::seats::{Between, Seats};
+use super::client_threads::{ClientThreads, RequestPath};
 
 /// A member that completes every request at once; or one in memory that was never written.
 struct Null<'a> {
-    seats: &'a Seats,
+    clients: &'a ClientThreads,
     memory: Option<&'a MemoryMember>,
 }
 
@@ -26,7 +26,7 @@ impl Device<u32> for Null<'_> {
             memory.read_at(&mut sector, start * 512).expect("memory reads");
             std::hint::black_box(&sector);
         }
-        parts.for_each(|seat| self.seats.answer(seat));
+        parts.for_each(|client| self.clients.answer(client));
         vector.ticket
     }
 }
@@ -54,8 +54,8 @@ impl Shipped {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        let seats = &Seats::new(0);
-        self.scheduler.counters(&Null { seats, memory: None })
+        let clients = &ClientThreads::new(0);
+        self.scheduler.counters(&Null { clients, memory: None })
     }
 }
 
@@ -67,10 +67,10 @@ impl Shipped {
     }
 }
 
-impl Between for Shipped {
-    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
-        let member = Null { seats, memory: self.memory.as_ref() };
-        self.scheduler.insert_all(&member, places.iter().map(|place| (request(*place), seat)));
+impl RequestPath for Shipped {
+    fn submit(&self, clients: &ClientThreads, client: u32, places: &[u64]) {
+        let member = Null { clients, memory: self.memory.as_ref() };
+        self.scheduler.insert_all(&member, places.iter().map(|place| (request(*place), client)));
     }
 }
 
@@ -82,13 +82,13 @@ fn request(place: u64) -> Request {
 /// The member without an elevator.
 pub(super) struct Straight(pub(super) Option<MemoryMember>);
 
-impl Between for Straight {
-    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
-        let member = Null { seats, memory: self.0.as_ref() };
+impl RequestPath for Straight {
+    fn submit(&self, clients: &ClientThreads, client: u32, places: &[u64]) {
+        let member = Null { clients, memory: self.0.as_ref() };
         for place in places {
             let operation = Operation::Read;
             let vector = Vector { operation, start: *place, sectors: 1, parts: 1, ticket: None };
-            let ended = member.begin(vector, std::iter::once(seat));
+            let ended = member.begin(vector, std::iter::once(client));
             assert!(ended.is_none(), "it has no ticket");
         }
     }

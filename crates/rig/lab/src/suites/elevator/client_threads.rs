@@ -14,25 +14,25 @@ pub(super) const DEPTH: u32 = 4;
 const YIELDS: u32 = 20;
 const SECTORS: u64 = 1 << 30;
 
-/// A thread's place to wait for its answers, on a cache line of its own.
+/// A thread and its missing answers, on a cache line of their own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Seat {
+struct ClientThread {
     left: AtomicU32,
     thread: OnceLock<Thread>,
 }
 
-pub(super) struct Seats(Vec<Seat>);
+pub(super) struct ClientThreads(Vec<ClientThread>);
 
-impl Seats {
+impl ClientThreads {
     pub(super) fn new(threads: usize) -> Self {
-        Self((0..threads).map(|_| Seat::default()).collect())
+        Self((0..threads).map(|_| ClientThread::default()).collect())
     }
 
-    pub(super) fn answer(&self, seat: u32) {
-        let seat = &self.0[seat as usize];
-        if seat.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let thread = seat.thread.get().expect("it asked");
+    pub(super) fn answer(&self, client: u32) {
+        let client = &self.0[client as usize];
+        if client.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let thread = client.thread.get().expect("it asked");
             // No wake-up for this thread itself; for a thread that does not wait it has no effect.
             if thread.id() != thread::current().id() {
                 thread.unpark();
@@ -40,9 +40,9 @@ impl Seats {
         }
     }
 
-    /// This thread takes its seat.
-    pub(super) fn sit(&self, seat: u32) {
-        self.0[seat as usize].thread.get_or_init(thread::current);
+    /// Names this thread as the client.
+    pub(super) fn register(&self, client: u32) {
+        self.0[client as usize].thread.get_or_init(thread::current);
     }
 
     pub(super) fn count(&self) -> usize {
@@ -50,15 +50,15 @@ impl Seats {
     }
 
     /// Makes [`DEPTH`] random reads and waits for them.
-    pub(super) fn round(&self, between: &impl Between, seat: u32, random: &mut Random) {
+    pub(super) fn round(&self, path: &impl RequestPath, client: u32, random: &mut Random) {
         let places: [u64; DEPTH as usize] = std::array::from_fn(|_| random.below(SECTORS));
-        self.0[seat as usize].left.store(DEPTH, Ordering::Release);
-        between.submit(self, seat, &places);
-        self.wait(seat);
+        self.0[client as usize].left.store(DEPTH, Ordering::Release);
+        path.submit(self, client, &places);
+        self.wait(client);
     }
 
-    fn wait(&self, seat: u32) {
-        let left = &self.0[seat as usize].left;
+    fn wait(&self, client: u32) {
+        let left = &self.0[client as usize].left;
         for _ in 0..YIELDS {
             if left.load(Ordering::Acquire) == 0 {
                 return;
@@ -71,8 +71,8 @@ impl Seats {
     }
 }
 
-/// The layer between the threads and the member. It takes requests of one sector each, with seat
-/// and place. It answers each through [`Seats::answer`], now or later, from any thread.
-pub(super) trait Between: Sync {
-    fn submit(&self, seats: &Seats, seat: u32, places: &[u64]);
+/// The path from the threads to the member. It takes requests of one sector each, with client and
+/// place. It answers each through [`ClientThreads::answer`], now or later, from any thread.
+pub(super) trait RequestPath: Sync {
+    fn submit(&self, clients: &ClientThreads, client: u32, places: &[u64]);
 }
