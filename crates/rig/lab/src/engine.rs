@@ -14,7 +14,7 @@ use braid_engine::request::{Operation, Regions, Request, RequestId};
 use braid_engine::{CacheConfig, Counters, Instant, Shard, Tuning};
 use braid_geometry::{ChunkRow, Geometry, LogicalSector, Role, Slot};
 
-use crate::disk::{DiskRequest, Whose};
+use crate::disk::{ArmPurpose, DiskRequest};
 
 /// A request of the engine to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct MemberRequest {
     pub(crate) slot: usize,
     pub(crate) disk: DiskRequest,
     /// A read into a stripe is a pre-read: no member is missing here.
-    pub(crate) whose: Whose,
+    pub(crate) purpose: ArmPurpose,
 }
 
 /// Its requests and answers since the last call.
@@ -147,16 +147,16 @@ impl Engine {
                     sectors: u64::from(io.sectors),
                     is_write: io.operation.is_write(),
                 };
-                let whose = match io.operation {
-                    MemberOperation::Read { buffer: Buffer::Block { .. } } => Whose::PreRead,
-                    MemberOperation::Read { .. } => Whose::Reader,
-                    _ if self.is_parity(io.slot, io.sector.0) => Whose::Parity,
-                    _ => Whose::Data,
+                let purpose = match io.operation {
+                    MemberOperation::Read { buffer: Buffer::Block { .. } } => ArmPurpose::PreRead,
+                    MemberOperation::Read { .. } => ArmPurpose::Reader,
+                    _ if self.is_parity(io.slot, io.sector.0) => ArmPurpose::Parity,
+                    _ => ArmPurpose::Data,
                 };
                 self.effects.member_requests.push(MemberRequest {
                     slot: usize::from(io.slot.0),
                     disk,
-                    whose,
+                    purpose,
                 });
             }
             while let Some(reply) = self.shard.poll_reply() {

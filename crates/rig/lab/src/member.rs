@@ -6,7 +6,7 @@ use braid_elevator::{
     BusyTime, Class, Directions, Elevator, Entry, EntryId, Operation, QueuePosition, Settings, Tag,
 };
 
-use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
+use crate::disk::{Account, ArmPurpose, Disk, DiskPlan, DiskRequest};
 
 /// Longest waits by side: readers, then the flusher.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Member {
     elevator: Elevator,
     disk: Disk,
     /// Arrival and owner of each entry.
-    came: BTreeMap<u64, (u64, Whose)>,
+    came: BTreeMap<u64, (u64, ArmPurpose)>,
     /// By number of the disk's request.
     out: BTreeMap<u64, SentRequest>,
     next: u64,
@@ -65,7 +65,7 @@ impl Member {
     pub(crate) fn insert(
         &mut self,
         now: u64,
-        (request, whose): (DiskRequest, Whose),
+        (request, purpose): (DiskRequest, ArmPurpose),
         operation: Operation,
     ) {
         let entry = Entry {
@@ -75,7 +75,7 @@ impl Member {
             start: request.sector,
             sectors: u32::try_from(request.sectors).expect("short"),
         };
-        self.came.insert(request.id, (now, whose));
+        self.came.insert(request.id, (now, purpose));
         self.held_since[side(operation)].get_or_insert(now);
         self.elevator.handle_insert(now, entry, QueuePosition::Sorted);
     }
@@ -104,8 +104,8 @@ impl Member {
             let side = side(dispatch.operation);
             let mut first = None;
             for part in self.elevator.parts(dispatch.tag) {
-                let (came, whose) = self.came.remove(&part.id.0).expect("it came");
-                first.get_or_insert(whose);
+                let (came, purpose) = self.came.remove(&part.id.0).expect("it came");
+                first.get_or_insert(purpose);
                 self.waits.longest_ns[side] = self.waits.longest_ns[side].max(now - came);
             }
             if let Some(since) = self.held_since[side].take() {

@@ -7,7 +7,7 @@ use super::runs::Runs;
 
 /// The purpose of the arm's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum ArmPurpose {
     /// A client that reads.
     Reader,
     /// A write that must read first.
@@ -18,7 +18,7 @@ pub enum Whose {
     Parity,
 }
 
-impl Whose {
+impl ArmPurpose {
     /// All purposes.
     pub const ALL: [Self; 4] = [Self::Reader, Self::PreRead, Self::Data, Self::Parity];
 
@@ -36,7 +36,7 @@ impl Whose {
 
 /// Time of the arm, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct ArmTime {
     /// Seeks to another track.
     pub seek_ns: u64,
     /// Waits for the platter's rotation.
@@ -47,7 +47,7 @@ pub struct Spent {
     pub positionings: u64,
 }
 
-impl Spent {
+impl ArmTime {
     /// The sum.
     #[must_use]
     pub const fn all_ns(&self) -> u64 {
@@ -55,40 +55,40 @@ impl Spent {
     }
 }
 
-/// Time of the arms, by [`Whose`].
+/// Time of the arms, by [`ArmPurpose`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account(pub [Spent; 4]);
+pub struct Account(pub [ArmTime; 4]);
 
 impl Account {
     /// The time spent on one of them.
     #[must_use]
-    pub const fn of(&self, whose: Whose) -> Spent {
-        self.0[whose as usize]
+    pub const fn of(&self, purpose: ArmPurpose) -> ArmTime {
+        self.0[purpose as usize]
     }
 
     /// The sum over all purposes.
     #[must_use]
     pub fn all_ns(&self) -> u64 {
-        self.0.iter().map(Spent::all_ns).sum()
+        self.0.iter().map(ArmTime::all_ns).sum()
     }
 
     /// The time spent on writes: everything but readers.
     #[must_use]
     pub fn writes_ns(&self) -> u64 {
-        self.all_ns() - self.of(Whose::Reader).all_ns()
+        self.all_ns() - self.of(ArmPurpose::Reader).all_ns()
     }
 
-    /// A line of text: seconds of all arms together, by [`Whose`], as seek + rotation + transfer,
-    /// and the number of positionings.
+    /// A line of text: seconds of all arms together, by [`ArmPurpose`], as seek + rotation +
+    /// transfer, and the number of positionings.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "four figures are shown")]
     pub fn line(&self) -> String {
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let one = |whose: Whose| {
-            let spent = self.of(whose);
+        let one = |purpose: ArmPurpose| {
+            let spent = self.of(purpose);
             format!(
                 "{} {:.2} s ({:.2} + {:.2} + {:.2}, {} times)",
-                whose.name(),
+                purpose.name(),
                 seconds(spent.all_ns()),
                 seconds(spent.seek_ns),
                 seconds(spent.rotation_ns),
@@ -96,13 +96,13 @@ impl Account {
                 spent.positionings
             )
         };
-        Whose::ALL.map(one).join(", ")
+        ArmPurpose::ALL.map(one).join(", ")
     }
 
     /// Joins two accounts, field by field.
     #[must_use]
     pub fn with(self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
-        let both = |one: Spent, other: Spent| Spent {
+        let both = |one: ArmTime, other: ArmTime| ArmTime {
             seek_ns: join(one.seek_ns, other.seek_ns),
             rotation_ns: join(one.rotation_ns, other.rotation_ns),
             transfer_ns: join(one.transfer_ns, other.transfer_ns),
@@ -124,24 +124,24 @@ impl Ledger {
         self.account
     }
 
-    pub(super) fn of(&mut self, whose: Whose) -> &mut Spent {
-        &mut self.account.0[whose as usize]
+    pub(super) fn of(&mut self, purpose: ArmPurpose) -> &mut ArmTime {
+        &mut self.account.0[purpose as usize]
     }
 
-    pub(super) fn cached(&mut self, (from, to): (u64, u64), whose: Whose) {
-        if whose == Whose::Parity {
+    pub(super) fn cached(&mut self, (from, to): (u64, u64), purpose: ArmPurpose) {
+        if purpose == ArmPurpose::Parity {
             self.parity.add(from, to);
         }
     }
 
-    pub(super) fn of_cached(&self, sector: u64) -> Whose {
-        if self.parity.holds(sector, sector + 1) { Whose::Parity } else { Whose::Data }
+    pub(super) fn of_cached(&self, sector: u64) -> ArmPurpose {
+        if self.parity.holds(sector, sector + 1) { ArmPurpose::Parity } else { ArmPurpose::Data }
     }
 
     /// Sectors leave the cache, and their transfer time is charged sector by sector.
     pub(super) fn destaged(&mut self, (from, to): (u64, u64), transfer_ns: u64) {
         let parity_ns = transfer_ns * self.parity.remove(from, to) / (to - from);
-        self.of(Whose::Parity).transfer_ns += parity_ns;
-        self.of(Whose::Data).transfer_ns += transfer_ns - parity_ns;
+        self.of(ArmPurpose::Parity).transfer_ns += parity_ns;
+        self.of(ArmPurpose::Data).transfer_ns += transfer_ns - parity_ns;
     }
 }

@@ -34,7 +34,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use ledger::Ledger;
-pub use ledger::{Account, Spent, Whose};
+pub use ledger::{Account, ArmPurpose, ArmTime};
 pub use plan::DiskPlan;
 use runs::Runs;
 
@@ -80,7 +80,7 @@ pub struct Disk {
     /// Sectors on their way from the cache to the platter.
     leaving_sectors: u64,
     /// Writes that wait for room in the cache.
-    waiting: VecDeque<(DiskRequest, Whose)>,
+    waiting: VecDeque<(DiskRequest, ArmPurpose)>,
     done: BinaryHeap<Reverse<(u64, u64)>>,
     arrivals: u64,
     ledger: Ledger,
@@ -137,24 +137,24 @@ impl Disk {
 
     /// Takes a request at the moment `now`, as a reader's or as data.
     pub fn push(&mut self, now: u64, request: DiskRequest) {
-        let whose = if request.is_write { Whose::Data } else { Whose::Reader };
-        self.push_for(now, request, whose);
+        let purpose = if request.is_write { ArmPurpose::Data } else { ArmPurpose::Reader };
+        self.push_for(now, request, purpose);
     }
 
     /// As [`Self::push`], with a known purpose, which only changes the account.
-    pub fn push_for(&mut self, now: u64, request: DiskRequest, whose: Whose) {
+    pub fn push_for(&mut self, now: u64, request: DiskRequest, purpose: ArmPurpose) {
         let end = request.sector + request.sectors;
         assert!(end <= self.plan.sectors(), "sector {end} is beyond the disk");
         if request.is_write && self.plan.cache_sectors == 0 {
-            self.writes.insert((request.sector, self.arrivals), (request, whose));
+            self.writes.insert((request.sector, self.arrivals), (request, purpose));
             self.arrivals += 1;
         } else if request.is_write {
-            self.waiting.push_back((request, whose));
+            self.waiting.push_back((request, purpose));
             self.admit(now);
         } else if self.dirty.holds(request.sector, end) {
             self.done.push(Reverse((now + self.plan.overhead_ns, request.id)));
         } else {
-            self.reads.insert((request.sector, self.arrivals), (request, whose));
+            self.reads.insert((request.sector, self.arrivals), (request, purpose));
             self.arrivals += 1;
         }
         self.go_on(now);
@@ -206,10 +206,10 @@ impl Disk {
             if held > 0 && held + first.sectors > self.plan.cache_sectors {
                 return;
             }
-            let (first, whose) = self.waiting.pop_front().expect("it was just looked at");
+            let (first, purpose) = self.waiting.pop_front().expect("it was just looked at");
             let run = (first.sector, first.sector + first.sectors);
             self.dirty.add(run.0, run.1);
-            self.ledger.cached(run, whose);
+            self.ledger.cached(run, purpose);
             self.done.push(Reverse((now + self.plan.overhead_ns, first.id)));
         }
     }
@@ -248,17 +248,17 @@ impl Disk {
     }
 
     fn begin_reads(&mut self, now: u64, first: u64) {
-        let (to, ids, whose) = take_run(&mut self.reads, first, self.plan.run_sectors_max);
+        let (to, ids, purpose) = take_run(&mut self.reads, first, self.plan.run_sectors_max);
         let ends = if self.was_read
             && first >= self.head
             && to - self.head <= self.plan.read_ahead_sectors
         {
             // The disk has read ahead since; its buffer has those sectors.
             let ends = now.max(self.since + self.plan.transfer_ns(to - self.head));
-            self.ledger.of(whose).transfer_ns += ends - now;
+            self.ledger.of(purpose).transfer_ns += ends - now;
             ends
         } else {
-            self.position(now, first, whose) + self.pass(to - first, whose)
+            self.position(now, first, purpose) + self.pass(to - first, purpose)
         };
         (self.head, self.since, self.was_read) = (to, ends, true);
         self.busy_ns[0] += ends - now;
@@ -266,18 +266,18 @@ impl Disk {
     }
 
     fn begin_writes(&mut self, now: u64, first: u64) {
-        let (to, ids, whose) = take_run(&mut self.writes, first, self.plan.run_sectors_max);
-        let ends = self.position(now, first, whose) + self.pass(to - first, whose);
+        let (to, ids, purpose) = take_run(&mut self.writes, first, self.plan.run_sectors_max);
+        let ends = self.position(now, first, purpose) + self.pass(to - first, purpose);
         (self.head, self.since, self.was_read) = (to, ends, false);
         self.busy_ns[1] += ends - now;
         self.arm = Arm::Requests(ends + self.plan.overhead_ns, ids);
     }
 
     fn begin_destage(&mut self, now: u64, first: u64) {
-        let whose = self.ledger.of_cached(first);
+        let purpose = self.ledger.of_cached(first);
         let to = self.dirty.take_first(first, self.plan.run_sectors_max);
         let transfer_ns = self.plan.transfer_ns(to - first);
-        let ends = self.position(now, first, whose) + transfer_ns;
+        let ends = self.position(now, first, purpose) + transfer_ns;
         self.ledger.destaged((first, to), transfer_ns);
         (self.head, self.since, self.was_read) = (to, ends, false);
         self.busy_ns[1] += ends - now;
@@ -286,14 +286,14 @@ impl Disk {
     }
 
     /// The transfer time of sectors, which it charges.
-    fn pass(&mut self, sectors: u64, whose: Whose) -> u64 {
+    fn pass(&mut self, sectors: u64, purpose: ArmPurpose) -> u64 {
         let transfer_ns = self.plan.transfer_ns(sectors);
-        self.ledger.of(whose).transfer_ns += transfer_ns;
+        self.ledger.of(purpose).transfer_ns += transfer_ns;
         transfer_ns
     }
 
     /// When `sector` is under the head; charges seek and rotation.
-    fn position(&mut self, now: u64, sector: u64, whose: Whose) -> u64 {
+    fn position(&mut self, now: u64, sector: u64, purpose: ArmPurpose) -> u64 {
         if sector == self.head && now == self.since {
             return now;
         }
@@ -301,7 +301,7 @@ impl Disk {
         let turn = self.plan.turn_ns();
         let (is_at, should_be) = ((now + seek_ns) % turn, self.plan.angle_ns(sector));
         let rotation_ns = (should_be + turn - is_at) % turn;
-        let spent = self.ledger.of(whose);
+        let spent = self.ledger.of(purpose);
         spent.seek_ns += seek_ns;
         spent.rotation_ns += rotation_ns;
         spent.positionings += 1;
@@ -310,7 +310,7 @@ impl Disk {
 }
 
 /// Requests that wait for the arm, by first sector and arrival.
-type Waiting = BTreeMap<(u64, u64), (DiskRequest, Whose)>;
+type Waiting = BTreeMap<(u64, u64), (DiskRequest, ArmPurpose)>;
 
 /// The first sector of the next request upwards from the head, or of the lowest.
 fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
@@ -319,21 +319,21 @@ fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
 }
 
 /// Takes adjacent requests from `first` on. Returns their end, numbers, and first owner.
-fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>, Whose) {
-    let (mut to, mut ids, mut whose) = (first, Vec::new(), Whose::Reader);
+fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>, ArmPurpose) {
+    let (mut to, mut ids, mut purpose) = (first, Vec::new(), ArmPurpose::Reader);
     while let Some((key, (request, of))) = waiting.range((first, 0)..=(to, u64::MAX)).next() {
         let end = to.max(request.sector + request.sectors);
         if !ids.is_empty() && end - first > sectors_max {
             break;
         }
         if ids.is_empty() {
-            whose = *of;
+            purpose = *of;
         }
         (to, _) = (end, ids.push(request.id));
         let key = *key;
         waiting.remove(&key);
     }
-    (to, ids, whose)
+    (to, ids, purpose)
 }
 
 #[cfg(test)]
@@ -406,10 +406,10 @@ mod tests {
             let mut disk = Disk::new(DiskPlan { cache_sectors, ..DiskPlan::SATA_2005 });
             let mut random = Random::new(4);
             for id in 0..400 {
-                let whose = Whose::ALL[usize::try_from(random.below(4)).expect("few")];
-                let is_write = matches!(whose, Whose::Data | Whose::Parity);
+                let purpose = ArmPurpose::ALL[usize::try_from(random.below(4)).expect("few")];
+                let is_write = matches!(purpose, ArmPurpose::Data | ArmPurpose::Parity);
                 let sector = 64 * random.below(1 << 20);
-                disk.push_for(0, DiskRequest { id, sector, sectors: 64, is_write }, whose);
+                disk.push_for(0, DiskRequest { id, sector, sectors: 64, is_write }, purpose);
             }
             while let Some(at) = disk.next() {
                 disk.advance(at, |_| {});
@@ -417,9 +417,9 @@ mod tests {
             let account = disk.account();
             let [reads, writes] = disk.busy_ns();
             assert_eq!(account.all_ns(), reads + writes);
-            for whose in Whose::ALL {
-                let spent = account.of(whose);
-                assert!((80..=120).contains(&spent.positionings), "{whose:?} {spent:?}");
+            for purpose in ArmPurpose::ALL {
+                let spent = account.of(purpose);
+                assert!((80..=120).contains(&spent.positionings), "{purpose:?} {spent:?}");
                 assert!(spent.seek_ns > 0 && spent.rotation_ns > 0 && spent.transfer_ns > 0);
             }
         }

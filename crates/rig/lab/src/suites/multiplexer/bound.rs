@@ -18,7 +18,7 @@
 //! would beat that. And no rule gives writers more than having the disks to themselves.
 
 use super::world::Outcome;
-use crate::disk::Whose;
+use crate::disk::ArmPurpose;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
@@ -34,7 +34,7 @@ impl Cost {
         Self {
             reads: outcome.files_read as f64,
             writes: outcome.works_written as f64,
-            reads_ns: outcome.account.of(Whose::Reader).all_ns() as f64,
+            reads_ns: outcome.account.of(ArmPurpose::Reader).all_ns() as f64,
             writes_ns: outcome.account.writes_ns() as f64,
         }
     }

@@ -15,7 +15,7 @@ use braid_geometry::Geometry;
 
 use super::rule::{Gate, Rule};
 use super::shape::{Client, Shape, Wish};
-use crate::disk::{Account, DiskPlan, Whose};
+use crate::disk::{Account, ArmPurpose, DiskPlan};
 use crate::engine::Engine;
 use crate::member::{Member, Waits};
 
@@ -306,13 +306,14 @@ impl World {
     fn carry_out(&mut self) {
         let effects = self.engine.take();
         for request in effects.member_requests {
-            let is_flushers = request.whose == Whose::PreRead && self.plan.rule == Rule::Braid;
+            let is_flushers =
+                request.purpose == ArmPurpose::PreRead && self.plan.rule == Rule::Braid;
             let operation = match request.disk.is_write {
                 true => MemberOperation::Write { durable: false },
                 false if is_flushers => MemberOperation::PreRead,
                 false => MemberOperation::Read,
             };
-            self.members[request.slot].insert(self.now, (request.disk, request.whose), operation);
+            self.members[request.slot].insert(self.now, (request.disk, request.purpose), operation);
         }
         for id in effects.answers {
             let pending = self.pending.remove(&id).expect("it was asked");

@@ -1,6 +1,6 @@
 //! The contenders' interface: a backend takes clients' requests and sends requests to disks.
 
-use crate::disk::{DiskRequest, Whose};
+use crate::disk::{ArmPurpose, DiskRequest};
 
 /// A client's request, in sectors of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) struct ClientRequest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     /// The disk, the request, and its purpose.
-    pub(super) disks: Vec<(usize, DiskRequest, Whose)>,
+    pub(super) disks: Vec<(usize, DiskRequest, ArmPurpose)>,
     pub(super) answers: Vec<u64>,
 }
 

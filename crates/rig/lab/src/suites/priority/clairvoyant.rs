@@ -21,7 +21,7 @@ use super::backend::{Backend, ClientRequest, Effects};
 use super::md::BLOCK_SECTORS;
 use super::traffic::Traffic;
 use super::world::{Client, Stream};
-use crate::disk::Whose;
+use crate::disk::ArmPurpose;
 
 /// Maximum of a disk's request: half a mebibyte.
 const RUN_SECTORS_MAX: u64 = 1024;
@@ -84,15 +84,20 @@ impl Clairvoyant {
         }
         for run in std::mem::take(&mut self.plan.pre_reads) {
             self.pre_reads_out += 1;
-            self.traffic.ask(Owner::PreRead, run.slot, (run.sector, run.sectors), Whose::PreRead);
+            self.traffic.ask(
+                Owner::PreRead,
+                run.slot,
+                (run.sector, run.sectors),
+                ArmPurpose::PreRead,
+            );
         }
         if self.pre_reads_out > 0 {
             return;
         }
         for run in std::mem::take(&mut self.plan.writes) {
             self.writes += 1;
-            let whose = if run.is_parity { Whose::Parity } else { Whose::Data };
-            self.traffic.ask(Owner::Write, run.slot, (run.sector, run.sectors), whose);
+            let purpose = if run.is_parity { ArmPurpose::Parity } else { ArmPurpose::Data };
+            self.traffic.ask(Owner::Write, run.slot, (run.sector, run.sectors), purpose);
         }
     }
 }

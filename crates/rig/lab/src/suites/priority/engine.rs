@@ -6,7 +6,7 @@ use braid_geometry::Geometry;
 
 use super::backend::{Backend, ClientRequest, Effects};
 use super::md::BLOCK_SECTORS;
-use crate::disk::Whose;
+use crate::disk::ArmPurpose;
 use crate::engine::Engine;
 
 /// The engine, and the suite's counts of it.
@@ -57,14 +57,14 @@ impl Backend for Braid {
     fn take(&mut self) -> Effects {
         let effects = self.engine.take();
         let pre_reads =
-            effects.member_requests.iter().filter(|request| request.whose == Whose::PreRead);
+            effects.member_requests.iter().filter(|request| request.purpose == ArmPurpose::PreRead);
         self.pre_read_sectors += pre_reads.map(|request| request.disk.sectors).sum::<u64>();
         self.rounds_over += effects.written_back.len() as u64;
         Effects {
             disks: effects
                 .member_requests
                 .iter()
-                .map(|request| (request.slot, request.disk, request.whose))
+                .map(|request| (request.slot, request.disk, request.purpose))
                 .collect(),
             answers: effects.answers,
         }

@@ -25,7 +25,7 @@ use braid_geometry::{ChunkRow, LogicalSector, MemberSector, Role, Slot, StripeGe
 
 use super::backend::{Backend, ClientRequest, Effects};
 use super::traffic::Traffic;
-use crate::disk::Whose;
+use crate::disk::ArmPurpose;
 
 pub(super) const BLOCK_SECTORS: u64 = 8;
 
@@ -315,12 +315,12 @@ impl Md {
         one.outstanding += 1;
         let sector = one.band * BLOCK_SECTORS;
         let row = ChunkRow(sector / u64::from(self.geometry.chunk_sectors()));
-        let whose = match self.geometry.row_map(row).role(Slot(slot)) {
-            _ if !is_write => Whose::PreRead,
-            Role::Data(_) => Whose::Data,
-            Role::P | Role::Q => Whose::Parity,
+        let purpose = match self.geometry.row_map(row).role(Slot(slot)) {
+            _ if !is_write => ArmPurpose::PreRead,
+            Role::Data(_) => ArmPurpose::Data,
+            Role::P | Role::Q => ArmPurpose::Parity,
         };
-        self.traffic.ask(Owner::Stripe(stripe, slot), slot, (sector, BLOCK_SECTORS), whose);
+        self.traffic.ask(Owner::Stripe(stripe, slot), slot, (sector, BLOCK_SECTORS), purpose);
     }
 
     fn stripe_done(&mut self, stripe: usize, slot: u16) {

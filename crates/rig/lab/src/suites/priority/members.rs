@@ -2,7 +2,7 @@
 
 use braid_elevator::{Demand, Directions, Multiplexer, MultiplexerSettings, Operation, Settings};
 
-use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
+use crate::disk::{Account, ArmPurpose, Disk, DiskPlan, DiskRequest};
 use crate::member::Member;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,16 +96,22 @@ impl Members {
         ids
     }
 
-    pub(super) fn push(&mut self, now: u64, slot: usize, request: DiskRequest, whose: Whose) {
+    pub(super) fn push(
+        &mut self,
+        now: u64,
+        slot: usize,
+        request: DiskRequest,
+        purpose: ArmPurpose,
+    ) {
         match self {
-            Self::Bare(disks) => disks[slot].push_for(now, request, whose),
+            Self::Bare(disks) => disks[slot].push_for(now, request, purpose),
             Self::Elevators(Elevators { members, .. }) => {
-                let operation = match whose {
-                    Whose::Reader => Operation::Read,
-                    Whose::PreRead => Operation::PreRead,
-                    Whose::Data | Whose::Parity => Operation::Write { durable: false },
+                let operation = match purpose {
+                    ArmPurpose::Reader => Operation::Read,
+                    ArmPurpose::PreRead => Operation::PreRead,
+                    ArmPurpose::Data | ArmPurpose::Parity => Operation::Write { durable: false },
                 };
-                members[slot].insert(now, (request, whose), operation);
+                members[slot].insert(now, (request, purpose), operation);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use braid_geometry::{LogicalSector, StripeGeometry};
 
 use super::backend::{ClientRequest, Effects};
-use crate::disk::{DiskRequest, Whose};
+use crate::disk::{ArmPurpose, DiskRequest};
 
 /// Requests to disks by number, with an owner each.
 #[derive(Debug)]
@@ -30,14 +30,14 @@ impl<O> Traffic<O> {
     }
 
     /// Sends a disk a run: the first sector, and the count.
-    pub(super) fn ask(&mut self, owner: O, slot: u16, run: (u64, u64), whose: Whose) {
+    pub(super) fn ask(&mut self, owner: O, slot: u16, run: (u64, u64), purpose: ArmPurpose) {
         let ((sector, sectors), id) = (run, self.next_id);
         self.next_id += 1;
         self.owners.insert(id, owner);
-        self.pre_read_sectors += if whose == Whose::PreRead { sectors } else { 0 };
-        let is_write = matches!(whose, Whose::Data | Whose::Parity);
+        self.pre_read_sectors += if purpose == ArmPurpose::PreRead { sectors } else { 0 };
+        let is_write = matches!(purpose, ArmPurpose::Data | ArmPurpose::Parity);
         let request = DiskRequest { id, sector, sectors, is_write };
-        self.effects.disks.push((usize::from(slot), request, whose));
+        self.effects.disks.push((usize::from(slot), request, purpose));
     }
 
     /// Sends the disks a client's read, a part for each chunk.
@@ -56,7 +56,7 @@ impl<O> Traffic<O> {
             let slot = geometry.row_map(address.row).data_slot(address.data_index).0;
             let start = geometry.row_start(address.row).0 + offset;
             *self.parts.entry(request.id).or_default() += 1;
-            self.ask(owner(request.id), slot, (start, sectors), Whose::Reader);
+            self.ask(owner(request.id), slot, (start, sectors), ArmPurpose::Reader);
             sector += sectors;
         }
     }
