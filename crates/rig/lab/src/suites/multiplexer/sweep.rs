@@ -1,9 +1,9 @@
 //! Case `sweep`: every rule over the field ([`super::field`]), and the arms' limit
 //! ([`super::bound`]).
 //!
-//! A place of the field is *in reach* if the arms allow three times the writes of the free-for-all
+//! A cell of the field is *in reach* if the arms allow three times the writes of the free-for-all
 //! with 80 % of its reads. Elsewhere their maximum with 80 % replaces the three times. The suite
-//! prints, place by place, where the shipped rule is below either.
+//! prints, cell by cell, where the shipped rule is below either.
 
 use super::bound::{Bound, Cost};
 use super::field::Cell;
@@ -45,7 +45,7 @@ const METRICS: [(Metric, Value); 6] = [
     (Metric::less(HELD, "periods"), |point| point.held_periods),
 ];
 
-/// One rule in one place.
+/// One rule in one cell.
 #[derive(Clone, Debug)]
 struct Point {
     kept: f64,
@@ -59,16 +59,16 @@ struct Point {
     held_periods: f64,
 }
 
-/// All rules in one place.
+/// All rules in one cell.
 #[derive(Clone, Debug)]
-struct Place {
+struct CellResult {
     cell: Cell,
     flushers_part: f64,
     bound: Bound,
     points: Vec<Point>,
 }
 
-impl Place {
+impl CellResult {
     fn of(cell: Cell, is_small: bool) -> Self {
         let outcomes = RULES.map(|rule| cell.run(rule, is_small));
         let [reads_alone, writes_alone] =
@@ -139,32 +139,33 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         return;
     }
     let cells = Cell::all(settings.small);
-    let places: Vec<Place> =
-        cells.into_iter().map(|cell| Place::of(cell, settings.small)).collect();
-    report.cases.extend(cases(&places));
-    for place in places.iter().filter(|place| !place.holds()) {
-        let which = if place.is_in_reach() { "below" } else { "below the bound" };
-        report.counter(format!("{which}: {}", place.cell.name()), place.line());
+    let results: Vec<CellResult> =
+        cells.into_iter().map(|cell| CellResult::of(cell, settings.small)).collect();
+    report.cases.extend(cases(&results));
+    for result in results.iter().filter(|result| !result.holds()) {
+        let which = if result.is_in_reach() { "below" } else { "below the bound" };
+        report.counter(format!("{which}: {}", result.cell.name()), result.line());
     }
-    report.curves.extend(plots(&places));
-    let count =
-        |wanted: &dyn Fn(&Place) -> bool| places.iter().filter(|place| wanted(place)).count();
+    report.curves.extend(plots(&results));
+    let count = |wanted: &dyn Fn(&CellResult) -> bool| {
+        results.iter().filter(|result| wanted(result)).count()
+    };
     report.note(format!(
         "sweep: {} places; 3x and 80 % are in reach in {}; braid holds both in {} of these, and in {} of the others as much as the arms allow; \
          it keeps 80 % of the reads in {} of all, and 75 % in {}; somebody is held for more than two periods in {}",
-        places.len(),
-        count(&Place::is_in_reach),
-        count(&|place| place.is_in_reach() && place.holds()),
-        count(&|place| !place.is_in_reach() && place.holds()),
-        count(&|place| place.braid().kept >= KEPT),
-        count(&|place| place.braid().kept >= 0.75),
-        count(&|place| !place.is_fair()),
+        results.len(),
+        count(&CellResult::is_in_reach),
+        count(&|result| result.is_in_reach() && result.holds()),
+        count(&|result| !result.is_in_reach() && result.holds()),
+        count(&|result| result.braid().kept >= KEPT),
+        count(&|result| result.braid().kept >= 0.75),
+        count(&|result| !result.is_fair()),
     ));
 }
 
 /// The minimum, the median and the maximum over the field, as a case each.
-fn cases(places: &[Place]) -> Vec<Case> {
-    let count = places.len();
+fn cases(results: &[CellResult]) -> Vec<Case> {
+    let count = results.len();
     let ends: [(&str, End); 3] = [
         ("least", |spread| spread.min),
         ("middle", |spread| spread.median),
@@ -172,7 +173,8 @@ fn cases(places: &[Place]) -> Vec<Case> {
     ];
     let figure = |(metric, value): (Metric, Value), end: End| {
         let series = RULES.iter().enumerate().map(|(index, rule)| {
-            let values: Vec<f64> = places.iter().map(|place| value(&place.points[index])).collect();
+            let values: Vec<f64> =
+                results.iter().map(|result| value(&result.points[index])).collect();
             Series { variant: rule.name(), values: vec![end(Spread::of(&values))] }
         });
         Figure { metric, series: series.collect() }
@@ -197,7 +199,7 @@ fn cases(places: &[Place]) -> Vec<Case> {
     ends.map(case).into()
 }
 
-fn plots(places: &[Place]) -> Vec<Curves> {
+fn plots(results: &[CellResult]) -> Vec<Curves> {
     let dots = |title: &str, x, y, lines| Curves {
         title: title.to_owned(),
         x,
@@ -207,7 +209,7 @@ fn plots(places: &[Place]) -> Vec<Curves> {
         marks: Marks::Dots,
     };
     let each = |value: fn(&Point) -> (f64, f64)| -> Vec<(&'static str, Vec<(f64, f64)>)> {
-        let points = |index: usize| places.iter().map(move |place| value(&place.points[index]));
+        let points = |index: usize| results.iter().map(move |result| value(&result.points[index]));
         RULES
             .iter()
             .enumerate()
@@ -215,15 +217,16 @@ fn plots(places: &[Place]) -> Vec<Curves> {
             .collect()
     };
     let mut against_reads = each(|point| (100.0 * point.kept, point.writes));
-    let bound =
-        |place: &Place| (100.0 * place.braid().kept, place.bound.writes(place.braid().kept));
-    against_reads.push((BOUND, places.iter().map(bound).collect()));
-    let by_part = |value: &dyn Fn(&Place) -> f64| -> Vec<(f64, f64)> {
-        places.iter().map(|place| (100.0 * place.flushers_part, value(place))).collect()
+    let bound = |result: &CellResult| {
+        (100.0 * result.braid().kept, result.bound.writes(result.braid().kept))
+    };
+    against_reads.push((BOUND, results.iter().map(bound).collect()));
+    let by_part = |value: &dyn Fn(&CellResult) -> f64| -> Vec<(f64, f64)> {
+        results.iter().map(|result| (100.0 * result.flushers_part, value(result))).collect()
     };
     let by_parts = vec![
-        ("braid", by_part(&|place| place.braid().writes)),
-        (BOUND, by_part(&|place| place.bound.writes(KEPT))),
+        ("braid", by_part(&|result| result.braid().writes)),
+        (BOUND, by_part(&|result| result.bound.writes(KEPT))),
     ];
     vec![
         dots(
