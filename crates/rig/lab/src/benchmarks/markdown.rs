@@ -3,25 +3,25 @@
 use std::fmt::Write;
 
 use super::NOT_TO_CONCLUDE;
-use super::recorded::{Recorded, Suite};
-use super::standing::{behind, times};
+use super::gap_to_best::{behind, times};
+use super::run_record::{RunRecord, Suite};
 use crate::frame::{Figure, number, plot};
 
 /// The text, and its plots: (file name, SVG).
-pub(super) struct Written {
+pub(super) struct MarkdownPage {
     pub(super) text: String,
     pub(super) plots: Vec<(String, String)>,
 }
 
 /// The text of these runs; plots are in a folder of this name.
-pub(super) fn text(runs: &[Recorded], folder: &str) -> Written {
-    let mut written = Written { text: String::new(), plots: Vec::new() };
-    let _never_fails = written.write(runs, folder);
-    written
+pub(super) fn text(runs: &[RunRecord], folder: &str) -> MarkdownPage {
+    let mut page = MarkdownPage { text: String::new(), plots: Vec::new() };
+    let _never_fails = page.write(runs, folder);
+    page
 }
 
-impl Written {
-    fn write(&mut self, runs: &[Recorded], folder: &str) -> std::fmt::Result {
+impl MarkdownPage {
+    fn write(&mut self, runs: &[RunRecord], folder: &str) -> std::fmt::Result {
         writeln!(
             self.text,
             "# Benchmarks\n\nWritten by `braid-lab report`; what suites do is in [lab.md](lab.md). A figure is the median over the rounds of one run, in which \
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn a_losing_row_and_a_missed_target_are_on_the_page_and_in_the_markdown() {
-        let runs = [Recorded::read(RUN).expect("a run")];
-        let written = text(&runs, "benchmarks");
+        let runs = [RunRecord::read(RUN).expect("a run")];
+        let page = text(&runs, "benchmarks");
         let row = "| read | requests (1/s, more is better) | braid | 55.00 | 50.00 to 60.00 | 0.500x | behind nbdkit, 0.500x |";
-        assert!(written.text.contains(row), "{}", written.text);
-        assert!(written.text.contains("(benchmarks/1-doors.svg)"), "{}", written.text);
-        assert_eq!(written.plots.len(), 1);
+        assert!(page.text.contains(row), "{}", page.text);
+        assert!(page.text.contains("(benchmarks/1-doors.svg)"), "{}", page.text);
+        assert_eq!(page.plots.len(), 1);
         let page = super::super::page::html(&runs);
         for word in [
             "behind nbdkit, 0.500x",
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn what_is_no_run_is_refused() {
         for text in ["[]", "{}", "x", &RUN.replace("[50.0, 60.0, 55.0]", "[]")] {
-            assert!(Recorded::read(text).is_err(), "{text}");
+            assert!(RunRecord::read(text).is_err(), "{text}");
         }
-        assert!(Recorded::read(&RUN.replace("\"more\"", "\"most\"")).is_err());
+        assert!(RunRecord::read(&RUN.replace("\"more\"", "\"most\"")).is_err());
     }
 }

@@ -1,21 +1,21 @@
 //! `braid-lab report`: one page of the results that lab runs wrote, and the same as Markdown.
 //!
 //! ```text
-//!   --json files ─▶ recorded ─▶ page (HTML, nothing from elsewhere)
-//!                          └──▶ markdown, and an SVG for each suite of each run
+//!   --json files ─▶ run_record ─▶ page (HTML, nothing from elsewhere)
+//!                            └──▶ markdown, and an SVG for each suite of each run
 //! ```
 //!
 //! Both name the machine, the versions and the command, and every median with its smallest and
 //! largest value. They mark every figure in which braid is behind another.
 
+mod gap_to_best;
 mod markdown;
 mod page;
-mod recorded;
-mod standing;
+mod run_record;
 
 use std::path::{Path, PathBuf};
 
-use recorded::Recorded;
+use run_record::RunRecord;
 
 /// Words of `braid-lab report`.
 #[derive(clap::Args, Debug)]
@@ -51,13 +51,13 @@ pub fn run(args: &Args) -> Result<(), String> {
     for file in &args.files {
         let told = |error: String| format!("{}: {error}", file.display());
         let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
-        runs.push(Recorded::read(&text).map_err(told)?);
+        runs.push(RunRecord::read(&text).map_err(told)?);
     }
     write(&args.html, &page::html(&runs))?;
     if let Some(file) = &args.markdown {
-        let written = markdown::text(&runs, &folder_of(file));
-        write(file, &written.text)?;
-        for (name, svg) in written.plots {
+        let page = markdown::text(&runs, &folder_of(file));
+        write(file, &page.text)?;
+        for (name, svg) in page.plots {
             write(&file.with_extension("").join(name), &svg)?;
         }
     }

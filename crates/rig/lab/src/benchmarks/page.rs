@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::NOT_TO_CONCLUDE;
-use super::recorded::{Recorded, Suite};
-use super::standing::behind;
+use super::gap_to_best::behind;
+use super::run_record::{RunRecord, Suite};
 use crate::frame::{Figure, escape, number, plot};
 
 const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>braid: benchmarks</title>\n<style>\n\
@@ -16,13 +16,13 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\
     svg { max-width: 100%; height: auto }\n\
     </style>\n</head>\n<body>\n<h1>braid: benchmarks</h1>\n";
 
-pub(super) fn html(runs: &[Recorded]) -> String {
+pub(super) fn html(runs: &[RunRecord]) -> String {
     let mut out = HEAD.to_owned();
     let _never_fails = write_page(&mut out, runs);
     out
 }
 
-fn write_page(out: &mut String, runs: &[Recorded]) -> std::fmt::Result {
+fn write_page(out: &mut String, runs: &[RunRecord]) -> std::fmt::Result {
     writeln!(
         out,
         "<p>A figure is the median over the rounds of one run, in which all took turns; the line on a bar goes from the smallest \
@@ -92,7 +92,7 @@ fn write_figure(out: &mut String, case: &str, figure: &Figure) -> std::fmt::Resu
             number(spread.median),
             number(spread.min),
             number(spread.max),
-            super::standing::times(series.over(&figure.series[0]).median),
+            super::gap_to_best::times(series.over(&figure.series[0]).median),
             escape(&behind.unwrap_or_default()),
         )?;
     }

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::frame::{Better, Case, Figure, Metric, Report, Series};
 
-pub(super) struct Recorded {
+/// One run of the lab.
+pub(super) struct RunRecord {
     pub(super) machine: String,
     pub(super) command: String,
     pub(super) versions: Vec<String>,
@@ -18,7 +19,7 @@ pub(super) struct Suite {
     pub(super) targets: Vec<String>,
 }
 
-impl Recorded {
+impl RunRecord {
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let run: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let word = |key: &str| {

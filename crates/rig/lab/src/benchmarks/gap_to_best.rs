@@ -4,7 +4,7 @@ use crate::frame::{Better, Figure, Series, number};
 
 /// The distance to the best of the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Behind {
+pub(super) struct GapToBest {
     pub(super) best: &'static str,
     /// The ratio to that one, round by round; the median.
     pub(super) ratio: f64,
@@ -12,7 +12,7 @@ pub(super) struct Behind {
     pub(super) is_within_spread: bool,
 }
 
-impl std::fmt::Display for Behind {
+impl std::fmt::Display for GapToBest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let within = if self.is_within_spread { ", within the spread" } else { "" };
         write!(formatter, "behind {}, {}{within}", self.best, times(self.ratio))
@@ -31,7 +31,7 @@ fn is_ours(variant: &str) -> bool {
 
 /// Whether, and how far, `series` is behind the best of the others. If the figure has braid, only
 /// braid is compared, with all that are not braid; otherwise all with all.
-pub(super) fn behind(figure: &Figure, series: &Series) -> Option<Behind> {
+pub(super) fn behind(figure: &Figure, series: &Series) -> Option<GapToBest> {
     let has_ours = figure.series.iter().any(|one| is_ours(one.variant));
     if has_ours && !is_ours(series.variant) {
         return None;
@@ -51,7 +51,7 @@ pub(super) fn behind(figure: &Figure, series: &Series) -> Option<Behind> {
     }
     let (here, there) = (series.spread(), best.spread());
     let is_within_spread = here.max >= there.min && there.max >= here.min;
-    Some(Behind { best: best.variant, ratio: series.over(best).median, is_within_spread })
+    Some(GapToBest { best: best.variant, ratio: series.over(best).median, is_within_spread })
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
         let figure = figure(Metric::more("files", "1/s"), &all);
         let said: Vec<_> = figure.series.iter().map(|series| behind(&figure, series)).collect();
         assert_eq!(said[0], None);
-        assert_eq!(said[1], Some(Behind { best: "btrfs", ratio: 0.5, is_within_spread: false }));
+        assert_eq!(said[1], Some(GapToBest { best: "btrfs", ratio: 0.5, is_within_spread: false }));
         assert!(said[2].is_some_and(|behind| behind.is_within_spread));
     }
 
@@ -81,6 +81,6 @@ mod tests {
             figure(Metric::less("share", "%"), &[("Unix", [4.0, 4.0]), ("TLS", [8.0, 8.0])]);
         assert_eq!(behind(&figure, &figure.series[0]), None);
         let tls = behind(&figure, &figure.series[1]);
-        assert_eq!(tls, Some(Behind { best: "Unix", ratio: 2.0, is_within_spread: false }));
+        assert_eq!(tls, Some(GapToBest { best: "Unix", ratio: 2.0, is_within_spread: false }));
     }
 }
