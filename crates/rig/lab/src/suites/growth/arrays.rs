@@ -6,7 +6,7 @@ use braid_geometry::Level;
 use braid_runtime::{ClientRequest, Options, Payload, Volume};
 
 use super::super::cost::process::{ProcessUsage, resident_bytes};
-use super::{Along, Axis, Turn};
+use super::{Axis, Measurement, Turn};
 use crate::array::{self, Plan, Policy};
 use crate::frame::{Metric, Report, Settings, Usage};
 use crate::random::Random;
@@ -85,22 +85,22 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     if settings.wants(WAKES) {
         rest(settings, report, &all);
     }
-    let along = |name, metric, most| Along { name, metric, most };
+    let measurement = |name, metric, most| Measurement { name, metric, most };
     let told = |of: fn(&Arrays) -> f64| {
         all.iter().map(|(name, arrays)| (*name, vec![of(arrays)])).collect::<Vec<_>>()
     };
     let opened = told(|arrays| arrays.opened_ns / 1e6);
     let bytes = told(|arrays| arrays.bytes / 1024.0);
     let each = Metric::less("opening an array", "ms");
-    ARRAYS.told(settings, report, &along(OPENED, each, (1.5, "flat")), opened);
+    ARRAYS.told(settings, report, &measurement(OPENED, each, (1.5, "flat")), opened);
     let each = Metric::less("memory of an array", "KiB");
-    ARRAYS.told(settings, report, &along(MEMORY, each, (1.5, "flat")), bytes);
+    ARRAYS.told(settings, report, &measurement(MEMORY, each, (1.5, "flat")), bytes);
     let reads = all
         .iter_mut()
         .map(|(name, arrays)| (*name, Box::new(move || arrays.read(requests)) as Turn<'_>));
     let each = Metric::less("processor time of a read", "ns");
     let why = (2.0, "what one array has in the processor's caches another takes out of them");
-    ARRAYS.race(settings, report, &along(REQUEST, each, why), reads.collect());
+    ARRAYS.race(settings, report, &measurement(REQUEST, each, why), reads.collect());
 }
 
 /// Counts wake-ups of this process while all arrays rest.

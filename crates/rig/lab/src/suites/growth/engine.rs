@@ -3,7 +3,7 @@
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
 
-use super::{Along, Axis, Turn};
+use super::{Axis, Measurement, Turn};
 use crate::driver::{Driver, Kind, Load, Pattern, Places, Plan};
 use crate::frame::{Metric, Report, Settings};
 
@@ -76,18 +76,18 @@ const READS: Metric = Metric::less("a read", "ns");
 const WRITES: Metric = Metric::less("a write", "ns");
 
 /// The point of a value on an axis.
-type Made = fn(u64) -> Point;
+type PointBuilder = fn(u64) -> Point;
 
 const FLAT: (f64, &str) = (1.5, "flat, but for what the processor's caches hold");
 
-fn all() -> [(Axis, Along, Made); 11] {
-    let along = |name, metric| Along { name, metric, most: FLAT };
+fn all() -> [(Axis, Measurement, PointBuilder); 11] {
+    let measurement = |name, metric| Measurement { name, metric, most: FLAT };
     [
-        (MEMBERS, along("members: 4 KiB read", READS), |n| members(n, of(READ))),
-        (MEMBERS, along("members: 4 KiB write", WRITES), |n| members(n, of(WRITE))),
+        (MEMBERS, measurement("members: 4 KiB read", READS), |n| members(n, of(READ))),
+        (MEMBERS, measurement("members: 4 KiB write", WRITES), |n| members(n, of(WRITE))),
         (
             MEMBERS,
-            along(
+            measurement(
                 "members: full-stripe write, for each member",
                 Metric::less("a member's part", "ns"),
             ),
@@ -100,7 +100,7 @@ fn all() -> [(Axis, Along, Made); 11] {
         ),
         (
             MEMBERS,
-            along(
+            measurement(
                 "members: degraded full-stripe read, for each member",
                 Metric::less("a member's part", "ns"),
             ),
@@ -111,11 +111,11 @@ fn all() -> [(Axis, Along, Made); 11] {
                 Point { units: units(n), missing: Some(1), ..members(n, load) }
             },
         ),
-        (CHUNK, along("chunk: 4 KiB read", READS), |sectors| chunk(sectors, of(READ))),
-        (CHUNK, along("chunk: 4 KiB write", WRITES), |sectors| chunk(sectors, of(WRITE))),
+        (CHUNK, measurement("chunk: 4 KiB read", READS), |sectors| chunk(sectors, of(READ))),
+        (CHUNK, measurement("chunk: 4 KiB write", WRITES), |sectors| chunk(sectors, of(WRITE))),
         (
             CHUNK,
-            along("chunk: 1 MiB write in order, for each MiB", Metric::less("a MiB", "ns")),
+            measurement("chunk: 1 MiB write in order, for each MiB", Metric::less("a MiB", "ns")),
             |sectors| {
                 let load = Load {
                     sectors: 2048,
@@ -127,10 +127,10 @@ fn all() -> [(Axis, Along, Made); 11] {
                 chunk(sectors, load)
             },
         ),
-        (DEPTH, along("depth: 4 KiB read", READS), |depth| at_once(depth, of(READ))),
-        (DEPTH, along("depth: 4 KiB write", WRITES), |depth| at_once(depth, of(WRITE))),
-        (CACHE, along("cache: 4 KiB read", READS), |stripes| cached(stripes, of(READ))),
-        (CACHE, along("cache: 4 KiB write", WRITES), |stripes| cached(stripes, of(WRITE))),
+        (DEPTH, measurement("depth: 4 KiB read", READS), |depth| at_once(depth, of(READ))),
+        (DEPTH, measurement("depth: 4 KiB write", WRITES), |depth| at_once(depth, of(WRITE))),
+        (CACHE, measurement("cache: 4 KiB read", READS), |stripes| cached(stripes, of(READ))),
+        (CACHE, measurement("cache: 4 KiB write", WRITES), |stripes| cached(stripes, of(WRITE))),
     ]
 }
 
@@ -153,8 +153,8 @@ fn units(count: u64) -> f64 {
 }
 
 pub(super) fn run(settings: &Settings, report: &mut Report) {
-    for (axis, along, made) in all() {
-        if !settings.wants(along.name) {
+    for (axis, measurement, made) in all() {
+        if !settings.wants(measurement.name) {
             continue;
         }
         // All points exist at once, and the largest has most of their memory.
@@ -164,14 +164,14 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
             if !has_room(value) {
                 report.note(format!(
                     "{}: not with {name}, which wants a half of what memory is free",
-                    along.name
+                    measurement.name
                 ));
                 continue;
             }
-            let mut running = Running::new(made(value), settings);
+            let mut running = PointRun::new(made(value), settings);
             points.push((name, Box::new(move || running.turn())));
         }
-        axis.race(settings, report, &along, points);
+        axis.race(settings, report, &measurement, points);
     }
 }
 
@@ -183,14 +183,14 @@ fn has_room(bytes: u64) -> bool {
     kib.is_some_and(|kib| kib * 1024 / 2 > bytes)
 }
 
-struct Running {
+struct PointRun {
     driver: Driver,
     places: Places,
     load: Load,
     units: f64,
 }
 
-impl Running {
+impl PointRun {
     fn new(point: Point, settings: &Settings) -> Self {
         let requests = (point.load.requests / if settings.small { 100 } else { 1 }).max(16);
         let load = Load { requests, ..point.load };

@@ -42,7 +42,7 @@ struct Axis {
 type Turn<'a> = Box<dyn FnMut() -> f64 + 'a>;
 
 /// A quantity measured along an axis.
-struct Along {
+struct Measurement {
     name: &'static str,
     metric: Metric,
     /// Upper bound for the ratio of the largest to the smallest, and why it may exceed one.
@@ -63,15 +63,15 @@ impl Axis {
         &self,
         settings: &Settings,
         report: &mut Report,
-        along: &Along,
+        measurement: &Measurement,
         points: Vec<(&'static str, Turn<'a>)>,
     ) {
         let contenders = points
             .into_iter()
             .map(|(name, mut turn)| Contender::new(name, move || vec![turn()]))
             .collect();
-        let case = race(settings, along.name, &[along.metric], contenders);
-        case.into_iter().for_each(|case| self.judge(report, along, case));
+        let case = race(settings, measurement.name, &[measurement.metric], contenders);
+        case.into_iter().for_each(|case| self.judge(report, measurement, case));
     }
 
     /// Adds values that were measured point after point, in whatever number.
@@ -79,39 +79,39 @@ impl Axis {
         &self,
         settings: &Settings,
         report: &mut Report,
-        along: &Along,
+        measurement: &Measurement,
         points: Vec<(&'static str, Vec<f64>)>,
     ) {
-        if !settings.wants(along.name) {
+        if !settings.wants(measurement.name) {
             return;
         }
         let series = points.into_iter().map(|(variant, values)| Series { variant, values });
-        let figures = vec![Figure { metric: along.metric, series: series.collect() }];
-        let case = Case { name: along.name.to_owned(), figures, targets: Vec::new() };
-        self.judge(report, along, case);
+        let figures = vec![Figure { metric: measurement.metric, series: series.collect() }];
+        let case = Case { name: measurement.name.to_owned(), figures, targets: Vec::new() };
+        self.judge(report, measurement, case);
     }
 
     /// Adds a case with its curve, and the bound of the last point over the first.
-    fn judge(&self, report: &mut Report, along: &Along, case: Case) {
+    fn judge(&self, report: &mut Report, measurement: &Measurement, case: Case) {
         let series = &case.figures[0].series;
         let (Some(first), Some(last)) = (series.first(), series.last()) else { return };
-        let (most, why) = along.most;
-        let mut target = Target::ratio(along.metric.name, last.variant, first.variant, most);
+        let (most, why) = measurement.most;
+        let mut target = Target::ratio(measurement.metric.name, last.variant, first.variant, most);
         target.source = why;
-        report.curves.push(self.curve(along, &case));
+        report.curves.push(self.curve(measurement, &case));
         report.add(Some(case.with([target])));
     }
 
-    fn curve(&self, along: &Along, case: &Case) -> Curves {
+    fn curve(&self, measurement: &Measurement, case: &Case) -> Curves {
         let place = |name: &str| self.ticks.iter().find(|(_, tick)| *tick == name);
         let points = case.figures[0].series.iter().filter_map(|series| {
             let (place, _) = place(series.variant)?;
             Some((*place, series.spread().median))
         });
         Curves {
-            title: along.name.to_owned(),
+            title: measurement.name.to_owned(),
             x: self.name,
-            y: along.metric.unit,
+            y: measurement.metric.unit,
             ticks: self.ticks,
             lines: vec![("braid", points.collect())],
             marks: Marks::Line,

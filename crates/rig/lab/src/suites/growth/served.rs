@@ -12,7 +12,7 @@ use super::super::nbd::servers::{self, Server};
 use braid_nbd_client::{Client, Command as Request};
 
 use super::connect;
-use super::{Along, Axis, Turn};
+use super::{Axis, Measurement, Turn};
 use crate::frame::{Metric, Report, Settings, Spread};
 use crate::random::Random;
 
@@ -52,7 +52,7 @@ const READ_BYTES: u32 = 4096;
 /// Descriptors beside those of the connections.
 const SPARE_DESCRIPTORS: u64 = 200;
 
-struct Served {
+struct ServedArray {
     server: Server,
     created_ms: f64,
     started_ms: f64,
@@ -60,7 +60,7 @@ struct Served {
     _folder: tempfile::TempDir,
 }
 
-impl Served {
+impl ServedArray {
     fn start(braid: &Path, members: u64, options: &[&str]) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let made = |n: u64| -> Result<PathBuf, String> {
@@ -151,7 +151,7 @@ fn by_members(settings: &Settings, report: &mut Report, braid: &Path) {
         let each = float(members);
         let (mut create, mut start, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..settings.runs {
-            match Served::start(braid, members, &[]) {
+            match ServedArray::start(braid, members, &[]) {
                 Ok(served) => {
                     create.push(served.created_ms / each);
                     start.push(served.started_ms / each);
@@ -178,13 +178,13 @@ fn by_members(settings: &Settings, report: &mut Report, braid: &Path) {
         resident.push((name, memory));
     }
     let why = (1.0, "beside what one member costs there is what a process does");
-    let along = |name, metric| Along { name, metric, most: why };
+    let measurement = |name, metric| Measurement { name, metric, most: why };
     let each = Metric::less("creation, a member", "ms");
-    MEMBERS.told(settings, report, &along(CREATED, each), created);
+    MEMBERS.told(settings, report, &measurement(CREATED, each), created);
     let each = Metric::less("start, a member", "ms");
-    MEMBERS.told(settings, report, &along(STARTED, each), started);
+    MEMBERS.told(settings, report, &measurement(STARTED, each), started);
     let each = Metric::less("memory, a member", "KiB");
-    MEMBERS.told(settings, report, &along(RESIDENT, each), resident);
+    MEMBERS.told(settings, report, &measurement(RESIDENT, each), resident);
 }
 
 fn by_cache(settings: &Settings, report: &mut Report, braid: &Path) {
@@ -193,7 +193,7 @@ fn by_cache(settings: &Settings, report: &mut Report, braid: &Path) {
     }
     let mut points: Points = Vec::new();
     for (_, name) in CACHE.points(settings) {
-        match Served::start(
+        match ServedArray::start(
             braid,
             4,
             &["--cache-size", name, "--workers", "1", "--stripe-unit", "16K"],
@@ -204,7 +204,7 @@ fn by_cache(settings: &Settings, report: &mut Report, braid: &Path) {
     }
     let most = (1.5, "memory of stripes that were never used is not taken");
     let metric = Metric::less("memory of a server", "MiB");
-    CACHE.told(settings, report, &Along { name: CACHED, metric, most }, points);
+    CACHE.told(settings, report, &Measurement { name: CACHED, metric, most }, points);
 }
 
 fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
@@ -214,7 +214,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
     let reads = if settings.small { 200 } else { 40_000 };
     let mut all = Vec::new();
     for (_, name) in WORKERS.points(settings) {
-        let served = Served::start(braid, 4, &["--io", "ring", "--workers", name]);
+        let served = ServedArray::start(braid, 4, &["--io", "ring", "--workers", name]);
         let with_clients = served.and_then(|served| {
             let clients = (0..32).map(|_| connect(served.server.socket()));
             Ok((clients.collect::<Result<Vec<_>, _>>()?, served))
@@ -232,7 +232,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
     let points = points.collect();
     let most = (2.0, "a worker that sleeps is woken, which costs more than the read");
     let metric = Metric::less("processor time of a read", "ns");
-    WORKERS.race(settings, report, &Along { name: BY_WORKERS, metric, most }, points);
+    WORKERS.race(settings, report, &Measurement { name: BY_WORKERS, metric, most }, points);
 }
 
 fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
@@ -245,7 +245,7 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
         return report.note(format!("connections: skipped, {why}"));
     }
     let limit = most.max(16).to_string();
-    let served = match Served::start(braid, 4, &["--connections", &limit]) {
+    let served = match ServedArray::start(braid, 4, &["--connections", &limit]) {
         Ok(served) => served,
         Err(why) => return report.note(format!("connections: skipped, {why}")),
     };
@@ -270,20 +270,20 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
             }
         }
     }
-    let along = |name, metric, most| Along { name, metric, most };
+    let measurement = |name, metric, most| Measurement { name, metric, most };
     let each = Metric::less("memory of a connection", "KiB");
     let flat = (1.5, "flat; one server had more and more of them");
-    CONNECTIONS.told(settings, report, &along(IDLE, each, flat), idle);
+    CONNECTIONS.told(settings, report, &measurement(IDLE, each, flat), idle);
     let each = Metric::less("processor time of a read", "ns");
-    CONNECTIONS.told(settings, report, &along(ONE, each, flat), one);
+    CONNECTIONS.told(settings, report, &measurement(ONE, each, flat), one);
     let caches = (2.0, "a connection's state leaves the processor's caches");
-    CONNECTIONS.told(settings, report, &along(ALL, each, caches), all);
+    CONNECTIONS.told(settings, report, &measurement(ALL, each, caches), all);
 }
 
 /// Read cost through one client, and through all clients.
 fn measure(
     settings: &Settings,
-    served: &Served,
+    served: &ServedArray,
     clients: &mut [Client],
 ) -> Result<(Vec<f64>, Vec<f64>), String> {
     let reads = if settings.small { 100 } else { 20_000 };
