@@ -36,15 +36,15 @@ impl Rule {
     }
 }
 
-/// The kinds that a member may be given.
-pub(super) enum Allows {
+/// The kinds of requests that members may be given.
+pub(super) enum Permission {
     /// The same at every member.
     All(Directions),
     /// Decided by the shipped multiplexer for each member.
     Turn(Turn),
 }
 
-impl Allows {
+impl Permission {
     pub(super) fn at(&self, waits: Directions, out: (u32, u32)) -> Directions {
         match self {
             Self::All(allowed) => *allowed,
@@ -71,7 +71,7 @@ impl Gate {
     }
 
     /// The kinds that may go now, and when to ask again.
-    pub(super) fn turn(&mut self, now: u64, demand: Demand) -> (Allows, Option<u64>) {
+    pub(super) fn turn(&mut self, now: u64, demand: Demand) -> (Permission, Option<u64>) {
         if demand.reads && demand.writes {
             let since = now - self.asked_at;
             self.set_permille_ns.0 += u128::from(self.set_point(demand)) * u128::from(since);
@@ -84,9 +84,9 @@ impl Gate {
             Rule::FreeForAll | Rule::HammerBefore | Rule::Hammer => Directions::ALL,
             Rule::ReadFirst => Directions { reads: true, writes: !demand.reads },
             Rule::WriteFirst => Directions { reads: !demand.writes, writes: true },
-            Rule::Braid => return (Allows::Turn(turn), Some(turn.until_ns)),
+            Rule::Braid => return (Permission::Turn(turn), Some(turn.until_ns)),
         };
-        (Allows::All(allowed), None)
+        (Permission::All(allowed), None)
     }
 
     /// When a reader may begin its next read: at once, except under HAMMER's rule.

@@ -17,7 +17,7 @@ const REBUILD: Metric = Metric::less("until nothing is missing", "s");
 const SMALL_BYTES: u32 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum WorkKind {
     /// Files, each written and closed, and made durable if `is_durable`.
     FsMark { threads: u32, files_each: u32, bytes: u32, is_durable: bool },
     /// 4 KiB writes, each followed by an fsync.
@@ -30,7 +30,7 @@ pub(super) enum Doing {
 
 pub(super) struct Work {
     pub(super) name: &'static str,
-    pub(super) doing: Doing,
+    pub(super) kind: WorkKind,
     pub(super) metric: Metric,
 }
 
@@ -40,7 +40,7 @@ const fn files(
     bytes: u32,
     is_durable: bool,
 ) -> Work {
-    Work { name, doing: Doing::FsMark { threads, files_each, bytes, is_durable }, metric: FILES }
+    Work { name, kind: WorkKind::FsMark { threads, files_each, bytes, is_durable }, metric: FILES }
 }
 
 /// The last two run with a missing member.
@@ -53,28 +53,28 @@ pub(super) const ALL: [Work; 10] = [
     files("4 MiB files, no sync, 64 threads", (64, 1), 4 << 20, false),
     Work {
         name: "4 KiB random write, fsync, 1 writer",
-        doing: Doing::WriteDurably { writers: 1 },
+        kind: WorkKind::WriteDurably { writers: 1 },
         metric: WRITES,
     },
     Work {
         name: "4 KiB random write, fsync, 64 writers",
-        doing: Doing::WriteDurably { writers: 64 },
+        kind: WorkKind::WriteDurably { writers: 64 },
         metric: WRITES,
     },
     Work {
         name: "4 KiB random read, degraded, 32 at once",
-        doing: Doing::ReadDegraded,
+        kind: WorkKind::ReadDegraded,
         metric: READS,
     },
-    Work { name: "rebuild, a quarter full", doing: Doing::Rebuild, metric: REBUILD },
+    Work { name: "rebuild, a quarter full", kind: WorkKind::Rebuild, metric: REBUILD },
 ];
 
 impl Work {
     pub(super) fn prepare(&self, mounted: &mut Mounted) -> Result<(), String> {
-        match self.doing {
-            Doing::FsMark { .. } | Doing::WriteDurably { .. } => Ok(()),
-            Doing::ReadDegraded => mounted.degrade(),
-            Doing::Rebuild => {
+        match self.kind {
+            WorkKind::FsMark { .. } | WorkKind::WriteDurably { .. } => Ok(()),
+            WorkKind::ReadDegraded => mounted.degrade(),
+            WorkKind::Rebuild => {
                 if mounted.is_degraded() {
                     mounted.rebuild()?;
                 }
@@ -90,14 +90,14 @@ impl Work {
         let fio = |job: Job, target: &FioTarget| {
             job.run(target, length).map(|reached| reached.requests_per_second)
         };
-        match self.doing {
-            Doing::FsMark { threads, files_each, bytes, is_durable } => {
+        match self.kind {
+            WorkKind::FsMark { threads, files_each, bytes, is_durable } => {
                 // 64 long files would fill the devices of a small run.
                 let (files, bytes) =
                     if small { (1, bytes.min(SMALL_BYTES)) } else { (files_each, bytes) };
                 fs_mark(&folder, [threads, files, bytes], is_durable)
             }
-            Doing::WriteDurably { writers } => {
+            WorkKind::WriteDurably { writers } => {
                 let folder = folder.join(format!("writers-{writers}"));
                 std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
                 let target = FioTarget::Durably { folder: folder.display().to_string(), writers };
@@ -105,11 +105,11 @@ impl Work {
                 let job = Job::full("randwrite", if small { 64 } else { 4 }, 1);
                 fio(job, &target)
             }
-            Doing::ReadDegraded => {
+            WorkKind::ReadDegraded => {
                 let paths = vec![folder.join(READ_FILE).display().to_string()];
                 fio(Job::full("randread", 4, 32), &FioTarget::Files { paths, skip_bytes: 0 })
             }
-            Doing::Rebuild => {
+            WorkKind::Rebuild => {
                 mounted.degrade()?;
                 mounted.rebuild()
             }

@@ -6,7 +6,7 @@ use crate::disk::{Account, ArmPurpose, Disk, DiskPlan, DiskRequest};
 use crate::member::Member;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum MemberScheduler {
     /// None: the disks order their requests themselves.
     Nothing,
     /// The shipped elevators, with Linux's old settings.
@@ -28,14 +28,16 @@ pub(super) enum Members {
 }
 
 impl Members {
-    pub(super) fn new(before: Before, count: usize) -> Self {
+    pub(super) fn new(scheduler: MemberScheduler, count: usize) -> Self {
         let plan = DiskPlan::SATA_2005;
-        let settings = match before {
-            Before::Nothing => return Self::Bare((0..count).map(|_| Disk::new(plan)).collect()),
-            Before::Elevators => Settings::default(),
-            Before::Multiplexer => Settings::multiplexed(),
+        let settings = match scheduler {
+            MemberScheduler::Nothing => {
+                return Self::Bare((0..count).map(|_| Disk::new(plan)).collect());
+            }
+            MemberScheduler::Elevators => Settings::default(),
+            MemberScheduler::Multiplexer => Settings::multiplexed(),
         };
-        let is_multiplexed = before == Before::Multiplexer;
+        let is_multiplexed = scheduler == MemberScheduler::Multiplexer;
         Self::Elevators(Elevators {
             members: (0..count).map(|_| Member::new(settings, plan)).collect(),
             multiplexer: is_multiplexed

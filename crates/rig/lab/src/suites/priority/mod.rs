@@ -24,7 +24,7 @@ use backend::Backend;
 use clairvoyant::Clairvoyant;
 use engine::Braid;
 use md::{Md, Policy};
-use members::Before;
+use members::MemberScheduler;
 use world::{Outcome, Stream, World};
 
 pub(super) const SUITE: Suite = Suite {
@@ -56,11 +56,11 @@ const THINK_NS: u64 = 10_000;
 const KNOWS_ALL: &str = "knows all";
 
 /// Variants with a layer before the disks (name, variant without it, layer), and the arms' limit.
-const BEFORE_DISKS: [(&str, &str, Before); 4] = [
-    (KNOWS_ALL, KNOWS_ALL, Before::Nothing),
-    ("before sorted", "before", Before::Elevators),
-    ("braid sorted", "braid", Before::Elevators),
-    ("braid turns", "braid", Before::Multiplexer),
+const BEFORE_DISKS: [(&str, &str, MemberScheduler); 4] = [
+    (KNOWS_ALL, KNOWS_ALL, MemberScheduler::Nothing),
+    ("before sorted", "before", MemberScheduler::Elevators),
+    ("braid sorted", "braid", MemberScheduler::Elevators),
+    ("braid turns", "braid", MemberScheduler::Multiplexer),
 ];
 
 struct Work {
@@ -207,8 +207,8 @@ fn run(settings: &Settings) -> Report {
     // Virtual time: every run is the same, and none warms up.
     let once = Settings { runs: 1, small: true, ..settings.clone() };
     for work in works(settings, capacity) {
-        work.run(&once, &mut report, &BEFORE_DISKS, |backend, before, phases| {
-            World::new(backend, (before, usize::from(DISKS)), phases).run()
+        work.run(&once, &mut report, &BEFORE_DISKS, |backend, scheduler, phases| {
+            World::new(backend, (scheduler, usize::from(DISKS)), phases).run()
         });
     }
     let bytes = if settings.small { 1 << 20 } else { 32 << 20 };
@@ -236,13 +236,13 @@ impl Work {
         &self,
         settings: &Settings,
         report: &mut Report,
-        more: &[(&'static str, &'static str, Before)],
-        go: impl Fn(&mut dyn Backend, Before, &[Vec<Stream>]) -> Outcome,
+        more: &[(&'static str, &'static str, MemberScheduler)],
+        go: impl Fn(&mut dyn Backend, MemberScheduler, &[Vec<Stream>]) -> Outcome,
     ) {
         let (geometry, stripe) = geometry();
         let counters = RefCell::new(&mut *report);
-        let go = |variant: &str, before: Before, backend: &mut dyn Backend| {
-            let outcome = go(backend, before, &self.phases);
+        let go = |variant: &str, scheduler: MemberScheduler, backend: &mut dyn Backend| {
+            let outcome = go(backend, scheduler, &self.phases);
             let mut report = counters.borrow_mut();
             report.counter(format!("{}, {variant}", self.name), backend.counters());
             if outcome.account.all_ns() > 0 {
@@ -253,14 +253,14 @@ impl Work {
         };
         let hold = Policy::Hold { threshold: u64::from(self.tuning.bypass_threshold) };
         let md = |policy| Md::new(stripe, self.tuning.stripes as usize, policy);
-        let bare = ["before", "seed", "braid"].map(|name| (name, name, Before::Nothing));
-        let contender = |(name, what, before): (&'static str, &'static str, Before)| {
+        let bare = ["before", "seed", "braid"].map(|name| (name, name, MemberScheduler::Nothing));
+        let contender = |(name, what, scheduler): (&'static str, &'static str, MemberScheduler)| {
             let (go, md, geometry) = (&go, &md, &geometry);
             Contender::new(name, move || match what {
-                "before" => go(name, before, &mut md(Policy::Dump)),
-                "seed" => go(name, before, &mut md(hold)),
-                KNOWS_ALL => go(name, before, &mut Clairvoyant::new(stripe, &self.phases)),
-                _ => go(name, before, &mut Braid::new(geometry, self.tuning)),
+                "before" => go(name, scheduler, &mut md(Policy::Dump)),
+                "seed" => go(name, scheduler, &mut md(hold)),
+                KNOWS_ALL => go(name, scheduler, &mut Clairvoyant::new(stripe, &self.phases)),
+                _ => go(name, scheduler, &mut Braid::new(geometry, self.tuning)),
             })
         };
         let contenders = bare.into_iter().chain(more.iter().copied()).map(contender).collect();

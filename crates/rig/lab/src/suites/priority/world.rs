@@ -1,7 +1,7 @@
 //! Clients, an array and its disks in virtual time: nothing is random, and every run is the same.
 
 use super::backend::{Backend, ClientRequest};
-use super::members::{Before, Members};
+use super::members::{MemberScheduler, Members};
 use crate::disk::Account;
 use crate::random::Random;
 
@@ -99,12 +99,12 @@ impl<'a> World<'a> {
     /// The streams of a phase run at once; a phase begins when the previous one is on the platters.
     pub(super) fn new(
         backend: &'a mut dyn Backend,
-        (before, disks): (Before, usize),
+        (scheduler, disks): (MemberScheduler, usize),
         phases: &'a [Vec<Stream>],
     ) -> Self {
         Self {
             backend,
-            members: Members::new(before, disks),
+            members: Members::new(scheduler, disks),
             phases: phases.iter(),
             clients: Vec::new(),
             now: 0,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use braid_geometry::Level;
 use braid_runtime::{ClientRequest, GovernorSettings, Payload, Volume};
 
-use super::{Devices, Kind, Rebuilt, Shape};
+use super::{Devices, Kind, RebuildArray, Shape};
 use crate::frame::{Case, Contender, Metric, Settings, Target, race};
 use crate::random::Random;
 
@@ -40,7 +40,7 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
     let folder = tempfile::tempdir().expect("a folder");
     let member_bytes = if settings.small { 8 << 20 } else { 768 << 20 };
     let devices = Devices::new(Kind::SmallDisks, folder.path(), member_bytes);
-    let array = Rebuilt::open(shape, &devices);
+    let array = RebuildArray::open(shape, &devices);
     let alone = || {
         let (p99, p50) = reads(&array.volume, &times, || ());
         vec![p99, p50, 0.0]

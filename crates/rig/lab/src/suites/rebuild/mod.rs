@@ -168,7 +168,7 @@ fn case(settings: &Settings, kind: Kind, shape: Shape) -> Option<crate::frame::C
     let member_bytes = if settings.small { 8 << 20 } else { 256 << 20 };
     let folder = tempfile::tempdir().expect("a folder");
     let devices = Devices::new(kind, folder.path(), member_bytes);
-    let array = Rebuilt::open(shape, &devices);
+    let array = RebuildArray::open(shape, &devices);
     let alone = devices.blank();
     let mut contenders = vec![Contender::new("member", || vec![written(&*alone, &devices)])];
     if kind == Kind::Memory {
@@ -298,13 +298,13 @@ fn rate(bytes: u64, time: Duration) -> f64 {
 }
 
 /// An array whose members are lost and rebuilt again and again.
-struct Rebuilt {
+struct RebuildArray {
     volume: Volume,
     heard: Receiver<(Instant, Notice)>,
     uuid: RefCell<u8>,
 }
 
-impl Rebuilt {
+impl RebuildArray {
     fn open(shape: Shape, devices: &Devices<'_>) -> Self {
         let Shape { level, slots, .. } = shape;
         let chunk_sectors = if level == Level::Raid1 { 0 } else { 128 };

@@ -143,28 +143,28 @@ fn run(settings: &Settings) -> Report {
 fn case(settings: &Settings, experiment: &Experiment) -> Result<Option<Case>, String> {
     let mut all = Vec::new();
     for (variant, words) in experiment.variants {
-        all.push((*variant, Lived::new(experiment.kind, words)?));
+        all.push((*variant, ArrayUnderTest::new(experiment.kind, words)?));
     }
     let failed = Failed::default();
-    let turn = |lived: &Lived| {
-        failed.or_zeroes(experiment.run(lived, settings.small), experiment.metrics.len())
+    let turn = |tested: &ArrayUnderTest| {
+        failed.or_zeroes(experiment.run(tested, settings.small), experiment.metrics.len())
     };
     let contenders =
-        all.iter().map(|(variant, lived)| Contender::new(variant, || turn(lived))).collect();
+        all.iter().map(|(variant, tested)| Contender::new(variant, || turn(tested))).collect();
     let case = race(settings, experiment.name, experiment.metrics, contenders);
     failed.or_case(case)
 }
 
 impl Experiment {
     /// Its metrics.
-    fn run(&self, lived: &Lived, small: bool) -> Result<Vec<f64>, String> {
+    fn run(&self, tested: &ArrayUnderTest, small: bool) -> Result<Vec<f64>, String> {
         let mut command = Command::new("fio");
         command.args(["--output-format=json", "--thread"]);
         for words in self.jobs {
             command.args(*words);
-            match &lived.mount {
+            match &tested.mount {
                 Some(mount) => command.arg(format!("--directory={}", mount.folder().display())),
-                None => command.arg(format!("--filename={}", lived.array.display())),
+                None => command.arg(format!("--filename={}", tested.array.display())),
             };
             // A page cache would join repeated writes of one place.
             command.args(["--ioengine=libaio", "--direct=1"]);
@@ -189,7 +189,7 @@ impl Experiment {
 }
 
 /// An array over such disks, with or without a file system. Fields are dropped in this order.
-struct Lived {
+struct ArrayUnderTest {
     mount: Option<Mount>,
     _disk: Option<Loop>,
     _server: Server,
@@ -198,7 +198,7 @@ struct Lived {
     _folder: tempfile::TempDir,
 }
 
-impl Lived {
+impl ArrayUnderTest {
     fn new(kind: Option<&str>, words: &[&str]) -> Result<Self, String> {
         let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
         let disk = |slot: usize| Disk::new(folder.path(), &format!("member-{slot}"), MEMBER_MIB);
