@@ -1,4 +1,4 @@
-//! Ways through libblkio's drivers: vhost-user-blk, and a file by io_uring.
+//! Transports through libblkio's drivers: vhost-user-blk, and a file by io_uring.
 
 use std::error::Error;
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use blkio::{Blkio, Blkioq, Completion, ReqFlags};
 
-use crate::way::{Shape, Way};
+use crate::transport::{Shape, Transport};
 
 /// Memory of each request in flight.
 const SLOT_BYTES: usize = 1 << 20;
@@ -44,7 +44,7 @@ impl Block {
     }
 }
 
-impl Way for Block {
+impl Transport for Block {
     fn name(&self) -> &'static str {
         self.name
     }

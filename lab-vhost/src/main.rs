@@ -9,23 +9,23 @@
 //!        └─ FUSE ──────────────────────────────────── block (blkio, io_uring)
 //! ```
 //!
-//! One array, a RAID-5 of four files in memory, serves all ways at once. One program measures one
-//! way after the other, so that disturbances of the machine hit all of them. For each cell:
-//! requests per second, and the ratio to NBD within rounds.
+//! One array, a RAID-5 of four files in memory, serves all transports at once. One program measures
+//! one transport after the other, so that disturbances of the machine hit all of them. For each
+//! cell: requests per second, and the ratio to NBD within rounds.
 
 mod block;
 mod nbd;
 mod servers;
-mod way;
+mod transport;
 
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use servers::Servers;
-use way::{Shape, Way};
+use transport::{Shape, Transport};
 
-/// Time of one measurement: one way, one cell, one round.
+/// Time of one measurement: one transport, one cell, one round.
 const TURN: Duration = Duration::from_millis(800);
 const ROUNDS_DEFAULT: usize = 5;
 /// Offsets lie in this much of the array.
@@ -40,19 +40,23 @@ const SHAPES: [Shape; 5] = [
 ];
 
 /// Measures requests per second.
-fn measure(way: &mut dyn Way, shape: Shape, seed: &mut u64) -> Result<f64, Box<dyn Error>> {
+fn measure(
+    transport: &mut dyn Transport,
+    shape: Shape,
+    seed: &mut u64,
+) -> Result<f64, Box<dyn Error>> {
     let begun = Instant::now();
     let mut free: Vec<usize> = (0..shape.depth).collect();
     let mut done = 0_u32;
     loop {
         if begun.elapsed() < TURN {
             for slot in free.drain(..) {
-                way.submit(slot, place(seed, shape), shape);
+                transport.submit(slot, place(seed, shape), shape);
             }
         } else if free.len() == shape.depth {
             return Ok(f64::from(done) / begun.elapsed().as_secs_f64());
         }
-        let answered = way.complete()?;
+        let answered = transport.complete()?;
         done += u32::try_from(answered.len())?;
         free.extend(answered);
     }
@@ -78,26 +82,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let braid = words.next().map(PathBuf::from).ok_or("usage: braid-lab-vhost BRAID [ROUNDS]")?;
     let rounds = words.next().map_or(Ok(ROUNDS_DEFAULT), |word| word.parse())?;
     let servers = Servers::start(&braid)?;
-    let mut ways = servers.ways()?;
+    let mut transports = servers.transports()?;
     let mut seed = 0x9e37_79b9_7f4a_7c15;
     for shape in SHAPES {
-        let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+        let mut rates: Vec<Vec<f64>> = vec![Vec::new(); transports.len()];
         for _ in 0..rounds {
-            for (way, rates) in ways.iter_mut().zip(&mut rates) {
-                rates.push(measure(way.as_mut(), shape, &mut seed)?);
+            for (transport, rates) in transports.iter_mut().zip(&mut rates) {
+                rates.push(measure(transport.as_mut(), shape, &mut seed)?);
             }
         }
         println!("{}", shape.name);
-        for (way, own) in ways.iter().zip(&rates) {
+        for (transport, own) in transports.iter().zip(&rates) {
             let ratios = own.iter().zip(&rates[0]).map(|(own, nbd)| own / nbd).collect();
             let (rate, low, high) = spread(own.clone());
             let (ratio, least, most) = spread(ratios);
             println!(
                 "  {:<34} {rate:>9.0}/s ({low:.0} to {high:.0})  {ratio:.2}x of NBD ({least:.2} to {most:.2})",
-                way.name()
+                transport.name()
             );
         }
     }
-    drop(ways);
+    drop(transports);
     servers.stop()
 }

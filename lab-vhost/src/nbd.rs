@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::way::{Shape, Way};
+use crate::transport::{Shape, Transport};
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
@@ -58,7 +58,7 @@ impl Nbd {
     }
 }
 
-impl Way for Nbd {
+impl Transport for Nbd {
     fn name(&self) -> &'static str {
         "NBD"
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::block::Block;
 use crate::nbd::Nbd;
-use crate::way::Way;
+use crate::transport::Transport;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -37,7 +37,7 @@ impl Drop for Process {
     }
 }
 
-/// The servers of all ways. Dropped in this order.
+/// The servers of all transports. Dropped in this order.
 pub(crate) struct Servers {
     by_vhost: Process,
     by_fuse: Process,
@@ -84,8 +84,8 @@ impl Servers {
         Ok(Self { by_vhost, by_fuse, braid, folder })
     }
 
-    /// All ways to it, NBD first.
-    pub(crate) fn ways(&self) -> Result<Vec<Box<dyn Way>>, Box<dyn Error>> {
+    /// All transports to it, NBD first.
+    pub(crate) fn transports(&self) -> Result<Vec<Box<dyn Transport>>, Box<dyn Error>> {
         let path = |name: &str| self.folder.path().join(name);
         Ok(vec![
             Box::new(Nbd::connect(&path("nbd.sock"))?),

@@ -1,4 +1,4 @@
-//! The requests to measure, and the trait of the ways to the array.
+//! The requests to measure, and the trait of the transports to the array.
 
 use std::error::Error;
 
@@ -11,8 +11,8 @@ pub(crate) struct Shape {
     pub(crate) is_write: bool,
 }
 
-/// A way to the array.
-pub(crate) trait Way {
+/// A transport to the array.
+pub(crate) trait Transport {
     /// Its name in the table.
     fn name(&self) -> &'static str;
 
