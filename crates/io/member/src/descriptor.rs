@@ -45,7 +45,7 @@ pub(crate) fn is_flag_refusal(errno: Errno) -> bool {
 
 /// A second descriptor of the same file, past the page cache.
 #[derive(Debug)]
-struct Direct {
+struct DirectFile {
     file: File,
     shared: Arc<OwnedFd>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Descriptor {
     /// The same, for callers that submit to it directly.
     shared: OnceLock<Arc<OwnedFd>>,
     /// Past the page cache, for aligned transfers.
-    direct: OnceLock<Direct>,
+    direct: OnceLock<DirectFile>,
     /// A descriptor past the page cache, opened beforehand.
     offered: Mutex<Option<File>>,
     identity: Identity,
@@ -380,7 +380,7 @@ impl Descriptor {
             let file = offered.map_or_else(|| direct::reopen(&self.file, self.writable), Ok)?;
             let shared = direct::share(&file)?;
             // Another thread did the same first.
-            let _ = self.direct.set(Direct { file, shared });
+            let _ = self.direct.set(DirectFile { file, shared });
         }
         Ok(())
     }

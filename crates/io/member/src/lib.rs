@@ -50,7 +50,7 @@ pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
 pub use file::FileMember;
 pub use identity::{AnsweredBy, DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use lock::lock_exclusively;
-pub use lower_layers::{Reach, opened_beside};
+pub use lower_layers::{Reach, companion_paths};
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Deed, Raw};

@@ -238,7 +238,7 @@ fn open_layer(layer: &Layer) -> Option<File> {
 /// The paths that an open of this device opens as well: all layers below it, to lock them. If one
 /// is a loop device, also all loop devices, to ask for their backing files.
 #[must_use]
-pub fn opened_beside(path: &Path) -> Vec<PathBuf> {
+pub fn companion_paths(path: &Path) -> Vec<PathBuf> {
     let kernel = Kernel::running();
     let key = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata));
     let Some(IdentityKey::BlockDevice { device }) = key else { return Vec::new() };

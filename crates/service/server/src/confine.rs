@@ -24,7 +24,7 @@ use braid_confine::capabilities::{self, KeptCapabilities};
 use braid_confine::files::{self, Enforcement, Grant};
 use braid_confine::{ConfineError, proof};
 use braid_frontend_nbd::Endpoint;
-use braid_member::opened_beside;
+use braid_member::companion_paths;
 
 use super::address::{Address, own_folder};
 use super::config::{Confine, ServerConfig};
@@ -96,7 +96,7 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinem
 /// Grants for every file that a server opens while it serves.
 fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
     let files = config.files();
-    let beside = files.iter().flat_map(|path| opened_beside(path));
+    let beside = files.iter().flat_map(|path| companion_paths(path));
     let mut grants: Vec<Grant> = beside.map(Grant::Read).collect();
     grants.extend(files.iter().cloned().map(Grant::Device));
     grants.extend(["/proc", "/sys", "/dev/disk"].map(|path| Grant::Read(path.into())));

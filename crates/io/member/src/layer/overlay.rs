@@ -795,8 +795,10 @@ fn read_map(file: &File, head: &Head, slots: u64) -> io::Result<Option<Map>> {
     }) {
         return Ok(None);
     }
-    let mut log =
-        Summed { inner: BufReader::new(Log { file, at: LOG_START, left: head.log_bytes }), sum: 0 };
+    let mut log = ChecksumReader {
+        inner: BufReader::new(LogReader { file, at: LOG_START, left: head.log_bytes }),
+        sum: 0,
+    };
     let mut map = Map::default();
     let mut left = head.log_bytes;
     while left > 0 {
@@ -814,13 +816,13 @@ fn read_map(file: &File, head: &Head, slots: u64) -> io::Result<Option<Map>> {
 }
 
 /// Reads the log's part of a file.
-struct Log<'a> {
+struct LogReader<'a> {
     file: &'a File,
     at: u64,
     left: u64,
 }
 
-impl Read for Log<'_> {
+impl Read for LogReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let read = self.file.read_at(&mut buffer[..length], self.at)?;
@@ -831,12 +833,12 @@ impl Read for Log<'_> {
 }
 
 /// A reader that computes a checksum.
-struct Summed<R> {
+struct ChecksumReader<R> {
     inner: R,
     sum: u32,
 }
 
-impl<R: Read> Read for Summed<R> {
+impl<R: Read> Read for ChecksumReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.sum = crc32c_append(self.sum, &buffer[..read]);
