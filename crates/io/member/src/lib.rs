@@ -53,7 +53,7 @@ pub use lock::lock_exclusively;
 pub use lower_layers::{Reach, companion_paths};
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
-pub use raw::{Deed, Raw};
+pub use raw::{Raw, RawOperation};
 pub use sentinel::{Sentinel, SentinelEvent};
 pub use zeroing::ZeroMethod;
 

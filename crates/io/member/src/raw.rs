@@ -19,7 +19,7 @@ use crate::{MemberError, check_bounds};
 
 /// An operation on a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum RawOperation {
     /// A read.
     Read,
     /// A write, durable or not.
@@ -64,11 +64,16 @@ impl Raw {
     ///
     /// # Errors
     /// As the same call of [`crate::Member`] before it asks the device.
-    pub fn check(&self, deed: Deed, offset_bytes: u64, length: u64) -> Result<(), MemberError> {
-        match deed {
-            Deed::Read => check_bounds(offset_bytes, length, self.0.size_bytes()),
-            Deed::Flush => self.0.check_flush(),
-            Deed::Write { durable } => {
+    pub fn check(
+        &self,
+        operation: RawOperation,
+        offset_bytes: u64,
+        length: u64,
+    ) -> Result<(), MemberError> {
+        match operation {
+            RawOperation::Read => check_bounds(offset_bytes, length, self.0.size_bytes()),
+            RawOperation::Flush => self.0.check_flush(),
+            RawOperation::Write { durable } => {
                 self.0.check_write(offset_bytes, length)?;
                 if durable { self.0.check_flush() } else { Ok(()) }
             }
@@ -81,8 +86,8 @@ impl Raw {
     ///
     /// # Errors
     /// [`MemberError::Truncated`].
-    pub fn confirm(&self, deed: Deed, batch: u64) -> Result<(), MemberError> {
-        if deed == Deed::Read { self.0.check_read_in(batch) } else { Ok(()) }
+    pub fn confirm(&self, operation: RawOperation, batch: u64) -> Result<(), MemberError> {
+        if operation == RawOperation::Read { self.0.check_read_in(batch) } else { Ok(()) }
     }
 
     /// Whether a flush has any effect: a read-only member has nothing to flush.
@@ -132,12 +137,12 @@ impl Raw {
     }
 
     /// Translates an error of the operating system. Call it for each: the member remembers some.
-    pub fn fault(&self, deed: Deed, error: io::Error) -> MemberError {
+    pub fn fault(&self, operation: RawOperation, error: io::Error) -> MemberError {
         let error = match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberError::Truncated,
             _ => MemberError::from(error),
         };
-        if matches!(deed, Deed::Flush | Deed::Write { durable: true }) {
+        if matches!(operation, RawOperation::Flush | RawOperation::Write { durable: true }) {
             self.0.fail_flushes(error);
         }
         error
@@ -155,17 +160,17 @@ mod tests {
         file.set_len(4096).expect("set_len");
         let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
         let raw = Raw(Arc::new(descriptor));
-        let durable = Deed::Write { durable: true };
+        let durable = RawOperation::Write { durable: true };
         assert_eq!(raw.check(durable, 0, 4096), Ok(()));
         let full = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
         let no_space = MemberError::from(Errno::NOSPC);
         assert_eq!(raw.fault(durable, full), no_space);
         assert_eq!(raw.0.flush(), Err(no_space));
         assert_eq!(raw.check(durable, 0, 4096), Err(no_space));
-        assert_eq!(raw.check(Deed::Write { durable: false }, 0, 4096), Ok(()));
-        assert!(raw.check(Deed::Read, 4096, 1).is_err());
+        assert_eq!(raw.check(RawOperation::Write { durable: false }, 0, 4096), Ok(()));
+        assert!(raw.check(RawOperation::Read, 4096, 1).is_err());
         let eof = io::ErrorKind::UnexpectedEof.into();
-        assert_eq!(raw.fault(Deed::Read, eof), MemberError::Truncated);
+        assert_eq!(raw.fault(RawOperation::Read, eof), MemberError::Truncated);
     }
 
     /// A member whose file system refuses the flag was lost at its first superblock.
@@ -180,7 +185,7 @@ mod tests {
         }
         assert!(raw.is_durable_flag_refused(&error(Errno::OPNOTSUPP)));
         assert!(!raw.takes_durable_flag());
-        assert_eq!(raw.check(Deed::Write { durable: true }, 0, 4096), Ok(()));
+        assert_eq!(raw.check(RawOperation::Write { durable: true }, 0, 4096), Ok(()));
         raw.0.write_at(&[7; 512], 0, true).expect("written and flushed");
         assert_eq!(raw.0.flush(), Ok(()));
     }
@@ -191,14 +196,14 @@ mod tests {
         file.set_len(4096).expect("set_len");
         let cut = file.try_clone().expect("a second opening");
         let raw = Raw(Arc::new(Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite)));
-        assert_eq!(raw.confirm(Deed::Read, 1), Ok(()));
+        assert_eq!(raw.confirm(RawOperation::Read, 1), Ok(()));
         cut.set_len(512).expect("set_len");
-        assert_eq!(raw.confirm(Deed::Read, 1), Ok(()), "it was over before the cut");
-        assert_eq!(raw.confirm(Deed::Write { durable: false }, 2), Ok(()));
-        assert_eq!(raw.confirm(Deed::Read, 2), Err(MemberError::Truncated));
+        assert_eq!(raw.confirm(RawOperation::Read, 1), Ok(()), "it was over before the cut");
+        assert_eq!(raw.confirm(RawOperation::Write { durable: false }, 2), Ok(()));
+        assert_eq!(raw.confirm(RawOperation::Read, 2), Err(MemberError::Truncated));
         cut.set_len(4096).expect("set_len");
         assert_eq!(
-            raw.confirm(Deed::Read, 3),
+            raw.confirm(RawOperation::Read, 3),
             Err(MemberError::Truncated),
             "a hole is where its end was"
         );

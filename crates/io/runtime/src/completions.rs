@@ -14,7 +14,7 @@ use braid_engine::array::MemberId;
 use braid_engine::cause::Asked;
 use braid_engine::effect::IoId;
 use braid_engine::request::ShardIndex;
-use braid_member::Deed;
+use braid_member::RawOperation;
 use braid_ring::{Completion, Handler, Operation as RingOperation, Worker};
 
 use crate::core::{AbortOnPanic, Core};
@@ -57,12 +57,12 @@ impl Handler for Port {
         let submitter = Submitter::new(&core, member);
         let Completion { token, result, operation: done, .. } = completion;
         if let Some(shard) = self.shard {
-            let (deed, asked, range) = match &done {
+            let (raw_operation, asked, range) = match &done {
                 RingOperation::Read { offset, memory, .. } => {
-                    (Deed::Read, Asked::Read, (*offset, ring::length_of(memory)))
+                    (RawOperation::Read, Asked::Read, (*offset, ring::length_of(memory)))
                 }
                 RingOperation::Write { offset, memory, .. } => (
-                    Deed::Write { durable: false },
+                    RawOperation::Write { durable: false },
                     Asked::Write,
                     (*offset, ring::length_of(memory)),
                 ),
@@ -70,7 +70,7 @@ impl Handler for Port {
             };
             // The lease goes back before any machine hears of the end.
             drop(done);
-            let result = ring::ended(raw, deed, result, worker.batch());
+            let result = ring::ended(raw, raw_operation, result, worker.batch());
             member.admission.leave();
             member.traffic.note(asked, range.1, result.is_ok());
             let result = result.map_err(|error| fault::at(member, asked, range, error));

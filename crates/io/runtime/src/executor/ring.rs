@@ -24,13 +24,13 @@ use std::io;
 
 use braid_engine::array::MetadataArea;
 use braid_engine::effect::{MemberIo, MemberOperation};
-use braid_member::{Deed, MemberError, Raw};
+use braid_member::{MemberError, Raw, RawOperation};
 use braid_ring::{Descriptor, Lease, Memory, Operation as RingOperation, Segment, Segments};
 
 use super::zeroing::{self, Step};
 use crate::core::Core;
 use crate::members::handle::MemberHandle;
-use crate::members::operation::{Item, Operation, Parts, deed, span_of};
+use crate::members::operation::{Item, Operation, Parts, raw_operation, span_of};
 use crate::sync::Arc;
 use crate::workers::Drivers;
 
@@ -77,7 +77,9 @@ fn first(
     operation: &Operation,
 ) -> Option<RingOperation> {
     // If the device refuses durable writes, threads write and then flush.
-    if operation.deed() == (Deed::Write { durable: true }) && !raw.takes_durable_flag() {
+    if operation.raw_operation() == (RawOperation::Write { durable: true })
+        && !raw.takes_durable_flag()
+    {
         return None;
     }
     match operation {
@@ -89,7 +91,7 @@ fn first(
         }
         Operation::Io(flight) => transfer(core, member, raw, flight.parts()),
         Operation::Flush if raw.is_writable() => {
-            raw.check(Deed::Flush, 0, 0).ok()?;
+            raw.check(RawOperation::Flush, 0, 0).ok()?;
             Some(RingOperation::Sync { file: raw.file(0, 0, 0).ok()? })
         }
         Operation::Metadata {
@@ -103,7 +105,7 @@ fn first(
         } => {
             let (bytes, offset) = (bytes.clone(), *offset);
             let (address, length) = (bytes.as_ptr().addr(), bytes.len());
-            raw.check(operation.deed(), offset, length as u64).ok()?;
+            raw.check(operation.raw_operation(), offset, length as u64).ok()?;
             let file = raw.file(address, length, offset).ok()?;
             let memory = Segments::from_iter([Segment::whole(Memory::Bytes(bytes))]);
             Some(RingOperation::Write { file, offset, memory, durable: true })
@@ -122,20 +124,21 @@ fn transfer(
     parts: &[Item],
 ) -> Option<RingOperation> {
     let first: &MemberIo = &parts[0].1;
-    let (deed, (offset, _)) = (deed(first), member.range(first));
+    let (raw_operation, (offset, _)) = (raw_operation(first), member.range(first));
     let mut memory = Segments::new();
     // The union of all bits: it is aligned if every address and length is.
     let (mut addresses, mut lengths, mut length_bytes) = (0, 0, 0);
     for (shard, io) in parts {
         let span = span_of(io, member.range(io).1);
         // `None` for an abandoned read that is over: threads end it.
-        let lease: Lease = core.shard(*shard).memory.lease(span, deed == Deed::Read)?;
+        let lease: Lease =
+            core.shard(*shard).memory.lease(span, raw_operation == RawOperation::Read)?;
         addresses |= lease.address();
         lengths |= span.length_bytes;
         length_bytes += span.length_bytes as u64;
         memory.push(lease.into());
     }
-    raw.check(deed, offset, length_bytes).ok()?;
+    raw.check(raw_operation, offset, length_bytes).ok()?;
     let file = raw.file(addresses, lengths, offset).ok()?;
     Some(match first.operation {
         MemberOperation::Write { durable, .. } => {
@@ -153,17 +156,18 @@ pub(crate) fn after(
     (done, result): (&RingOperation, io::Result<usize>),
     batch: u64,
 ) -> Step {
-    let deed = operation.deed();
+    let raw_operation = operation.raw_operation();
     match (operation, &result) {
         (Operation::Io(flight), _) if flight.is_zeroing() => {
             zeroing::after(raw, member, &flight.first().1, (done, result))
         }
         (_, Err(error))
-            if deed == (Deed::Write { durable: true }) && raw.is_durable_flag_refused(error) =>
+            if raw_operation == (RawOperation::Write { durable: true })
+                && raw.is_durable_flag_refused(error) =>
         {
             Step::Leave
         }
-        _ => Step::Answer(ended(raw, deed, result, batch)),
+        _ => Step::Answer(ended(raw, raw_operation, result, batch)),
     }
 }
 
@@ -173,12 +177,12 @@ pub(crate) fn length_of(memory: &Segments) -> u64 {
 
 pub(crate) fn ended(
     raw: &Raw,
-    deed: Deed,
+    raw_operation: RawOperation,
     result: io::Result<usize>,
     batch: u64,
 ) -> Result<(), MemberError> {
-    result.map_err(|error| raw.fault(deed, error))?;
-    raw.confirm(deed, batch)
+    result.map_err(|error| raw.fault(raw_operation, error))?;
+    raw.confirm(raw_operation, batch)
 }
 
 /// The open files of a member. A member with no file left runs without registered descriptors.

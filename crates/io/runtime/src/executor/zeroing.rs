@@ -16,11 +16,11 @@
 use std::io;
 
 use braid_engine::effect::{MemberIo, MemberOperation};
-use braid_member::{Deed, MemberError, Raw, ZeroMethod};
+use braid_member::{MemberError, Raw, RawOperation, ZeroMethod};
 use braid_ring::{Memory, Operation, Segment, Segments, Zeroing};
 
 use crate::members::handle::MemberHandle;
-use crate::members::operation::deed;
+use crate::members::operation::raw_operation;
 
 pub(crate) enum Step {
     Answer(Result<(), MemberError>),
@@ -36,7 +36,7 @@ const RUNS_MAX: usize = 256;
 pub(super) fn begin(raw: &Raw, member: &MemberHandle, io: &MemberIo) -> Step {
     let (offset, length) = member.range(io);
     let MemberOperation::Zero { may_punch, .. } = io.operation else { panic!("it is zeroing") };
-    let file = raw.check(deed(io), offset, length).and_then(|()| raw.file(0, 0, offset));
+    let file = raw.check(raw_operation(io), offset, length).and_then(|()| raw.file(0, 0, offset));
     let file = match file {
         Ok(file) => file,
         Err(error) => return Step::Answer(Err(error)),
@@ -78,12 +78,12 @@ pub(super) fn after(
 ) -> Step {
     match (operation, result) {
         (Operation::Sync { .. }, result) => {
-            Step::Answer(result.map(drop).map_err(|error| raw.fault(Deed::Flush, error)))
+            Step::Answer(result.map(drop).map_err(|error| raw.fault(RawOperation::Flush, error)))
         }
         (Operation::Zero { how, .. }, Err(error)) if raw.is_refused(method_of(*how), &error) => {
             begin(raw, member, io)
         }
-        (_, Err(error)) => Step::Answer(Err(raw.fault(deed(io), error))),
+        (_, Err(error)) => Step::Answer(Err(raw.fault(raw_operation(io), error))),
         (_, Ok(_)) => {
             let MemberOperation::Zero { durable, .. } = io.operation else {
                 panic!("it is zeroing");
@@ -91,7 +91,7 @@ pub(super) fn after(
             if !durable {
                 return Step::Answer(Ok(()));
             }
-            let file = raw.check(Deed::Flush, 0, 0).and_then(|()| raw.file(0, 0, 0));
+            let file = raw.check(RawOperation::Flush, 0, 0).and_then(|()| raw.file(0, 0, 0));
             file.map_or_else(
                 |error| Step::Answer(Err(error)),
                 |file| Step::Submit(Operation::Sync { file }),

@@ -9,7 +9,7 @@ use braid_engine::buffer::Buffer;
 use braid_engine::computation::Span;
 use braid_engine::effect::{MemberIo, MemberOperation};
 use braid_engine::request::ShardIndex;
-use braid_member::Deed;
+use braid_member::RawOperation;
 
 use crate::sync::Mutex;
 
@@ -53,12 +53,12 @@ pub(crate) enum Parts {
 
 impl Operation {
     /// The kind of its end, as the member counts it.
-    pub(crate) fn deed(&self) -> Deed {
+    pub(crate) fn raw_operation(&self) -> RawOperation {
         match self {
-            Self::Io(flight) | Self::Apart(flight) => deed(&flight.first().1),
-            Self::Flush | Self::Rejoin => Deed::Flush,
-            Self::Metadata { .. } => Deed::Write { durable: true },
-            Self::Look => Deed::Read,
+            Self::Io(flight) | Self::Apart(flight) => raw_operation(&flight.first().1),
+            Self::Flush | Self::Rejoin => RawOperation::Flush,
+            Self::Metadata { .. } => RawOperation::Write { durable: true },
+            Self::Look => RawOperation::Read,
         }
     }
 
@@ -112,11 +112,11 @@ impl Flight {
 }
 
 /// The kind of a request, for the member's counts. Durable zeroes count as written and flushed.
-pub(crate) fn deed(io: &MemberIo) -> Deed {
+pub(crate) fn raw_operation(io: &MemberIo) -> RawOperation {
     match io.operation {
-        MemberOperation::Read { .. } => Deed::Read,
-        MemberOperation::Write { durable, .. } => Deed::Write { durable },
-        MemberOperation::Zero { .. } => Deed::Write { durable: false },
+        MemberOperation::Read { .. } => RawOperation::Read,
+        MemberOperation::Write { durable, .. } => RawOperation::Write { durable },
+        MemberOperation::Zero { .. } => RawOperation::Write { durable: false },
     }
 }
 
