@@ -209,7 +209,7 @@ impl WorkerConnections {
         }
     }
 
-    fn call(self: &Arc<Self>, event: Event) -> Result<(), braid_ring::Refused> {
+    fn call(self: &Arc<Self>, event: Event) -> Result<(), braid_ring::WorkersStopped> {
         let sleeper: Arc<dyn Wake> = Arc::<Self>::clone(self);
         self.workers.wake(self.index, sleeper, event.token(0))
     }

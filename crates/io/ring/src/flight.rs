@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 use crate::counters::{Tally, add};
 use crate::files::{Descriptor, Files};
-use crate::fixed::Fixed;
+use crate::fixed_buffers::FixedBuffers;
 use crate::memory::Segments;
 use crate::operation::{Completion, Handler, Operation, Zeroing};
 
@@ -79,17 +79,17 @@ pub(crate) struct Flight {
     overflow: VecDeque<squeue::Entry>,
     /// Completions from the kernel: name, result, whether more will come.
     reaped: Vec<(u64, i32, bool)>,
-    fixed: Fixed,
+    fixed_buffers: FixedBuffers,
     files: Files,
     tally: Arc<Tally>,
 }
 
 impl Flight {
     pub(crate) fn new(ring: IoUring, tally: Arc<Tally>) -> Self {
-        let (fixed, files) = (Fixed::new(&ring), Files::new(&ring));
+        let (fixed_buffers, files) = (FixedBuffers::new(&ring), Files::new(&ring));
         Self {
             ring,
-            fixed,
+            fixed_buffers,
             files,
             slots: Vec::new(),
             free: Vec::new(),
@@ -135,7 +135,7 @@ impl Flight {
     }
 
     fn push_slot(&mut self, index: u32) {
-        let Self { ring, slots, fixed, files, tally, .. } = self;
+        let Self { ring, slots, fixed_buffers, files, tally, .. } = self;
         let slot = &mut slots[index as usize];
         let descriptor = slot.descriptor();
         // Operations that wait for a peer never go by number. Before Linux 6.13 a ring releases
@@ -144,7 +144,7 @@ impl Flight {
         let number = files.number(descriptor).filter(|_| slot.is_on_file());
         let fd = Fd(number.map_or(descriptor, RawFd::from));
         let mut entry = slot.entry(fd, |bytes| {
-            let name = fixed.name_of(ring, bytes);
+            let name = fixed_buffers.name_of(ring, bytes);
             add(&tally.registered, usize::from(name.is_some()));
             name
         });
@@ -473,7 +473,7 @@ impl Slot {
 /// A message header, and the vectors that it will name.
 type Message<'a> = (&'a mut libc::msghdr, &'a mut SmallVec<[libc::iovec; 4]>);
 
-fn receive(socket: Fd, aimed: &Aim, message: Message<'_>, whole: bool) -> squeue::Entry {
+fn receive(socket: Fd, aimed: &EntryBytes, message: Message<'_>, whole: bool) -> squeue::Entry {
     let flags = if whole { libc::MSG_WAITALL } else { 0 };
     match *aimed {
         One(start, length) => opcode::Recv::new(socket, start, length).flags(flags).build(),
@@ -484,7 +484,7 @@ fn receive(socket: Fd, aimed: &Aim, message: Message<'_>, whole: bool) -> squeue
     }
 }
 
-fn send(socket: Fd, aimed: &Aim, message: Message<'_>, more: bool) -> squeue::Entry {
+fn send(socket: Fd, aimed: &EntryBytes, message: Message<'_>, more: bool) -> squeue::Entry {
     let more = if more { libc::MSG_MORE } else { 0 };
     let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more;
     match *aimed {
@@ -497,14 +497,18 @@ fn send(socket: Fd, aimed: &Aim, message: Message<'_>, more: bool) -> squeue::En
 }
 
 /// An entry's bytes: one run, or several runs named by `vectors`.
-enum Aim {
+enum EntryBytes {
     One(*mut u8, u32),
     Many(u32),
 }
-use Aim::{Many, One};
+use EntryBytes::{Many, One};
 
 /// Points at `memory` beyond the first `moved` bytes.
-fn aim(memory: &mut Segments, moved: usize, vectors: &mut SmallVec<[libc::iovec; 4]>) -> Aim {
+fn aim(
+    memory: &mut Segments,
+    moved: usize,
+    vectors: &mut SmallVec<[libc::iovec; 4]>,
+) -> EntryBytes {
     vectors.clear();
     let mut skipped = moved;
     for segment in memory.iter_mut() {

@@ -26,13 +26,13 @@
 //! - More operations than the ring has room for wait here, in order (`more_than_the_ring_holds`).
 //! - No payload shows an earlier one's bytes, unless its taker promised to overwrite them
 //!   (`a_zeroed_payload_forgets_the_last_one`).
-//! - No two payloads share a byte, and registered memory keeps its address ([`arena`], [`fixed`];
+//! - No two payloads share a byte, and registered memory keeps its address ([`arena`], [`fixed_buffers`];
 //!   `what_is_carved_is_apart_and_within_one_slab`,
 //!   `registered_memory_is_read_and_written_by_name`).
 //! - A file that a ring knows by number is closed when it is taken out ([`files`];
 //!   `a_file_is_let_go_when_it_is_unregistered`).
 //!
-//! Unsafe code: [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed`], [`flight`] only.
+//! Unsafe code: [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed_buffers`], [`flight`] only.
 
 mod arena;
 pub mod client;
@@ -41,7 +41,7 @@ mod error;
 #[cfg(not(loom))]
 mod file_memory;
 mod files;
-mod fixed;
+mod fixed_buffers;
 mod flight;
 mod inbox;
 mod memory;
@@ -69,4 +69,4 @@ pub use payload::{NoMemory, PAYLOAD_ALIGNMENT_BYTES, Payload, set_payload_memory
 pub use region::{Region, few_heaps};
 pub use room::{Limit, Room};
 pub use worker::Worker;
-pub use workers::{Call, Refused, Settings, Workers};
+pub use workers::{Call, Settings, Workers, WorkersStopped};

@@ -17,7 +17,7 @@ use crate::error::RingError;
 
 /// Features that a kernel may lack, most wanted first. Each try does without one more.
 #[derive(Clone, Copy, Debug)]
-struct Wishes {
+struct RingFeatures {
     /// Completions become ready only when this thread asks for them (6.1).
     defer: bool,
     /// Only one thread submits (6.0).
@@ -28,12 +28,12 @@ struct Wishes {
     submit_all: bool,
 }
 
-const TRIES: [Wishes; 5] = [
-    Wishes { defer: true, single_issuer: true, cooperative: true, submit_all: true },
-    Wishes { defer: false, single_issuer: true, cooperative: true, submit_all: true },
-    Wishes { defer: false, single_issuer: false, cooperative: true, submit_all: true },
-    Wishes { defer: false, single_issuer: false, cooperative: false, submit_all: true },
-    Wishes { defer: false, single_issuer: false, cooperative: false, submit_all: false },
+const TRIES: [RingFeatures; 5] = [
+    RingFeatures { defer: true, single_issuer: true, cooperative: true, submit_all: true },
+    RingFeatures { defer: false, single_issuer: true, cooperative: true, submit_all: true },
+    RingFeatures { defer: false, single_issuer: false, cooperative: true, submit_all: true },
+    RingFeatures { defer: false, single_issuer: false, cooperative: false, submit_all: true },
+    RingFeatures { defer: false, single_issuer: false, cooperative: false, submit_all: false },
 ];
 
 /// Size of the completion queue for each entry; the kernel keeps any excess.
@@ -79,8 +79,8 @@ const REGISTERED: [u8; 7] = [
 /// A ring for the calling thread only.
 pub(crate) fn ring(entries: u32) -> Result<IoUring, RingError> {
     let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
-    for wishes in TRIES {
-        match build(wishes, entries) {
+    for features in TRIES {
+        match build(features, entries) {
             Ok(ring) => return check(ring),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = error,
             Err(error) => return Err(RingError::of_setup(error)),
@@ -89,22 +89,22 @@ pub(crate) fn ring(entries: u32) -> Result<IoUring, RingError> {
     Err(RingError::of_setup(refused))
 }
 
-fn build(wishes: Wishes, entries: u32) -> io::Result<IoUring> {
+fn build(features: RingFeatures, entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder
         .dontfork()
         .setup_r_disabled()
         .setup_clamp()
         .setup_cqsize(entries * COMPLETIONS_PER_ENTRY);
-    if wishes.defer {
+    if features.defer {
         builder.setup_defer_taskrun().setup_taskrun_flag();
-    } else if wishes.cooperative {
+    } else if features.cooperative {
         builder.setup_coop_taskrun().setup_taskrun_flag();
     }
-    if wishes.single_issuer {
+    if features.single_issuer {
         builder.setup_single_issuer();
     }
-    if wishes.submit_all {
+    if features.submit_all {
         builder.setup_submit_all();
     }
     let ring = builder.build(entries)?;

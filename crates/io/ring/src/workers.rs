@@ -72,7 +72,7 @@ pub(crate) enum Item {
 /// The workers have been stopped; work given to them now would never be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the workers are stopping")]
-pub struct Refused;
+pub struct WorkersStopped;
 
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Item>,
@@ -209,7 +209,7 @@ impl Workers {
         operation: Operation,
         handler: Arc<dyn Handler>,
         token: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), WorkersStopped> {
         match self.current() {
             Some(worker) => {
                 worker.submit(operation, handler, token);
@@ -252,7 +252,7 @@ impl Workers {
     ///
     /// # Errors
     /// As [`Self::submit`].
-    pub fn post(&self, on: usize, call: Call) -> Result<(), Refused> {
+    pub fn post(&self, on: usize, call: Call) -> Result<(), WorkersStopped> {
         self.leave(on, Item::Call(call))
     }
 
@@ -260,7 +260,12 @@ impl Workers {
     ///
     /// # Errors
     /// As [`Self::submit`].
-    pub fn wake(&self, on: usize, sleeper: Arc<dyn Wake>, token: u64) -> Result<(), Refused> {
+    pub fn wake(
+        &self,
+        on: usize,
+        sleeper: Arc<dyn Wake>,
+        token: u64,
+    ) -> Result<(), WorkersStopped> {
         self.leave(on, Item::Wake(sleeper, token))
     }
 
@@ -283,7 +288,7 @@ impl Workers {
         at: Instant,
         sleeper: Arc<dyn Wake>,
         token: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), WorkersStopped> {
         match self.current() {
             Some(worker) => {
                 worker.wake_at(at, sleeper, token);
@@ -297,11 +302,16 @@ impl Workers {
     ///
     /// # Errors
     /// As [`Self::submit`].
-    pub fn cancel(&self, on: usize, handler: Arc<dyn Handler>, token: u64) -> Result<(), Refused> {
+    pub fn cancel(
+        &self,
+        on: usize,
+        handler: Arc<dyn Handler>,
+        token: u64,
+    ) -> Result<(), WorkersStopped> {
         self.leave(on, Item::Cancel(handler, token))
     }
 
-    fn leave(&self, on: usize, item: Item) -> Result<(), Refused> {
+    fn leave(&self, on: usize, item: Item) -> Result<(), WorkersStopped> {
         let on = on % self.count();
         let current = self.current();
         if let Some(worker) = current.as_ref().filter(|worker| worker.index() == on) {
@@ -317,7 +327,7 @@ impl Workers {
             }
             Err(_) => {
                 self.shared.uncount(1);
-                Err(Refused)
+                Err(WorkersStopped)
             }
         }
     }
@@ -401,6 +411,6 @@ mod tests {
         let workers = Workers::start(&settings).expect("io_uring");
         assert_eq!(workers.count(), 1);
         workers.stop();
-        assert_eq!(workers.post(0, Box::new(|_| ())), Err(Refused));
+        assert_eq!(workers.post(0, Box::new(|_| ())), Err(WorkersStopped));
     }
 }

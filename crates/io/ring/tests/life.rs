@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{FORGOTTEN, event_channel, file, workers};
 use braid_ring::{
-    Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Settings, Wake, Worker,
-    Workers,
+    Completion, Descriptor, Handler, Operation, Payload, Segments, Settings, Wake, Worker, Workers,
+    WorkersStopped,
 };
 
 #[test]
@@ -72,8 +72,8 @@ fn stop_waits_for_what_is_in_flight() {
     assert_eq!(completions.len(), 64, "all have ended when stop returns");
     assert!(completions.iter().all(|completion| completion.result.is_ok()));
     let read = Operation::Read { file, offset: 0, memory: Segments::new() };
-    assert_eq!(workers.submit(0, read, sender.clone(), 0), Err(Refused));
-    assert_eq!(workers.wake(1, sender, 0), Err(Refused));
+    assert_eq!(workers.submit(0, read, sender.clone(), 0), Err(WorkersStopped));
+    assert_eq!(workers.wake(1, sender, 0), Err(WorkersStopped));
 }
 
 #[test]

@@ -13,23 +13,23 @@ use crate::arena::{Arena, NAMED_BYTES_MIN, SLAB_BYTES, SLABS};
 
 /// Whether a slab is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slab {
+enum SlabState {
     Unseen,
     Registered,
     Refused,
 }
 
 #[derive(Debug)]
-pub(crate) struct Fixed {
-    slabs: [Slab; SLABS],
+pub(crate) struct FixedBuffers {
+    slabs: [SlabState; SLABS],
 }
 
-impl Fixed {
+impl FixedBuffers {
     /// Makes a table for all slabs in the ring, none of them registered.
     pub(crate) fn new(ring: &IoUring) -> Self {
         let room = u32::try_from(SLABS).expect("few");
         let is_known = ring.submitter().register_buffers_sparse(room).is_ok();
-        Self { slabs: [if is_known { Slab::Unseen } else { Slab::Refused }; SLABS] }
+        Self { slabs: [if is_known { SlabState::Unseen } else { SlabState::Refused }; SLABS] }
     }
 
     /// The registered name of these bytes.
@@ -43,15 +43,16 @@ impl Fixed {
         let arena = Arena::of_process().filter(|_| length_bytes >= NAMED_BYTES_MIN)?;
         let index = arena.slab_of(start, length_bytes)?;
         let name = u16::try_from(index).expect("few");
-        if self.slabs[index] == Slab::Unseen {
+        if self.slabs[index] == SlabState::Unseen {
             let base = arena.slab(index).as_ptr().cast();
             let slab = libc::iovec { iov_base: base, iov_len: SLAB_BYTES };
             // SAFETY: the arena's slabs stay mapped, and are not given back, until the process
             // ends. The operations that name a slab decide how the kernel uses it.
             let updated =
                 unsafe { ring.submitter().register_buffers_update(u32::from(name), &[slab], None) };
-            self.slabs[index] = if updated.is_ok() { Slab::Registered } else { Slab::Refused };
+            self.slabs[index] =
+                if updated.is_ok() { SlabState::Registered } else { SlabState::Refused };
         }
-        (self.slabs[index] == Slab::Registered).then_some(name)
+        (self.slabs[index] == SlabState::Registered).then_some(name)
     }
 }
