@@ -14,7 +14,7 @@
 //!
 //! The two other hand-overs of this kind have other takers. Insertion lists (`braid_dispatch`) have
 //! none of their own: the pushing thread takes, unless another does, and none sleeps. A member's
-//! queue (`braid_runtime`'s `members/crew.rs`) has several, each of which waits for one item.
+//! queue (`braid_runtime`'s `members/threads.rs`) has several, each of which waits for one item.
 
 use braid_concurrency::Mutex;
 use braid_concurrency::atomic::{AtomicBool, Ordering};

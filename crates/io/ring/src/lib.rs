@@ -26,8 +26,8 @@
 //! - More operations than the ring has room for wait here, in order (`more_than_the_ring_holds`).
 //! - No payload shows an earlier one's bytes, unless its taker promised to overwrite them
 //!   (`a_zeroed_payload_forgets_the_last_one`).
-//! - No two payloads share a byte, and registered memory keeps its address ([`arena`], [`fixed_buffers`];
-//!   `what_is_carved_is_apart_and_within_one_slab`,
+//! - No two payloads share a byte, and registered memory keeps its address ([`arena`],
+//!   [`fixed_buffers`]; `what_is_carved_is_apart_and_within_one_slab`,
 //!   `registered_memory_is_read_and_written_by_name`).
 //! - A file that a ring knows by number is closed when it is taken out ([`files`];
 //!   `a_file_is_let_go_when_it_is_unregistered`).

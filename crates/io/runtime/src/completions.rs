@@ -21,14 +21,14 @@ use crate::core::{AbortOnPanic, Core};
 use crate::executor::submitter::Submitter;
 use crate::executor::zeroing::Step;
 use crate::executor::{fault, ring};
-use crate::members::crew::Start;
 use crate::members::handle::{MemberHandle, Ports};
 use crate::members::operation::Operation;
+use crate::members::threads::Start;
 use crate::sync::{Arc, Weak, thread};
 
 /// Connects a new member: its port for ring completions, and the body of its threads.
 pub(crate) fn connect(core: &Arc<Core>, member: &Arc<MemberHandle>) {
-    member.crew.connect(start_of(core, member));
+    member.threads.connect(start_of(core, member));
     let is_first = member.ports.set(ports(core, member.id())).is_ok();
     assert!(is_first, "a member is registered once");
 }
@@ -107,7 +107,7 @@ fn start_of(core: &Arc<Core>, member: &Arc<MemberHandle>) -> Start {
 
 /// A thread's body: works the queue until it is stopped.
 fn run(core: &Weak<Core>, member: &MemberHandle) {
-    while let Some(operation) = member.crew.next() {
+    while let Some(operation) = member.threads.next() {
         let Some(core) = core.upgrade() else { return };
         // The member's scheduler is a machine as well.
         let _guard = AbortOnPanic::new();

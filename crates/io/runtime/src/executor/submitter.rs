@@ -128,7 +128,7 @@ impl<'a> Submitter<'a> {
         let _guard = AbortOnPanic::new();
         self.member.man_if_needed();
         self.begin_kept();
-        if is_open && self.member.crew.begin_look() {
+        if is_open && self.member.threads.begin_look() {
             self.submit(Operation::Look);
         }
     }
@@ -165,7 +165,7 @@ impl<'a> Submitter<'a> {
     }
 
     pub(crate) fn complete(&self, operation: Operation, result: Result<(), MemberError>) {
-        let (id, crew) = (self.member.id(), &self.member.crew);
+        let (id, own_threads) = (self.member.id(), &self.member.threads);
         match operation {
             Operation::Io(flight) => {
                 let ticket = self.land(flight, result);
@@ -190,7 +190,7 @@ impl<'a> Submitter<'a> {
                 self.tell_array(ArrayEvent::MetadataWritten(id, area, result.map_err(fault)));
             }
             Operation::Look => {
-                crew.end_look();
+                own_threads.end_look();
                 if result.is_err() {
                     self.tell_array(ArrayEvent::MemberLost(Cause::vanished(id)));
                 }

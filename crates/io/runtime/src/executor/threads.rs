@@ -1,7 +1,7 @@
 //! The back end on plain threads: an operation is one system call, which the thread waits for.
 //!
 //! Place in the flow: called by a member's own threads ([`crate::completions`]), and by any thread
-//! for a member in memory. [`crate::members::crew`] has the queue of those threads, and their
+//! for a member in memory. [`crate::members::threads`] has the queue of those threads, and their
 //! number.
 
 use std::io::IoSliceMut;

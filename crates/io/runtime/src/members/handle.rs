@@ -23,10 +23,10 @@ use braid_ring::Handler;
 use slab::Slab;
 
 use super::array_operations::ArrayOperations;
-use super::crew::Crew;
 use super::operation::{Item, Operation, PartLists};
 use super::rejoining::Rejoining;
 use super::ring_admission::RingAdmission;
+use super::threads::MemberThreads;
 use super::traffic::Traffic;
 use crate::alarm::LOOK_INTERVAL;
 use crate::sync::atomic::AtomicU64;
@@ -54,7 +54,7 @@ pub(crate) struct MemberHandle {
     out: Mutex<Slab<Operation>>,
     /// Where those operations end.
     pub(crate) ports: OnceLock<Ports>,
-    pub(crate) crew: Crew,
+    pub(crate) threads: MemberThreads,
     pub(crate) array_operations: ArrayOperations,
     /// Its return, if it is away.
     pub(crate) rejoining: Rejoining,
@@ -96,7 +96,7 @@ impl MemberHandle {
             queued: AtomicU64::new(0),
             out: Mutex::default(),
             ports: OnceLock::new(),
-            crew: Crew::new(threads_max),
+            threads: MemberThreads::new(threads_max),
             array_operations: ArrayOperations::default(),
             rejoining: Rejoining::new(id),
             since: Instant::now(),
@@ -169,15 +169,15 @@ impl MemberHandle {
     }
 
     pub(crate) fn leave_to_threads(&self, operation: Operation) {
-        self.crew.push(operation, self.admission.is_suspect());
+        self.threads.push(operation, self.admission.is_suspect());
     }
 
     pub(crate) fn man_if_needed(&self) {
-        self.crew.man_if_needed(self.admission.is_suspect());
+        self.threads.man_if_needed(self.admission.is_suspect());
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
-        self.admission.is_busy() || self.crew.is_looking()
+        self.admission.is_busy() || self.threads.is_looking()
     }
 
     /// Milliseconds since its last operation ended, by the looks at it; `None` if one ended
@@ -202,7 +202,7 @@ impl MemberHandle {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        !self.is_unanswered() && !self.admission.has_kept() && self.crew.is_idle()
+        !self.is_unanswered() && !self.admission.has_kept() && self.threads.is_idle()
     }
 
     /// Keeps an operation that goes to a ring; returns its token.

@@ -8,7 +8,7 @@
 //!   handle ──┬── operation        what a member is asked, in the same words for both back ends
 //!            ├── ring_admission   how much of it rings may have, and whether anything at all
 //!            ├── traffic          what has gone to and from it, counted
-//!            └── crew             its own threads, and what waits for them
+//!            └── threads          its own threads, and what waits for them
 //! ```
 //!
 //! The table is read without a lock and replaced as a whole. A thread that replaces it waits until
@@ -16,12 +16,12 @@
 //! thread that saw the old one is on its way to a back end.
 
 pub(crate) mod array_operations;
-pub(crate) mod crew;
 pub(crate) mod handle;
 pub(crate) mod operation;
 pub(crate) mod rejoining;
 pub(crate) mod ring_admission;
 mod table;
+pub(crate) mod threads;
 pub(crate) mod traffic;
 
 pub(crate) use table::{Members, Table};

@@ -99,7 +99,7 @@ impl Members {
 
     /// Ends all members' threads once they have emptied their queues.
     pub(crate) fn stop(&self) {
-        self.load().iter().for_each(|member| member.crew.stop());
+        self.load().iter().for_each(|member| member.threads.stop());
     }
 
     /// Joins these threads, except those of a member that has left and may never answer.
@@ -107,6 +107,6 @@ impl Members {
         let is_awaited = |member: &&Arc<MemberHandle>| {
             !member.array_operations.has_left() || !member.is_unanswered()
         };
-        self.load().iter().filter(is_awaited).for_each(|member| member.crew.join());
+        self.load().iter().filter(is_awaited).for_each(|member| member.threads.join());
     }
 }

@@ -42,9 +42,9 @@ impl Core {
         let is_on_ring =
             self.workers.is_some() && member.raw().is_some() && !member.admission.is_suspect();
         if !is_on_ring && !member.admission.is_here() {
-            member.crew.man_all().inspect_err(|_| {
-                member.crew.stop();
-                member.crew.join();
+            member.threads.man_all().inspect_err(|_| {
+                member.threads.stop();
+                member.threads.join();
             })?;
         }
         if let Some(drivers) = &self.workers {
@@ -91,8 +91,8 @@ impl Core {
     pub(crate) fn take_out(self: &Arc<Self>, id: MemberId) -> Box<dyn Member> {
         let _whole_patience = self.drain_member(id, Duration::MAX);
         let member = self.members.load().get(id).map(Arc::clone).expect("it is registered");
-        member.crew.stop();
-        member.crew.join();
+        member.threads.stop();
+        member.threads.join();
         // A thread may have given an operation from its queue to a ring.
         let _whole_patience = self.drain_member(id, Duration::MAX);
         self.unregister_files(&member);

@@ -18,11 +18,11 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Condvar, Mutex, thread};
 
-/// Starts one thread, which works the queue until it is stopped ([`Crew::next`]).
+/// Starts one thread, which works the queue until it is stopped ([`MemberThreads::next`]).
 pub(crate) type Start = Box<dyn Fn() -> io::Result<thread::JoinHandle<()>> + Send + Sync>;
 
 /// A member's threads, and their queue.
-pub(crate) struct Crew {
+pub(crate) struct MemberThreads {
     queue: Queue<Operation>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     count: AtomicUsize,
@@ -80,7 +80,7 @@ impl<W> Queue<W> {
     }
 }
 
-impl Crew {
+impl MemberThreads {
     pub(super) fn new(count_max: usize) -> Self {
         Self {
             queue: Queue::new(),
