@@ -80,6 +80,8 @@ mod log;
 #[cfg(not(loom))]
 mod looks;
 #[cfg(not(loom))]
+mod member_return;
+#[cfg(not(loom))]
 mod members;
 #[cfg(not(loom))]
 mod membership;
@@ -96,11 +98,8 @@ mod pacing;
 #[cfg(not(loom))]
 mod parity_logs;
 #[cfg(not(loom))]
-#[cfg(not(loom))]
 mod pending_request;
 mod requests;
-#[cfg(not(loom))]
-mod returning;
 #[cfg(not(loom))]
 mod scheduling;
 #[cfg(not(loom))]
