@@ -55,7 +55,7 @@ pub const COSTS: [Cost; 14] = [
 
 /// How a thread waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitPolicy {
     /// The standard library's: spins a hundred turns, then sleeps in the kernel.
     Futex,
     /// The kernel's own: waiters queue and spin on lines of their own; the holder hands it on.
@@ -73,7 +73,7 @@ pub struct Costs {
     /// Cores of a socket.
     pub socket_cores: usize,
     /// How threads wait for locks.
-    pub waiting: Waiting,
+    pub waiting: WaitPolicy,
 }
 
 impl Costs {
@@ -86,7 +86,7 @@ impl Costs {
             state_lines: 8,
             cluster_cores: 8,
             socket_cores: 128,
-            waiting: Waiting::Futex,
+            waiting: WaitPolicy::Futex,
         }
     }
 
@@ -111,7 +111,7 @@ impl Costs {
 
     /// Replaces the kind of locks.
     #[must_use]
-    pub fn with_waiting(self, waiting: Waiting) -> Self {
+    pub fn with_waiting(self, waiting: WaitPolicy) -> Self {
         Self { waiting, ..self }
     }
 

@@ -27,7 +27,7 @@ pub mod thread;
 mod world;
 
 pub use braid_concurrency::flaws;
-pub use costs::{COSTS, Cost, Costs, Waiting};
+pub use costs::{COSTS, Cost, Costs, WaitPolicy};
 pub use locks::{Content, Mutex, MutexGuard, TryMutex, TryMutexGuard};
 pub use std::sync::TryLockError;
 pub use thread::{Moment, now_ns, own_line, own_state, thread_number, work, work_ps};

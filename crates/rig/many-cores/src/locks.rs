@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
-use crate::costs::{Cost, Waiting};
+use crate::costs::{Cost, WaitPolicy};
 use crate::lines::{Access, Line};
 use crate::queues::Word;
 use crate::world;
@@ -201,8 +201,8 @@ fn take<T>(lock: &std::sync::Mutex<T>) {
     }
     match world::with(|world| world.costs.waiting) {
         None => {}
-        Some(Waiting::Queue) => stand_in_line(lock),
-        Some(Waiting::Futex) => spin_and_sleep(lock),
+        Some(WaitPolicy::Queue) => stand_in_line(lock),
+        Some(WaitPolicy::Futex) => spin_and_sleep(lock),
     }
 }
 
@@ -267,8 +267,8 @@ fn stand_in_line<T>(lock: &std::sync::Mutex<T>) {
 fn let_go<T>(lock: &std::sync::Mutex<T>) {
     match world::with(|world| world.costs.waiting) {
         None => {}
-        Some(Waiting::Futex) => free_and_wake(lock),
-        Some(Waiting::Queue) => hand_on(lock),
+        Some(WaitPolicy::Futex) => free_and_wake(lock),
+        Some(WaitPolicy::Queue) => hand_on(lock),
     }
 }
 

@@ -8,7 +8,7 @@ use super::*;
 
 /// A value on a line of its own.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct LineAligned<T>(T);
 
 fn costs() -> Costs {
     let costs = Costs::server();
@@ -17,7 +17,7 @@ fn costs() -> Costs {
 
 /// The times at which some cores have changed the same line, one after the other.
 fn moments(costs: Costs, cores: &[usize]) -> Vec<u64> {
-    let line = Apart(AtomicU64::new(0));
+    let line = LineAligned(AtomicU64::new(0));
     let moments = Notes::new(Vec::new());
     run(costs, 256, |core| {
         let Some(place) = cores.iter().position(|one| *one == core) else { return };
@@ -39,7 +39,7 @@ fn a_line_takes_what_the_way_to_it_takes() {
 
 #[test]
 fn who_wants_a_line_meanwhile_stands_behind_and_readers_share_it() {
-    let line = Apart(AtomicU64::new(0));
+    let line = LineAligned(AtomicU64::new(0));
     let ends = Notes::new(Vec::new());
     run(costs(), 24, |core| {
         if core == 0 {
@@ -61,8 +61,8 @@ fn who_wants_a_line_meanwhile_stands_behind_and_readers_share_it() {
 }
 
 /// Threads increment a locked counter, `times` each. Returns the sum, time, and failed attempts.
-fn add(waiting: Waiting, threads: usize, times: u64) -> (u64, u64, u64) {
-    let count = Apart(Mutex::new(vec![0_u64]));
+fn add(waiting: WaitPolicy, threads: usize, times: u64) -> (u64, u64, u64) {
+    let count = LineAligned(Mutex::new(vec![0_u64]));
     let (end_ps, failed) = (Noted::new(0), Noted::new(0));
     run(Costs::server().with_waiting(waiting), threads, |_| {
         for _ in 0..times {
@@ -84,7 +84,7 @@ fn add(waiting: Waiting, threads: usize, times: u64) -> (u64, u64, u64) {
 
 #[test]
 fn a_lock_is_one_threads_at_a_time_and_who_sleeps_is_woken() {
-    for waiting in [Waiting::Futex, Waiting::Queue] {
+    for waiting in [WaitPolicy::Futex, WaitPolicy::Queue] {
         let (sum, end_ps, failed) = add(waiting, 12, 20);
         assert_eq!(sum, 240, "{waiting:?}");
         assert!(end_ps > 240 * 3_000_000, "they were one after the other");
@@ -94,8 +94,8 @@ fn a_lock_is_one_threads_at_a_time_and_who_sleeps_is_woken() {
 
 #[test]
 fn the_same_run_twice_is_the_same() {
-    assert_eq!(add(Waiting::Futex, 32, 10), add(Waiting::Futex, 32, 10));
-    assert_eq!(add(Waiting::Queue, 32, 10), add(Waiting::Queue, 32, 10));
+    assert_eq!(add(WaitPolicy::Futex, 32, 10), add(WaitPolicy::Futex, 32, 10));
+    assert_eq!(add(WaitPolicy::Queue, 32, 10), add(WaitPolicy::Queue, 32, 10));
 }
 
 #[test]

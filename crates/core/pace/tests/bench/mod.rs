@@ -127,7 +127,7 @@ enum Event {
 }
 
 #[derive(Clone, Copy)]
-enum Waiting {
+enum QueuedRequest {
     Client { began_ns: u64, epoch: u64, is_closed: bool },
     Window { bytes: u64, is_owed: bool },
 }
@@ -152,8 +152,8 @@ pub(crate) struct Bench {
     epoch: u64,
     under_way: u64,
     busy: usize,
-    clients: VecDeque<(u64, Waiting)>,
-    windows: VecDeque<(u64, Waiting)>,
+    clients: VecDeque<(u64, QueuedRequest)>,
+    windows: VecDeque<(u64, QueuedRequest)>,
     order: u64,
     slice: Latencies,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -295,7 +295,7 @@ impl Bench {
         }
         self.under_way += 1;
         self.order += 1;
-        let client = Waiting::Client { began_ns: self.now_ns, epoch: self.epoch, is_closed };
+        let client = QueuedRequest::Client { began_ns: self.now_ns, epoch: self.epoch, is_closed };
         self.clients.push_back((self.order, client));
         self.serve();
     }
@@ -318,7 +318,7 @@ impl Bench {
                 // Owed requests stand in line with clients.
                 let is_in_line = is_owed && self.disk.is_idle_class;
                 let queue = if is_in_line { &mut self.clients } else { &mut self.windows };
-                queue.push_back((self.order, Waiting::Window { bytes, is_owed }));
+                queue.push_back((self.order, QueuedRequest::Window { bytes, is_owed }));
             }
         }
         self.serve();
@@ -339,13 +339,13 @@ impl Bench {
             let (_, next) = queue.pop_front().expect("it has a front");
             self.busy += 1;
             match next {
-                Waiting::Client { began_ns, epoch, is_closed } => {
+                QueuedRequest::Client { began_ns, epoch, is_closed } => {
                     let (least_ns, more_ns) = self.disk.client_ns;
                     let service_ns = least_ns + self.chance.below(more_ns + 1);
                     let done = Event::ClientDone { began_ns, epoch, is_closed };
                     self.push(self.now_ns + service_ns, done);
                 }
-                Waiting::Window { bytes, is_owed } => {
+                QueuedRequest::Window { bytes, is_owed } => {
                     let Disk { seek_ns, window_ns, .. } = self.disk;
                     let service_ns = seek_ns + (window_ns - seek_ns) * bytes / MIB;
                     self.push(self.now_ns + service_ns, Event::WindowDone { bytes, is_owed });

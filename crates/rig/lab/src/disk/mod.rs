@@ -70,9 +70,9 @@ pub struct Disk {
     since: u64,
     /// Whether the last run was a read, so that the disk reads ahead.
     was_read: bool,
-    reads: Waiting,
+    reads: RequestQueue,
     /// Without a cache, the writes that wait for the arm.
-    writes: Waiting,
+    writes: RequestQueue,
     /// Flushes that wait for an empty cache.
     flushes: Vec<u64>,
     /// Sectors in the cache that are not on the platter.
@@ -310,16 +310,20 @@ impl Disk {
 }
 
 /// Requests that wait for the arm, by first sector and arrival.
-type Waiting = BTreeMap<(u64, u64), (DiskRequest, ArmPurpose)>;
+type RequestQueue = BTreeMap<(u64, u64), (DiskRequest, ArmPurpose)>;
 
 /// The first sector of the next request upwards from the head, or of the lowest.
-fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
+fn next_up(waiting: &RequestQueue, head: u64) -> Option<u64> {
     let next = waiting.range((head, 0)..).next().or_else(|| waiting.iter().next());
     next.map(|((sector, _), _)| *sector)
 }
 
 /// Takes adjacent requests from `first` on. Returns their end, numbers, and first owner.
-fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>, ArmPurpose) {
+fn take_run(
+    waiting: &mut RequestQueue,
+    first: u64,
+    sectors_max: u64,
+) -> (u64, Vec<u64>, ArmPurpose) {
     let (mut to, mut ids, mut purpose) = (first, Vec::new(), ArmPurpose::Reader);
     while let Some((key, (request, of))) = waiting.range((first, 0)..=(to, u64::MAX)).next() {
         let end = to.max(request.sector + request.sectors);

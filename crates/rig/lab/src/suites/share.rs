@@ -59,9 +59,9 @@ fn lookups(report: &Report) -> f64 {
     count("lookups") / count("direct_reads").max(1.0)
 }
 
-struct Repeating(Child);
+struct RepeatingProcess(Child);
 
-impl Drop for Repeating {
+impl Drop for RepeatingProcess {
     fn drop(&mut self) {
         // A process that has ended already needs no signal.
         let _ended = self.0.kill();
@@ -77,7 +77,7 @@ fn sample(settings: &Settings) -> Result<(f64, f64), String> {
     let mut lab = Command::new(std::env::current_exe().map_err(said)?);
     lab.args(["read", "--profile", PROFILED]);
     let child = lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(said)?;
-    let repeating = Repeating(child);
+    let repeating = RepeatingProcess(child);
     std::thread::sleep(START);
     let mut record = Command::new("perf");
     record.args(["record", "--event=cpu-clock", "--freq=1999"]);

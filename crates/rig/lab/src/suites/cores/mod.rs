@@ -19,7 +19,7 @@ mod locked;
 #[path = "../elevator/shipped.rs"]
 mod shipped;
 
-use braid_many_cores::{COSTS, Cost, Costs, Waiting};
+use braid_many_cores::{COSTS, Cost, Costs, WaitPolicy};
 
 use crate::frame::{Case, Curves, Figure, Marks, Metric, Report, Series, Settings, Suite, Target};
 use run::{Outcome, Variant};
@@ -57,7 +57,7 @@ fn measure(settings: &Settings) -> Report {
     let mut report = Report::default();
     for (clients, client_ps) in CLIENTS {
         for (locks, waiting) in
-            [("std's locks", Waiting::Futex), ("the kernel's locks", Waiting::Queue)]
+            [("std's locks", WaitPolicy::Futex), ("the kernel's locks", WaitPolicy::Queue)]
         {
             let costs = Costs::server().with_waiting(waiting).with(Cost::Client, client_ps);
             by_threads(settings, &mut report, &format!("{clients}, {locks}"), costs);

@@ -58,7 +58,7 @@ impl Outcome {
 
 /// At the same address in each run, since the address decides which fields share a cache line.
 #[repr(align(128))]
-struct Placed<B>(B);
+struct LineAligned<B>(B);
 
 pub(super) fn run(costs: Costs, threads: usize, variant: Variant, small: bool) -> Outcome {
     match variant {
@@ -78,7 +78,7 @@ fn run_of<B: RequestPath>(
     path: B,
     contention: fn(&B) -> [u64; 3],
 ) -> Outcome {
-    let path = Placed(path);
+    let path = LineAligned(path);
     let counted_ns = if small { SMALL_NS } else { COUNTED_NS };
     let (from_ns, to_ns) = (WARM_NS.min(counted_ns), WARM_NS.min(counted_ns) + counted_ns);
     let (clients, requests) = (ClientThreads::new(threads), AtomicU64::new(0));

@@ -6,8 +6,8 @@
 //! waiting ([`stripes`]). Files of 4 MiB, each made durable, on a RAID-5 of four memory members,
 //! chunk and stripe unit 4 KiB, 256 stripes.
 
-mod below;
 mod model;
+mod row_writer;
 mod stripes;
 mod volume;
 mod work;
@@ -15,8 +15,8 @@ mod work;
 use std::cell::RefCell;
 
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
-use below::{Bare, Below, Engine};
 use model::Model;
+use row_writer::{Bare, Engine, RowWriter};
 use stripes::Rule;
 use volume::Braid;
 use work::{ROWS_PER_FILE, WriteResult};
@@ -103,7 +103,7 @@ fn rule_alone(settings: &Settings, report: &mut Report, (writers, files): (u64, 
     report.add(found.map(|case| case.with([Target::ratio(FILES, "braid", "before", 1.0)])));
 }
 
-fn contender<'a, B: Below + Send + 'static>(
+fn contender<'a, B: RowWriter + Send + 'static>(
     variant: &'static str,
     model: &'a Model<B>,
     (writers, files): (u64, u64),

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use super::below::{Below, Blocks};
+use super::row_writer::{Blocks, RowWriter};
 use super::stripes::{Rule, Stripes};
 use super::work::{Files, ROW_BYTES, ROWS_PER_FILE};
 
@@ -24,12 +24,12 @@ struct Work {
     row: u64,
     payload: Arc<Vec<u8>>,
     offset: usize,
-    unwritten: Arc<Unwritten>,
+    unwritten: Arc<UnwrittenStripes>,
 }
 
 /// Stripes of one writer that are not on the members yet.
 #[derive(Default)]
-struct Unwritten {
+struct UnwrittenStripes {
     count: Mutex<usize>,
     none: Condvar,
 }
@@ -41,7 +41,7 @@ pub(super) struct Model<B> {
 
 struct Shared<B> {
     stripes: Stripes,
-    below: B,
+    writer: B,
     handle: Mutex<Handle>,
     given: Condvar,
 }
@@ -52,10 +52,10 @@ struct Handle {
     is_over: bool,
 }
 
-impl<B: Below + Send + 'static> Model<B> {
-    pub(super) fn new(rule: Rule, below: B) -> Self {
+impl<B: RowWriter + Send + 'static> Model<B> {
+    pub(super) fn new(rule: Rule, writer: B) -> Self {
         let (handle, given) = Default::default();
-        let shared = Arc::new(Shared { stripes: Stripes::new(rule), below, handle, given });
+        let shared = Arc::new(Shared { stripes: Stripes::new(rule), writer, handle, given });
         let body = Arc::clone(&shared);
         let daemon = thread::spawn(move || body.run());
         Self { shared, daemon: Some(daemon) }
@@ -67,12 +67,12 @@ impl<B: Below + Send + 'static> Model<B> {
     }
 
     #[cfg(test)]
-    pub(super) fn below(&self) -> &B {
-        &self.shared.below
+    pub(super) fn writer(&self) -> &B {
+        &self.shared.writer
     }
 }
 
-impl<B: Below + Send + 'static> Files for Model<B> {
+impl<B: RowWriter + Send + 'static> Files for Model<B> {
     type Payload = Arc<Vec<u8>>;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload {
@@ -80,7 +80,7 @@ impl<B: Below + Send + 'static> Files for Model<B> {
     }
 
     fn write_file(&self, file: u64, payload: &mut Self::Payload) {
-        let unwritten = Arc::new(Unwritten::default());
+        let unwritten = Arc::new(UnwrittenStripes::default());
         for row in 0..ROWS_PER_FILE {
             let number = file * ROWS_PER_FILE + row;
             let stripe = self.shared.stripes.take(number);
@@ -95,7 +95,7 @@ impl<B: Below + Send + 'static> Files for Model<B> {
             });
         }
         unwritten.wait_for_none();
-        self.shared.below.flush();
+        self.shared.writer.flush();
     }
 }
 
@@ -109,7 +109,7 @@ impl<B> Drop for Model<B> {
     }
 }
 
-impl Unwritten {
+impl UnwrittenStripes {
     fn add(&self) {
         *self.count.lock().expect("no holder panics") += 1;
     }
@@ -128,7 +128,7 @@ impl Unwritten {
     }
 }
 
-impl<B: Below> Shared<B> {
+impl<B: RowWriter> Shared<B> {
     fn give(&self, work: Work) {
         let mut handle = self.handle.lock().expect("no holder panics");
         handle.works.push_back(work);
@@ -150,7 +150,7 @@ impl<B: Below> Shared<B> {
             drop(handle);
             for work in &batch {
                 let data = &work.payload[work.offset..work.offset + ROW_BYTES];
-                self.below.write(&mut blocks, work.stripe, work.row, data);
+                self.writer.write(&mut blocks, work.stripe, work.row, data);
             }
             self.stripes.free(batch.iter().map(|work| work.stripe));
             batch.drain(..).for_each(|work| work.unwritten.done());

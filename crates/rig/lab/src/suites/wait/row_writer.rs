@@ -10,7 +10,7 @@ use super::work::{BLOCK_BYTES, DATA, ROW_BYTES, STRIPES};
 const STRIPE_BYTES: usize = (DATA + 1) * BLOCK_BYTES;
 
 /// The layer below the stripes that writers wait for. One thread writes, the daemon.
-pub(super) trait Below: Sync {
+pub(super) trait RowWriter: Sync {
     /// Writes the data of a row from a stripe's blocks, and its parity.
     fn write(&self, blocks: &mut Blocks, stripe: usize, row: u64, data: &[u8]);
 
@@ -36,7 +36,7 @@ impl Bare {
     }
 }
 
-impl Below for Bare {
+impl RowWriter for Bare {
     fn write(&self, blocks: &mut Blocks, stripe: usize, row: u64, from: &[u8]) {
         let stripe = &mut blocks.0[stripe * STRIPE_BYTES..][..STRIPE_BYTES];
         let (data, parity) = stripe.split_at_mut(DATA * BLOCK_BYTES);
@@ -72,7 +72,7 @@ impl Engine {
     }
 }
 
-impl Below for Engine {
+impl RowWriter for Engine {
     fn write(&self, _: &mut Blocks, _: usize, row: u64, data: &[u8]) {
         let mut payload = Payload::for_overwriting(ROW_BYTES);
         payload.copy_from_slice(data);
@@ -101,7 +101,7 @@ mod tests {
         (0..size).map(|at| u8::try_from(at / 512 % 251).unwrap() ^ file).collect()
     }
 
-    fn write_files<B: Below + Send + 'static>(model: &Model<B>) {
+    fn write_files<B: RowWriter + Send + 'static>(model: &Model<B>) {
         std::thread::scope(|scope| {
             for file in 0..4 {
                 scope.spawn(move || model.write_file(file, &mut model.payload(content(file))));
@@ -116,7 +116,7 @@ mod tests {
             write_files(&model);
             for row in [0, 1, 2, 3, 4, ROWS_PER_FILE, 4 * ROWS_PER_FILE - 1] {
                 let mut blocks = vec![vec![0; BLOCK_BYTES]; DATA + 1];
-                for (member, block) in model.below().0.iter().zip(&mut blocks) {
+                for (member, block) in model.writer().0.iter().zip(&mut blocks) {
                     member.read_at(block, row * BLOCK_BYTES as u64).unwrap();
                 }
                 let sum = |at: usize| blocks.iter().fold(0, |sum, block| sum ^ block[at]);
@@ -137,7 +137,7 @@ mod tests {
             for file in 0..4 {
                 let offset = file * ROWS_PER_FILE * ROW_BYTES as u64;
                 let payload = Payload::for_overwriting(content(file).len());
-                let read = model.below().0.call(ClientRequest::Read { offset, payload });
+                let read = model.writer().0.call(ClientRequest::Read { offset, payload });
                 read.result.unwrap();
                 assert!(*read.payload.unwrap() == *content(file), "file {file}");
             }
