@@ -32,7 +32,8 @@
 //! - A file that a ring knows by number is closed when it is taken out ([`files`];
 //!   `a_file_is_let_go_when_it_is_unregistered`).
 //!
-//! Unsafe code: [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed_buffers`], [`flight`] only.
+//! Unsafe code: [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed_buffers`] and
+//! [`flight`] only.
 
 mod arena;
 pub mod client;
