@@ -1,4 +1,4 @@
-//! Rings against threads, on the same files, in turns: `cargo run --release --example ways_of_io`.
+//! Rings against threads, on the same files, in turns: `cargo run --release --example io_backends`.
 //!
 //! RAID-5 of four files of 64 MiB in the folder for temporary files (`TMPDIR`), chunk 64 KiB, past
 //! the page cache (`cached` as an argument: through it; `writeback`: writes are acknowledged
