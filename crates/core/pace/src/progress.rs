@@ -82,7 +82,7 @@ pub enum RemainingTime {
 pub struct Estimate {
     /// Recent bytes for each second.
     pub bytes_per_second: u64,
-    /// Until it is done.
+    /// The remaining time.
     pub remaining: RemainingTime,
 }
 

@@ -27,7 +27,7 @@ struct Words {
 }
 
 impl RemainingTime {
-    /// In words; `utc_seconds` are those since 1970 now.
+    /// In words; `utc_seconds` are the present seconds since 1970.
     #[must_use]
     pub fn words(self, utc_seconds: u64) -> impl fmt::Display {
         Words { remaining: self, utc_seconds }

@@ -231,8 +231,8 @@ impl Patience {
         &mut self,
         (now_ns, settings): (u64, &Settings),
         free: (Directions, (u32, u32)),
-        gone: &[&Waiting],
-        others: impl Iterator<Item = &'a mut Waiting>,
+        gone: &[&QueuedRequest],
+        others: impl Iterator<Item = &'a mut QueuedRequest>,
     ) {
         if gone.iter().any(|one| one.is_straight) {
             return;

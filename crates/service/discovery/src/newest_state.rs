@@ -302,7 +302,7 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
     }
 }
 
-fn after(known: &Known, recorded: RecordedUpdate) -> Known {
+fn after(known: &RecordedState, recorded: RecordedUpdate) -> RecordedState {
     let members = recorded.members.into_iter();
     let members =
         members.map(|one| StateMember { slot: one.slot, number: one.number, uuid: one.uuid });

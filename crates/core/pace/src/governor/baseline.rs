@@ -49,11 +49,10 @@ impl LatencySample {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Baseline {
-    /// Gathered and not yet weighed.
     gathered: LatencySample,
     now: LatencySample,
     before: LatencySample,
-    /// What looks like another load, until the next does so as well.
+    /// Slices that look like another load, until the next confirm it.
     doubted: Option<LatencySample>,
     /// Of both generations.
     p99_ns: Option<u64>,
@@ -110,7 +109,7 @@ impl Baseline {
         is_other
     }
 
-    /// How requests are other than those that are known: by their median, by how many there are.
+    /// How requests differ from the baseline: by their median, and by their rate.
     fn differs(&self, lot: &LatencySample) -> (Ordering, Ordering) {
         let (new, known) = (u128::from(lot.median_ns()), u128::from(self.median_ns));
         let by_median = match new.cmp(&known) {

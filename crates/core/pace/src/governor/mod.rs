@@ -238,10 +238,10 @@ pub enum Phase {
     Probe,
 }
 
-/// The state of a governor, for reports.
+/// The governor's state, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GovernorState {
-    /// What it does.
+    /// The phase.
     pub phase: Phase,
     /// Bytes that may be in flight on average beside clients.
     pub allowance_bytes: u64,
