@@ -28,7 +28,7 @@ use std::sync::Arc;
 use braid_ondisk::{Bits, LocklessMarks};
 use braid_sim_hooks::{Mark, reached};
 
-use super::given_up::GivenUp;
+use super::trimmed_marks::TrimmedMarks;
 
 #[derive(Debug)]
 pub(super) struct Lockless {
@@ -45,7 +45,7 @@ pub(super) struct Lockless {
     shown: Arc<Bits>,
     /// Runs that became unwritten since the bitmap in flight was made.
     recalled: Bits,
-    given_up: GivenUp,
+    trimmed_marks: TrimmedMarks,
 }
 
 impl Lockless {
@@ -65,7 +65,7 @@ impl Lockless {
             written: Arc::new(LocklessMarks { unwritten: none.clone(), unsynced: none.clone() }),
             stuck: none.clone(),
             opened,
-            given_up: GivenUp::none_of(&none),
+            trimmed_marks: TrimmedMarks::none_of(&none),
             recalled: none,
             shown: Arc::new(shown),
             marks,
@@ -140,31 +140,31 @@ impl Lockless {
 
     /// A client trimmed a range of the array.
     pub(super) fn gives_up(&mut self, range: Range<u64>) {
-        self.given_up.add(range);
+        self.trimmed_marks.add(range);
     }
 
     /// Marks `mark` as trimmed if trims cover all its sectors in the array.
     pub(super) fn look_at(&mut self, mark: u64, sectors: &[Range<u64>]) {
-        self.given_up.look_at(mark, sectors);
+        self.trimmed_marks.look_at(mark, sectors);
     }
 
     /// A client writes again to trimmed sectors of a mark.
     pub(super) fn takes_back(&mut self, mark: u64, sectors: &[Range<u64>]) {
-        self.given_up.forget(mark, sectors);
+        self.trimmed_marks.forget(mark, sectors);
     }
 
     /// Trimmed marks.
-    pub(super) fn given_up(&self) -> &Bits {
-        self.given_up.marks()
+    pub(super) fn trimmed_marks(&self) -> &Bits {
+        self.trimmed_marks.marks()
     }
 
     /// Bits are cleared, without writes in flight. Trimmed ones become unwritten: returns them.
     pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
-        let mut marks = self.given_up.marks().clone();
+        let mut marks = self.trimmed_marks.marks().clone();
         marks.intersect(cleared);
         for mark in marks.iter() {
             reached(Mark::TrimmedIsUnwritten);
-            self.given_up.forget(mark, &[]);
+            self.trimmed_marks.forget(mark, &[]);
             self.is_trimmed(mark);
         }
         marks

@@ -488,7 +488,7 @@ impl Intent {
         if let Some(lockless) = &self.lockless {
             // Trimmed runs need no sync first.
             let mut unsynced = lockless.unsynced().clone();
-            unsynced.subtract(lockless.given_up());
+            unsynced.subtract(lockless.trimmed_marks());
             idle.subtract(&unsynced);
         }
         idle

@@ -41,7 +41,7 @@
 //!   [check: what_is_in_doubt_keeps_its_bit].
 
 mod decide;
-mod given_up;
+mod trimmed_marks;
 mod lockless;
 mod machine;
 

@@ -9,14 +9,14 @@ use braid_ondisk::Bits;
 const RANGES_MAX: usize = 4096;
 
 #[derive(Debug)]
-pub(super) struct GivenUp {
+pub(super) struct TrimmedMarks {
     /// Trimmed ranges of the array, start to end. They neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
     /// Fully trimmed marks; their sectors are not in `ranges`.
     marks: Bits,
 }
 
-impl GivenUp {
+impl TrimmedMarks {
     pub(super) fn none_of(marks: &Bits) -> Self {
         let marks = Bits::none(marks.sectors(), marks.sectors_each());
         Self { ranges: BTreeMap::new(), marks }
@@ -82,14 +82,14 @@ impl GivenUp {
 mod tests {
     use super::*;
 
-    fn of(ranges: &[Range<u64>]) -> GivenUp {
-        let mut given_up = GivenUp::none_of(&Bits::none(64, 8));
-        ranges.iter().for_each(|range| given_up.add(range.clone()));
-        given_up
+    fn of(ranges: &[Range<u64>]) -> TrimmedMarks {
+        let mut trimmed_marks = TrimmedMarks::none_of(&Bits::none(64, 8));
+        ranges.iter().for_each(|range| trimmed_marks.add(range.clone()));
+        trimmed_marks
     }
 
-    fn ranges(given_up: &GivenUp) -> Vec<(u64, u64)> {
-        given_up.ranges.iter().map(|(start, end)| (*start, *end)).collect()
+    fn ranges(trimmed_marks: &TrimmedMarks) -> Vec<(u64, u64)> {
+        trimmed_marks.ranges.iter().map(|(start, end)| (*start, *end)).collect()
     }
 
     #[test]
@@ -106,14 +106,14 @@ mod tests {
     fn a_mark_is_given_up_when_all_of_it_is() {
         // A mark of two columns.
         let mark = [0..8, 16..24];
-        let mut given_up = of(std::slice::from_ref(&mark[0]));
-        given_up.look_at(0, &mark);
-        assert!(given_up.marks().is_empty());
-        given_up.add(10..30);
-        given_up.look_at(0, &mark);
-        assert!(given_up.marks().is_set(0));
-        assert_eq!(ranges(&given_up), [(10, 16), (24, 30)]);
-        given_up.forget(0, &mark);
-        assert!(given_up.marks().is_empty());
+        let mut trimmed_marks = of(std::slice::from_ref(&mark[0]));
+        trimmed_marks.look_at(0, &mark);
+        assert!(trimmed_marks.marks().is_empty());
+        trimmed_marks.add(10..30);
+        trimmed_marks.look_at(0, &mark);
+        assert!(trimmed_marks.marks().is_set(0));
+        assert_eq!(ranges(&trimmed_marks), [(10, 16), (24, 30)]);
+        trimmed_marks.forget(0, &mark);
+        assert!(trimmed_marks.marks().is_empty());
     }
 }
