@@ -12,7 +12,7 @@ use crate::Instant;
 use crate::array::{ArrayView, Gate, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::Computation;
-use crate::context::{Common, Gone, Held, LeftRequest, PROBE_SECTORS, PieceKey};
+use crate::context::{Common, Departures, OrphanRequest, PROBE_SECTORS, PieceKey, ReservedMemory};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{
@@ -143,8 +143,8 @@ impl Shard {
     /// Takes the result of a [`MemberIo`].
     pub fn handle_member_io(&mut self, now: Instant, done: MemberIoDone) {
         self.common.now = now;
-        if let Some(held) = self.common.end_left(done.id) {
-            self.let_go(held);
+        if let Some(memory) = self.common.end_orphan(done.id) {
+            self.let_go(memory);
         } else {
             self.common.note_done(&done);
             if !self.common.has_pairs() {
@@ -164,16 +164,16 @@ impl Shard {
 
     /// Requests in flight at members that left, before the shard submits any under the new view.
     #[inline(never)]
-    fn under_way_at(&mut self, gone: &Gone) -> Vec<LeftRequest> {
+    fn under_way_at(&mut self, departures: &Departures) -> Vec<OrphanRequest> {
         match &mut self.family {
             Machine::Direct(_) => Vec::new(), // Its members stay.
-            Machine::Mirror(mirror) => mirror.leave(&mut self.common, gone),
-            Machine::Stripe(stripes) => stripes.leave(&mut self.common, gone),
+            Machine::Mirror(mirror) => mirror.leave(&mut self.common, departures),
+            Machine::Stripe(stripes) => stripes.leave(&mut self.common, departures),
         }
     }
 
     /// Stops waiting for requests at members that left.
-    fn leave(&mut self, requests: Vec<LeftRequest>) {
+    fn leave(&mut self, requests: Vec<OrphanRequest>) {
         for request in requests {
             reached(Mark::RequestLeft);
             if let Some(done) = self.common.leave(request) {
@@ -185,16 +185,16 @@ impl Shard {
     /// A request at a member that left has ended: its memory is free.
     #[cold]
     #[inline(never)]
-    fn let_go(&mut self, held: Held) {
-        match (&mut self.family, held) {
-            (_, Held::Nothing) => {}
-            (_, Held::Payload(piece)) => self.common.let_go_of_payload(piece),
-            (Machine::Stripe(stripes), held) => stripes.let_go_of(&mut self.common, held),
-            (Machine::Mirror(mirror), Held::Place(place)) => {
+    fn let_go(&mut self, memory: ReservedMemory) {
+        match (&mut self.family, memory) {
+            (_, ReservedMemory::Nothing) => {}
+            (_, ReservedMemory::Payload(piece)) => self.common.let_go_of_payload(piece),
+            (Machine::Stripe(stripes), memory) => stripes.let_go_of(&mut self.common, memory),
+            (Machine::Mirror(mirror), ReservedMemory::Place(place)) => {
                 mirror.let_go_of(&mut self.common, place);
             }
-            (Machine::Direct(_) | Machine::Mirror(_), held) => {
-                unreachable!("it has no such memory: {held:?}")
+            (Machine::Direct(_) | Machine::Mirror(_), memory) => {
+                unreachable!("it has no such memory: {memory:?}")
             }
         }
     }
@@ -267,8 +267,9 @@ impl Shard {
             Gate::Closed => {}
         }
         self.common.want_bits_again();
-        let gone = Gone::between(&before, &view);
-        let left = if gone.is_none() { Vec::new() } else { self.under_way_at(&gone) };
+        let departures = Departures::between(&before, &view);
+        let orphans =
+            if departures.is_none() { Vec::new() } else { self.under_way_at(&departures) };
         match (&mut self.family, &*view.geometry) {
             (Machine::Direct(direct), Geometry::Direct(geometry)) => direct.handle_view(geometry),
             (Machine::Mirror(mirror), Geometry::Mirror(geometry)) => {
@@ -279,7 +280,7 @@ impl Shard {
             }
             _ => unreachable!("an array keeps its family of levels while it is open"),
         }
-        self.leave(left);
+        self.leave(orphans);
         for done in self.common.settle_pairs() {
             self.tell_family_later(done);
         }

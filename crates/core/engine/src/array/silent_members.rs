@@ -1,6 +1,6 @@
 //! The array's reaction to members that do not answer: which go away, and how they return.
 //!
-//! `away.rs` has the rule and the state of an absent member, `context/left.rs` its requests.
+//! `away.rs` has the rule and the state of an absent member, `context/orphans.rs` its requests.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached};

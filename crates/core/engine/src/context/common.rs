@@ -14,7 +14,7 @@ use braid_ondisk::Bits;
 use smallvec::SmallVec;
 
 use super::clocks::Clocks;
-use super::left::{Gone, Held, Left, LeftRequest};
+use super::orphans::{Departures, OrphanRequest, OrphanRequests, ReservedMemory};
 use super::pairs::{Ended, Pairs};
 use super::pieces::{Extent, PieceKey, Pieces};
 use super::trims::Trims;
@@ -61,7 +61,7 @@ pub(crate) struct Common {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
     pairs: Pairs,
-    left: Left,
+    orphans: OrphanRequests,
     /// Bits that the shard requested of the array, and that are not open.
     wanted: Option<Bits>,
     /// Bits under which writes began since the array's last query.
@@ -94,7 +94,7 @@ impl Common {
             cache_records: VecDeque::new(),
             reports: VecDeque::new(),
             pairs: Pairs::default(),
-            left: Left::default(),
+            orphans: OrphanRequests::default(),
             over_bad: Vec::new(),
             wanted: None,
             touched: None,
@@ -222,29 +222,29 @@ impl Common {
     /// write to the replacement, or both. `is_copy` if it is for the replacement alone.
     pub(crate) fn out_at(
         &self,
-        gone: &Gone,
+        departures: &Departures,
         (id, slot): (IoId, Slot),
-        (held, is_copy): (Held, bool),
-    ) -> SmallVec<[LeftRequest; 2]> {
-        let own = if is_copy { gone.replacement(slot) } else { gone.member(slot) };
+        (memory, is_copy): (ReservedMemory, bool),
+    ) -> SmallVec<[OrphanRequest; 2]> {
+        let own = if is_copy { departures.replacement(slot) } else { departures.member(slot) };
         let own = own.filter(|_| !self.pairs.has_ended(id)).map(|member| (id, member));
-        let other = self.pairs.of_replacement(id).filter(|(_, member)| gone.went(*member));
-        let left = |(id, member)| LeftRequest { id, member, held };
-        own.into_iter().chain(other).map(left).collect()
+        let other = self.pairs.of_replacement(id).filter(|(_, member)| departures.went(*member));
+        let orphan = |(id, member)| OrphanRequest { id, member, memory };
+        own.into_iter().chain(other).map(orphan).collect()
     }
 
     /// A read stays with a member that left: its time says nothing about the slot's next member.
-    pub(crate) fn forget_pace_at(&mut self, gone: &Gone, (id, slot): (IoId, Slot)) {
-        if gone.has(slot) {
+    pub(crate) fn forget_pace_at(&mut self, departures: &Departures, (id, slot): (IoId, Slot)) {
+        if departures.has(slot) {
             self.clocks.forget(id);
         }
     }
 
     /// Stops waiting for a request at a member that left. Returns the family's result once it is
-    /// final; its memory is held until [`Self::end_left`].
-    pub(crate) fn leave(&mut self, request: LeftRequest) -> Option<MemberIoDone> {
-        let LeftRequest { id, member, held } = request;
-        self.left.note(id, held);
+    /// final; its memory is held until [`Self::end_orphan`].
+    pub(crate) fn leave(&mut self, request: OrphanRequest) -> Option<MemberIoDone> {
+        let OrphanRequest { id, member, memory } = request;
+        self.orphans.note(id, memory);
         self.over_bad.retain(|(other, ..)| *other != id);
         if !Pairs::is_of_replacement(id) {
             self.clocks.forget(id);
@@ -259,12 +259,12 @@ impl Common {
 
     /// A request has ended. If its member had left, returns the memory that it held.
     #[inline]
-    pub(crate) fn end_left(&mut self, id: IoId) -> Option<Held> {
-        let held = self.left.end(id)?;
+    pub(crate) fn end_orphan(&mut self, id: IoId) -> Option<ReservedMemory> {
+        let memory = self.orphans.end(id)?;
         reached(Mark::LateAnswer);
         assert!(self.in_flight > 0, "more results than requests");
         self.in_flight -= 1;
-        Some(held)
+        Some(memory)
     }
 
     /// A write at a member that has left names the payload of `piece`.

@@ -4,7 +4,7 @@
 
 mod clocks;
 mod common;
-mod left;
+mod orphans;
 mod pairs;
 mod pieces;
 mod trims;
@@ -12,7 +12,7 @@ mod written;
 
 pub(crate) use clocks::{Clocks, PROBE_SECTORS};
 pub(crate) use common::Common;
-pub(crate) use left::{Gone, Held, LeftRequest};
+pub(crate) use orphans::{Departures, OrphanRequest, ReservedMemory};
 pub(crate) use pieces::PieceKey;
 #[cfg(test)]
 pub(crate) use pieces::Pieces;

@@ -12,7 +12,7 @@ use super::loads::Loads;
 use crate::array::Gate;
 use crate::buffer::{BlockIndex, Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::computation::Computation;
-use crate::context::{Common, Gone, Held, LeftRequest, PieceKey};
+use crate::context::{Common, Departures, OrphanRequest, PieceKey, ReservedMemory};
 use crate::effect::{FaultKind, MemberIoDone, MemberOperation};
 use crate::ids::{IoId, MemberId};
 use crate::request::{LockKey, Operation, Piece, RangeLock};
@@ -220,17 +220,21 @@ impl Mirror {
     }
 
     /// Members left: their requests end for the owners. Returns these requests.
-    pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
-        let (mut left, mut reads) = (Vec::new(), Vec::new());
+    pub(crate) fn leave(
+        &mut self,
+        common: &mut Common,
+        departures: &Departures,
+    ) -> Vec<OrphanRequest> {
+        let (mut orphans, mut reads) = (Vec::new(), Vec::new());
         for (name, (owner, slot)) in self.in_flight.iter() {
-            let (held, is_copy) = match owner {
+            let (memory, is_copy) = match owner {
                 Owner::Work(key) => {
                     let work = self.works.get(key.0).expect("work lasts as long as its requests");
                     match work.stage {
-                        Stage::Write => (Held::Payload(work.extent.key), false),
+                        Stage::Write => (ReservedMemory::Payload(work.extent.key), false),
                         Stage::Read => {
-                            reads.extend(gone.has(*slot).then_some(name));
-                            common.forget_pace_at(gone, (IoId(name), *slot));
+                            reads.extend(departures.has(*slot).then_some(name));
+                            common.forget_pace_at(departures, (IoId(name), *slot));
                             continue;
                         }
                         // The answer releases a read's payload.
@@ -238,26 +242,28 @@ impl Mirror {
                     }
                 }
                 // The bytes of a probe are never used.
-                Owner::Probe => (Held::Nothing, false),
-                Owner::Background(place) => (Held::Place(*place), self.background.is_copy(*place)),
+                Owner::Probe => (ReservedMemory::Nothing, false),
+                Owner::Background(place) => {
+                    (ReservedMemory::Place(*place), self.background.is_copy(*place))
+                }
                 Owner::Abandoned => {
-                    common.forget_pace_at(gone, (IoId(name), *slot));
+                    common.forget_pace_at(departures, (IoId(name), *slot));
                     continue;
                 }
             };
-            left.extend(common.out_at(gone, (IoId(name), *slot), (held, is_copy)));
+            orphans.extend(common.out_at(departures, (IoId(name), *slot), (memory, is_copy)));
         }
         for name in reads {
             self.abandon(common, name);
         }
-        for LeftRequest { held, .. } in &left {
-            match *held {
-                Held::Payload(piece) => common.hold_payload(piece),
-                Held::Place(place) => self.background.hold(place),
-                Held::Nothing | Held::Frame(_) => {}
+        for OrphanRequest { memory, .. } in &orphans {
+            match *memory {
+                ReservedMemory::Payload(piece) => common.hold_payload(piece),
+                ReservedMemory::Place(place) => self.background.hold(place),
+                ReservedMemory::Nothing | ReservedMemory::Frame(_) => {}
             }
         }
-        left
+        orphans
     }
 
     /// A request of background work has ended at a member that left.

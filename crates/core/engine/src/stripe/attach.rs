@@ -144,7 +144,7 @@ impl Stripes {
     /// any.
     pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
         let frame = self.pool.frame(number).expect("it is held");
-        match self.left_frames.has(frame) {
+        match self.orphan_frames.has(frame) {
             true => self.pool.set_apart(number),
             false => self.pool.let_go(number),
         }

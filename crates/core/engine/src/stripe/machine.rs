@@ -12,7 +12,7 @@ use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
 use super::known::EntireSlots;
-use super::left_frames::LeftFrames;
+use super::orphan_frames::OrphanFrames;
 use super::plan::Planner;
 use super::pool::Pool;
 use super::reconstruct::{PLACES, Reconstruct};
@@ -56,7 +56,7 @@ pub(crate) struct Stripes {
     held_up_in: Option<u64>,
     pub(super) in_flight: Slab<IoOwner>,
     pub(super) copies: Slab<CopyOut>,
-    pub(super) left_frames: LeftFrames,
+    pub(super) orphan_frames: OrphanFrames,
     /// Parts of the current batch. The allocation is reused.
     pub(super) content: Content,
     /// Taken while a plan is being made. The allocation is reused.
@@ -116,7 +116,7 @@ impl Stripes {
             held_up_in: None,
             in_flight: Slab::default(),
             copies: Slab::default(),
-            left_frames: LeftFrames::default(),
+            orphan_frames: OrphanFrames::default(),
             content: Content::default(),
             planner: Some(Box::new(Planner::blank())),
         };

@@ -57,7 +57,7 @@ struct Place {
     phase: Phase,
     outstanding: u32,
     /// Requests at members that have left, which may still use its blocks.
-    left: u32,
+    orphans: u32,
     copies: SmallVec<[Copy; 4]>,
     /// Sectors where a later copy is right, not the first that was read; with that copy.
     right: SmallVec<[(u16, SectorSet); 1]>,
@@ -105,7 +105,7 @@ impl Place {
             range: Range::NotAsked,
             phase: Phase::Read,
             outstanding: 0,
-            left: 0,
+            orphans: 0,
             copies: SmallVec::new(),
             right: SmallVec::new(),
             tied: SectorSet::EMPTY,
@@ -199,7 +199,7 @@ impl Place {
         let Self { range, phase, .. } = *self;
         let is_open = self.copies.iter().any(|copy| copy.fate == Fate::Unverified);
         let to_look = is_open && !self.is_again;
-        let (outstanding, left) = (self.outstanding > 0, self.left > 0);
+        let (outstanding, left) = (self.outstanding > 0, self.orphans > 0);
         Facts { outstanding, left, range, phase, copies, to_look }
     }
 }
@@ -309,7 +309,7 @@ impl Background {
     }
 
     fn begin(&mut self, around: &mut Around<'_>) {
-        let is_free = |place: &Place| place.work.is_none() && place.left == 0;
+        let is_free = |place: &Place| place.work.is_none() && place.orphans == 0;
         while self.places.iter().filter(|place| place.work.is_some()).count() < WORKS_MAX
             && let Some(place) = self.places.iter().position(is_free)
             && let Some(work) = self.asked.pop_front()
@@ -652,11 +652,11 @@ impl Background {
 
     /// A request of the work at a place stays at a member that left.
     pub(in super::super) fn hold(&mut self, number: u32) {
-        self.places[number as usize].left += 1;
+        self.places[number as usize].orphans += 1;
     }
 
     pub(in super::super) fn let_go_of(&mut self, around: &mut Around<'_>, number: u32) {
-        self.places[number as usize].left -= 1;
+        self.places[number as usize].orphans -= 1;
         self.begin(around);
     }
 
@@ -683,7 +683,7 @@ impl Background {
     }
 
     fn end(&mut self, around: &mut Around<'_>, number: u32, outcome: Outcome) {
-        let free = Place { left: self.places[number as usize].left, ..Place::free() };
+        let free = Place { orphans: self.places[number as usize].orphans, ..Place::free() };
         let place = std::mem::replace(&mut self.places[number as usize], free);
         assert!(place.outstanding == 0 && place.range == Range::Locked, "nothing of it is out");
         let work = place.work.expect("it worked");

@@ -13,7 +13,7 @@ use super::kind::{End, Kind, Nature, Steps};
 use super::machine::{Around, Outcome, Reconstruct, Waits};
 use super::read::{Column, Origin, WorkState};
 use crate::computation::{Computation, ComputationId};
-use crate::context::Gone;
+use crate::context::Departures;
 use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::sectors::{BLOCK_SECTORS, Extent};
@@ -36,7 +36,7 @@ impl Reconstruct {
         let place = self.free.pop().expect("there is room");
         let map = self.geometry.row_map(band.row);
         let read = &mut self.reads[place as usize];
-        let is_free = read.origin.is_none() && read.outstanding == 0 && read.left == 0;
+        let is_free = read.origin.is_none() && read.outstanding == 0 && read.orphans == 0;
         assert!(is_free, "a free place has no work");
         read.columns.fill(Column::default());
         (read.band, read.map, read.owns_band) = (Some(band), map, true);
@@ -263,7 +263,7 @@ impl Reconstruct {
         assert!(read.outstanding == 0 && read.origin.is_none(), "nothing of it is under way");
         let band = read.band.take().expect("it had one");
         (read.owns_band, read.repairs) = (false, false);
-        if read.left == 0 {
+        if read.orphans == 0 {
             self.free.push(place);
         }
         self.outcomes.push_back(Outcome::Wake(band.key));
@@ -284,11 +284,15 @@ impl Reconstruct {
     }
 
     /// Members left: begins their reads anew, since these members may still write to the blocks.
-    pub(in super::super) fn leave_reads(&mut self, around: &mut Around<'_>, gone: &Gone) {
+    pub(in super::super) fn leave_reads(
+        &mut self,
+        around: &mut Around<'_>,
+        departures: &Departures,
+    ) {
         for place in 0..self.reads.len() {
             let read = &self.reads[place];
             let mut slots = read.slots();
-            if slots.any(|slot| gone.has(slot) && read.column(slot).out > 0) {
+            if slots.any(|slot| departures.has(slot) && read.column(slot).out > 0) {
                 self.abandon_place(around, place);
             }
         }

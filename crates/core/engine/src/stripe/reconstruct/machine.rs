@@ -115,7 +115,7 @@ impl Reconstruct {
             window: SectorSet::EMPTY,
             shift_sectors: 0,
             outstanding: 0,
-            left: 0,
+            orphans: 0,
             filled: None,
             work: WorkState::default(),
         };
@@ -234,13 +234,13 @@ impl Reconstruct {
 
     /// A member that left still has a request of the read at `place`.
     pub(in super::super) fn hold(&mut self, place: u32) {
-        self.reads[place as usize].left += 1;
+        self.reads[place as usize].orphans += 1;
     }
 
     pub(in super::super) fn let_go_of(&mut self, place: u32) {
         let read = &mut self.reads[place as usize];
-        read.left -= 1;
-        if read.left == 0 && read.band.is_none() {
+        read.orphans -= 1;
+        if read.orphans == 0 && read.band.is_none() {
             self.free.push(place);
         }
     }

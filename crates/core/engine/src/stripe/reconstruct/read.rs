@@ -88,7 +88,7 @@ pub(super) struct Read {
     pub(super) shift_sectors: u32,
     pub(super) outstanding: u32,
     /// Requests at members that have left, which may still access its blocks.
-    pub(super) left: u32,
+    pub(super) orphans: u32,
     /// How it goes on once its reads are in; `None` if it must be planned again.
     pub(super) filled: Option<Filled>,
     pub(super) work: WorkState,

@@ -41,9 +41,9 @@
 //!   [check: what_is_in_doubt_keeps_its_bit].
 
 mod decide;
-mod trimmed_marks;
 mod lockless;
 mod machine;
+mod trimmed_marks;
 
 pub(in crate::array) use decide::Action as IntentAction;
 pub(super) use decide::decide as decide_intent;

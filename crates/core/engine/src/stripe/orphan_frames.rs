@@ -7,16 +7,16 @@ use braid_sim_hooks::{Bug, planted};
 use crate::context::PieceKey;
 
 #[derive(Debug, Default)]
-pub(super) struct LeftFrames(BTreeMap<u32, LeftFrame>);
+pub(super) struct OrphanFrames(BTreeMap<u32, OrphanFrame>);
 
 #[derive(Debug)]
-struct LeftFrame {
+struct OrphanFrame {
     out: u32,
     /// Payloads that these requests write from.
     payloads: Vec<PieceKey>,
 }
 
-impl LeftFrames {
+impl OrphanFrames {
     /// Whether such a member may still access this frame.
     pub(super) fn has(&self, frame: u32) -> bool {
         if planted(Bug::LeftFrameReused) {
@@ -28,7 +28,7 @@ impl LeftFrames {
     /// Reserves the frame for a request left behind. `payloads` returns its batch's payloads.
     pub(super) fn hold(&mut self, frame: u32, payloads: impl FnOnce() -> Vec<PieceKey>) {
         let held = self.0.entry(frame);
-        held.or_insert_with(|| LeftFrame { out: 0, payloads: payloads() }).out += 1;
+        held.or_insert_with(|| OrphanFrame { out: 0, payloads: payloads() }).out += 1;
     }
 
     /// A request has ended. Returns the payloads of the batch, if it was the last.

@@ -5,7 +5,7 @@
 //! ends them: it may still read and write there.
 //!
 //! ```text
-//!   under way ──a view without the member──▶ left: the owner hears an error
+//!   under way ──a view without the member──▶ orphan: the owner hears an error
 //!                                              └──the member ends it──▶ its memory is free
 //! ```
 
@@ -20,7 +20,7 @@ use crate::ids::{IoId, MemberId};
 
 /// The memory of a request at a member that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum ReservedMemory {
     /// None, or memory that is never reused.
     Nothing,
     Payload(PieceKey),
@@ -32,17 +32,17 @@ pub(crate) enum Held {
 
 /// Requests at members that left, which have not ended.
 #[derive(Debug, Default)]
-pub(crate) struct Left(BTreeMap<IoId, Held>);
+pub(crate) struct OrphanRequests(BTreeMap<IoId, ReservedMemory>);
 
-impl Left {
-    pub(super) fn note(&mut self, id: IoId, held: Held) {
-        let before = self.0.insert(id, held);
-        assert!(before.is_none(), "a request is left once");
+impl OrphanRequests {
+    pub(super) fn note(&mut self, id: IoId, memory: ReservedMemory) {
+        let before = self.0.insert(id, memory);
+        assert!(before.is_none(), "a request is orphaned once");
     }
 
     /// The memory of a request that has ended, if its member had left.
     #[inline]
-    pub(super) fn end(&mut self, id: IoId) -> Option<Held> {
+    pub(super) fn end(&mut self, id: IoId) -> Option<ReservedMemory> {
         if self.0.is_empty() {
             return None; // The usual case.
         }
@@ -52,33 +52,33 @@ impl Left {
 
 /// Slots whose members left between two views.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct Departures {
     members: SmallVec<[(Slot, MemberId); 2]>,
     replacements: SmallVec<[(Slot, MemberId); 2]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LeftRequest {
+pub(crate) struct OrphanRequest {
     pub(crate) id: IoId,
     pub(crate) member: MemberId,
-    pub(crate) held: Held,
+    pub(crate) memory: ReservedMemory,
 }
 
-impl Gone {
+impl Departures {
     /// The members that left between these views.
     pub(crate) fn between(old: &ArrayView, new: &ArrayView) -> Self {
-        let mut gone = Self::default();
+        let mut departures = Self::default();
         for (slot, old) in (0..).map(Slot).zip(&old.slots) {
             let Some(old) = old else { continue };
             let new = new.member(slot);
             if new.is_none_or(|new| new.id != old.id) {
-                gone.members.push((slot, old.id));
+                departures.members.push((slot, old.id));
             }
             let is_in = |id| new.is_some_and(|new| new.id == id || new.replacement == Some(id));
             let replacement = old.replacement.filter(|id| !is_in(*id));
-            gone.replacements.extend(replacement.map(|id| (slot, id)));
+            departures.replacements.extend(replacement.map(|id| (slot, id)));
         }
-        gone
+        departures
     }
 
     pub(crate) fn is_none(&self) -> bool {
