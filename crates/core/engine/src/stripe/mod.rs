@@ -19,7 +19,7 @@
 //!                    damage               inconsistent bands, lost sectors
 //! ```
 //!
-//! [`plan`] is the arithmetic of which sectors to read, [`known`] its facts about a column,
+//! [`plan`] is the arithmetic of which sectors to read, [`column_coverage`] its facts about columns,
 //! [`solve`] the equations. All serve writes and reads. The steps of a write are numbered in
 //! docs/write-path.md.
 
@@ -27,11 +27,11 @@ mod attach;
 mod band;
 mod batch;
 mod cached_writes;
+mod column_coverage;
 mod damage;
 mod epochs;
 mod in_flight;
 mod index;
-mod known;
 mod list;
 mod machine;
 mod orphan_frames;

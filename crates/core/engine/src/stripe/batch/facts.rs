@@ -2,7 +2,7 @@
 
 use braid_geometry::Slot;
 
-use super::super::known::{EntireSlots, Known};
+use super::super::column_coverage::{ColumnCoverage, EntireSlots};
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
 use super::super::scheduler::Admission;
 use super::decide::Facts;
@@ -94,7 +94,7 @@ fn make_plan<'a>(
 /// Whether a batch that lacks too much may succeed in parts, because writes or blocks lack
 /// different sectors. Then it begins again with one write, and that with one block.
 fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
-    let is_local = |slot: Slot| known(stripe, around, slot).lacks_some();
+    let is_local = |slot: Slot| column_coverage(stripe, around, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;
     let has_less = count > 1 || stripe.queue[0].run.cut(stripe.band()).is_some();
     has_less && stripe.slots().any(is_local)
@@ -108,7 +108,7 @@ fn tell(
     is_left_out: impl Fn(Slot) -> bool,
 ) {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
-    let column_facts = |slot: Slot| known(stripe, around, slot).facts(is_left_out(slot));
+    let column_facts = |slot: Slot| column_coverage(stripe, around, slot).facts(is_left_out(slot));
     facts.window = batch.window;
     facts.data.extend(stripe.data_slots().map(column_facts));
     facts.p = column_facts(stripe.map.p_slot());
@@ -119,12 +119,12 @@ fn tell(
     facts.is_journaled = around.view.keeps_journal;
 }
 
-fn known<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> Known<'a> {
+fn column_coverage<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> ColumnCoverage<'a> {
     let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
     let (band, window) = (stripe.band(), stripe.window());
     let Around { view, is_synced, is_consistent, .. } = *around;
     let is_entire = around.entire.has(slot);
-    Known {
+    ColumnCoverage {
         view,
         is_entire,
         is_synced,

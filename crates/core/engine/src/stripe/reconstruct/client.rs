@@ -119,7 +119,7 @@ impl Read {
 
     /// Whether columns may lack different sectors, so that a part of the read can succeed.
     fn is_divisible(&self, around: &Around<'_>) -> bool {
-        let is_local = |slot: Slot| self.known(around, slot).lacks_some();
+        let is_local = |slot: Slot| self.column_coverage(around, slot).lacks_some();
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 

@@ -2,8 +2,8 @@
 
 use braid_geometry::Slot;
 
+use super::super::column_coverage::ColumnCoverage;
 use super::super::damage::is_synced;
-use super::super::known::Known;
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
 use super::decide::{Facts, Phase, Rest};
 use super::kind::{Kind, Nature};
@@ -18,10 +18,14 @@ impl Origin {
 }
 
 impl Read {
-    pub(super) fn known<'a>(&'a self, around: &'a Around<'_>, slot: Slot) -> Known<'a> {
+    pub(super) fn column_coverage<'a>(
+        &'a self,
+        around: &'a Around<'_>,
+        slot: Slot,
+    ) -> ColumnCoverage<'a> {
         let (view, band) = (&*around.common.view, self.band());
         let Column { touched, valid, unreadable, .. } = *self.column(slot);
-        Known {
+        ColumnCoverage {
             view,
             is_entire: around.entire.has(slot),
             is_synced: is_synced(view, band),
@@ -45,12 +49,13 @@ impl Read {
         is_left_out: impl Fn(Slot) -> bool,
     ) {
         let map = &self.map;
-        let band_facts = self.known(around, map.p_slot());
+        let band_facts = self.column_coverage(around, map.p_slot());
         let facts_of = |slot: Slot| {
             let Column { touched, valid, unreadable, .. } = *self.column(slot);
             let is_entire = around.entire.has(slot);
-            let known = Known { is_entire, slot, touched, valid, unreadable, ..band_facts };
-            known.facts(is_left_out(slot))
+            let coverage =
+                ColumnCoverage { is_entire, slot, touched, valid, unreadable, ..band_facts };
+            coverage.facts(is_left_out(slot))
         };
         facts.window = self.window;
         facts.data.extend((0..map.data_slots()).map(|index| facts_of(map.data_slot(index))));

@@ -7,9 +7,9 @@ use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::super::band::{Band, BandKey};
 use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
+use super::super::column_coverage::EntireSlots;
 use super::super::damage::Damage;
 use super::super::in_flight::IoOwner;
-use super::super::known::EntireSlots;
 use super::super::plan::Planner;
 use super::super::pool::Pool;
 use super::super::solve::FrameBlocks;

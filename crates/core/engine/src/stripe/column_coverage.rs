@@ -37,7 +37,7 @@ impl EntireSlots {
 
 /// One column, as the member and the block hold it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct ColumnCoverage<'a> {
     pub(super) view: &'a ArrayView,
     pub(super) is_entire: bool,
     /// Parity was synced in all of the band.
@@ -57,7 +57,7 @@ pub(super) struct Known<'a> {
     pub(super) tries_named: bool,
 }
 
-impl Known<'_> {
+impl ColumnCoverage<'_> {
     fn is_readable(&self, extent: &Extent) -> bool {
         let (start, sectors) = self.band.range(*extent);
         let sectors = u64::from(sectors);
