@@ -3,14 +3,14 @@
 use super::*;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct TestWork {
     full: bool,
     awaited: bool,
     flushed: bool,
     expected: bool,
 }
 
-impl QueuedWork for Known {
+impl QueuedWork for TestWork {
     fn is_full(&self) -> bool {
         self.full
     }
@@ -28,9 +28,9 @@ impl QueuedWork for Known {
     }
 }
 
-const PART: Known = Known { full: false, awaited: false, flushed: false, expected: false };
-const AWAITED: Known = Known { awaited: true, ..PART };
-const FULL: Known = Known { full: true, ..PART };
+const PART: TestWork = TestWork { full: false, awaited: false, flushed: false, expected: false };
+const AWAITED: TestWork = TestWork { awaited: true, ..PART };
+const FULL: TestWork = TestWork { full: true, ..PART };
 
 fn scheduler() -> Scheduler {
     let mut scheduler = Scheduler::new(Tuning { age_max_ms: 100, ..Tuning::default() });
@@ -43,7 +43,7 @@ fn at(milliseconds: u64) -> Instant {
 }
 
 /// Looks at a stripe with such work. True if it has begun.
-fn look(scheduler: &mut Scheduler, number: u32, work: Known, now: Instant) -> bool {
+fn look(scheduler: &mut Scheduler, number: u32, work: TestWork, now: Instant) -> bool {
     let counters = &mut CacheCounters::default();
     match scheduler.admission(number, &work, Gate::Open) {
         Admission::Now => {
@@ -75,11 +75,11 @@ fn what_was_answered_waits_to_fill_up_until_it_is_old() {
 
 #[test]
 fn what_is_awaited_or_flushed_or_full_begins_at_once() {
-    let flushed = Known { flushed: true, ..PART };
+    let flushed = TestWork { flushed: true, ..PART };
     for work in [AWAITED, FULL, flushed] {
         assert!(look(&mut scheduler(), 1, work, at(0)), "{work:?}");
     }
-    let expected = Known { expected: true, ..PART };
+    let expected = TestWork { expected: true, ..PART };
     assert!(!look(&mut scheduler(), 1, expected, at(0)), "an arm would go to each by itself");
     let mut still = scheduler();
     still.set_tuning(Tuning { expects_flushes: true, ..Tuning::default() });
