@@ -30,7 +30,7 @@ use crate::request::Piece;
 use crate::sectors::SectorSet;
 
 /// The source of a run of a column's sectors.
-struct Found {
+struct RunSource {
     /// First sector behind it, in the stripe unit.
     to: u32,
     /// The step that copies it; `None` if the member has it.
@@ -102,18 +102,18 @@ impl Stripes {
             let into = place - segment.offset;
             let offset_sectors = segment.payload_offset + into;
             let to = Buffer::Payload { request: piece.request, offset_sectors };
-            let found = find(self.pool.stripe(index), data_index, (place, end), to);
-            match found.step {
+            let source = find(self.pool.stripe(index), data_index, (place, end), to);
+            match source.step {
                 Some(step) => {
-                    common.counters.cache.copied_sectors += u64::from(found.to - place);
+                    common.counters.cache.copied_sectors += u64::from(source.to - place);
                     computation.steps.push(step);
                 }
                 None => {
-                    let range = (from + into, from + found.to - segment.offset);
+                    let range = (from + into, from + source.to - segment.offset);
                     self.read_past_stripes(common, key, piece, range);
                 }
             }
-            place = found.to;
+            place = source.to;
         }
         assert!(!computation.steps.is_empty(), "something is dirty here");
         common.add_part(key);
@@ -131,7 +131,7 @@ impl Stripes {
 }
 
 /// The newest queued data at `place`, up to where a newer or the next queued write begins.
-fn find(stripe: &Stripe, data_index: u16, range: (u32, u32), to: Buffer) -> Found {
+fn find(stripe: &Stripe, data_index: u16, range: (u32, u32), to: Buffer) -> RunSource {
     let segment_of = |work: &Attachment| stripe.band().segment(&work.run, data_index);
     find_first(stripe.queue().rev(), segment_of, range, to)
 }
@@ -141,7 +141,7 @@ fn find_first<'a>(
     segment_of: impl Fn(&Attachment) -> Option<Segment>,
     (place, end): (u32, u32),
     to: Buffer,
-) -> Found {
+) -> RunSource {
     let mut end = end;
     for work in works {
         let Some(segment) = segment_of(work) else { continue };
@@ -156,8 +156,8 @@ fn find_first<'a>(
                 Want::Zero { .. } => Step::Zero { to, sectors },
                 Want::Write { .. } => Step::Copy { from, to, sectors },
             };
-            return Found { to: end, step: Some(step) };
+            return RunSource { to: end, step: Some(step) };
         }
     }
-    Found { to: end, step: None }
+    RunSource { to: end, step: None }
 }
