@@ -19,7 +19,7 @@
 //!                    damage               inconsistent bands, lost sectors
 //! ```
 //!
-//! [`plan`] is the arithmetic of which sectors to read, [`column_coverage`] its facts about columns,
+//! [`plan`] is the arithmetic of which sectors to read, [`column_coverage`] its facts,
 //! [`solve`] the equations. All serve writes and reads. The steps of a write are numbered in
 //! docs/write-path.md.
 

@@ -101,7 +101,7 @@ pub(super) trait QueuedWork {
 
 /// The list that a stripe is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum StripeList {
     /// In no list: it is active, or waits for an event of its own.
     Free,
     Delayed,
@@ -111,8 +111,8 @@ enum Place {
 
 /// The scheduler's state of one stripe.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
-    place: Place,
+struct ScheduleEntry {
+    list: StripeList,
     /// It is in the ready queue.
     is_ready: bool,
     /// It does not wait to fill up any more.
@@ -129,9 +129,9 @@ struct Standing {
     width: Option<Width>,
 }
 
-impl Standing {
+impl ScheduleEntry {
     const NEW: Self = Self {
-        place: Place::Free,
+        list: StripeList::Free,
         is_ready: false,
         is_urged: false,
         is_promoted: false,
@@ -161,7 +161,7 @@ impl Writers {
 #[derive(Debug)]
 pub(super) struct Scheduler {
     tuning: Tuning,
-    standings: Vec<Standing>,
+    entries: Vec<ScheduleEntry>,
     links: Links,
     delayed: List,
     held: List,
@@ -185,7 +185,7 @@ impl Scheduler {
     pub(super) fn new(tuning: Tuning) -> Self {
         Self {
             tuning,
-            standings: Vec::new(),
+            entries: Vec::new(),
             links: Links::default(),
             delayed: List::EMPTY,
             held: List::EMPTY,
@@ -201,8 +201,8 @@ impl Scheduler {
     }
 
     pub(super) fn grow(&mut self, stripes: usize) {
-        if self.standings.len() < stripes {
-            self.standings.resize(stripes, Standing::NEW);
+        if self.entries.len() < stripes {
+            self.entries.resize(stripes, ScheduleEntry::NEW);
             self.links.grow(stripes);
         }
     }
@@ -255,7 +255,7 @@ impl Scheduler {
         {
             reached(if is_much { Mark::UrgedByNeed } else { Mark::UrgedByAge });
             self.urge(number);
-            self.standing_mut(number).is_sent_off = true;
+            self.entry_mut(number).is_sent_off = true;
             self.sent_off += 1;
             sent += 1;
         }
@@ -267,14 +267,14 @@ impl Scheduler {
     fn next_of_sweep(&mut self, is_due: impl Fn(&Self, u32) -> bool) -> Option<u32> {
         loop {
             while let Some(number) = self.sweep.pop() {
-                if self.standings[number as usize].place == Place::Delayed {
+                if self.entries[number as usize].list == StripeList::Delayed {
                     return Some(number);
                 }
             }
             let mut sweep = std::mem::take(&mut self.sweep);
             let delayed = self.delayed.iter(&self.links);
             sweep.extend(delayed.take_while(|number| is_due(self, *number)));
-            sweep.sort_unstable_by_key(|number| Reverse(self.standings[*number as usize].band));
+            sweep.sort_unstable_by_key(|number| Reverse(self.entries[*number as usize].band));
             self.sweep = sweep;
             if self.sweep.is_empty() {
                 return None;
@@ -284,8 +284,8 @@ impl Scheduler {
 
     /// Puts a stripe into the ready queue.
     pub(super) fn look_at(&mut self, number: u32) {
-        let standing = self.standing_mut(number);
-        if !std::mem::replace(&mut standing.is_ready, true) {
+        let entry = self.entry_mut(number);
+        if !std::mem::replace(&mut entry.is_ready, true) {
             self.ready.push_back(number);
         }
     }
@@ -293,18 +293,18 @@ impl Scheduler {
     /// Takes the next stripe from the ready queue.
     pub(super) fn next_ready(&mut self) -> Option<u32> {
         let number = self.ready.pop_front()?;
-        let was_ready = std::mem::replace(&mut self.standing_mut(number).is_ready, false);
+        let was_ready = std::mem::replace(&mut self.entry_mut(number).is_ready, false);
         assert!(was_ready, "a stripe is looked at once for each time that it is to be");
         Some(number)
     }
 
     /// When a stripe with `work` may begin.
     pub(super) fn admission(&self, number: u32, work: &impl QueuedWork, gate: Gate) -> Admission {
-        let standing = &self.standings[number as usize];
-        if standing.is_promoted || work.is_full() {
+        let entry = &self.entries[number as usize];
+        if entry.is_promoted || work.is_full() {
             return Admission::Now;
         }
-        let is_urged = standing.is_urged
+        let is_urged = entry.is_urged
             || work.is_awaited()
             || self.tuning.mode == CacheMode::WriteThrough
             || gate != Gate::Open
@@ -326,44 +326,44 @@ impl Scheduler {
         (band, now): (BandKey, Instant),
         counters: &mut CacheCounters,
     ) {
-        let place = match admission {
+        let list = match admission {
             Admission::Now => unreachable!("it may begin"),
-            Admission::WhenFilled => Place::Delayed,
-            Admission::AfterFullWrites => Place::Held,
+            Admission::WhenFilled => StripeList::Delayed,
+            Admission::AfterFullWrites => StripeList::Held,
         };
-        if self.standing_mut(number).place == place {
+        if self.entry_mut(number).list == list {
             return;
         }
         self.leave(number);
-        let standing = self.standing_mut(number);
-        assert!(place == Place::Held || !standing.is_urged, "nothing is delayed that was urged");
-        assert!(standing.width.is_none(), "a stripe that has begun is not put off");
-        (standing.place, standing.since, standing.band) = (place, Some(now), band.0);
-        if place == Place::Delayed {
+        let entry = self.entry_mut(number);
+        assert!(list == StripeList::Held || !entry.is_urged, "nothing is delayed that was urged");
+        assert!(entry.width.is_none(), "a stripe that has begun is not put off");
+        (entry.list, entry.since, entry.band) = (list, Some(now), band.0);
+        if list == StripeList::Delayed {
             reached(Mark::StripeDelayed);
             counters.delays += 1;
             self.delayed.push_back(&mut self.links, number);
         } else {
             reached(Mark::StripeHeldBack);
             counters.holds += 1;
-            standing.is_urged = true;
+            entry.is_urged = true;
             self.held.push_back(&mut self.links, number);
         }
     }
 
     /// Takes a stripe out of its list, if any.
     pub(super) fn leave(&mut self, number: u32) {
-        let list = match self.standings[number as usize].place {
-            Place::Free => return,
-            Place::Delayed => &mut self.delayed,
-            Place::Held => &mut self.held,
-            Place::InLine => {
+        let list = match self.entries[number as usize].list {
+            StripeList::Free => return,
+            StripeList::Delayed => &mut self.delayed,
+            StripeList::Held => &mut self.held,
+            StripeList::InLine => {
                 self.line_length -= 1;
                 &mut self.line
             }
         };
         list.remove(&mut self.links, number);
-        self.standing_mut(number).place = Place::Free;
+        self.entry_mut(number).list = StripeList::Free;
     }
 
     /// A stripe begins a batch. If the batch passes held stripes, it is counted.
@@ -373,13 +373,13 @@ impl Scheduler {
         has_started: bool,
         counters: &mut CacheCounters,
     ) {
-        let place = self.standings[number as usize].place;
-        let was_put_off = matches!(place, Place::Delayed | Place::Held);
+        let list = self.entries[number as usize].list;
+        let was_put_off = matches!(list, StripeList::Delayed | StripeList::Held);
         self.leave(number);
-        let standing = self.standing_mut(number);
-        assert!(standing.width.is_none(), "one batch at a time");
-        let Standing { is_ready, is_sent_off, .. } = *standing;
-        *standing = Standing { is_ready, is_sent_off, ..Standing::NEW };
+        let entry = self.entry_mut(number);
+        assert!(entry.width.is_none(), "one batch at a time");
+        let ScheduleEntry { is_ready, is_sent_off, .. } = *entry;
+        *entry = ScheduleEntry { is_ready, is_sent_off, ..ScheduleEntry::NEW };
         self.set_width(number, Some(width));
         if width == Width::Full {
             if was_put_off {
@@ -394,7 +394,7 @@ impl Scheduler {
 
     /// Sets the width of the stripe's batch; `None` when it is over.
     pub(super) fn set_width(&mut self, number: u32, width: Option<Width>) {
-        let old = std::mem::replace(&mut self.standing_mut(number).width, width);
+        let old = std::mem::replace(&mut self.entry_mut(number).width, width);
         old.into_iter().for_each(|width| *self.writers.count_mut(width) -= 1);
         width.into_iter().for_each(|width| *self.writers.count_mut(width) += 1);
         if width.is_none() {
@@ -409,7 +409,7 @@ impl Scheduler {
 
     /// If the stripe was sent off, its writes are on the members.
     fn has_arrived(&mut self, number: u32) {
-        if std::mem::take(&mut self.standing_mut(number).is_sent_off) {
+        if std::mem::take(&mut self.entry_mut(number).is_sent_off) {
             self.sent_off -= 1;
         }
     }
@@ -431,11 +431,11 @@ impl Scheduler {
 
     /// The stripe may begin as soon as it gets memory.
     pub(super) fn stand_in_line(&mut self, number: u32, counters: &mut CacheCounters) {
-        if self.standing_mut(number).place == Place::InLine {
+        if self.entry_mut(number).list == StripeList::InLine {
             return;
         }
         self.leave(number);
-        self.standing_mut(number).place = Place::InLine;
+        self.entry_mut(number).list = StripeList::InLine;
         counters.stripe_waits += 1;
         self.line.push_back(&mut self.links, number);
         self.line_length += 1;
@@ -482,7 +482,7 @@ impl Scheduler {
     /// When the first stripe of a list will be old.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let due = |list: &List, ages| {
-            let since = self.standings[list.first()? as usize].since?;
+            let since = self.entries[list.first()? as usize].since?;
             Some(self.old_at(since, ages))
         };
         // Old delayed stripes need no timer: they go when others end.
@@ -490,24 +490,24 @@ impl Scheduler {
         delayed.into_iter().chain(due(&self.held, 2)).min()
     }
 
-    fn standing_mut(&mut self, number: u32) -> &mut Standing {
-        &mut self.standings[number as usize]
+    fn entry_mut(&mut self, number: u32) -> &mut ScheduleEntry {
+        &mut self.entries[number as usize]
     }
 
     /// A stripe does not wait to fill up any more.
     fn urge(&mut self, number: u32) {
-        let standing = self.standing_mut(number);
-        assert_eq!(standing.place, Place::Delayed, "only what is delayed is urged");
-        standing.is_urged = true;
+        let entry = self.entry_mut(number);
+        assert_eq!(entry.list, StripeList::Delayed, "only what is delayed is urged");
+        entry.is_urged = true;
         self.leave(number);
         self.look_at(number);
     }
 
     /// A stripe does not let full-width writes pass any more.
     fn promote(&mut self, number: u32) {
-        let standing = self.standing_mut(number);
-        assert_eq!(standing.place, Place::Held, "only what is held is promoted");
-        standing.is_promoted = true;
+        let entry = self.entry_mut(number);
+        assert_eq!(entry.list, StripeList::Held, "only what is held is promoted");
+        entry.is_promoted = true;
         self.leave(number);
         self.look_at(number);
     }
@@ -517,7 +517,7 @@ impl Scheduler {
     }
 
     fn is_older(&self, number: u32, ages: u64, now: Instant) -> bool {
-        let since = self.standings[number as usize].since;
+        let since = self.entries[number as usize].since;
         since.is_some_and(|since| now >= self.old_at(since, ages))
     }
 }
