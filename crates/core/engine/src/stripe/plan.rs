@@ -182,13 +182,13 @@ type Solutions = SmallVec<[Solution; 1]>;
 
 /// How a batch goes on once everything it needs is in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct Recipe {
     pub(super) method: Method,
     /// Their sectors are disjoint.
     pub(super) solutions: Solutions,
 }
 
-impl Way {
+impl Recipe {
     fn none() -> Self {
         Self { method: Method::NoParity, solutions: Solutions::new() }
     }
@@ -209,7 +209,7 @@ impl Way {
 /// The sectors to read before the batch can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub(super) way: Way,
+    pub(super) recipe: Recipe,
     /// The sectors to read of each data column.
     pub(super) data: Few<SectorSet>,
     pub(super) p: SectorSet,
@@ -219,7 +219,7 @@ pub(super) struct Plan {
 impl Plan {
     fn blank() -> Self {
         let (p, q) = (SectorSet::EMPTY, SectorSet::EMPTY);
-        Self { way: Way::none(), data: Few::new(), p, q }
+        Self { recipe: Recipe::none(), data: Few::new(), p, q }
     }
 
     /// The sectors to read of each column, by its slot.
@@ -250,7 +250,7 @@ impl Plan {
 /// changed, the work goes on this way.
 #[derive(Debug)]
 pub(super) struct Filled {
-    pub(super) way: Way,
+    pub(super) recipe: Recipe,
     /// The epoch of the view that it was planned under.
     pub(super) epoch: u64,
 }
@@ -259,7 +259,7 @@ impl Filled {
     /// Whether the view and the state of parity are those that the plan was made from: then a new
     /// plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
     pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
-        self.epoch == epoch && (!self.way.believes_parity() || parity_agrees())
+        self.epoch == epoch && (!self.recipe.believes_parity() || parity_agrees())
     }
 }
 
@@ -299,7 +299,7 @@ impl Planner {
         self.facts.data.clear();
         tell(&mut self.facts);
         self.chosen = rule(&self.facts).map(|plan| {
-            assert!(plan.way.method == Method::NoParity, "only a batch makes parity");
+            assert!(plan.recipe.method == Method::NoParity, "only a batch makes parity");
             self.rcw = plan;
             Method::NoParity
         });
@@ -338,7 +338,7 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
         }
         kept
     });
-    rcw.way.method = Method::Rcw;
+    rcw.recipe.method = Method::Rcw;
     // Reading nothing cannot be beaten.
     if has_rcw && rcw.cost() == 0 && facts.preferred != Some(Method::Rmw) {
         return Some(Method::Rcw);
@@ -366,7 +366,7 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
     });
     let is_there = facts.data.iter().all(is_at_hand) && (has_parity || !needs_parity);
     is_there.then(|| Plan {
-        way: Way::none(),
+        recipe: Recipe::none(),
         data: facts.data.iter().map(|column| column.reads(window)).collect(),
         p,
         q,
@@ -404,7 +404,7 @@ pub(super) fn plan_columns(
     let data = (0..map.data_slots()).map(|index| map.data_slot(index)).zip(&facts.data);
     let q = map.q_slot().zip(facts.q.as_ref());
     Some(Plan {
-        way: Way::none(),
+        recipe: Recipe::none(),
         data: data.map(|(slot, column)| reads(slot, column)).collect::<Option<_>>()?,
         p: reads(map.p_slot(), &facts.p)?,
         q: q.map_or(Some(SectorSet::EMPTY), |(slot, column)| reads(slot, column))?,
@@ -434,7 +434,7 @@ fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> S
     plan.data.extend(facts.data.iter().map(reads));
     plan.p = parity(&facts.p, Recovery::uses_p);
     plan.q = facts.q.map_or(SectorSet::EMPTY, |q| parity(&q, Recovery::uses_q));
-    plan.way = Way { method: Method::NoParity, solutions };
+    plan.recipe = Recipe { method: Method::NoParity, solutions };
     true
 }
 
@@ -490,7 +490,7 @@ fn modify(facts: &StripeFacts, plan: &mut Plan) -> bool {
     plan.data.extend(facts.data.iter().map(|column| column.reads(facts.old(column))));
     plan.p = parity(Some(&facts.p));
     plan.q = parity(facts.q.as_ref());
-    plan.way = Way { method: Method::Rmw, solutions: Solutions::new() };
+    plan.recipe = Recipe { method: Method::Rmw, solutions: Solutions::new() };
     true
 }
 
@@ -582,7 +582,7 @@ mod tests {
             columns.map(|(column, read)| after(column, *read)).collect();
         let p = after(&facts.p, plan.p);
         let q = facts.q.map_or(SectorSet::EMPTY, |q| after(&q, plan.q));
-        for Solution { recovery, sectors } in &plan.way.solutions {
+        for Solution { recovery, sectors } in &plan.recipe.solutions {
             assert!(!sectors.is_empty());
             assert!(!recovery.uses_p() || p.contains(*sectors));
             assert!(!recovery.uses_q() || q.contains(*sectors));
@@ -613,10 +613,10 @@ mod tests {
         for facts in all_of_one_sector().chain(some_of_more()) {
             let Some(plan) = plan(&facts) else { continue };
             let known = known(&facts, &plan);
-            let mut solved = plan.way.solutions.iter().flat_map(|one| one.recovery.columns());
+            let mut solved = plan.recipe.solutions.iter().flat_map(|one| one.recovery.columns());
             assert!(solved.all(|column| facts.may_solve(column)), "{facts:?} {plan:?}");
             for (column, known) in facts.data.iter().zip(known) {
-                let needed = match plan.way.method {
+                let needed = match plan.recipe.method {
                     Method::NoParity if !facts.is_write => column.touched,
                     Method::NoParity => SectorSet::EMPTY,
                     Method::Rcw => facts.window.without(column.touched),
@@ -624,7 +624,7 @@ mod tests {
                 };
                 assert!(known.contains(needed), "{facts:?} {plan:?}");
             }
-            if plan.way.method == Method::Rmw {
+            if plan.recipe.method == Method::Rmw {
                 assert!(facts.parity_agrees && facts.is_synced);
                 let enough = |column: &ColumnFacts, read: SectorSet| {
                     !column.writable || column.loaded.union(read).contains(facts.window)
@@ -632,7 +632,7 @@ mod tests {
                 assert!(enough(&facts.p, plan.p));
                 assert!(facts.q.is_none_or(|q| enough(&q, plan.q)));
             }
-            counts[plan.way.method as usize] += 1;
+            counts[plan.recipe.method as usize] += 1;
         }
         assert!(counts.iter().all(|count| *count > 1000), "all methods occur: {counts:?}");
     }
@@ -646,8 +646,8 @@ mod tests {
             let Some(first) = plan(&facts) else { continue };
             let second = plan(&read_in(&facts, &first)).expect("nothing has become less");
             assert_eq!(second.reads(), 0, "{facts:?} {first:?}");
-            let is_same = second.way == first.way;
-            assert!(is_same || first.way.method == Method::Rmw, "{first:?} {second:?}");
+            let is_same = second.recipe == first.recipe;
+            assert!(is_same || first.recipe.method == Method::Rmw, "{first:?} {second:?}");
             counts[usize::from(is_same)] += u32::from(first.reads() > 0);
         }
         assert!(counts[1] > 1000, "most stay the same: {counts:?}");
@@ -667,7 +667,11 @@ mod tests {
             for (rule, count) in rules.iter().zip(&mut counts) {
                 let Some(first) = rule(&facts) else { continue };
                 let second = rule(&read_in(&facts, &first)).expect("nothing has become less");
-                assert_eq!((second.reads(), &second.way), (0, &first.way), "{facts:?} {first:?}");
+                assert_eq!(
+                    (second.reads(), &second.recipe),
+                    (0, &first.recipe),
+                    "{facts:?} {first:?}"
+                );
                 *count += u32::from(first.reads() > 0);
             }
         }
@@ -691,14 +695,14 @@ mod tests {
             let (p, q) = (column(&facts.p), facts.q.as_ref().map(column));
             let facts = StripeFacts { window: block, data, p, q, is_journaled: true, ..facts };
             let Some(plan) = plan(&facts) else { continue };
-            counts[plan.way.method as usize] += 1;
+            counts[plan.recipe.method as usize] += 1;
             let known = known(&facts, &plan);
             for (column, known) in facts.data.iter().zip(known) {
                 let is_whole = known.union(column.touched).contains(block);
-                let is_left = plan.way.method == Method::Rmw && column.touched.is_empty();
+                let is_left = plan.recipe.method == Method::Rmw && column.touched.is_empty();
                 assert!(is_whole || is_left, "{facts:?} {plan:?}");
             }
-            if plan.way.method == Method::Rmw {
+            if plan.recipe.method == Method::Rmw {
                 let has = |column: &ColumnFacts, read| column.loaded.union(read).contains(block);
                 assert!(has(&facts.p, plan.p) && facts.q.is_none_or(|q| has(&q, plan.q)));
             }
@@ -741,7 +745,7 @@ mod tests {
     fn the_cheaper_way_wins() {
         let chosen = |count: usize| {
             let plan = plan(&written(8, &vec![&[(0, 128)][..]; count])).unwrap();
-            (plan.way.method, plan.reads())
+            (plan.recipe.method, plan.reads())
         };
         assert_eq!(chosen(1), (Method::Rmw, 2));
         assert_eq!(chosen(3), (Method::Rmw, 4));
@@ -752,7 +756,7 @@ mod tests {
     #[test]
     fn what_lies_between_writes_far_apart_is_not_read() {
         let plan = plan(&written(6, &[&[(0, 8)], &[(120, 8)]])).unwrap();
-        assert_eq!(plan.way.method, Method::Rmw);
+        assert_eq!(plan.recipe.method, Method::Rmw);
         assert_eq!(plan.data[..3], [set(&[(0, 8)]), set(&[(120, 8)]), SectorSet::EMPTY]);
         assert_eq!(plan.p, set(&[(0, 8), (120, 8)]));
     }
@@ -762,7 +766,7 @@ mod tests {
     fn bytes_count_as_well_as_requests() {
         let facts = written(3, &[&[(0, 8), (60, 8)], &[(0, 128)]]);
         let plan = plan(&facts).unwrap();
-        assert_eq!((plan.way.method, plan.reads()), (Method::Rcw, 3));
+        assert_eq!((plan.recipe.method, plan.reads()), (Method::Rcw, 3));
         let mut rmw = Plan::blank();
         assert!(modify(&facts, &mut rmw));
         assert!(rmw.reads() > plan.reads() && rmw.cost() > plan.cost());

@@ -8,7 +8,7 @@ use braid_geometry::{RowMap, Slot};
 use braid_sim_hooks::{Mark, reached};
 use smallvec::SmallVec;
 
-use super::plan::{Recovery, Solution, Way};
+use super::plan::{Recipe, Recovery, Solution};
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
@@ -71,19 +71,21 @@ pub(super) fn by_exponent(
 pub(super) fn solve_in_place(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),
-    way: &Way,
+    recipe: &Recipe,
 ) {
-    solve(computation, (map, blocks), way, |index, offset| blocks.at(map.data_slot(index), offset));
+    solve(computation, (map, blocks), recipe, |index, offset| {
+        blocks.at(map.data_slot(index), offset)
+    });
 }
 
 /// Solves for lost sectors. `out` returns where to put a data column's bytes, from a sector on.
 pub(super) fn solve(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),
-    way: &Way,
+    recipe: &Recipe,
     out: impl Fn(u16, u32) -> Buffer,
 ) {
-    for Solution { recovery, sectors } in &way.solutions {
+    for Solution { recovery, sectors } in &recipe.solutions {
         for extent in sectors.extents() {
             let out = |index| out(index, extent.offset);
             solve_one(computation, (map, blocks), *recovery, extent, out);

@@ -13,7 +13,7 @@ use super::super::cached_writes::CachedWrites;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
 use super::super::in_flight::{ColumnIo, IoOwner};
-use super::super::plan::{Filled, Method, Plan, Way};
+use super::super::plan::{Filled, Method, Plan, Recipe};
 use super::super::solve::{Blocks, FrameBlocks};
 use super::content::{Content, Part, Source};
 use super::decide::Action;
@@ -87,13 +87,14 @@ impl Stripe {
             Action::Read => {
                 let plan = plan.expect("a need has a plan");
                 self.filled =
-                    Some(Filled { way: plan.way.clone(), epoch: effects.common.view.epoch });
+                    Some(Filled { recipe: plan.recipe.clone(), epoch: effects.common.view.epoch });
                 self.read(plan, effects);
             }
             Action::Compute => {
                 let filled = self.filled.take();
-                let way = plan.map(|plan| plan.way.clone()).or(filled.map(|filled| filled.way));
-                self.compute(&way.expect("nothing lacks"), effects);
+                let recipe =
+                    plan.map(|plan| plan.recipe.clone()).or(filled.map(|filled| filled.recipe));
+                self.compute(&recipe.expect("nothing lacks"), effects);
             }
             Action::Log => self.log(effects),
             Action::Write => self.write(effects),
@@ -163,18 +164,18 @@ impl Stripe {
         }
     }
 
-    fn compute(&mut self, way: &Way, effects: &mut Effects<'_>) {
+    fn compute(&mut self, recipe: &Recipe, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Fill && self.outstanding == 0, "all that is needed is read");
         self.phase = Phase::Compute;
-        count(effects.common, self, way);
+        count(effects.common, self, recipe);
         effects.content.find_of(effects.number, self);
         let blocks = effects.blocks_of(self);
         let computation = effects.common.blank_computation(ComputationId(u64::from(effects.frame)));
-        let log = self.to_be_logged(effects, way.method);
+        let log = self.to_be_logged(effects, recipe.method);
         let journal = effects.common.view.keeps_journal.then_some(effects.geometry);
         let computation =
             Builder { stripe: self, blocks, content: effects.content, log, journal, computation }
-                .build(way);
+                .build(recipe);
         let copied = |step: &Step| match step {
             Step::Copy { sectors, .. } => u64::from(*sectors),
             _ => 0,
@@ -581,7 +582,7 @@ impl Stripe {
     }
 }
 
-fn count(common: &mut Common, stripe: &Stripe, way: &Way) {
+fn count(common: &mut Common, stripe: &Stripe, recipe: &Recipe) {
     let batch = stripe.batch.as_ref().expect("a batch is counted");
     let parity = [Some(stripe.map.p_slot()), stripe.map.q_slot()];
     let has = |slot: Slot, needed: SectorSet| {
@@ -590,7 +591,7 @@ fn count(common: &mut Common, stripe: &Stripe, way: &Way) {
     };
     let touched = |slot: Slot| stripe.column(slot).touched.common(batch.window);
     let rest = |slot: Slot| batch.window.without(touched(slot));
-    let cached = match way.method {
+    let cached = match recipe.method {
         Method::NoParity => 0,
         Method::Rcw => stripe.data_slots().filter(|slot| has(*slot, rest(*slot))).count(),
         Method::Rmw => {
@@ -600,9 +601,9 @@ fn count(common: &mut Common, stripe: &Stripe, way: &Way) {
     };
     let counters = &mut common.counters;
     counters.cache.cached_columns += cached as u64;
-    counters.reconstructions += u64::from(!way.solutions.is_empty());
-    counters.rcw_writes += u64::from(way.method == Method::Rcw);
-    counters.rmw_writes += u64::from(way.method == Method::Rmw);
+    counters.reconstructions += u64::from(!recipe.solutions.is_empty());
+    counters.rcw_writes += u64::from(recipe.method == Method::Rcw);
+    counters.rmw_writes += u64::from(recipe.method == Method::Rmw);
     let full = stripe.data_slots().all(|slot| rest(slot).is_empty());
-    counters.full_stripe_writes += u64::from(full && way.method == Method::Rcw);
+    counters.full_stripe_writes += u64::from(full && recipe.method == Method::Rcw);
 }

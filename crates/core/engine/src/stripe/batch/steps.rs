@@ -13,7 +13,7 @@ use braid_geometry::{Slot, StripeGeometry};
 use braid_ondisk::{JournalRow, LoggedEntry};
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
-use super::super::plan::{Method, Solution, Way};
+use super::super::plan::{Method, Recipe, Solution};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::content::{Content, Part};
 use super::log::{Logged, Rows, ToLog, rows};
@@ -36,12 +36,12 @@ pub(super) struct Builder<'a> {
 
 impl Builder<'_> {
     /// All steps of the batch for this way to go on.
-    pub(super) fn build(mut self, way: &Way) -> Computation {
-        self.solve(way);
+    pub(super) fn build(mut self, recipe: &Recipe) -> Computation {
+        self.solve(recipe);
         if let Some(to_log) = self.log {
-            self.log(to_log, way.method);
+            self.log(to_log, recipe.method);
         }
-        match way.method {
+        match recipe.method {
             Method::NoParity => {
                 reached(Mark::MakesNoParity);
                 self.gather();
@@ -72,10 +72,10 @@ impl Builder<'_> {
     }
 
     /// Solves for lost columns, into their blocks.
-    fn solve(&mut self, way: &Way) {
+    fn solve(&mut self, recipe: &Recipe) {
         let (map, blocks) = (self.stripe.map, self.blocks);
-        solve_in_place(&mut self.computation, (&map, blocks), way);
-        for Solution { recovery, sectors } in &way.solutions {
+        solve_in_place(&mut self.computation, (&map, blocks), recipe);
+        for Solution { recovery, sectors } in &recipe.solutions {
             for index in recovery.columns() {
                 let column = self.stripe.column_mut(map.data_slot(index));
                 column.valid = column.valid.union(*sectors);

@@ -121,7 +121,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         assert!(read.owns_band, "its band is not written meanwhile");
         let map = read.map;
-        read.filled = Some(Filled { way: plan.way.clone(), epoch: around.common.view.epoch });
+        read.filled = Some(Filled { recipe: plan.recipe.clone(), epoch: around.common.view.epoch });
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let buffer = blocks.at(slot, extent.offset);
@@ -137,11 +137,11 @@ impl Reconstruct {
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
         read.phase = Phase::Compute;
         let filled = read.filled.take();
-        let planned = planner.planned().map(|plan| &plan.way);
-        let way = planned.or(filled.as_ref().map(|filled| &filled.way));
-        let way = way.expect("there is a way, or it could not go on");
+        let planned = planner.planned().map(|plan| &plan.recipe);
+        let recipe = planned.or(filled.as_ref().map(|filled| &filled.recipe));
+        let recipe = recipe.expect("there is a way, or it could not go on");
         self.submit_steps(around, place, |origin, steps, around| {
-            by_kind!(origin, kind => kind.compute(steps, around, way));
+            by_kind!(origin, kind => kind.compute(steps, around, recipe));
         });
     }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::super::batch::Phase as BatchPhase;
 use super::super::in_flight::{ReadIo, ReadIoKind};
-use super::super::plan::{Need, Planner, Way};
+use super::super::plan::{Need, Planner, Recipe};
 use super::super::solve::solve;
 use super::decide::Phase;
 use super::kind::{End, Kind, Steps};
@@ -40,19 +40,19 @@ impl Kind for Want {
 
     /// Solves for lost sectors, and copies wanted ones into the payload unless solved for there.
     #[inline]
-    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way) {
+    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, recipe: &Recipe) {
         let (read, computation) = (&mut *steps.read, &mut *steps.computation);
         let (map, blocks) = (read.map, steps.blocks);
-        around.common.counters.reconstructions += u64::from(!way.solutions.is_empty());
-        solve(computation, (&map, blocks), way, |index, offset| {
-            match read.straight(index, way.solved(index)) {
+        around.common.counters.reconstructions += u64::from(!recipe.solutions.is_empty());
+        solve(computation, (&map, blocks), recipe, |index, offset| {
+            match read.straight(index, recipe.solved(index)) {
                 Some((payload, from)) => payload.plus(offset - from),
                 None => blocks.at(map.data_slot(index), offset),
             }
         });
         for index in 0..map.data_slots() {
             let slot = map.data_slot(index);
-            let solved = way.solved(index);
+            let solved = recipe.solved(index);
             if !solved.is_empty() && read.straight(index, solved).is_some() {
                 continue;
             }

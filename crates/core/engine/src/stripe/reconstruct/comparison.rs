@@ -25,7 +25,7 @@ use braid_geometry::{RowMap, Slot, StripeGeometry};
 use braid_parity::Column as Named;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 
-use super::super::plan::{Planner, Recovery, Way, plan_rest, plan_whole};
+use super::super::plan::{Planner, Recipe, Recovery, plan_rest, plan_whole};
 use super::super::solve::by_exponent;
 use super::check::{Check, Rot};
 use super::decide::{Phase, Rest};
@@ -64,9 +64,9 @@ impl Kind for Comparison {
     }
 
     /// Solves for unreadable columns, then compares. P and Q name the wrong column.
-    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
-        steps.read.note_erased(way);
-        steps.solve(way);
+    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, recipe: &Recipe) {
+        steps.read.note_erased(recipe);
+        steps.solve(recipe);
         let (map, blocks) = (steps.read.map, steps.blocks);
         let (p, q) = (map.p_slot(), map.q_slot());
         // Parity that could not be read is no witness.
@@ -168,11 +168,12 @@ impl Reconstruct {
 
 impl Read {
     /// All readable sectors are in the blocks. Notes those that the plan solves for.
-    fn note_erased(&mut self, way: &Way) {
+    fn note_erased(&mut self, recipe: &Recipe) {
         let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
         let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
-        let uses =
-            |is_used: fn(&Recovery) -> bool| way.solutions.iter().any(|one| is_used(&one.recovery));
+        let uses = |is_used: fn(&Recovery) -> bool| {
+            recipe.solutions.iter().any(|one| is_used(&one.recovery))
+        };
         let speaks = |slot: Slot, is_used: bool| {
             !is_used && self.columns[usize::from(slot.0)].valid.contains(erased)
         };

@@ -7,7 +7,7 @@ use braid_sim_hooks::{Mark, reached};
 use smallvec::SmallVec;
 
 use super::super::band::Band;
-use super::super::plan::{Planner, StripeFacts, Way, plan, plan_columns};
+use super::super::plan::{Planner, Recipe, StripeFacts, plan, plan_columns};
 use super::decide::Rest;
 use super::kind::{End, Kind, Nature, Steps};
 use super::machine::{Around, Reconstruct, sits_out};
@@ -52,10 +52,10 @@ impl Kind for Fill {
     }
 
     /// Solves for lost data, and computes parity columns that were not read.
-    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way) {
-        steps.solve(way);
+    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, recipe: &Recipe) {
+        steps.solve(recipe);
         let makes_parity = steps.parity(|read, slot| read.is_target(slot) && !read.is_read(slot));
-        let makes = makes_parity || !way.solutions.is_empty();
+        let makes = makes_parity || !recipe.solutions.is_empty();
         around.common.counters.reconstructions += u64::from(makes);
         if makes && self.copies() {
             reached(Mark::CopyIsMade);

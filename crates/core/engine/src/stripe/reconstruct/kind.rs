@@ -9,7 +9,7 @@ use braid_geometry::Slot;
 use smallvec::SmallVec;
 
 use super::super::band::Band;
-use super::super::plan::{Need, Planner, Way};
+use super::super::plan::{Need, Planner, Recipe};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::decide::Rest;
 use super::machine::{Around, Reconstruct};
@@ -67,7 +67,7 @@ pub(super) trait Kind {
     }
 
     /// Adds the steps to compute once all reads are in memory.
-    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way);
+    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, recipe: &Recipe);
 
     /// Evaluates a finished computation.
     fn note_computed(&self, _read: &mut Read, _around: &Around<'_>, _done: &Computation) {}
@@ -105,8 +105,8 @@ pub(super) struct Steps<'a> {
 
 impl Steps<'_> {
     /// Solves for unreadable columns, into their blocks.
-    pub(super) fn solve(&mut self, way: &Way) {
-        solve_in_place(self.computation, (&self.read.map, self.blocks), way);
+    pub(super) fn solve(&mut self, recipe: &Recipe) {
+        solve_in_place(self.computation, (&self.read.map, self.blocks), recipe);
     }
 
     /// Adds every data column to P, and its multiple to Q: sectors that are not zero then differ.

@@ -2,7 +2,7 @@
 
 use braid_sim_hooks::{Mark, reached};
 
-use super::super::plan::{Planner, Way, plan_resync};
+use super::super::plan::{Planner, Recipe, plan_resync};
 use super::decide::Rest;
 use super::kind::{End, Kind, Steps, difference};
 use super::machine::{Around, Reconstruct, sits_out};
@@ -19,9 +19,9 @@ impl Kind for Resync {
     }
 
     /// Solves for missing data, and compares. Unreadable parity is left out.
-    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
+    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, recipe: &Recipe) {
         let (map, window) = (steps.read.map, steps.read.window);
-        steps.solve(way);
+        steps.solve(recipe);
         let p = Some(map.p_slot()).filter(|slot| steps.read.is_read(*slot));
         let q = map.q_slot().filter(|slot| steps.read.is_read(*slot));
         window.extents().for_each(|extent| steps.compare((p, q), extent));
