@@ -5,7 +5,7 @@
 //! [`RequestPlan`] decides the steps.
 
 use braid_engine::Instant;
-use braid_engine::request::{ByteRequest, Patch, RequestPlan, Way};
+use braid_engine::request::{AdmissionMode, ByteRequest, Patch, RequestPlan};
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::client::{Completion, Outcome, RequestError};
 use braid_ring::{NoMemory, Payload};
@@ -42,7 +42,7 @@ pub(crate) struct PendingRequest {
     /// Its steps; each begins when the one before has ended.
     pub(crate) plan: RequestPlan,
     /// Its write admission, until released.
-    pub(crate) admitted: Option<Way>,
+    pub(crate) admitted: Option<AdmissionMode>,
     pub(crate) payload: Option<Payload>,
     /// Whole sectors around bytes that do not fill them.
     around: Payload,
@@ -64,13 +64,13 @@ pub(crate) enum Resumption {
 impl PendingRequest {
     pub(crate) fn new(request: &ByteRequest, payload: Option<Payload>, client: Client) -> Self {
         let plan = RequestPlan::new(request);
-        let admitted = plan.way();
+        let admitted = plan.mode();
         Self { plan, admitted, payload, around: Payload::default(), client }
     }
 
     /// Reads change nothing, so they need no admission; a patch has memory around it.
     pub(crate) fn is_read(&self) -> bool {
-        self.plan.way().is_none()
+        self.plan.mode().is_none()
     }
 
     /// Takes the memory around a patch, to be written.

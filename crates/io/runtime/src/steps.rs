@@ -58,7 +58,7 @@ impl Core {
     ) {
         let request = PendingRequest::new(request, payload, client);
         let request = match request.admitted {
-            Some(way) => self.clients.write_admission.enter(way, request),
+            Some(mode) => self.clients.write_admission.enter(mode, request),
             None => Some(request),
         };
         if let Some(request) = request {
@@ -159,9 +159,9 @@ impl Core {
 
     /// A request releases its write admission; requests that this admits begin.
     fn leave(&self, request: &mut PendingRequest, machines: &mut Machines) {
-        if let Some(way) = request.admitted.take() {
+        if let Some(mode) = request.admitted.take() {
             let admission = &self.clients.write_admission;
-            admission.leave(way, |next| self.advance(next, Ok(()), machines));
+            admission.leave(mode, |next| self.advance(next, Ok(()), machines));
         }
     }
 

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use braid_engine::request::{self, Ticket, Way};
+use braid_engine::request::{self, AdmissionMode, Ticket};
 
 use crate::sync::Mutex;
 use crate::sync::flaw::{self, Flaw};
@@ -38,9 +38,9 @@ impl<W> Default for WriteAdmission<W> {
 
 impl<W> WriteAdmission<W> {
     /// Returns a write if it is admitted; otherwise a later `leave` begins it.
-    pub(crate) fn enter(&self, way: Way, write: W) -> Option<W> {
+    pub(crate) fn enter(&self, mode: AdmissionMode, write: W) -> Option<W> {
         let mut state = self.state.lock().expect("counting does not panic");
-        let ticket = state.order.enter(way);
+        let ticket = state.order.enter(mode);
         if state.order.is_admitted(ticket) || flaw::has(Flaw::EnterAtOnce) {
             return Some(write);
         }
@@ -50,9 +50,9 @@ impl<W> WriteAdmission<W> {
 
     /// A write has been answered. `begin` is called for each write that this admits, here or on a
     /// thread that is already beginning writes.
-    pub(crate) fn leave(&self, way: Way, mut begin: impl FnMut(W)) {
+    pub(crate) fn leave(&self, mode: AdmissionMode, mut begin: impl FnMut(W)) {
         let mut state = self.state.lock().expect("counting does not panic");
-        let lets_in = state.order.leave(way);
+        let lets_in = state.order.leave(mode);
         if !lets_in || state.is_beginning || flaw::has(Flaw::LeaveSilent) {
             return;
         }
@@ -77,7 +77,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct World {
-        admission: WriteAdmission<Way>,
+        admission: WriteAdmission<AdmissionMode>,
         aligned: AtomicUsize,
         alone: AtomicUsize,
         done: AtomicUsize,
@@ -94,8 +94,8 @@ mod tests {
             }
         }
 
-        fn write(&self, way: Way) {
-            if way == Way::Exclusive {
+        fn write(&self, mode: AdmissionMode) {
+            if mode == AdmissionMode::Exclusive {
                 assert_eq!(self.alone.fetch_add(1, Ordering::SeqCst), 0);
                 assert_eq!(self.aligned.load(Ordering::SeqCst), 0);
                 self.alone.fetch_sub(1, Ordering::SeqCst);
@@ -105,7 +105,7 @@ mod tests {
                 self.aligned.fetch_sub(1, Ordering::SeqCst);
             }
             self.done.fetch_add(1, Ordering::SeqCst);
-            self.admission.leave(way, |way| self.write(way));
+            self.admission.leave(mode, |mode| self.write(mode));
         }
     }
 
@@ -117,13 +117,16 @@ mod tests {
                 let world = &world;
                 scope.spawn(move || {
                     for round in 0..2_000 {
-                        let way =
-                            if (thread + round) % 5 == 0 { Way::Exclusive } else { Way::Shared };
+                        let mode = if (thread + round) % 5 == 0 {
+                            AdmissionMode::Exclusive
+                        } else {
+                            AdmissionMode::Shared
+                        };
                         world
                             .admission
-                            .enter(way, way)
+                            .enter(mode, mode)
                             .into_iter()
-                            .for_each(|way| world.write(way));
+                            .for_each(|mode| world.write(mode));
                     }
                 });
             }
@@ -134,11 +137,17 @@ mod tests {
     #[test]
     fn a_long_queue_takes_no_stack() {
         let world = World::new();
-        assert_eq!(world.admission.enter(Way::Shared, Way::Shared), Some(Way::Shared));
+        assert_eq!(
+            world.admission.enter(AdmissionMode::Shared, AdmissionMode::Shared),
+            Some(AdmissionMode::Shared)
+        );
         for _ in 0..1_000_000 {
-            assert_eq!(world.admission.enter(Way::Exclusive, Way::Exclusive), None);
+            assert_eq!(
+                world.admission.enter(AdmissionMode::Exclusive, AdmissionMode::Exclusive),
+                None
+            );
         }
-        world.admission.leave(Way::Shared, |way| world.write(way));
+        world.admission.leave(AdmissionMode::Shared, |mode| world.write(mode));
         assert_eq!(world.done.load(Ordering::SeqCst), 1_000_000);
     }
 }

@@ -25,7 +25,7 @@
 mod world;
 
 use braid_engine::request::{
-    ByteOperation, ByteRequest, Denial, Fault, RequestId, RequestPlan, Ticket, Way,
+    AdmissionMode, ByteOperation, ByteRequest, Denial, Fault, RequestId, RequestPlan, Ticket,
 };
 
 use crate::content::{SECTOR, Version, fill};
@@ -69,7 +69,7 @@ pub(crate) struct Call {
     pub(crate) asked: u64,
     plan: RequestPlan,
     ticket: Option<Ticket>,
-    inside: Option<Way>,
+    inside: Option<AdmissionMode>,
     pub(crate) payload: Vec<u8>,
     around: Vec<u8>,
     /// Sectors fetched to be patched, with their versions then.

@@ -5,7 +5,7 @@
 //!
 //! It stands between a front end, which speaks of bytes, and [`super::Request`]. A driver calls
 //! [`check`], makes a [`RequestPlan`], and passes the [`super::WriteAdmission`] if the plan has a
-//! [`RequestPlan::way`]. Then it carries out one [`Step`] after another until the plan answers. No
+//! [`RequestPlan::mode`]. Then it carries out one [`Step`] after another until the plan answers. No
 //! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
 //!
 //! ```text
@@ -29,7 +29,7 @@ use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::operation::Operation;
-use super::write_admission::Way;
+use super::write_admission::AdmissionMode;
 
 /// A client's operation on a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +229,7 @@ pub enum Next<E> {
 /// The steps of one request.
 #[derive(Clone, Debug)]
 pub struct RequestPlan {
-    way: Option<Way>,
+    mode: Option<AdmissionMode>,
     steps: Steps,
 }
 
@@ -271,7 +271,7 @@ impl RequestPlan {
         let ByteRequest { operation, offset, length } = *request;
         let mut steps = Steps::default();
         if length == 0 {
-            return Self { way: None, steps };
+            return Self { mode: None, steps };
         }
         let is_aligned = offset.is_multiple_of(SECTOR_BYTES) && length.is_multiple_of(SECTOR_BYTES);
         match operation {
@@ -302,14 +302,18 @@ impl RequestPlan {
         let stores = steps.iter().any(|step| matches!(step, Step::Store { .. }));
         let stores = spoiled(Bug::PatchesShared, stores, false);
         let changes = operation != ByteOperation::Read && steps.first.is_some();
-        let way = changes.then_some(if stores { Way::Exclusive } else { Way::Shared });
-        Self { way, steps }
+        let mode = changes.then_some(if stores {
+            AdmissionMode::Exclusive
+        } else {
+            AdmissionMode::Shared
+        });
+        Self { mode, steps }
     }
 
-    /// Its way through the write admission; none for a request without changes.
+    /// Its mode of write admission; none for a request without changes.
     #[must_use]
-    pub fn way(&self) -> Option<Way> {
-        self.way
+    pub fn mode(&self) -> Option<AdmissionMode> {
+        self.mode
     }
 
     /// The next step after the one before ended with `done`; `Ok` at the beginning.
@@ -445,7 +449,7 @@ mod tests {
     fn a_long_write_fetches_its_edges_only() {
         let operation = ByteOperation::Write { durable: false };
         let mut plan = RequestPlan::new(&ByteRequest { operation, offset: 700, length: 1 << 20 });
-        assert_eq!(plan.way(), Some(Way::Exclusive));
+        assert_eq!(plan.mode(), Some(AdmissionMode::Exclusive));
         let mut fetched = 0;
         while let Next::Step(step) = plan.next::<()>(Ok(())) {
             if let Step::Fetch { sectors, .. } = step {
@@ -466,17 +470,26 @@ mod tests {
 
     #[test]
     fn only_what_changes_something_goes_through_the_write_admission() {
-        let way = |operation, offset, length| {
-            RequestPlan::new(&ByteRequest { operation, offset, length }).way()
+        let mode = |operation, offset, length| {
+            RequestPlan::new(&ByteRequest { operation, offset, length }).mode()
         };
         let zero = ByteOperation::WriteZeroes { may_punch: false, fast: false, durable: true };
-        assert_eq!(way(ByteOperation::Read, 3, 9), None);
-        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1024), Some(Way::Shared));
-        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1023), Some(Way::Exclusive));
-        assert_eq!(way(zero, 1, 1024), Some(Way::Exclusive));
-        assert_eq!(way(zero, 0, 1024), Some(Way::Shared));
-        assert_eq!(way(ByteOperation::Trim { durable: true }, 1, 2000), Some(Way::Shared));
-        assert_eq!(way(ByteOperation::Trim { durable: true }, 1, 700), None, "no whole sector");
-        assert_eq!(way(ByteOperation::Write { durable: true }, 100, 0), None);
+        assert_eq!(mode(ByteOperation::Read, 3, 9), None);
+        assert_eq!(
+            mode(ByteOperation::Write { durable: true }, 512, 1024),
+            Some(AdmissionMode::Shared)
+        );
+        assert_eq!(
+            mode(ByteOperation::Write { durable: true }, 512, 1023),
+            Some(AdmissionMode::Exclusive)
+        );
+        assert_eq!(mode(zero, 1, 1024), Some(AdmissionMode::Exclusive));
+        assert_eq!(mode(zero, 0, 1024), Some(AdmissionMode::Shared));
+        assert_eq!(
+            mode(ByteOperation::Trim { durable: true }, 1, 2000),
+            Some(AdmissionMode::Shared)
+        );
+        assert_eq!(mode(ByteOperation::Trim { durable: true }, 1, 700), None, "no whole sector");
+        assert_eq!(mode(ByteOperation::Write { durable: true }, 100, 0), None);
     }
 }

@@ -18,4 +18,4 @@ pub use edges::{
 pub use operation::{Fault, Operation, Progress, Request};
 pub(crate) use range_lock::{LockKey, RangeLock};
 pub use split::{Piece, Regions, Split};
-pub use write_admission::{Ticket, Way, WriteAdmission};
+pub use write_admission::{AdmissionMode, Ticket, WriteAdmission};

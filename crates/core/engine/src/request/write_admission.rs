@@ -18,9 +18,9 @@
 
 use std::collections::VecDeque;
 
-/// A write's way through the admission.
+/// The mode in which a write is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum AdmissionMode {
     /// With others of its kind; the engine orders those that overlap.
     Shared,
     /// With the array to itself.
@@ -32,7 +32,7 @@ pub enum Way {
 pub struct Ticket(u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Admitted {
+enum AdmittedWrites {
     Shared(usize),
     Exclusive,
 }
@@ -40,23 +40,23 @@ enum Admitted {
 /// Many aligned writes, or a single unaligned one.
 #[derive(Clone, Debug)]
 pub struct WriteAdmission {
-    admitted: Admitted,
+    admitted: AdmittedWrites,
     /// Tickets below this one have been admitted.
     next_in: u64,
-    waiting: VecDeque<Way>,
+    waiting: VecDeque<AdmissionMode>,
 }
 
 impl Default for WriteAdmission {
     fn default() -> Self {
-        Self { admitted: Admitted::Shared(0), next_in: 0, waiting: VecDeque::new() }
+        Self { admitted: AdmittedWrites::Shared(0), next_in: 0, waiting: VecDeque::new() }
     }
 }
 
 impl WriteAdmission {
     /// Takes a place at the end of the queue, and is perhaps admitted at once.
-    pub fn enter(&mut self, way: Way) -> Ticket {
+    pub fn enter(&mut self, mode: AdmissionMode) -> Ticket {
         let ticket = Ticket(self.next_in + self.waiting.len() as u64);
-        self.waiting.push_back(way);
+        self.waiting.push_back(mode);
         self.admit();
         ticket
     }
@@ -71,12 +71,14 @@ impl WriteAdmission {
     /// Ends an admitted write. True if that admits a waiting one.
     ///
     /// # Panics
-    /// No write is in this way.
-    pub fn leave(&mut self, way: Way) -> bool {
-        self.admitted = match (way, self.admitted) {
-            (Way::Exclusive, Admitted::Exclusive) => Admitted::Shared(0),
-            (Way::Shared, Admitted::Shared(count)) if count > 0 => Admitted::Shared(count - 1),
-            (way, admitted) => panic!("{way:?} leaves, and admitted is {admitted:?}"),
+    /// No write of this mode is admitted.
+    pub fn leave(&mut self, mode: AdmissionMode) -> bool {
+        self.admitted = match (mode, self.admitted) {
+            (AdmissionMode::Exclusive, AdmittedWrites::Exclusive) => AdmittedWrites::Shared(0),
+            (AdmissionMode::Shared, AdmittedWrites::Shared(count)) if count > 0 => {
+                AdmittedWrites::Shared(count - 1)
+            }
+            (mode, admitted) => panic!("{mode:?} leaves, and admitted is {admitted:?}"),
         };
         let before = self.next_in;
         self.admit();
@@ -84,10 +86,12 @@ impl WriteAdmission {
     }
 
     fn admit(&mut self) {
-        while let Some(way) = self.waiting.front() {
-            self.admitted = match (way, self.admitted) {
-                (Way::Shared, Admitted::Shared(count)) => Admitted::Shared(count + 1),
-                (Way::Exclusive, Admitted::Shared(0)) => Admitted::Exclusive,
+        while let Some(mode) = self.waiting.front() {
+            self.admitted = match (mode, self.admitted) {
+                (AdmissionMode::Shared, AdmittedWrites::Shared(count)) => {
+                    AdmittedWrites::Shared(count + 1)
+                }
+                (AdmissionMode::Exclusive, AdmittedWrites::Shared(0)) => AdmittedWrites::Exclusive,
                 _ => break,
             };
             self.waiting.pop_front();
@@ -108,8 +112,12 @@ mod tests {
             let (mut entered, mut left) = (Vec::new(), 0);
             for turn in 0..8 {
                 match story / 3_u32.pow(turn) % 3 {
-                    0 => entered.push((admission.enter(Way::Shared), Way::Shared)),
-                    1 => entered.push((admission.enter(Way::Exclusive), Way::Exclusive)),
+                    0 => entered
+                        .push((admission.enter(AdmissionMode::Shared), AdmissionMode::Shared)),
+                    1 => entered.push((
+                        admission.enter(AdmissionMode::Exclusive),
+                        AdmissionMode::Exclusive,
+                    )),
                     _ if entered.get(left).is_some() => {
                         admission.leave(entered[left].1);
                         left += 1;
@@ -127,22 +135,22 @@ mod tests {
         }
     }
 
-    fn check(admission: &WriteAdmission, present: &[(Ticket, Way)]) {
-        let admitted: Vec<Way> = present
+    fn check(admission: &WriteAdmission, present: &[(Ticket, AdmissionMode)]) {
+        let admitted: Vec<AdmissionMode> = present
             .iter()
             .filter(|(one, _)| admission.is_admitted(*one))
-            .map(|(_, way)| *way)
+            .map(|(_, mode)| *mode)
             .collect();
         assert!(
-            admitted.len() <= 1 || admitted.iter().all(|way| *way == Way::Shared),
+            admitted.len() <= 1 || admitted.iter().all(|mode| *mode == AdmissionMode::Shared),
             "{admitted:?}"
         );
-        let ways: Vec<Way> = present.iter().map(|(_, way)| *way).collect();
-        assert_eq!(admitted, ways[..admitted.len()], "a write overtook another");
-        let next = ways.get(admitted.len());
-        let could = |way: &Way| match way {
-            Way::Shared => !admitted.contains(&Way::Exclusive),
-            Way::Exclusive => admitted.is_empty(),
+        let modes: Vec<AdmissionMode> = present.iter().map(|(_, mode)| *mode).collect();
+        assert_eq!(admitted, modes[..admitted.len()], "a write overtook another");
+        let next = modes.get(admitted.len());
+        let could = |mode: &AdmissionMode| match mode {
+            AdmissionMode::Shared => !admitted.contains(&AdmissionMode::Exclusive),
+            AdmissionMode::Exclusive => admitted.is_empty(),
         };
         assert!(!next.is_some_and(could), "a write waits for nothing");
     }

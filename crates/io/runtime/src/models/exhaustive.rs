@@ -10,7 +10,9 @@ use braid_concurrency::models::explore;
 use braid_dispatch::Combiner;
 use braid_engine::buffer::{BlockIndex, Buffer};
 use braid_engine::computation::Span;
-use braid_engine::request::{Fault, Operation, Piece, Regions, Request, RequestId, Split, Way};
+use braid_engine::request::{
+    AdmissionMode, Fault, Operation, Piece, Regions, Request, RequestId, Split,
+};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use braid_ring::Payload;
 use loom::sync::Arc;
@@ -23,21 +25,21 @@ use crate::write_admission::WriteAdmission;
 
 /// State that the writes share.
 struct Gate {
-    admission: WriteAdmission<Way>,
+    admission: WriteAdmission<AdmissionMode>,
     inside: AtomicUsize,
     passed: AtomicUsize,
 }
 
 impl Gate {
-    fn pass(&self, way: Way) {
-        let weight = if way == Way::Exclusive { ALONE } else { 1 };
+    fn pass(&self, mode: AdmissionMode) {
+        let weight = if mode == AdmissionMode::Exclusive { ALONE } else { 1 };
         let others = self.inside.fetch_add(weight, Ordering::Relaxed);
-        let may = if way == Way::Exclusive { others == 0 } else { others < ALONE };
+        let may = if mode == AdmissionMode::Exclusive { others == 0 } else { others < ALONE };
         assert!(may, "alone means alone");
         thread::yield_now();
         self.inside.fetch_sub(weight, Ordering::Relaxed);
         self.passed.fetch_add(1, Ordering::Relaxed);
-        self.admission.leave(way, |next| self.pass(next));
+        self.admission.leave(mode, |next| self.pass(next));
     }
 }
 
@@ -46,12 +48,15 @@ fn admit_writes() {
     explore("write admission: alone is alone", 3, || {
         let (inside, passed) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let gate = Shared::new(Gate { admission: WriteAdmission::default(), inside, passed });
-        let pass = |way: Way| {
+        let pass = |mode: AdmissionMode| {
             let gate = Shared::clone(&gate);
-            move || gate.admission.enter(way, way).into_iter().for_each(|way| gate.pass(way))
+            move || gate.admission.enter(mode, mode).into_iter().for_each(|mode| gate.pass(mode))
         };
-        let others = [thread::spawn(pass(Way::Shared)), thread::spawn(pass(Way::Exclusive))];
-        pass(Way::Shared)();
+        let others = [
+            thread::spawn(pass(AdmissionMode::Shared)),
+            thread::spawn(pass(AdmissionMode::Exclusive)),
+        ];
+        pass(AdmissionMode::Shared)();
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
         assert_eq!(gate.passed.load(Ordering::Relaxed), 3, "every write has begun");
     });

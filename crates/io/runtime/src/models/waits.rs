@@ -9,7 +9,7 @@ use braid_dispatch::Combiner;
 use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::cause::Cause;
-use braid_engine::request::{ShardIndex, Way};
+use braid_engine::request::{AdmissionMode, ShardIndex};
 use braid_member::AnsweredBy;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
@@ -67,9 +67,9 @@ fn effects_under_ownership_are_caught() {
 }
 
 /// A write that ends as soon as it has begun.
-fn pass(admission: &WriteAdmission<Way>, way: Way, passed: &AtomicUsize) {
+fn pass(admission: &WriteAdmission<AdmissionMode>, mode: AdmissionMode, passed: &AtomicUsize) {
     passed.fetch_add(1, Ordering::Relaxed);
-    admission.leave(way, |next| pass(admission, next, passed));
+    admission.leave(mode, |next| pass(admission, next, passed));
 }
 
 /// Two aligned writes and one that is not, twice.
@@ -81,14 +81,14 @@ fn admit_writes() {
             .map(|_| {
                 let (admission, passed) = (Arc::clone(&admission), Arc::clone(&passed));
                 thread::spawn(move || {
-                    let is_in = admission.enter(Way::Shared, Way::Shared);
-                    is_in.into_iter().for_each(|way| pass(&admission, way, &passed));
+                    let is_in = admission.enter(AdmissionMode::Shared, AdmissionMode::Shared);
+                    is_in.into_iter().for_each(|mode| pass(&admission, mode, &passed));
                 })
             })
             .collect();
         for _ in 0..2 {
-            let is_in = admission.enter(Way::Exclusive, Way::Exclusive);
-            is_in.into_iter().for_each(|way| pass(&admission, way, &passed));
+            let is_in = admission.enter(AdmissionMode::Exclusive, AdmissionMode::Exclusive);
+            is_in.into_iter().for_each(|mode| pass(&admission, mode, &passed));
         }
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
         assert_eq!(passed.load(Ordering::Relaxed), 4, "every write has begun");

@@ -1,8 +1,8 @@
 //! The world's requests in bytes: it takes their steps, and tells the model.
 
 use braid_engine::request::{
-    Allowed, ByteOperation, ByteRequest, Denial, Fault, Next, Operation, Patch, RequestId,
-    RequestPlan, Step, Way, check,
+    AdmissionMode, Allowed, ByteOperation, ByteRequest, Denial, Fault, Next, Operation, Patch,
+    RequestId, RequestPlan, Step, check,
 };
 
 use super::{Call, CallClient, CallError, Part, SECTOR_BYTES, written};
@@ -50,7 +50,7 @@ impl World {
             payload.resize(request.length as usize, 0x77);
         }
         let plan = RequestPlan::new(&request);
-        let way = plan.way();
+        let mode = plan.mode();
         let call = Call {
             id,
             request,
@@ -69,14 +69,14 @@ impl World {
             return self.hand_back(call, Err(CallError::Denied(denial)));
         }
         self.engine.clients.calls.insert(id, call);
-        let Some(way) = way else { return self.go_on(id, Ok(())) };
-        if way == Way::Exclusive {
+        let Some(mode) = mode else { return self.go_on(id, Ok(())) };
+        if mode == AdmissionMode::Exclusive {
             self.tally.count("unaligned-change");
         }
-        let ticket = self.engine.clients.admission.enter(way);
+        let ticket = self.engine.clients.admission.enter(mode);
         let is_admitted = self.engine.clients.admission.is_admitted(ticket);
         let call = self.engine.clients.calls.get_mut(&id).expect("just put there");
-        (call.ticket, call.inside) = ((!is_admitted).then_some(ticket), Some(way));
+        (call.ticket, call.inside) = ((!is_admitted).then_some(ticket), Some(mode));
         if is_admitted {
             self.go_on(id, Ok(()));
         } else {
@@ -88,8 +88,8 @@ impl World {
     fn leave(&mut self, id: RequestId) {
         let clients = &mut self.engine.clients;
         let call = clients.calls.get_mut(&id).expect("a request under way");
-        let Some(way) = call.inside.take() else { return };
-        if !clients.admission.leave(way) {
+        let Some(mode) = call.inside.take() else { return };
+        if !clients.admission.leave(mode) {
             return;
         }
         while let Some(next) = self.engine.clients.waiting.front().copied() {
