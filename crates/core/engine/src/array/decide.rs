@@ -1,13 +1,13 @@
 //! The array's next action: the tables of its machines, and the written order among them.
 //!
 //! Each machine folds itself into facts of its own and has a table of at most fifteen rows; a table
-//! sees the others as [`Around`]. The array takes the action with the earliest [`Turn`], again and
+//! sees the others as [`SharedFacts`]. The array takes the action with the earliest [`Turn`], again and
 //! again, until that is Wait. [check: the_tables_keep_their_promises]
 
 use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches};
 use super::consistency::{Changing, ConsistencyAction, ConsistencyFacts, decide_consistency};
 use super::jobs::{UpkeepAction, UpkeepFacts, decide_upkeep};
-use super::order::{Activity, Around, Closing, FlushPurpose, Turn, Writes};
+use super::order::{Activity, Closing, FlushPurpose, SharedFacts, Turn, Writes};
 use super::superblocks::{
     SuperblocksAction, SuperblocksFacts, SuperblocksStage, decide_superblocks,
 };
@@ -42,27 +42,27 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     if facts.unpublished {
         return Action::Publish;
     }
-    let around = facts.around();
+    let shared = facts.shared();
     let rows = [
-        decide_superblocks(&facts.superblocks, &around)
+        decide_superblocks(&facts.superblocks, &shared)
             .map(|(turn, action)| (turn, Action::Superblocks(action))),
-        decide_caches(&facts.caches, &around).map(|(turn, action)| (turn, Action::Caches(action))),
-        decide_consistency(&facts.consistency, &around)
+        decide_caches(&facts.caches, &shared).map(|(turn, action)| (turn, Action::Caches(action))),
+        decide_consistency(&facts.consistency, &shared)
             .map(|(turn, action)| (turn, Action::Consistency(action))),
-        decide_upkeep(&facts.upkeep, &around).map(|(turn, action)| (turn, Action::Upkeep(action))),
+        decide_upkeep(&facts.upkeep, &shared).map(|(turn, action)| (turn, Action::Upkeep(action))),
     ];
     // Of two actions in the same turn the first.
     match rows.into_iter().flatten().min_by_key(|(turn, _)| *turn) {
         Some((Turn::Settle, action)) => action,
         _ if facts.stopped => Action::Wait,
         Some((_, action)) => action,
-        None if around.stops => Action::Stop,
+        None if shared.stops => Action::Stop,
         None => Action::Wait,
     }
 }
 
 impl ArrayFacts {
-    fn around(&self) -> Around {
+    fn shared(&self) -> SharedFacts {
         let Self { superblocks, caches, consistency, upkeep, writes, on_disk, .. } = *self;
         let SuperblocksFacts { unrecorded, write_wanted, unsaved, .. } = superblocks;
         let may_write = writes == Writes::Allowed;
@@ -75,7 +75,7 @@ impl ArrayFacts {
         let to_say_again = superblocks.said_once && may_write;
         let is_out = consistency.bits_out || consistency.logs_out || upkeep.log_out;
         let is_quiet = !flushes && caches_free && superblocks_free && !upkeep.has_job && !is_out;
-        Around {
+        SharedFacts {
             writes,
             on_disk,
             closing: self.closing,

@@ -83,7 +83,7 @@ pub(super) enum Closing {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Around {
+pub(super) struct SharedFacts {
     pub(super) writes: Writes,
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
@@ -113,7 +113,7 @@ pub(super) struct Around {
     pub(super) stops: bool,
 }
 
-impl Around {
+impl SharedFacts {
     pub(super) fn may_write(&self) -> bool {
         self.writes == Writes::Allowed
     }

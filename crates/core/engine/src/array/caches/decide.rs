@@ -1,7 +1,7 @@
 //! The next action for members' volatile caches: a pure table from facts to one action. The first
 //! row that fits is taken. [check: the_tables_keep_their_promises]
 
-use crate::array::order::{Activity, Around, Closing, FlushPurpose, Turn, Writes};
+use crate::array::order::{Activity, Closing, FlushPurpose, SharedFacts, Turn, Writes};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Stage {
@@ -56,31 +56,31 @@ pub(in crate::array) enum Action {
     LastRound,
 }
 
-pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
-    settle(facts, around).map(|action| (Turn::Settle, action)).or_else(|| begin(facts, around))
+pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(Turn, Action)> {
+    settle(facts, shared).map(|action| (Turn::Settle, action)).or_else(|| begin(facts, shared))
 }
 
-fn settle(facts: &Facts, around: &Around) -> Option<Action> {
-    let flush_again = around.unrecorded && around.writes != Writes::Broken;
+fn settle(facts: &Facts, shared: &SharedFacts) -> Option<Action> {
+    let flush_again = shared.unrecorded && shared.writes != Writes::Broken;
     match facts.stage {
         Stage::Flushed(FlushPurpose::Clients) if flush_again => Some(Action::FlushAgain),
-        Stage::Flushed(FlushPurpose::Clients) if around.to_say_again => None,
+        Stage::Flushed(FlushPurpose::Clients) if shared.to_say_again => None,
         Stage::Flushed(FlushPurpose::Clients) => Some(Action::Answer),
-        Stage::Flushed(FlushPurpose::Last) if around.may_be_clean => Some(Action::TurnClean),
+        Stage::Flushed(FlushPurpose::Last) if shared.may_be_clean => Some(Action::TurnClean),
         Stage::Flushed(FlushPurpose::Last) => Some(Action::DropClose),
         Stage::Flushed(purpose) => Some(Action::Ended(purpose)),
         Stage::Free | Stage::Flushing(_) => None,
     }
 }
 
-fn begin(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
+fn begin(facts: &Facts, shared: &SharedFacts) -> Option<(Turn, Action)> {
     let Facts { round, last_round, .. } = *facts;
-    let Around { on_disk, writes, to_record_absent, caches_free: free, stops, .. } = *around;
+    let SharedFacts { on_disk, writes, to_record_absent, caches_free: free, stops, .. } = *shared;
     // A client's flush must not rely on a state that no superblock records yet.
-    let is_recorded = !around.is_to_record() && !to_record_absent;
-    let is_drained = around.superblocks_free && around.closing == Closing::Drained;
+    let is_recorded = !shared.is_to_record() && !to_record_absent;
+    let is_drained = shared.superblocks_free && shared.closing == Closing::Drained;
     let last = stops && writes == Writes::Broken;
-    let lacks_flush = around.may_write() && on_disk == Activity::NotKept && !facts.last_flush_done;
+    let lacks_flush = shared.may_write() && on_disk == Activity::NotKept && !facts.last_flush_done;
     let rows = [
         (free && round == Round::Over && is_recorded, Turn::Serve, Action::FlushForClients),
         (

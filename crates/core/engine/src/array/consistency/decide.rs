@@ -8,7 +8,7 @@
 use super::intent::IntentAction;
 use super::log_change::Changing;
 use super::parity_logs::LogAction;
-use crate::array::order::{Activity, Around, Turn, Writes};
+use crate::array::order::{Activity, SharedFacts, Turn, Writes};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
@@ -41,14 +41,14 @@ pub(in crate::array) enum Action {
     Logs(LogAction),
 }
 
-pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
-    if around.writes != Writes::Allowed {
+pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(Turn, Action)> {
+    if shared.writes != Writes::Allowed {
         return None;
     }
     let Facts { log_change, .. } = *facts;
-    let Around { superblocks_free, caches_free, .. } = *around;
+    let SharedFacts { superblocks_free, caches_free, .. } = *shared;
     let is_wanted = matches!(log_change, Changing::Wanted { .. });
-    let is_still = around.on_disk == Activity::Clean;
+    let is_still = shared.on_disk == Activity::Clean;
     let bits_awaited = matches!(facts.bits, IntentAction::Open | IntentAction::Write);
     let sweeps =
         matches!(facts.bits, IntentAction::Ask | IntentAction::Revoke | IntentAction::Forget);
@@ -65,7 +65,7 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
         (caches_free && facts.logs == LogAction::Flush, Turn::Change, logs),
         (sweeps, Turn::Sweep, bits),
         (caches_free && facts.bits == IntentAction::Flush, Turn::Sweep, bits),
-        (around.stops && facts.bits == IntentAction::Clear, Turn::Stop, bits),
+        (shared.stops && facts.bits == IntentAction::Clear, Turn::Stop, bits),
     ];
     rows.into_iter().find_map(|(fits, turn, action)| fits.then_some((turn, action)))
 }
@@ -78,10 +78,10 @@ mod tests {
     #[derive(Clone, Copy, Default)]
     struct Case {
         facts: Facts,
-        around: Around,
+        shared: SharedFacts,
     }
 
-    fn for_all(mut check: impl FnMut(&Facts, &Around)) {
+    fn for_all(mut check: impl FnMut(&Facts, &SharedFacts)) {
         use IntentAction::{Ask, Clear, Flush, Forget, Open, Revoke, Wait, Write};
         let axes: [Axis<'_, Case>; 5] = [
             axis!(facts.bits: Wait, Open, Write, Ask, Revoke, Flush, Forget, Clear),
@@ -90,38 +90,38 @@ mod tests {
             axis!(facts.log_change: Changing::No, Changing::Wanted { makes: true },
                 Changing::Wanted { makes: false }, Changing::UnderWay, Changing::ToWipe,
                 Changing::Over),
-            axis!(around.writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
-            axis!(around.on_disk: Activity::Clean, Activity::Active, Activity::NotKept),
+            axis!(shared.writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
+            axis!(shared.on_disk: Activity::Clean, Activity::Active, Activity::NotKept),
         ];
         let flags: [Axis<'_, Case>; 8] = flags![facts.bits_out facts.bitmap_change facts.bitmap_left
-            facts.logs_out facts.tail_unsaid around.superblocks_free around.caches_free around.stops];
-        product(&[&axes[..], &flags].concat(), &mut |case| check(&case.facts, &case.around));
+            facts.logs_out facts.tail_unsaid shared.superblocks_free shared.caches_free shared.stops];
+        product(&[&axes[..], &flags].concat(), &mut |case| check(&case.facts, &case.shared));
     }
 
     #[test]
     fn what_is_kept_changes_only_where_it_may() {
-        for_all(|facts, around| {
-            let may_write = around.writes == Writes::Allowed;
+        for_all(|facts, shared| {
+            let may_write = shared.writes == Writes::Allowed;
             let awaited = matches!(facts.bits, IntentAction::Open | IntentAction::Write);
-            let Some((turn, action)) = decide(facts, around) else {
+            let Some((turn, action)) = decide(facts, shared) else {
                 assert!(!may_write || !awaited, "shards or superblocks wait: {facts:?}");
                 return;
             };
             assert!(may_write, "nothing changes where writes are refused: {facts:?}");
             match action {
                 Action::ChangeLogs => {
-                    assert_eq!(around.on_disk, Activity::Clean, "nothing is written: {facts:?}");
-                    assert!(around.superblocks_free, "they say it next: {facts:?}");
+                    assert_eq!(shared.on_disk, Activity::Clean, "nothing is written: {facts:?}");
+                    assert!(shared.superblocks_free, "they say it next: {facts:?}");
                 }
                 Action::ChangeBitmap => {
                     assert!(facts.bitmap_change, "{facts:?}");
-                    assert!(around.superblocks_free, "they say it next: {facts:?}");
+                    assert!(shared.superblocks_free, "they say it next: {facts:?}");
                 }
                 Action::WipeLogs => assert_eq!(facts.log_change, Changing::ToWipe),
                 Action::DropLogs => assert_eq!(facts.log_change, Changing::Over),
                 Action::DropBitmap => assert!(facts.bitmap_left, "{facts:?}"),
                 Action::Bits(IntentAction::Flush) | Action::Logs(LogAction::Flush) => {
-                    assert!(around.caches_free, "one flush at a time: {facts:?}");
+                    assert!(shared.caches_free, "one flush at a time: {facts:?}");
                 }
                 Action::Bits(IntentAction::Wait) | Action::Logs(LogAction::Wait) => {
                     panic!("a wait is no action: {facts:?}");

@@ -5,7 +5,7 @@
 use braid_sim_hooks::{Bug, spoiled};
 
 use super::JobAction;
-use crate::array::order::{Around, Closing, Turn};
+use crate::array::order::{Closing, SharedFacts, Turn};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
@@ -37,20 +37,20 @@ pub(in crate::array) enum Action {
     Job,
 }
 
-pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
-    let may_write = around.may_write();
-    let free = around.superblocks_free && may_write;
-    let changes = free && around.closing == Closing::No;
+pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(Turn, Action)> {
+    let may_write = shared.may_write();
+    let free = shared.superblocks_free && may_write;
+    let changes = free && shared.closing == Closing::No;
     // Superblocks record that it is up to date.
-    let replaces = facts.replaces && !around.unsaved;
+    let replaces = facts.replaces && !shared.unsaved;
     let replaces = spoiled(Bug::ReplacesEarly, replaces, facts.replaces);
-    let errs = facts.errs && may_write && !around.stopping;
+    let errs = facts.errs && may_write && !shared.stopping;
     let rows = [
         (errs, Turn::Members, Action::TreatErring),
         (changes && facts.spare_fits, Turn::Members, Action::TakeSpare),
         (changes && replaces, Turn::Members, Action::Replace),
         (may_write && facts.log_due, Turn::Work, Action::WriteBadBlocks),
-        (free && around.caches_free && facts.job_flush, Turn::Work, Action::FlushForJob),
+        (free && shared.caches_free && facts.job_flush, Turn::Work, Action::FlushForJob),
         (facts.job != JobAction::Wait, Turn::Work, Action::Job),
     ];
     rows.into_iter().find_map(|(fits, turn, action)| fits.then_some((turn, action)))

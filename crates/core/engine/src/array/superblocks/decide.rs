@@ -2,7 +2,7 @@
 //! action. The first row that fits is taken. [check: the_tables_keep_their_promises]
 
 use crate::array::consistency::Changing;
-use crate::array::order::{Activity, Around, Closing, Turn};
+use crate::array::order::{Activity, Closing, SharedFacts, Turn};
 
 /// The progress of an update of superblocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,37 +70,37 @@ pub(in crate::array) enum Action {
     RecordChanges,
 }
 
-pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
+pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(Turn, Action)> {
     let Facts { stage, write_wanted, .. } = *facts;
-    let Around { on_disk, closing, superblocks_free: free, log_change, .. } = *around;
-    let may_write = around.may_write();
+    let SharedFacts { on_disk, closing, superblocks_free: free, log_change, .. } = *shared;
+    let may_write = shared.may_write();
     let is_open = closing == Closing::No;
     // No write begins between the last one and a change of logs. If the last ones wait for later
     // ones, these are let in, and then the gate is closed again.
     let is_unheld = log_change == Changing::No || facts.held_up && on_disk == Activity::Active;
     let opens = free && write_wanted && is_unheld;
     let turns_active = opens && may_write && on_disk == Activity::Clean;
-    let closes = free && around.may_be_clean && is_open;
+    let closes = free && shared.may_be_clean && is_open;
     let closes_for_logs = closes && matches!(log_change, Changing::Wanted { .. });
     // An update that is written only once leaves a member that missed it one event behind, as if it
     // had missed no write. So no flush is answered before the second time (I8). That comes at once,
     // or with the next update if that is near.
-    let is_followed = !is_open || around.stopping && on_disk == Activity::Active;
-    let says_again = around.to_say_again && (around.flush_ended || !is_followed);
+    let is_followed = !is_open || shared.stopping && on_disk == Activity::Active;
+    let says_again = shared.to_say_again && (shared.flush_ended || !is_followed);
     // Draining writes may wait for room in the journal; the gate closes again then.
-    let frees_room = around.tail_unsaid && closing == Closing::Draining;
+    let frees_room = shared.tail_unsaid && closing == Closing::Draining;
     let tells = facts.unsaved && may_write && (is_open || frees_room);
-    let stops = around.stops && may_write && on_disk == Activity::Active;
+    let stops = shared.stops && may_write && on_disk == Activity::Active;
     let rows = [
         (stage == Stage::WaveDurable, Turn::Settle, Action::WriteWave),
         (stage == Stage::Outdated, Turn::Settle, Action::DropUpdate),
         (stage == Stage::Unkept, Turn::Settle, Action::KeepRecord),
         (stage == Stage::Durable, Turn::Settle, Action::CompleteUpdate),
-        (free && around.is_to_record(), Turn::Admit, Action::Record),
+        (free && shared.is_to_record(), Turn::Admit, Action::Record),
         (turns_active, Turn::Admit, Action::TurnActive),
         (opens, Turn::Admit, Action::OpenGate),
         (closes_for_logs, Turn::Admit, Action::CloseGate),
-        (free && around.flushes && around.to_record_absent, Turn::Serve, Action::RecordAbsent),
+        (free && shared.flushes && shared.to_record_absent, Turn::Serve, Action::RecordAbsent),
         (free && says_again, Turn::Repeat, Action::SayAgain),
         (free && tells, Turn::Tell, Action::RecordChanges),
         (closes && facts.idle, Turn::Rest, Action::CloseGate),
